@@ -1,1 +1,43 @@
-//! placeholder
+//! The fabric contract: what Tarn's engine may ask of the world, and what the world promises.
+//!
+//! Map:
+//! - [`address`]: nodes and their incarnations, replica groups, offsets.
+//! - [`round`]: one round trip of one-sided verbs, its ordering table, the coordinator's buffer.
+//! - [`backend`]: the seam; [`port`]: one thread's hold on it, through which the engine works.
+//! - [`rpc`]: at-most-once calls over datagrams that may be lost, doubled or reordered.
+//! - [`executor`]: one thread's coroutines. [`clock`], [`rng`], [`counters`], [`error`].
+//! - [`local`]: the backend of threads and mapped memory, the embedded default.
+//!
+//! Invariant: this crate depends on nothing else of ours.
+//!
+//! ```
+//! use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
+//! use tarn_fabric::executor::block_on;
+//! use tarn_fabric::local::{LocalConfig, LocalFabric};
+//! use tarn_fabric::round::Round;
+//!
+//! let fabric = LocalFabric::new(&LocalConfig { memory_nodes: 1, ..LocalConfig::default() })?;
+//! let compute = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+//! let port = fabric.port(compute, 0, 42);
+//! let word = Address::new(GroupId(0), 4096).at(NodeSlot(0));
+//!
+//! let mut round = Round::new();
+//! let lock = round.cas(word, 0, 7);
+//! let seen = round.read(word, 8);
+//! block_on(port.execute(&mut round))?;
+//! assert!(round.swapped(lock));
+//! assert_eq!(round.word(seen), 7); // an atomic, then a READ: in order
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod address;
+pub mod backend;
+pub mod clock;
+pub mod counters;
+pub mod error;
+pub mod executor;
+pub mod local;
+pub mod port;
+pub mod rng;
+pub mod round;
+pub mod rpc;

@@ -1,0 +1,168 @@
+//! Names of places: nodes, replica groups, offsets.
+//!
+//! Invariant: an address never holds a pointer. It names {replica group, offset}, and every
+//! replica of a group keeps the same record at the same offset, so that one address serves the
+//! primary, all backups, and another process that maps the same memory elsewhere.
+//!
+//! ```text
+//! Address   63        48 47         36 35                                   0
+//!          |  (zero)    |   group 12  |              offset 36               |
+//! Target   63        48 47         36 35                                   0
+//!          |  node 16   |   group 12  |              offset 36               |
+//! ```
+
+use std::fmt;
+
+/// Bytes in one cache line: the unit within which a READ or a WRITE is atomic.
+pub const LINE_BYTES: usize = 64;
+
+const OFFSET_BITS: u32 = 36;
+const GROUP_BITS: u32 = 12;
+const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
+const ADDRESS_MASK: u64 = (1 << (OFFSET_BITS + GROUP_BITS)) - 1;
+
+/// The largest number of replica groups an [`Address`] can name.
+pub const GROUPS_MAX: usize = 1 << GROUP_BITS;
+/// The largest size of one replica group's memory, in bytes (64 GiB).
+pub const GROUP_BYTES_MAX: u64 = 1 << OFFSET_BITS;
+
+/// A node's place in the cluster's table of nodes. A restarted node keeps its slot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeSlot(pub u16);
+
+/// Counts the lives of one slot: a restart is a new incarnation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Incarnation(pub u16);
+
+/// A node in one of its lives. Owner tags, leases and messages carry both halves.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId {
+    /// Which place in the table of nodes.
+    pub slot: NodeSlot,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}.{}", self.slot.0, self.incarnation.0)
+    }
+}
+
+/// A set of memory nodes that hold the same bytes at the same offsets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GroupId(pub u16);
+
+/// A byte's place in the pool: {replica group, offset}. Zero is "no address".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Address(u64);
+
+impl Address {
+    /// "No address": offset 0 of group 0 holds the superblock, never a record.
+    pub const NULL: Address = Address(0);
+
+    /// Names byte `offset_bytes` of `group`. Both must fit their fields.
+    #[inline]
+    pub fn new(group: GroupId, offset_bytes: u64) -> Address {
+        debug_assert!(usize::from(group.0) < GROUPS_MAX);
+        debug_assert!(offset_bytes < GROUP_BYTES_MAX);
+        Address((u64::from(group.0) << OFFSET_BITS) | offset_bytes)
+    }
+
+    /// The replica group.
+    #[inline]
+    pub fn group(self) -> GroupId {
+        GroupId((self.0 >> OFFSET_BITS) as u16)
+    }
+
+    /// The offset in bytes, the same on every replica.
+    #[inline]
+    pub fn offset_bytes(self) -> u64 {
+        self.0 & OFFSET_MASK
+    }
+
+    /// The address `bytes` further on in the same group.
+    #[inline]
+    pub fn plus(self, bytes: usize) -> Address {
+        debug_assert!(self.offset_bytes() + (bytes as u64) < GROUP_BYTES_MAX);
+        Address(self.0 + bytes as u64)
+    }
+
+    /// As stored in remote memory: 48 bits, upper 16 zero.
+    #[inline]
+    pub fn to_word(self) -> u64 {
+        self.0
+    }
+
+    /// From a word read from remote memory; the upper 16 bits are ignored.
+    #[inline]
+    pub fn from_word(word: u64) -> Address {
+        Address(word & ADDRESS_MASK)
+    }
+
+    /// Whether this is [`Address::NULL`].
+    #[inline]
+    pub fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// This address at one replica.
+    #[inline]
+    pub fn at(self, node: NodeSlot) -> Target {
+        Target((u64::from(node.0) << (OFFSET_BITS + GROUP_BITS)) | self.0)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "g{}+{:#x}", self.group().0, self.offset_bytes())
+    }
+}
+
+/// An address at one replica: what a verb is sent to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target(u64);
+
+impl Target {
+    /// The memory node that executes the verb.
+    #[inline]
+    pub fn node(self) -> NodeSlot {
+        NodeSlot((self.0 >> (OFFSET_BITS + GROUP_BITS)) as u16)
+    }
+
+    /// The address within the pool.
+    #[inline]
+    pub fn address(self) -> Address {
+        Address(self.0 & ADDRESS_MASK)
+    }
+
+    /// The target `bytes` further on at the same node and group.
+    #[inline]
+    pub fn plus(self, bytes: usize) -> Target {
+        self.address().plus(bytes).at(self.node())
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "n{}:{:?}", self.node().0, self.address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_round_trip_at_their_limits() {
+        for (node, group, offset) in
+            [(0, 0, 0), (65535, 4095, GROUP_BYTES_MAX - 1), (7, 1, 1 << 35)]
+        {
+            let target = Address::new(GroupId(group), offset).at(NodeSlot(node));
+            assert_eq!(target.node(), NodeSlot(node));
+            assert_eq!(target.address().group(), GroupId(group));
+            assert_eq!(target.address().offset_bytes(), offset);
+            assert_eq!(Address::from_word(target.address().to_word()), target.address());
+        }
+    }
+}

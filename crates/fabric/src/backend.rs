@@ -1,0 +1,107 @@
+//! The seam behind every port: what a fabric must do.
+//!
+//! Invariant: two virtual calls a round (`post`, `complete`), none a verb, so that protocols are
+//! compiled once and run on threads, on a simulated cluster and on a network alike. A backend is one
+//! thread's; it may share memory with others behind it.
+
+use crate::address::{NodeId, NodeSlot};
+use crate::clock::{ClockInterval, Nanos};
+use crate::error::FabricError;
+use crate::round::Round;
+use std::task::Poll;
+
+/// What a backend can do beyond the contract's minimum.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caps {
+    /// Masked CAS is executed by the responder; otherwise the engine falls back to a CAS loop.
+    pub masked_cas: bool,
+    /// Largest datagram in bytes.
+    pub datagram_bytes_max: usize,
+}
+
+/// Whether a posted round is already complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Posted {
+    /// Results are in the round.
+    Done(Result<(), FabricError>),
+    /// Ask with `complete`.
+    InFlight,
+}
+
+/// What a piece of local work costs; the simulator charges it to the thread, real backends ignore
+/// it because the work itself takes the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cost {
+    /// Nanoseconds of work outside the engine (a lock service's critical section, say).
+    WorkNanos(u64),
+    /// One access to a table of the compute node.
+    LocalLookup,
+    /// One compare-and-swap on compute-node memory.
+    LocalAtomic,
+}
+
+/// Where messages go: a thread of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Endpoint {
+    /// The node.
+    pub node: NodeSlot,
+    /// Its thread.
+    pub thread: u16,
+}
+
+/// A detached round: it completes without being awaited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Detached(pub u64);
+
+/// One thread's hold on a fabric.
+pub trait Backend {
+    /// What this backend can do.
+    fn caps(&self) -> Caps;
+
+    /// The compute node this thread belongs to.
+    fn node(&self) -> NodeId;
+
+    /// This thread's endpoint for messages.
+    fn endpoint(&self) -> Endpoint;
+
+    /// Sends a round. The backend may not keep references into it after returning: it copies what
+    /// it needs, or does the work in `complete`.
+    fn post(&self, round: &mut Round) -> Posted;
+
+    /// Whether a posted round is complete; its results are then in the round. The round given is
+    /// the one posted, unchanged but for its own results.
+    fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>>;
+
+    /// Gives up waiting for a posted round. Its verbs may or may not take effect; when this
+    /// returns, the round's memory is the caller's again.
+    fn abandon(&self, round: &mut Round);
+
+    /// Sends a round that nobody awaits. Verbs of later rounds of this port to the same node come
+    /// after it as if in one batch.
+    ///
+    /// # Errors
+    /// Only errors known at once are returned.
+    fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError>;
+
+    /// Whether a detached round has completed, and how.
+    fn detached(&self, detached: Detached) -> Poll<Result<(), FabricError>>;
+
+    /// Nanoseconds since the fabric started, by this thread's clock: monotone.
+    fn now(&self) -> Nanos;
+
+    /// The cluster's time with its uncertainty.
+    fn clock(&self) -> ClockInterval;
+
+    /// Accounts for local work.
+    fn charge(&self, cost: Cost);
+
+    /// Sends a datagram; it may be lost, delayed, duplicated or reordered.
+    ///
+    /// # Errors
+    /// `MessageTooLarge` above `caps().datagram_bytes_max`; a full queue loses the datagram
+    /// silently, as a network would.
+    fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError>;
+
+    /// Hands up to `budget` datagrams that have arrived to `sink`; returns how many.
+    fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize;
+}

@@ -1,0 +1,82 @@
+//! What a port has sent: the currency in which protocols are compared.
+//!
+//! Invariant: every verb and message that leaves a port is counted once, when it is posted,
+//! whether or not it succeeds; bytes are payload bytes, without headers.
+
+use std::cell::Cell;
+use std::ops::{AddAssign, Sub};
+
+/// Kinds of verbs, in the order of [`Counts::verbs`].
+pub const VERB_NAMES: [&str; 5] = ["read", "write", "cas", "faa", "masked_cas"];
+
+/// A snapshot of a port's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Round trips: rounds posted, detached ones included.
+    pub rounds: u64,
+    /// Verbs by kind, in the order of [`VERB_NAMES`].
+    pub verbs: [u64; 5],
+    /// Messages sent.
+    pub messages: u64,
+    /// Payload bytes read by READ and returned by atomics.
+    pub bytes_in: u64,
+    /// Payload bytes written by WRITE, carried by atomics and messages.
+    pub bytes_out: u64,
+}
+
+impl Counts {
+    /// All verbs.
+    pub fn verbs_total(&self) -> u64 {
+        self.verbs.iter().sum()
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.rounds += other.rounds;
+        for (mine, theirs) in self.verbs.iter_mut().zip(other.verbs) {
+            *mine += theirs;
+        }
+        self.messages += other.messages;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+    }
+}
+
+impl Sub for Counts {
+    type Output = Counts;
+    fn sub(self, other: Counts) -> Counts {
+        let mut verbs = self.verbs;
+        for (mine, theirs) in verbs.iter_mut().zip(other.verbs) {
+            *mine -= theirs;
+        }
+        Counts {
+            rounds: self.rounds - other.rounds,
+            verbs,
+            messages: self.messages - other.messages,
+            bytes_in: self.bytes_in - other.bytes_in,
+            bytes_out: self.bytes_out - other.bytes_out,
+        }
+    }
+}
+
+/// A port's counters: one thread, no atomics.
+#[derive(Default, Debug)]
+pub struct Counters {
+    counts: Cell<Counts>,
+}
+
+impl Counters {
+    /// The counts so far.
+    pub fn snapshot(&self) -> Counts {
+        self.counts.get()
+    }
+
+    /// Changes the counts in place.
+    #[inline]
+    pub fn update(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+}

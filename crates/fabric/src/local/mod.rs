@@ -1,0 +1,354 @@
+//! The local backend: memory nodes are mapped memory, compute nodes are threads of this machine.
+//!
+//! Invariant: it keeps the contract of [`crate::round`] and is stronger where the hardware gives it
+//! for free: verbs of a round take effect in the order in which they were added. A round is
+//! *posted* by prefetching its lines and *completed* by executing its verbs, so that sibling
+//! coroutines run while the lines travel: what hides a network's latency hides DRAM's.
+//!
+//! A completion means that every other thread can see the effect: a round that wrote ends in a full
+//! fence. Revoking a compute node's access is acknowledged only when none of its threads is inside
+//! a round (see [`quiesce`]).
+
+mod mailbox;
+mod memory;
+mod pages;
+pub mod quiesce;
+mod region;
+
+pub use memory::NodeMemory;
+pub use pages::{Backing, Mapping, Pages};
+pub use region::{LineAtomicity, Region, StuckStripe};
+
+use crate::address::{GROUP_BYTES_MAX, GROUPS_MAX, GroupId, NodeId, NodeSlot, Target};
+use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use crate::clock::{ClockInterval, Nanos};
+use crate::error::FabricError;
+use crate::port::Port;
+use crate::round::{Round, Verb, VerbKind};
+use mailbox::Mailboxes;
+use quiesce::{Faults, ThreadGate};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::task::Poll;
+use std::time::Instant;
+
+/// The shape of a local cluster.
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// Memory nodes.
+    pub memory_nodes: usize,
+    /// Copies of every group: 1 + the number of crashes survived.
+    pub replicas: usize,
+    /// Size of one replica group's memory at one node, in bytes; pages come when touched.
+    pub group_bytes: u64,
+    /// What memory to ask for.
+    pub backing: Backing,
+    /// How lines are kept atomic.
+    pub atomicity: LineAtomicity,
+}
+
+impl Default for LocalConfig {
+    fn default() -> LocalConfig {
+        LocalConfig {
+            memory_nodes: 1,
+            replicas: 1,
+            group_bytes: 64 << 20,
+            backing: Backing::Auto,
+            atomicity: LineAtomicity::Striped { bits: 18 },
+        }
+    }
+}
+
+/// A cluster in this process: the memory nodes, and what their compute nodes share.
+pub struct LocalFabric {
+    nodes: Vec<NodeMemory>,
+    groups: Vec<Vec<NodeSlot>>,
+    faults: Faults,
+    mailboxes: Mailboxes,
+    started: Instant,
+}
+
+impl LocalFabric {
+    /// Makes the memory nodes. There is one replica group per memory node; replica `i` of group
+    /// `g` lives on node `(g + i) mod memory_nodes`, replica 0 being the primary.
+    ///
+    /// # Errors
+    /// A shape that cannot be (the field is named), or the operating system's refusal.
+    #[expect(clippy::disallowed_methods, reason = "the real backend's clock starts here")]
+    pub fn new(config: &LocalConfig) -> io::Result<Arc<LocalFabric>> {
+        let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let (nodes, replicas) = (config.memory_nodes, config.replicas);
+        if nodes == 0 || nodes > GROUPS_MAX {
+            return invalid(format!("memory_nodes = {nodes}; allowed: 1 to {GROUPS_MAX}"));
+        }
+        if replicas == 0 || replicas > nodes {
+            return invalid(format!("replicas = {replicas}; allowed: 1 to memory_nodes ({nodes})"));
+        }
+        if config.group_bytes == 0 || config.group_bytes > GROUP_BYTES_MAX {
+            let bytes = config.group_bytes;
+            return invalid(format!("group_bytes = {bytes}; allowed: 1 to {GROUP_BYTES_MAX}"));
+        }
+        let slot = |index: usize| NodeSlot((index % nodes) as u16);
+        let groups: Vec<Vec<NodeSlot>> =
+            (0..nodes).map(|group| (group..group + replicas).map(slot).collect()).collect();
+        let memories = (0..nodes).map(|node| {
+            let hosted: Vec<(GroupId, u64)> = (0..nodes)
+                .filter(|&group| groups[group].contains(&slot(node)))
+                .map(|group| (GroupId(group as u16), config.group_bytes))
+                .collect();
+            NodeMemory::create(&hosted, config.backing, config.atomicity)
+        });
+        Ok(Arc::new(LocalFabric {
+            nodes: memories.collect::<io::Result<_>>()?,
+            groups: groups.clone(),
+            faults: Faults::new(nodes),
+            mailboxes: Mailboxes::default(),
+            started: Instant::now(),
+        }))
+    }
+
+    /// The nodes of each replica group, primary first.
+    pub fn groups(&self) -> &[Vec<NodeSlot>] {
+        &self.groups
+    }
+
+    /// A memory node's memory.
+    pub fn node(&self, slot: NodeSlot) -> &NodeMemory {
+        &self.nodes[usize::from(slot.0)]
+    }
+
+    /// A thread's port. Call it on the thread that will use it; `thread` numbers the threads of
+    /// one compute node.
+    pub fn port(self: &Arc<Self>, node: NodeId, thread: u16, seed: u64) -> Port {
+        Port::new(Box::new(LocalBackend::new(Arc::clone(self), node, thread)), seed)
+    }
+
+    /// Kills a memory node: rounds that reach it end in `NodeDown`. Returns when no round is
+    /// inside it any more.
+    pub fn fail_node(&self, slot: NodeSlot) {
+        self.faults.fail_node(slot);
+    }
+
+    /// Revokes a compute node's access at every memory node; its rounds end in `Fenced`. Returns
+    /// when all its in-flight writes have drained.
+    pub fn fence(&self, node: NodeId) {
+        self.faults.fence(node);
+    }
+}
+
+/// One thread's local backend.
+struct LocalBackend {
+    fabric: Arc<LocalFabric>,
+    node: NodeId,
+    thread: u16,
+    gate: Arc<ThreadGate>,
+    /// By node × groups + group; rebuilt when a fault was declared.
+    regions: RefCell<Vec<Region>>,
+    group_count: usize,
+    faults_seen: Cell<u32>,
+    fenced: Cell<bool>,
+}
+
+impl LocalBackend {
+    fn new(fabric: Arc<LocalFabric>, node: NodeId, thread: u16) -> LocalBackend {
+        let gate = fabric.faults.register(node);
+        fabric.mailboxes.register(Endpoint { node: node.slot, thread });
+        let group_count = fabric.groups.len();
+        let backend = LocalBackend {
+            fabric,
+            node,
+            thread,
+            gate,
+            regions: RefCell::default(),
+            group_count,
+            faults_seen: Cell::new(u32::MAX),
+            fenced: Cell::new(false),
+        };
+        backend.look_at_faults();
+        backend
+    }
+
+    #[cold]
+    fn look_at_faults(&self) {
+        let faults = &self.fabric.faults;
+        self.faults_seen.set(faults.epoch());
+        self.fenced.set(faults.is_fenced(self.node));
+        let mut regions = Vec::new();
+        for (index, memory) in self.fabric.nodes.iter().enumerate() {
+            let down = self.fenced.get() || faults.is_down(NodeSlot(index as u16));
+            let count = self.group_count;
+            regions.extend(if down { vec![Region::empty(); count] } else { memory.regions(count) });
+        }
+        *self.regions.borrow_mut() = regions;
+    }
+
+    #[inline]
+    fn index(&self, target: Target) -> usize {
+        usize::from(target.node().0) * self.group_count
+            + usize::from(target.address().group().0)
+    }
+
+    #[cold]
+    fn refusal(&self, target: Target) -> FabricError {
+        if self.fenced.get() {
+            FabricError::Fenced
+        } else if usize::from(target.node().0) >= self.fabric.nodes.len()
+            || self.fabric.faults.is_down(target.node())
+        {
+            FabricError::NodeDown(target.node())
+        } else {
+            FabricError::OutOfBounds(target)
+        }
+    }
+
+    fn prefetch(&self, round: &Round) {
+        let regions = self.regions.borrow();
+        for verb in round.verbs() {
+            if let Some(region) = regions.get(self.index(verb.target)) {
+                let to_write = verb.kind != VerbKind::Read;
+                let offset = verb.target.address().offset_bytes();
+                region.prefetch(offset, u64::from(verb.len_bytes), to_write);
+            }
+        }
+    }
+
+    fn execute(&self, round: &mut Round) -> Result<(), FabricError> {
+        let _inside = self.gate.enter();
+        if self.fabric.faults.epoch() != self.faults_seen.get() {
+            self.look_at_faults();
+        }
+        let regions = self.regions.borrow();
+        let (verbs, buffer) = round.parts_mut();
+        let mut wrote = false;
+        let mut result = Ok(());
+        for verb in verbs {
+            let offset = verb.target.address().offset_bytes();
+            let region = match regions.get(self.index(verb.target)) {
+                Some(region) if region.contains(offset, u64::from(verb.len_bytes)) => region,
+                _ => {
+                    result = Err(self.refusal(verb.target));
+                    break;
+                }
+            };
+            wrote |= verb.kind == VerbKind::Write;
+            if let Err(StuckStripe) = perform(region, offset, verb, buffer) {
+                result = Err(FabricError::TornLine(verb.target));
+                break;
+            }
+        }
+        if wrote {
+            fence(Ordering::SeqCst);
+        }
+        result
+    }
+}
+
+/// Executes one verb whose bounds were checked.
+#[inline]
+fn perform(
+    region: &Region,
+    offset: u64,
+    verb: &mut Verb,
+    buffer: &mut [u64],
+) -> Result<(), StuckStripe> {
+    let at = verb.buffer as usize;
+    let len = usize::from(verb.len_bytes);
+    match verb.kind {
+        VerbKind::Read if (offset | at as u64 | len as u64) % 8 == 0 => {
+            region.read_words(offset, &mut buffer[at / 8..(at + len) / 8])
+        }
+        VerbKind::Read => {
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
+            region.read_bytes(offset, &mut bytes[at..at + len])
+        }
+        VerbKind::Write => {
+            let bytes: &[u8] = bytemuck::cast_slice(buffer);
+            region.write(offset, &bytes[at..at + len])
+        }
+        VerbKind::CompareAndSwap => {
+            let word = region.word(offset);
+            let order = (Ordering::SeqCst, Ordering::SeqCst);
+            verb.value = word
+                .compare_exchange(verb.expected, verb.value, order.0, order.1)
+                .unwrap_or_else(|found| found);
+            Ok(())
+        }
+        VerbKind::FetchAndAdd => {
+            verb.value = region.word(offset).fetch_add(verb.expected, Ordering::SeqCst);
+            Ok(())
+        }
+        VerbKind::MaskedCompareAndSwap => {
+            let (compare_mask, swap_mask) = (buffer[at / 8], buffer[at / 8 + 1]);
+            let swap = |old: u64| {
+                let equal = old & compare_mask == verb.expected & compare_mask;
+                equal.then_some((old & !swap_mask) | (verb.value & swap_mask))
+            };
+            let order = (Ordering::SeqCst, Ordering::SeqCst);
+            let outcome = region.word(offset).fetch_update(order.0, order.1, swap);
+            verb.value = outcome.unwrap_or_else(|found| found);
+            Ok(())
+        }
+    }
+}
+
+impl Backend for LocalBackend {
+    fn caps(&self) -> Caps {
+        Caps { masked_cas: true, datagram_bytes_max: mailbox::DATAGRAM_BYTES_MAX }
+    }
+
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { node: self.node.slot, thread: self.thread }
+    }
+
+    #[inline]
+    fn post(&self, round: &mut Round) -> Posted {
+        if round.is_hot() {
+            return Posted::Done(self.execute(round));
+        }
+        self.prefetch(round);
+        Posted::InFlight
+    }
+
+    #[inline]
+    fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
+        Poll::Ready(self.execute(round))
+    }
+
+    fn abandon(&self, _: &mut Round) {
+        // Nothing of the round has happened: verbs are executed on completion.
+    }
+
+    fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
+        self.execute(round).map(|()| Detached(0))
+    }
+
+    fn detached(&self, _: Detached) -> Poll<Result<(), FabricError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the real backend's clock")]
+    fn now(&self) -> Nanos {
+        Nanos(Instant::now().duration_since(self.fabric.started).as_nanos() as u64)
+    }
+
+    fn clock(&self) -> ClockInterval {
+        let now = self.now();
+        ClockInterval { earliest: now, latest: now }
+    }
+
+    fn charge(&self, _: Cost) {}
+
+    fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
+        self.fabric.mailboxes.send(self.endpoint(), to, bytes)
+    }
+
+    fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        self.fabric.mailboxes.receive(self.endpoint(), budget, sink)
+    }
+}

@@ -1,0 +1,144 @@
+//! Declared faults, and the proof that nobody is still inside when they are acknowledged.
+//!
+//! Invariant: when [`Faults::fence`] or [`Faults::fail_node`] returns, no verb that started before
+//! it is still running, and none that starts later reaches the memory. Each thread announces that
+//! it is inside a round with two plain stores; the declarer pays instead, with `membarrier(2)`, an
+//! asymmetric fence (Desnoyers et al., "User-Level Implementations of Read-Copy Update", TPDS
+//! 2012), so that the data path has no extra atomic instruction. Where the kernel lacks it, threads
+//! fall back to a full fence a round.
+
+use crate::address::{NodeId, NodeSlot};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::{Arc, Mutex};
+
+/// Whether a thread is inside a round: odd inside, even outside.
+#[derive(Default)]
+pub struct ThreadGate {
+    turns: crossbeam_utils::CachePadded<AtomicU64>,
+    symmetric: bool,
+    node: Option<NodeId>,
+}
+
+impl ThreadGate {
+    /// Enters; leaves when the guard is dropped. Only the owning thread calls this.
+    #[inline]
+    pub fn enter(&self) -> Inside<'_> {
+        let turns = self.turns.load(Ordering::Relaxed);
+        debug_assert!(turns.is_multiple_of(2));
+        self.turns.store(turns + 1, Ordering::Relaxed);
+        if self.symmetric {
+            fence(Ordering::SeqCst);
+        } else {
+            compiler_fence(Ordering::SeqCst);
+        }
+        Inside { gate: self, turns }
+    }
+}
+
+/// The thread is inside a round while this lives.
+pub struct Inside<'a> {
+    gate: &'a ThreadGate,
+    turns: u64,
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.gate.turns.store(self.turns + 2, Ordering::Release);
+    }
+}
+
+/// The faults declared so far, and the threads that must notice them.
+pub struct Faults {
+    epoch: AtomicU32,
+    down: Vec<AtomicBool>,
+    fenced: Mutex<Vec<NodeId>>,
+    gates: Mutex<Vec<Arc<ThreadGate>>>,
+    asymmetric: bool,
+}
+
+impl Faults {
+    /// No faults among `nodes` memory nodes.
+    pub fn new(nodes: usize) -> Faults {
+        Faults {
+            epoch: AtomicU32::new(0),
+            down: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
+            fenced: Mutex::default(),
+            gates: Mutex::default(),
+            asymmetric: barrier_register(),
+        }
+    }
+
+    /// Changes with every declared fault.
+    #[inline]
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Whether a memory node is down.
+    pub fn is_down(&self, slot: NodeSlot) -> bool {
+        self.down.get(usize::from(slot.0)).is_none_or(|down| down.load(Ordering::Acquire))
+    }
+
+    /// Whether a compute node's access is revoked.
+    pub fn is_fenced(&self, node: NodeId) -> bool {
+        self.fenced.lock().expect("no panic under this lock").contains(&node)
+    }
+
+    /// A new thread's gate.
+    pub fn register(&self, node: NodeId) -> Arc<ThreadGate> {
+        let gate = Arc::new(ThreadGate {
+            turns: Default::default(),
+            symmetric: !self.asymmetric,
+            node: Some(node),
+        });
+        let mut gates = self.gates.lock().expect("no panic under this lock");
+        gates.retain(|gate| Arc::strong_count(gate) > 1);
+        gates.push(Arc::clone(&gate));
+        gate
+    }
+
+    /// Declares a memory node dead, and waits until no round is inside it.
+    pub fn fail_node(&self, slot: NodeSlot) {
+        self.down[usize::from(slot.0)].store(true, Ordering::SeqCst);
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.drain(|_| true);
+    }
+
+    /// Revokes a compute node's access, and waits until its rounds have drained.
+    pub fn fence(&self, node: NodeId) {
+        self.fenced.lock().expect("no panic under this lock").push(node);
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.drain(|other| other == node);
+    }
+
+    fn drain(&self, concerns: impl Fn(NodeId) -> bool) {
+        barrier(self.asymmetric);
+        let gates = self.gates.lock().expect("no panic under this lock").clone();
+        for gate in gates.iter().filter(|gate| gate.node.is_some_and(&concerns)) {
+            let entered = gate.turns.load(Ordering::Acquire);
+            if entered.is_multiple_of(2) {
+                continue;
+            }
+            while gate.turns.load(Ordering::Acquire) == entered {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+fn barrier(asymmetric: bool) {
+    if asymmetric {
+        membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    }
+    fence(Ordering::SeqCst);
+}
+
+fn barrier_register() -> bool {
+    membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes three integers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}

@@ -1,0 +1,310 @@
+//! A replica group's bytes at one node, and line-atomic access to them by many threads.
+//!
+//! Invariant: a READ never sees half of a WRITE within one aligned 64-byte line. Each line belongs
+//! to a *stripe*, a sequence number that a WRITE of more than one word makes odd while it copies
+//! and even when it is done; a READ of more than one word copies and starts over if the stripe was
+//! odd or changed (a sequence lock: Lameter, "Effective synchronization on Linux/NUMA systems",
+//! Gelato 2005; orderings as in Boehm, "Can seqlocks get along with programming language memory
+//! models?", MSPC 2012). Verbs of one aligned word go to the hardware directly, so a READ may see
+//! two such verbs on different words of one line in either order, which the contract allows.
+//! Why this mechanism: docs/design/0002-line-atomicity.md.
+//!
+//! Every access is through atomics, so that races are defined behaviour.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+
+/// How READ and WRITE are kept atomic within a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LineAtomicity {
+    /// A striped sequence lock with 2^bits stripes a node.
+    Striped {
+        /// Base-2 logarithm of the number of stripes.
+        bits: u32,
+    },
+    /// Plain copies. **Breaks the contract**; here so that tests prove that they would notice.
+    PlantedTorn,
+}
+
+/// Gave up waiting for a stripe: its writer died in mid-line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StuckStripe;
+
+/// One group's bytes at one node. A view: whoever holds one keeps the mapping alive.
+#[derive(Clone, Copy)]
+pub struct Region {
+    words: *const AtomicU64,
+    bytes: u64,
+    stripes: *const AtomicU32,
+    stripe_mask: u64,
+    first_line: u64,
+    checked: bool,
+}
+
+impl Region {
+    /// A view of `bytes` from `words` on, whose lines use `stripes`.
+    ///
+    /// # Safety
+    /// `words` is 64-byte aligned and valid for `bytes`, `stripes` for `stripe_mask + 1` numbers,
+    /// both for as long as any copy of the view is used; `stripe_mask + 1` is a power of two; all
+    /// other access to either goes through atomics.
+    pub unsafe fn new(
+        words: *const AtomicU64,
+        bytes: u64,
+        stripes: *const AtomicU32,
+        stripe_mask: u64,
+        first_line: u64,
+        checked: bool,
+    ) -> Region {
+        Region { words, bytes, stripes, stripe_mask, first_line, checked }
+    }
+
+    /// A region of no bytes: what a dead node shows.
+    pub fn empty() -> Region {
+        let none = std::ptr::null();
+        Region {
+            words: none,
+            bytes: 0,
+            stripes: none.cast(),
+            stripe_mask: 0,
+            first_line: 0,
+            checked: true,
+        }
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether `len` bytes from `offset` on lie inside.
+    #[inline]
+    pub fn contains(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.bytes)
+    }
+
+    /// The word at `offset`.
+    #[inline]
+    pub fn word(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && self.contains(offset, 8));
+        // SAFETY: callers check bounds (`contains`) and alignment, asserted in debug builds; the
+        // memory is valid by the contract of `new`.
+        unsafe { &*self.words.add((offset / 8) as usize) }
+    }
+
+    #[inline]
+    fn byte(&self, offset: u64) -> &AtomicU8 {
+        debug_assert!(self.contains(offset, 1));
+        // SAFETY: as in `word`; a byte has no alignment.
+        unsafe { &*self.words.cast::<AtomicU8>().add(offset as usize) }
+    }
+
+    #[inline]
+    fn stripe(&self, offset: u64) -> &AtomicU32 {
+        let index = (self.first_line + offset / 64) & self.stripe_mask;
+        // SAFETY: the index is masked to the number of stripes, valid by the contract of `new`.
+        unsafe { &*self.stripes.add(index as usize) }
+    }
+
+    /// Asks the processor to fetch the lines of `len` bytes from `offset` on, and their stripes.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, len: u64, to_write: bool) {
+        let mut at = offset & !63;
+        let end = offset + len.max(1);
+        let mut stripe_line = u64::MAX;
+        while at < end {
+            let data = self.words.wrapping_add((at / 8) as usize);
+            prefetch_line(data.cast(), to_write);
+            let index = (self.first_line + at / 64) & self.stripe_mask;
+            if len > 8 && index / 16 != stripe_line {
+                stripe_line = index / 16;
+                prefetch_line(self.stripes.wrapping_add(index as usize).cast(), to_write);
+            }
+            at += 64;
+        }
+    }
+
+    /// READ of whole aligned words into `out`.
+    ///
+    /// # Errors
+    /// `StuckStripe`.
+    #[inline]
+    pub fn read_words(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
+        let mut at = offset;
+        let mut out = out;
+        while !out.is_empty() {
+            let in_line = ((64 - at % 64) / 8) as usize;
+            let (head, rest) = out.split_at_mut(in_line.min(out.len()));
+            if head.len() == 1 || !self.checked {
+                self.copy_out(at, head);
+            } else {
+                self.read_line(at, head)?;
+            }
+            at += head.len() as u64 * 8;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn copy_out(&self, offset: u64, out: &mut [u64]) {
+        let first = self.word(offset);
+        let _ = self.word(offset + out.len() as u64 * 8 - 8);
+        let first: *const AtomicU64 = first;
+        for (index, word) in out.iter_mut().enumerate() {
+            // SAFETY: the first and the last word are inside the region (asserted by `word` in
+            // debug builds, checked by callers), hence all between.
+            *word = unsafe { &*first.add(index) }.load(Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn read_line(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
+        let stripe = self.stripe(offset);
+        let mut patience = Patience::new();
+        loop {
+            let before = stripe.load(Ordering::Acquire);
+            if before & 1 == 0 {
+                self.copy_out(offset, out);
+                fence(Ordering::Acquire);
+                if stripe.load(Ordering::Relaxed) == before {
+                    return Ok(());
+                }
+            }
+            patience.wait()?;
+        }
+    }
+
+    /// READ of any byte range.
+    ///
+    /// # Errors
+    /// `StuckStripe`.
+    pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> Result<(), StuckStripe> {
+        let mut done = 0;
+        while done < out.len() {
+            let at = offset + done as u64;
+            let first_word = at & !7;
+            let line_end = (at | 63) + 1;
+            let take = (line_end - at).min((out.len() - done) as u64) as usize;
+            let words = ((at + take as u64).next_multiple_of(8) - first_word) as usize / 8;
+            let mut line = [0u64; 8];
+            self.read_words(first_word, &mut line[..words])?;
+            let bytes: &[u8] = bytemuck::cast_slice(&line);
+            let skip = (at - first_word) as usize;
+            out[done..done + take].copy_from_slice(&bytes[skip..skip + take]);
+            done += take;
+        }
+        Ok(())
+    }
+
+    /// WRITE of any byte range.
+    ///
+    /// # Errors
+    /// `StuckStripe`.
+    #[inline]
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StuckStripe> {
+        let mut at = offset;
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
+            let in_line = (64 - at % 64) as usize;
+            let (head, rest) = bytes.split_at(in_line.min(bytes.len()));
+            let one_word = head.len() <= 8 && at / 8 == (at + head.len() as u64 - 1) / 8;
+            if (one_word && at.is_multiple_of(8) && head.len() == 8) || !self.checked {
+                self.copy_in(at, head);
+            } else {
+                self.write_line(at, head)?;
+            }
+            at += head.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write_line(&self, offset: u64, bytes: &[u8]) -> Result<(), StuckStripe> {
+        let stripe = self.stripe(offset);
+        let mut patience = Patience::new();
+        let even = loop {
+            let seen = stripe.load(Ordering::Relaxed);
+            let order = (Ordering::Acquire, Ordering::Relaxed);
+            if seen & 1 == 0
+                && stripe
+                    .compare_exchange_weak(seen, seen.wrapping_add(1), order.0, order.1)
+                    .is_ok()
+            {
+                break seen;
+            }
+            patience.wait()?;
+        };
+        fence(Ordering::Release);
+        self.copy_in(offset, bytes);
+        stripe.store(even.wrapping_add(2), Ordering::Release);
+        Ok(())
+    }
+
+    #[inline]
+    fn copy_in(&self, offset: u64, bytes: &[u8]) {
+        let head = ((8 - offset % 8) % 8) as usize;
+        let (head, body) = bytes.split_at(head.min(bytes.len()));
+        let (words, tail) = body.as_chunks::<8>();
+        let mut at = offset;
+        for &byte in head {
+            self.byte(at).store(byte, Ordering::Relaxed);
+            at += 1;
+        }
+        for &word in words {
+            self.word(at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            at += 8;
+        }
+        for &byte in tail {
+            self.byte(at).store(byte, Ordering::Relaxed);
+            at += 1;
+        }
+    }
+}
+
+/// Spins, then yields the processor, then gives up: a live writer needs nanoseconds, a preempted
+/// one milliseconds, a killed one for ever.
+struct Patience {
+    turns: u32,
+}
+
+impl Patience {
+    const SPINS: u32 = 1 << 10;
+    const YIELDS: u32 = 1 << 20;
+
+    fn new() -> Patience {
+        Patience { turns: 0 }
+    }
+
+    #[cold]
+    fn wait(&mut self) -> Result<(), StuckStripe> {
+        self.turns += 1;
+        if self.turns < Patience::SPINS {
+            std::hint::spin_loop();
+        } else if self.turns < Patience::YIELDS {
+            std::thread::yield_now();
+        } else {
+            return Err(StuckStripe);
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn prefetch_line(line: *const u8, to_write: bool) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect on memory and faults on no address.
+        unsafe {
+            if to_write {
+                _mm_prefetch::<_MM_HINT_ET0>(line.cast());
+            } else {
+                _mm_prefetch::<_MM_HINT_T0>(line.cast());
+            }
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (line, to_write);
+}

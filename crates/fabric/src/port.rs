@@ -1,0 +1,227 @@
+//! One thread's hold on the world: rounds, messages, time, randomness, counters.
+//!
+//! Invariant: the engine and the workloads reach the outside through a `Port` and through nothing
+//! else, which is what makes them run unchanged in virtual time.
+
+use crate::address::NodeId;
+use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use crate::clock::{ClockInterval, Nanos};
+use crate::counters::{Counters, Counts};
+use crate::error::FabricError;
+use crate::rng::{Rng, seeded};
+use crate::round::{Round, VerbKind};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+struct Shared {
+    backend: Box<dyn Backend>,
+    counters: Counters,
+    seed: u64,
+    streams: Cell<u64>,
+}
+
+/// A handle to one thread's backend; clones share it.
+#[derive(Clone)]
+pub struct Port {
+    shared: Rc<Shared>,
+}
+
+impl Port {
+    /// A port over `backend`; its generators derive from `seed`.
+    pub fn new(backend: Box<dyn Backend>, seed: u64) -> Port {
+        let counters = Counters::default();
+        let endpoint = backend.endpoint();
+        let first_stream = (u64::from(endpoint.node.0) << 48) | (u64::from(endpoint.thread) << 32);
+        let streams = Cell::new(first_stream);
+        Port { shared: Rc::new(Shared { backend, counters, seed, streams }) }
+    }
+
+    /// Sends the round and waits for all of it: one round trip. An empty round is complete at once
+    /// and counts as nothing.
+    #[inline]
+    pub fn execute<'a>(&'a self, round: &'a mut Round) -> RoundFuture<'a> {
+        RoundFuture { port: self, round, posted: false }
+    }
+
+    /// Sends a round that nobody awaits (an asynchronous unlock).
+    ///
+    /// # Errors
+    /// Errors known at once; a later one shows in [`Port::detached`].
+    #[inline]
+    pub fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
+        self.count(round);
+        self.shared.backend.post_detached(round)
+    }
+
+    /// Whether a detached round is complete.
+    #[inline]
+    pub fn detached(&self, detached: Detached) -> Poll<Result<(), FabricError>> {
+        self.shared.backend.detached(detached)
+    }
+
+    /// Waits for a detached round.
+    ///
+    /// # Errors
+    /// Those of the round.
+    pub async fn settle(&self, detached: Detached) -> Result<(), FabricError> {
+        loop {
+            match self.detached(detached) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => self.yield_now().await,
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&self, round: &Round) {
+        self.shared.counters.update(|counts| {
+            counts.rounds += 1;
+            for verb in round.verbs() {
+                counts.verbs[verb.kind as usize] += 1;
+                match verb.kind {
+                    VerbKind::Read => counts.bytes_in += u64::from(verb.len_bytes),
+                    VerbKind::Write => counts.bytes_out += u64::from(verb.len_bytes),
+                    _ => {
+                        counts.bytes_in += 8;
+                        counts.bytes_out += 16;
+                    }
+                }
+            }
+        });
+    }
+
+    /// Lets every other coroutine of this thread run once.
+    pub fn yield_now(&self) -> YieldNow {
+        YieldNow { yielded: false }
+    }
+
+    /// Waits at least `duration`.
+    pub async fn sleep(&self, duration: Nanos) {
+        let end = self.now() + duration;
+        while self.now() < end {
+            self.yield_now().await;
+        }
+    }
+
+    /// This thread's monotone clock.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        self.shared.backend.now()
+    }
+
+    /// The cluster's time with its uncertainty.
+    pub fn clock(&self) -> ClockInterval {
+        self.shared.backend.clock()
+    }
+
+    /// Accounts for local work in virtual time.
+    #[inline]
+    pub fn charge(&self, cost: Cost) {
+        self.shared.backend.charge(cost);
+    }
+
+    /// A new generator: the n-th call of one port with one seed always gives the same.
+    pub fn rng(&self) -> Rng {
+        let stream = self.shared.streams.get();
+        self.shared.streams.set(stream + 1);
+        seeded(self.shared.seed, stream)
+    }
+
+    /// What the backend can do.
+    pub fn caps(&self) -> Caps {
+        self.shared.backend.caps()
+    }
+
+    /// The compute node of this thread.
+    pub fn node(&self) -> NodeId {
+        self.shared.backend.node()
+    }
+
+    /// Where messages to this thread go.
+    pub fn endpoint(&self) -> Endpoint {
+        self.shared.backend.endpoint()
+    }
+
+    /// Sends a datagram (unreliable; see [`Backend::send`]).
+    ///
+    /// # Errors
+    /// `MessageTooLarge`.
+    pub fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
+        self.shared.counters.update(|counts| {
+            counts.messages += 1;
+            counts.bytes_out += bytes.len() as u64;
+        });
+        self.shared.backend.send(to, bytes)
+    }
+
+    /// Hands arrived datagrams to `sink`; returns how many.
+    pub fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        self.shared.backend.receive(budget, sink)
+    }
+
+    /// What this port has sent so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.counters.snapshot()
+    }
+}
+
+/// Completes when the round has.
+#[must_use = "a round does nothing until it is awaited"]
+pub struct RoundFuture<'a> {
+    port: &'a Port,
+    round: &'a mut Round,
+    posted: bool,
+}
+
+impl Future for RoundFuture<'_> {
+    type Output = Result<(), FabricError>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let backend = &*this.port.shared.backend;
+        if this.posted {
+            let result = backend.complete(this.round);
+            this.posted = result.is_pending();
+            return result;
+        }
+        if this.round.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        this.port.count(this.round);
+        match backend.post(this.round) {
+            Posted::Done(result) => Poll::Ready(result),
+            Posted::InFlight => {
+                this.posted = true;
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for RoundFuture<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.posted {
+            self.port.shared.backend.abandon(self.round);
+        }
+    }
+}
+
+/// Pending once, then ready.
+#[must_use = "futures do nothing until they are awaited"]
+pub struct YieldNow {
+    yielded: bool,
+}
+
+impl Future for YieldNow {
+    type Output = ();
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}

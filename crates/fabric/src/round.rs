@@ -1,0 +1,392 @@
+//! A round: the verbs of one network round trip, and the buffer they read into and write from.
+//!
+//! Invariant: a round's memory is kept from transaction to transaction. `clear` forgets contents,
+//! never capacity, so a coordinator that has warmed up allocates nothing. What a READ brought stays
+//! where it landed until `clear`: later rounds of the same transaction append, they never move it
+//! logically (positions are offsets, not references).
+//!
+//! Order at the responder, among the verbs of one round to one node (what reliable connections
+//! give; InfiniBand Architecture Specification, vol. 1, §9.5):
+//!
+//! | first \ second | READ | WRITE | atomic |
+//! |---|---|---|---|
+//! | READ   | in order | only with [`Round::fence`] | in order |
+//! | WRITE  | in order | in order | in order |
+//! | atomic | in order | only with [`Round::fence`] | in order |
+//!
+//! Between verbs to different nodes there is no order. A READ or WRITE is atomic within an aligned
+//! 64-byte line and unordered across lines; two 8-byte verbs on different words of one line may be
+//! seen in either order by a READ. Atomics are atomic against every access by verbs of that node.
+
+use crate::address::Target;
+
+/// A verb's kind; the numbers are the order of [`crate::counters::VERB_NAMES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum VerbKind {
+    /// Copies remote bytes into the round's buffer.
+    Read = 0,
+    /// Copies bytes of the round's buffer to remote memory.
+    Write = 1,
+    /// Compare-and-swap of an aligned word.
+    CompareAndSwap = 2,
+    /// Fetch-and-add to an aligned word.
+    FetchAndAdd = 3,
+    /// Compare-and-swap under masks (extended atomics).
+    MaskedCompareAndSwap = 4,
+}
+
+/// One verb. 32 bytes, so that a batch of two fills a line.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Verb {
+    /// Where it goes.
+    pub target: Target,
+    /// CAS: the expected value. FAA: the addend.
+    pub expected: u64,
+    /// CAS: the new value; after completion of any atomic, the value found.
+    pub value: u64,
+    /// READ, WRITE: position in the round's buffer. Masked CAS: position of its two masks.
+    pub buffer: u32,
+    /// READ, WRITE: bytes.
+    pub len_bytes: u16,
+    /// What to do.
+    pub kind: VerbKind,
+    /// Whether this verb waits for all earlier verbs of its batch.
+    pub fenced: bool,
+}
+
+const _: () = assert!(size_of::<Verb>() == 32);
+
+/// Names a verb of the current round, to ask for its result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VerbIndex(pub u32);
+
+/// A position in a round's buffer, in bytes; valid until [`Round::clear`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct BufferOffset(pub u32);
+
+impl BufferOffset {
+    /// The position `bytes` further on.
+    #[inline]
+    pub fn plus(self, bytes: usize) -> BufferOffset {
+        BufferOffset(self.0 + bytes as u32)
+    }
+}
+
+/// One aligned line of buffer.
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u64; 8]);
+
+/// Largest READ or WRITE, in bytes.
+pub const VERB_BYTES_MAX: usize = 32 * 1024;
+
+/// The verbs of one round trip and the coordinator's buffer; see the module's text.
+pub struct Round {
+    verbs: Vec<Verb>,
+    lines: Vec<Line>,
+    used_bytes: usize,
+    fence_next: bool,
+    hot: bool,
+    /// Set by the backend while the round is in flight; its meaning is the backend's own.
+    pub ticket: u64,
+}
+
+impl Default for Round {
+    fn default() -> Round {
+        Round::new()
+    }
+}
+
+impl Round {
+    /// An empty round with room for a small transaction.
+    pub fn new() -> Round {
+        Round {
+            verbs: Vec::with_capacity(8),
+            lines: vec![Line([0; 8]); 16],
+            used_bytes: 0,
+            fence_next: false,
+            hot: false,
+            ticket: 0,
+        }
+    }
+
+    /// Starts a transaction: forgets verbs and buffer contents.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.used_bytes = 0;
+        self.begin();
+    }
+
+    /// Starts the next round of the same transaction: forgets verbs, keeps the buffer.
+    #[inline]
+    pub fn begin(&mut self) {
+        self.verbs.clear();
+        self.fence_next = false;
+        self.hot = false;
+    }
+
+    /// The verbs added since [`Round::begin`].
+    #[inline]
+    pub fn verbs(&self) -> &[Verb] {
+        &self.verbs
+    }
+
+    /// Whether no verb was added.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.verbs.is_empty()
+    }
+
+    /// Hints that the round's lines are warm: a backend whose memory is near may run it at once
+    /// instead of letting other coroutines run first, which shortens the time locks are held.
+    #[inline]
+    pub fn hot(&mut self) {
+        self.hot = true;
+    }
+
+    /// Whether [`Round::hot`] was said.
+    #[inline]
+    pub fn is_hot(&self) -> bool {
+        self.hot
+    }
+
+    /// The next verb takes effect after all earlier verbs of its batch to the same node.
+    #[inline]
+    pub fn fence(&mut self) {
+        self.fence_next = true;
+    }
+
+    /// Reserves `bytes` of buffer at a multiple of 8.
+    #[inline]
+    pub fn reserve(&mut self, bytes: usize) -> BufferOffset {
+        self.reserve_at(self.used_bytes.next_multiple_of(8), bytes)
+    }
+
+    /// Reserves `bytes` of buffer at a multiple of 64: what a READ of whole lines wants.
+    #[inline]
+    pub fn reserve_lines(&mut self, bytes: usize) -> BufferOffset {
+        self.reserve_at(self.used_bytes.next_multiple_of(64), bytes)
+    }
+
+    #[inline]
+    fn reserve_at(&mut self, start: usize, bytes: usize) -> BufferOffset {
+        let end = start + bytes;
+        if end > self.lines.len() * 64 {
+            self.grow(end);
+        }
+        self.used_bytes = end;
+        BufferOffset(start as u32)
+    }
+
+    #[cold]
+    fn grow(&mut self, end_bytes: usize) {
+        assert!(end_bytes <= u32::MAX as usize, "a transaction's buffer is limited to 4 GiB");
+        let lines = end_bytes.div_ceil(64).next_power_of_two();
+        self.lines.resize(lines, Line([0; 8]));
+    }
+
+    #[inline]
+    fn push(&mut self, mut verb: Verb) -> VerbIndex {
+        verb.fenced = std::mem::take(&mut self.fence_next);
+        self.verbs.push(verb);
+        VerbIndex(self.verbs.len() as u32 - 1)
+    }
+
+    /// READ of `len_bytes` into fresh buffer, line-aligned. Returns where it will land.
+    #[inline]
+    pub fn read(&mut self, target: Target, len_bytes: usize) -> BufferOffset {
+        let buffer =
+            if len_bytes < 64 { self.reserve(len_bytes) } else { self.reserve_lines(len_bytes) };
+        self.read_into(target, buffer, len_bytes);
+        buffer
+    }
+
+    /// READ of `len_bytes` into reserved buffer.
+    #[inline]
+    pub fn read_into(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
+        assert!(len_bytes <= VERB_BYTES_MAX);
+        debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
+        let (expected, value) = (0, 0);
+        let len_bytes = len_bytes as u16;
+        let kind = VerbKind::Read;
+        self.push(Verb {
+            target,
+            expected,
+            value,
+            buffer: buffer.0,
+            len_bytes,
+            kind,
+            fenced: false,
+        });
+    }
+
+    /// WRITE of `len_bytes` of the buffer from `buffer` on; any byte range.
+    #[inline]
+    pub fn write(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
+        assert!(len_bytes <= VERB_BYTES_MAX);
+        debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
+        let (expected, value) = (0, 0);
+        let len_bytes = len_bytes as u16;
+        let kind = VerbKind::Write;
+        self.push(Verb {
+            target,
+            expected,
+            value,
+            buffer: buffer.0,
+            len_bytes,
+            kind,
+            fenced: false,
+        });
+    }
+
+    /// CAS of the aligned word at `target` from `expected` to `new`.
+    #[inline]
+    pub fn cas(&mut self, target: Target, expected: u64, new: u64) -> VerbIndex {
+        let kind = VerbKind::CompareAndSwap;
+        self.push(Verb {
+            target,
+            expected,
+            value: new,
+            buffer: 0,
+            len_bytes: 8,
+            kind,
+            fenced: false,
+        })
+    }
+
+    /// FAA of `addend` to the aligned word at `target`, wrapping.
+    #[inline]
+    pub fn faa(&mut self, target: Target, addend: u64) -> VerbIndex {
+        let kind = VerbKind::FetchAndAdd;
+        self.push(Verb {
+            target,
+            expected: addend,
+            value: 0,
+            buffer: 0,
+            len_bytes: 8,
+            kind,
+            fenced: false,
+        })
+    }
+
+    /// Masked CAS: compares the bits of `compare_mask`, and if they are equal replaces the bits of
+    /// `swap_mask`.
+    pub fn masked_cas(
+        &mut self,
+        target: Target,
+        (expected, compare_mask): (u64, u64),
+        (new, swap_mask): (u64, u64),
+    ) -> VerbIndex {
+        let buffer = self.reserve(16);
+        self.set_word(buffer, compare_mask);
+        self.set_word(buffer.plus(8), swap_mask);
+        let kind = VerbKind::MaskedCompareAndSwap;
+        self.push(Verb {
+            target,
+            expected,
+            value: new,
+            buffer: buffer.0,
+            len_bytes: 8,
+            kind,
+            fenced: false,
+        })
+    }
+
+    /// The value that an atomic found, once the round has completed.
+    #[inline]
+    pub fn found(&self, verb: VerbIndex) -> u64 {
+        self.verbs[verb.0 as usize].value
+    }
+
+    /// Whether a plain CAS swapped, once the round has completed.
+    #[inline]
+    pub fn swapped(&self, verb: VerbIndex) -> bool {
+        let verb = &self.verbs[verb.0 as usize];
+        debug_assert!(verb.kind == VerbKind::CompareAndSwap);
+        verb.value == verb.expected
+    }
+
+    /// The buffer as bytes.
+    #[inline]
+    pub fn buffer(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.lines)
+    }
+
+    /// `len_bytes` of the buffer.
+    #[inline]
+    pub fn bytes(&self, at: BufferOffset, len_bytes: usize) -> &[u8] {
+        &self.buffer()[at.0 as usize..at.0 as usize + len_bytes]
+    }
+
+    /// `len_bytes` of the buffer, to change.
+    #[inline]
+    pub fn bytes_mut(&mut self, at: BufferOffset, len_bytes: usize) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[at.0 as usize..at.0 as usize + len_bytes]
+    }
+
+    /// The word at `at`, a multiple of 8.
+    #[inline]
+    pub fn word(&self, at: BufferOffset) -> u64 {
+        debug_assert!(at.0.is_multiple_of(8));
+        self.lines[(at.0 / 64) as usize].0[(at.0 / 8 % 8) as usize]
+    }
+
+    /// Sets the word at `at`, a multiple of 8.
+    #[inline]
+    pub fn set_word(&mut self, at: BufferOffset, value: u64) {
+        debug_assert!(at.0.is_multiple_of(8));
+        self.lines[(at.0 / 64) as usize].0[(at.0 / 8 % 8) as usize] = value;
+    }
+
+    /// Copies `len_bytes` within the buffer; the ranges may overlap.
+    #[inline]
+    pub fn copy_within(&mut self, from: BufferOffset, to: BufferOffset, len_bytes: usize) {
+        let from = from.0 as usize;
+        bytemuck::cast_slice_mut::<Line, u8>(&mut self.lines)
+            .copy_within(from..from + len_bytes, to.0 as usize);
+    }
+
+    /// Verbs and buffer apart: what a backend needs to execute.
+    #[inline]
+    pub fn parts_mut(&mut self) -> (&mut [Verb], &mut [u64]) {
+        (&mut self.verbs, bytemuck::cast_slice_mut(&mut self.lines))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{Address, GroupId, NodeSlot};
+
+    #[test]
+    fn the_buffer_outlives_rounds_but_not_transactions() {
+        let target = Address::new(GroupId(0), 64).at(NodeSlot(0));
+        let mut round = Round::new();
+        let first = round.read(target, 64);
+        round.set_word(first.plus(8), 7);
+        round.begin();
+        assert!(round.is_empty());
+        let second = round.read(target, 4096);
+        assert!(second > first);
+        assert_eq!(second.0 % 64, 0);
+        assert_eq!(round.word(first.plus(8)), 7);
+        assert_eq!(round.bytes(first.plus(8), 8), 7u64.to_ne_bytes());
+        round.clear();
+        assert_eq!(round.read(target, 64), first);
+    }
+
+    #[test]
+    fn a_fence_binds_the_next_verb_only() {
+        let target = Address::new(GroupId(0), 64).at(NodeSlot(0));
+        let mut round = Round::new();
+        round.cas(target, 0, 1);
+        round.fence();
+        let at = round.reserve(8);
+        round.write(target, at, 8);
+        round.faa(target, 1);
+        let fenced: Vec<bool> = round.verbs().iter().map(|verb| verb.fenced).collect();
+        assert_eq!(fenced, [false, true, false]);
+    }
+}
