@@ -1,2 +1,80 @@
-//! placeholder
-fn main() {}
+//! `cargo xtask`: one command that checks everything.
+//!
+//! Invariant: nothing here is linked into the database; every check reads the
+//! tree from outside, so the tool can be trusted while the code is in pieces.
+//! Exit codes: 0 all is well, 1 a check failed, 2 the command line was wrong.
+
+mod bench_history;
+mod cargo;
+mod dependencies;
+mod error;
+mod examples;
+mod licences;
+mod metadata;
+mod steps;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Error;
+
+/// The command line.
+#[derive(Parser)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    about = "Checks of the Tarn workspace",
+    disable_version_flag = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything, in order: format, clippy, tests, docs, licences, tidy
+    Ci {
+        /// Leave out the steps that `cargo xtask test` runs
+        #[arg(long)]
+        skip_tests: bool,
+    },
+    /// All tests: libraries, programs, doc tests, and every example run once
+    Test,
+    /// Rules of the tree that no compiler knows: headers, layers, docs that name real things
+    Tidy,
+    /// Licences of all dependencies, and the table that gives each one its reason
+    Licences,
+    /// Append one line of benchmark results to docs/bench-history.jsonl
+    BenchHistory(bench_history::Arguments),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli.command, &workspace_root()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+fn run(command: &Command, root: &Path) -> Result<(), Error> {
+    match command {
+        Command::Ci { skip_tests } => steps::run(root, &steps::ci(*skip_tests)),
+        Command::Test => steps::run(root, &steps::tests()),
+        Command::Tidy => tidy::run(root),
+        Command::Licences => licences::run(root),
+        Command::BenchHistory(arguments) => bench_history::run(root, arguments),
+    }
+}
+
+/// The folder above this package's own: the tool works from any current folder.
+fn workspace_root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package).to_path_buf()
+}

@@ -1,0 +1,290 @@
+//! What can be wrong with a history, each with the records, versions and transactions that show it.
+//!
+//! Invariant: an anomaly carries all it takes to print it; it holds no index into the history.
+//!
+//! Source: the phenomena of Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*,
+//! ICDE 2000 (G0, G1a-c, G-single, G2), with Adya's thesis, *Weak Consistency*, MIT 1999, for
+//! G-single; the suffix `-realtime` for cycles that need a real-time edge is from Kingsbury and
+//! Alvaro, *Elle*, VLDB 2020. We say G2 for item and predicate anti-dependencies alike: an absent
+//! read is a read of one key.
+
+use serde::Serialize;
+
+use crate::history::{TxnId, Version};
+
+/// A record by the name of its table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RecordName {
+    /// The table's name.
+    pub table: String,
+    /// The key in it.
+    pub key: u64,
+}
+
+/// A transaction with what is needed to find it in a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Party {
+    /// Its name.
+    pub txn: TxnId,
+    /// Who ran it.
+    pub coordinator: u32,
+    /// When it was invoked.
+    pub invoked_ns: u64,
+    /// When it completed; `None` if it never did or its outcome is unknown.
+    pub completed_ns: Option<u64>,
+}
+
+/// Where in a record's version order a read stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seen {
+    /// It read this version.
+    Present(Version),
+    /// It found the record absent as of this version.
+    Absent(Version),
+}
+
+/// Why one transaction must come before another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "dependency", rename_all = "snake_case")]
+pub enum Dependency {
+    /// ww: it wrote the version before the other's.
+    WriteWrite {
+        /// The record.
+        record: RecordName,
+        /// The version of the first.
+        first: Version,
+        /// The version of the second.
+        second: Version,
+    },
+    /// wr: the other read what it wrote.
+    WriteRead {
+        /// The record.
+        record: RecordName,
+        /// The version written.
+        written: Version,
+        /// What the other saw.
+        seen: Seen,
+    },
+    /// rw: it read the version before the other's.
+    ReadWrite {
+        /// The record.
+        record: RecordName,
+        /// What the first saw.
+        seen: Seen,
+        /// The version the other wrote.
+        written: Version,
+    },
+    /// It was over before the other began.
+    RealTime,
+}
+
+/// One edge of a cycle.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Step {
+    /// Who comes first.
+    pub from: Party,
+    /// Who comes second.
+    pub to: Party,
+    /// Why.
+    #[serde(flatten)]
+    pub dependency: Dependency,
+}
+
+/// Adya's name for a cycle, by its edges.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub enum CyclePhenomenon {
+    /// Only ww.
+    G0,
+    /// ww and wr.
+    G1c,
+    /// Exactly one rw.
+    #[serde(rename = "G-single")]
+    GSingle,
+    /// Two or more rw.
+    G2,
+}
+
+/// Class of a cycle.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+pub struct CycleClass {
+    /// By its dependencies.
+    pub phenomenon: CyclePhenomenon,
+    /// Whether real time closes it: the history may be serializable, but not strictly.
+    pub real_time: bool,
+}
+
+/// Something that no serializable system may do.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "anomaly", rename_all = "snake_case")]
+pub enum Anomaly {
+    /// G1a: a transaction saw what only an aborted one did.
+    AbortedRead {
+        /// Who saw it.
+        reader: TxnId,
+        /// Who did it and aborted.
+        writer: TxnId,
+        /// The record.
+        record: RecordName,
+        /// What the reader saw.
+        seen: Seen,
+        /// The version of the aborted write.
+        written: Version,
+    },
+    /// G1b: a transaction read a version that its writer itself overwrote.
+    IntermediateRead {
+        /// Who read it.
+        reader: TxnId,
+        /// Who wrote it and wrote again.
+        writer: TxnId,
+        /// The record.
+        record: RecordName,
+        /// The version read.
+        version: Version,
+        /// The writer's next version.
+        overwritten_by: Version,
+    },
+    /// A transaction read a version that nobody wrote and that is not the initial one.
+    UnwrittenVersion {
+        /// Who read it.
+        reader: TxnId,
+        /// The record.
+        record: RecordName,
+        /// The version read.
+        version: Version,
+        /// If it stands before all writes: another version that does, and its reader.
+        other_initial: Option<(Version, TxnId)>,
+    },
+    /// Two committed writes have one version: one of them is lost.
+    DuplicateVersion {
+        /// One writer.
+        first: TxnId,
+        /// The other.
+        second: TxnId,
+        /// The record.
+        record: RecordName,
+        /// The version both wrote.
+        version: Version,
+    },
+    /// Another's write lies between what a transaction read and what it wrote.
+    LostUpdate {
+        /// Who overwrote without having seen.
+        txn: TxnId,
+        /// The record.
+        record: RecordName,
+        /// What it saw.
+        seen: Seen,
+        /// What it wrote.
+        written: Version,
+        /// Whose write it missed.
+        missed: TxnId,
+        /// The version it missed.
+        missed_version: Version,
+    },
+    /// Two transactions disagree on the value of one version: a torn or misplaced read or write.
+    ValueMismatch {
+        /// The record.
+        record: RecordName,
+        /// The version.
+        version: Version,
+        /// Who saw the first value.
+        first: TxnId,
+        /// Whether it wrote it (else it read it).
+        first_wrote: bool,
+        /// Hash of the first value.
+        first_fingerprint: u64,
+        /// Who read another.
+        second: TxnId,
+        /// Hash of the other value.
+        second_fingerprint: u64,
+    },
+    /// A transaction read a version that is a delete.
+    PresentReadOfDelete {
+        /// Who read it.
+        reader: TxnId,
+        /// Who deleted the record.
+        writer: TxnId,
+        /// The record.
+        record: RecordName,
+        /// The version of the delete.
+        version: Version,
+    },
+    /// A transaction found a record absent where it was there.
+    AbsentReadOfPresent {
+        /// Who did not find it.
+        reader: TxnId,
+        /// The record.
+        record: RecordName,
+        /// As of which version it was said to be absent.
+        floor: Version,
+        /// The version that was there: who wrote it, or `None` for the initial version.
+        present: Option<(Version, TxnId)>,
+    },
+    /// Transactions that must each come before the next, in a circle.
+    Cycle {
+        /// Its class.
+        class: CycleClass,
+        /// Its edges; the last leads back to where the first begins.
+        steps: Vec<Step>,
+    },
+}
+
+/// The variants of [`Anomaly`], for counting.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "each is documented at the variant of Anomaly of the same name")]
+pub enum AnomalyKind {
+    AbortedRead,
+    IntermediateRead,
+    UnwrittenVersion,
+    DuplicateVersion,
+    LostUpdate,
+    ValueMismatch,
+    PresentReadOfDelete,
+    AbsentReadOfPresent,
+    Cycle,
+}
+
+impl Anomaly {
+    /// Which variant it is.
+    pub fn kind(&self) -> AnomalyKind {
+        match self {
+            Self::AbortedRead { .. } => AnomalyKind::AbortedRead,
+            Self::IntermediateRead { .. } => AnomalyKind::IntermediateRead,
+            Self::UnwrittenVersion { .. } => AnomalyKind::UnwrittenVersion,
+            Self::DuplicateVersion { .. } => AnomalyKind::DuplicateVersion,
+            Self::LostUpdate { .. } => AnomalyKind::LostUpdate,
+            Self::ValueMismatch { .. } => AnomalyKind::ValueMismatch,
+            Self::PresentReadOfDelete { .. } => AnomalyKind::PresentReadOfDelete,
+            Self::AbsentReadOfPresent { .. } => AnomalyKind::AbsentReadOfPresent,
+            Self::Cycle { .. } => AnomalyKind::Cycle,
+        }
+    }
+
+    /// The class of a cycle, `None` for anything else.
+    pub fn cycle_class(&self) -> Option<CycleClass> {
+        match self {
+            Self::Cycle { class, .. } => Some(*class),
+            _ => None,
+        }
+    }
+}
+
+impl CycleClass {
+    /// The class of a cycle with these edges.
+    pub fn of(steps: &[Step]) -> Self {
+        let count = |test: fn(&Dependency) -> bool| {
+            steps.iter().filter(|step| test(&step.dependency)).count()
+        };
+        let phenomenon = match count(|edge| matches!(edge, Dependency::ReadWrite { .. })) {
+            0 if count(|edge| matches!(edge, Dependency::WriteRead { .. })) == 0 => {
+                CyclePhenomenon::G0
+            }
+            0 => CyclePhenomenon::G1c,
+            1 => CyclePhenomenon::GSingle,
+            _ => CyclePhenomenon::G2,
+        };
+        let real_time = count(|edge| matches!(edge, Dependency::RealTime)) > 0;
+        Self { phenomenon, real_time }
+    }
+}

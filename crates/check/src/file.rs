@@ -1,0 +1,238 @@
+//! Reading and writing history files, one transaction at a time (for the format see `format`).
+//!
+//! Invariant: the file appears under its own name only when it is whole. The writer works on
+//! `NAME.partial` and renames it when the footer is out; dropped before that, it removes it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::error::{HistoryError, Problem};
+use crate::format::{self, FORMAT, FieldProblem, Footer, Header};
+use crate::history::{History, Transaction};
+
+/// Writes a history as the run goes on.
+///
+/// ```
+/// # use tarn_check::{History, HistoryWriter, Transaction};
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("history.jsonl");
+/// let mut writer = HistoryWriter::create(&path, &Default::default(), &["savings".into()])?;
+/// writer.write(&Transaction::committed(1, 0, 5, 9))?;
+/// writer.finish()?;
+/// assert_eq!(History::read_from(&path)?.transactions.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct HistoryWriter {
+    path: PathBuf,
+    partial: PathBuf,
+    /// `None` once the file has its own name.
+    out: Option<BufWriter<File>>,
+    transactions: u64,
+}
+
+impl HistoryWriter {
+    /// Opens `NAME.partial` next to `path` and writes the header.
+    pub fn create(
+        path: &Path,
+        meta: &BTreeMap<String, String>,
+        tables: &[String],
+    ) -> Result<Self, HistoryError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        let file = File::create(&partial)
+            .map_err(|error| HistoryError::io(&partial.display().to_string(), "create", error))?;
+        let out = Some(BufWriter::with_capacity(1 << 18, file));
+        let mut writer = Self { path: path.to_owned(), partial, out, transactions: 0 };
+        let header = Header { tarn_history: FORMAT, meta: meta.clone(), tables: tables.to_vec() };
+        writer.line(&header)?;
+        Ok(writer)
+    }
+
+    /// Appends one transaction.
+    pub fn write(&mut self, txn: &Transaction) -> Result<(), HistoryError> {
+        self.line(txn)?;
+        self.transactions += 1;
+        Ok(())
+    }
+
+    /// Writes the footer and gives the file its name.
+    pub fn finish(mut self) -> Result<(), HistoryError> {
+        self.line(&Footer { end: true, transactions: self.transactions })?;
+        let name = self.partial.display().to_string();
+        let mut out = self.out.take().expect("a writer is open until it is finished");
+        let closed = out.flush().and_then(|()| out.get_ref().sync_all());
+        drop(out);
+        closed
+            .and_then(|()| fs::rename(&self.partial, &self.path))
+            .inspect_err(|_| drop(fs::remove_file(&self.partial)))
+            .map_err(|error| HistoryError::io(&name, "finish", error))
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> Result<(), HistoryError> {
+        let out = self.out.as_mut().expect("a writer is open until it is finished");
+        serde_json::to_writer(&mut *out, line)
+            .map_err(std::io::Error::from)
+            .and_then(|()| out.write_all(b"\n"))
+            .map_err(|error| HistoryError::io(&self.partial.display().to_string(), "write", error))
+    }
+}
+
+impl Drop for HistoryWriter {
+    fn drop(&mut self) {
+        if self.out.take().is_some() {
+            // Nothing can be done about a failure here, and a stray partial file harms nobody.
+            drop(fs::remove_file(&self.partial));
+        }
+    }
+}
+
+impl History {
+    /// Reads and validates a history file.
+    pub fn read_from(path: impl AsRef<Path>) -> Result<Self, HistoryError> {
+        let name = path.as_ref().display().to_string();
+        let file = File::open(&path).map_err(|error| HistoryError::io(&name, "open", error))?;
+        Self::parse(&name, BufReader::with_capacity(1 << 18, file))
+    }
+
+    /// Reads and validates a history from any reader; `name` stands in errors.
+    pub fn parse(name: &str, input: impl BufRead) -> Result<Self, HistoryError> {
+        let mut lines = Lines { input, buffer: Vec::new(), number: 0 };
+        Self::parse_lines(&mut lines).map_err(|problem| HistoryError::new(name, problem))
+    }
+
+    /// Writes the whole history to a file.
+    pub fn write_to(&self, path: impl AsRef<Path>) -> Result<(), HistoryError> {
+        let mut writer = HistoryWriter::create(path.as_ref(), &self.meta, &self.tables)?;
+        self.transactions.iter().try_for_each(|txn| writer.write(txn))?;
+        writer.finish()
+    }
+
+    fn parse_lines(lines: &mut Lines<impl BufRead>) -> Result<Self, Problem> {
+        let mut history = match lines.next()? {
+            None => return Err(Problem::Empty),
+            Some(line) => parse_header(line)?,
+        };
+        loop {
+            let read = history.transactions.len() as u64;
+            let cut_short = |broken_line| Problem::CutShort { transactions: read, broken_line };
+            let Some(line) = lines.next()? else {
+                return Err(cut_short(None));
+            };
+            let whole = line.ends_with(b"\n");
+            match parse_line(line, history.tables.len()) {
+                Ok(Line::Transaction(txn)) => history.transactions.push(txn),
+                Ok(Line::Footer(footer)) if footer.transactions != read => {
+                    return Err(Problem::CountMismatch { footer: footer.transactions, read });
+                }
+                Ok(Line::Footer(_)) => break,
+                Err(LineProblem::Syntax(_)) if !whole => return Err(cut_short(Some(lines.number))),
+                Err(LineProblem::Syntax(message)) => {
+                    return Err(Problem::Syntax { line: lines.number, message });
+                }
+                Err(LineProblem::Field(field)) => {
+                    return Err(Problem::Field { line: lines.number, field });
+                }
+            }
+        }
+        match lines.next()? {
+            Some(_) => Err(Problem::AfterFooter { line: lines.number }),
+            None => history.refuse_duplicate_ids().map(|()| history),
+        }
+    }
+
+    fn refuse_duplicate_ids(&self) -> Result<(), Problem> {
+        let mut ids: Vec<u64> = self.transactions.iter().map(|txn| txn.id.0).collect();
+        ids.sort_unstable();
+        match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Problem::DuplicateId { id: pair[0] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The lines of a file with their numbers, in one buffer.
+struct Lines<R> {
+    input: R,
+    buffer: Vec<u8>,
+    /// Of the line last given out, counted from 1.
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    /// The next line that is not blank, with its line end if it has one.
+    fn next(&mut self) -> Result<Option<&[u8]>, Problem> {
+        loop {
+            self.buffer.clear();
+            let length = self
+                .input
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(|source| Problem::Io { doing: "read", source })?;
+            if length == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if !self.buffer.trim_ascii().is_empty() {
+                return Ok(Some(&self.buffer));
+            }
+        }
+    }
+}
+
+enum Line {
+    Transaction(Transaction),
+    Footer(Footer),
+}
+
+enum LineProblem {
+    Syntax(String),
+    Field(FieldProblem),
+}
+
+fn parse_header(line: &[u8]) -> Result<History, Problem> {
+    let text = String::from_utf8_lossy(line);
+    let not_a_history = || Problem::NotAHistory { found: format::shorten(text.trim()) };
+    let value: Value = serde_json::from_slice(line).map_err(|_| not_a_history())?;
+    match value.get("tarn_history").map(Value::as_u64) {
+        Some(Some(FORMAT)) => {}
+        Some(Some(found)) => return Err(Problem::OtherFormat { found }),
+        Some(None) | None => return Err(not_a_history()),
+    }
+    let header: Header = serde_json::from_value(value).map_err(|_| not_a_history())?;
+    Ok(History { meta: header.meta, tables: header.tables, transactions: Vec::new() })
+}
+
+fn parse_line(line: &[u8], tables: usize) -> Result<Line, LineProblem> {
+    match serde_json::from_slice::<Transaction>(line) {
+        Ok(txn) => match format::validate(&txn, tables) {
+            Ok(()) => Ok(Line::Transaction(txn)),
+            Err(problem) => Err(LineProblem::Field(problem)),
+        },
+        Err(error) => parse_other_line(line, &error),
+    }
+}
+
+/// A line that is not a transaction: the footer, or an error to be explained.
+fn parse_other_line(line: &[u8], error: &serde_json::Error) -> Result<Line, LineProblem> {
+    let value: Value =
+        serde_json::from_slice(line).map_err(|error| LineProblem::Syntax(error.to_string()))?;
+    if value.get("end").is_some() {
+        return match serde_json::from_value::<Footer>(value.clone()) {
+            Ok(footer) if footer.end => Ok(Line::Footer(footer)),
+            _ => {
+                let allowed = r#"{"end":true,"transactions":N}"#;
+                Err(LineProblem::Field(FieldProblem::new("end", &value, allowed)))
+            }
+        };
+    }
+    match format::explain(&value) {
+        Some(problem) => Err(LineProblem::Field(problem)),
+        None => Err(LineProblem::Syntax(error.to_string())),
+    }
+}

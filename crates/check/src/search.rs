@@ -1,0 +1,145 @@
+//! Shortest paths within a component, where a stretch through time nodes counts as one edge.
+//!
+//! Invariant: edges cost 0 or 1 (only a step onto the time chain or along a dependency costs), so
+//! a double-ended queue yields nodes in order of distance; no heap is needed.
+
+use std::collections::VecDeque;
+
+use crate::graph::Graph;
+
+/// The part of the graph that a search may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    /// Component of each node.
+    pub component: &'a [u32],
+    /// The one to stay in.
+    pub number: u32,
+    /// Kinds of edge.
+    pub mask: u8,
+}
+
+impl Scope<'_> {
+    pub fn contains(&self, node: u32) -> bool {
+        self.component[node as usize] == self.number
+    }
+}
+
+/// How many edges the searches of one knot and level may look at. The first search of a knot runs
+/// to its end regardless, so that a cycle is found.
+const BUDGET: u64 = 30_000_000;
+
+/// The state of searches, kept from one to the next.
+pub(crate) struct Search {
+    /// In which search a node was last reached.
+    stamp: Vec<u32>,
+    distance: Vec<u32>,
+    /// The slot over which a node was reached and the node from which it leaves.
+    parent: Vec<(u32, u32)>,
+    queue: VecDeque<(u32, u32)>,
+    round: u32,
+    budget: u64,
+}
+
+impl Search {
+    pub fn new(graph: &Graph) -> Self {
+        let nodes = graph.nodes() as usize;
+        Self {
+            stamp: vec![0; nodes],
+            distance: vec![0; nodes],
+            parent: vec![(0, 0); nodes],
+            queue: VecDeque::new(),
+            round: 0,
+            budget: BUDGET,
+        }
+    }
+
+    pub fn refill(&mut self) {
+        self.budget = BUDGET;
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.budget == 0
+    }
+
+    /// What following a slot costs: leaving the time chain and moving along it is free.
+    pub fn cost(&self, graph: &Graph, slot: u32) -> u32 {
+        let dependency = graph.edge[slot as usize] != crate::graph::NO_EDGE;
+        let onto_chain = !dependency && self.enters_chain(graph, slot);
+        u32::from(dependency || onto_chain)
+    }
+
+    /// Whether a slot of real time leaves a transaction. Time nodes' slots follow all those of
+    /// transactions.
+    fn enters_chain(&self, graph: &Graph, slot: u32) -> bool {
+        slot < graph.first_slot(graph.txns)
+    }
+
+    /// The slots of a shortest path from `start` to `target` that is shorter than `limit`; if they
+    /// are one node, of a cycle.
+    pub fn shortest(
+        &mut self,
+        graph: &Graph,
+        scope: &Scope<'_>,
+        start: u32,
+        target: u32,
+        limit: u32,
+    ) -> Option<Vec<u32>> {
+        self.round += 1;
+        self.queue.clear();
+        self.queue.push_back((start, 0));
+        self.stamp[start as usize] = self.round;
+        self.distance[start as usize] = 0;
+        // Length of the best path, its last node and slot.
+        let mut best: Option<(u32, u32, u32)> = None;
+        let mut bound = limit;
+        while let Some((node, distance)) = self.queue.pop_front() {
+            if distance > self.distance[node as usize] {
+                continue;
+            }
+            if distance >= bound {
+                break;
+            }
+            let slots = graph.slots(node);
+            self.budget = self.budget.saturating_sub(slots.len() as u64 + 1);
+            for slot in slots {
+                let to = graph.target[slot as usize];
+                if graph.kind[slot as usize] & scope.mask == 0 || !scope.contains(to) {
+                    continue;
+                }
+                let length = distance + self.cost(graph, slot);
+                if length >= bound {
+                    continue;
+                }
+                if to == target {
+                    best = Some((length, node, slot));
+                    bound = length;
+                } else {
+                    self.reach(to, length, node, slot, length == distance);
+                }
+            }
+        }
+        best.map(|(_, node, slot)| self.trace(start, node, slot))
+    }
+
+    fn reach(&mut self, to: u32, length: u32, node: u32, slot: u32, free: bool) {
+        let at = to as usize;
+        if self.stamp[at] == self.round && self.distance[at] <= length {
+            return;
+        }
+        self.stamp[at] = self.round;
+        self.distance[at] = length;
+        self.parent[at] = (slot, node);
+        if free { self.queue.push_front((to, length)) } else { self.queue.push_back((to, length)) }
+    }
+
+    fn trace(&self, start: u32, mut node: u32, slot: u32) -> Vec<u32> {
+        let mut slots = vec![slot];
+        while node != start {
+            let (slot, before) = self.parent[node as usize];
+            slots.push(slot);
+            node = before;
+        }
+        slots.reverse();
+        slots
+    }
+}

@@ -1,0 +1,149 @@
+//! The oracle: strict serializability from its definition, by exhaustion.
+//!
+//! A history is accepted if for some set of the unknown transactions together with the committed
+//! ones there is a serial order that respects real time, in which each record's versions are
+//! installed in ascending order and every read, replayed, finds what was recorded.
+
+use std::collections::BTreeMap;
+
+use tarn_check::{History, NEVER_NS, Outcome, Read, RecordId, Transaction, Version, WriteKind};
+
+pub fn is_accepted(history: &History, real_time: bool) -> bool {
+    let of = |outcome| history.transactions.iter().filter(move |txn| txn.outcome == outcome);
+    let unknown: Vec<&Transaction> = of(Outcome::Unknown).collect();
+    (0u32..1 << unknown.len()).any(|set| {
+        let chosen = unknown.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        let txns = of(Outcome::Committed).chain(chosen.map(|(_, txn)| *txn)).collect();
+        let world = World::new(history, txns, real_time);
+        world.values_agree() && world.extend(&mut Vec::new())
+    })
+}
+
+struct World<'a> {
+    history: &'a History,
+    txns: Vec<&'a Transaction>,
+    real_time: bool,
+    /// All writes that take part, by record: version and whether it is there afterwards.
+    writes: BTreeMap<RecordId, Vec<(Version, bool)>>,
+}
+
+impl<'a> World<'a> {
+    fn new(history: &'a History, txns: Vec<&'a Transaction>, real_time: bool) -> Self {
+        let mut writes: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for write in txns.iter().flat_map(|txn| &txn.writes) {
+            let there = write.kind != WriteKind::Delete;
+            writes.entry(write.record).or_default().push((write.version, there));
+        }
+        Self { history, txns, real_time, writes }
+    }
+
+    fn writes(&self, record: RecordId) -> &[(Version, bool)] {
+        self.writes.get(&record).map_or(&[], |writes| writes)
+    }
+
+    /// Tries every way to go on from this beginning of a serial order.
+    fn extend(&self, order: &mut Vec<usize>) -> bool {
+        if order.len() == self.txns.len() {
+            return true;
+        }
+        for next in (0..self.txns.len()).filter(|next| !order.contains(next)).collect::<Vec<_>>() {
+            if self.may_follow(order, next) {
+                order.push(next);
+                if self.extend(order) {
+                    return true;
+                }
+                order.pop();
+            }
+        }
+        false
+    }
+
+    fn may_follow(&self, order: &[usize], next: usize) -> bool {
+        let txn = self.txns[next];
+        let over_before = |other: &Transaction| {
+            let end = if other.outcome == Outcome::Unknown { NEVER_NS } else { other.completed_ns };
+            end < txn.invoked_ns
+        };
+        let waiting = (0..self.txns.len()).filter(|at| !order.contains(at) && *at != next);
+        if self.real_time && waiting.into_iter().any(|at| over_before(self.txns[at])) {
+            return false;
+        }
+        txn.reads.iter().all(|read| self.is_own(txn, read) || self.finds(order, read))
+            && self.installs_in_order(order, txn)
+    }
+
+    /// The versions of a record that the transactions so far installed, in order.
+    fn applied(&self, order: &[usize], record: RecordId) -> Vec<(Version, bool)> {
+        let done = order.iter().flat_map(|&at| &self.txns[at].writes);
+        let here = done.filter(|write| write.record == record);
+        let mut applied: Vec<_> =
+            here.map(|write| (write.version, write.kind != WriteKind::Delete)).collect();
+        applied.sort_unstable();
+        applied
+    }
+
+    fn installs_in_order(&self, order: &[usize], txn: &Transaction) -> bool {
+        txn.writes.iter().all(|write| {
+            let applied = self.applied(order, write.record);
+            let own = txn.writes.iter().filter(|own| own.record == write.record);
+            let twins = own.filter(|own| own.version == write.version).count();
+            twins == 1 && applied.iter().all(|(version, _)| *version < write.version)
+        })
+    }
+
+    /// Whether a read is of the transaction's own write, and so says nothing.
+    fn is_own(&self, txn: &Transaction, read: &Read) -> bool {
+        let own = txn.writes.iter().filter(|write| write.record == read.record);
+        if read.present {
+            return own.into_iter().any(|write| write.version == read.version);
+        }
+        let upto = self.writes(read.record).iter().filter(|(version, _)| *version <= read.version);
+        let last = upto.map(|(version, _)| *version).max();
+        own.filter(|write| write.kind == WriteKind::Delete).any(|write| Some(write.version) == last)
+    }
+
+    /// Whether a read finds after these transactions what it recorded.
+    fn finds(&self, order: &[usize], read: &Read) -> bool {
+        let applied = self.applied(order, read.record);
+        let last = applied.last();
+        if read.present {
+            return match last {
+                Some(&(version, there)) => there && version == read.version,
+                None => self.initial_version(read.record) == Some(read.version),
+            };
+        }
+        let before = self.writes(read.record).iter().filter(|(v, _)| *v <= read.version).count();
+        let absent = match last {
+            Some(&(_, there)) => !there,
+            None => self.initial_version(read.record).is_none(),
+        };
+        absent && applied.len() == before && applied.iter().all(|(v, _)| *v <= read.version)
+    }
+
+    /// The lowest version read that nobody tried to write and that is below all writes.
+    fn initial_version(&self, record: RecordId) -> Option<Version> {
+        let attempts = self.history.transactions.iter().flat_map(|txn| &txn.writes);
+        let attempts: Vec<Version> =
+            attempts.filter(|write| write.record == record).map(|write| write.version).collect();
+        let reads = self.txns.iter().flat_map(|txn| &txn.reads);
+        let initial = reads.filter(|read| {
+            let below = self.writes(record).iter().all(|(version, _)| read.version < *version);
+            read.record == record && read.present && below && !attempts.contains(&read.version)
+        });
+        initial.map(|read| read.version).min()
+    }
+
+    /// Whether all who wrote or read one version recorded one value.
+    fn values_agree(&self) -> bool {
+        let mut values: BTreeMap<(RecordId, Version), u64> = BTreeMap::new();
+        let mut agrees = |record, version, value: u64| {
+            value == 0 || *values.entry((record, version)).or_insert(value) == value
+        };
+        self.txns.iter().all(|txn| {
+            let writes = txn.writes.iter().filter(|write| write.kind != WriteKind::Delete);
+            let reads = txn.reads.iter().filter(|read| read.present && !self.is_own(txn, read));
+            writes.into_iter().all(|write| agrees(write.record, write.version, write.fingerprint))
+                && reads.into_iter().all(|read| agrees(read.record, read.version, read.fingerprint))
+        })
+    }
+}

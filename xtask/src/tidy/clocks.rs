@@ -1,0 +1,67 @@
+//! The engine knows no wall clock and no thread: the fabric hands it both.
+//!
+//! Invariant: holds for all code of the engine outside of its tests; that is
+//! what lets the simulator run the code that ships.
+
+use super::Finding;
+use super::source::NamePath;
+use super::tree::Tree;
+
+const ENGINE: &str = "crates/engine/src/";
+
+/// One failure per mention of real time or of threads.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in tree.sources.iter().filter(|source| source.path.starts_with(ENGINE)) {
+        for path in source.paths().iter().filter(|path| !path.in_test) {
+            if let Some(name) = forbidden(path) {
+                let text = format!("the engine names `{name}`; take time and tasks from the port");
+                findings.push(Finding::failure(&source.path, path.line, text));
+            }
+        }
+    }
+    findings
+}
+
+fn forbidden(path: &NamePath) -> Option<String> {
+    let segments: Vec<&str> = path.segments.iter().map(String::as_str).collect();
+    match segments.as_slice() {
+        ["std" | "core", module @ ("time" | "thread"), ..] => Some(format!("std::{module}")),
+        _ => segments
+            .iter()
+            .find(|segment| ["Instant", "SystemTime"].contains(segment))
+            .map(|segment| (*segment).to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::planted::{Fixture, lines_of};
+
+    fn lines(code: &str) -> Vec<usize> {
+        let fixture = Fixture::new(&[("crates/engine/src/coordinator.rs", code)]);
+        lines_of(&check(&fixture.tree()))
+    }
+
+    #[test]
+    fn clocks_and_threads_are_found() {
+        assert_eq!(lines("//! X.\nuse std::time::Duration;"), [2]);
+        assert_eq!(lines("//! X.\nuse std::{fmt, thread};"), [2]);
+        assert_eq!(lines("//! X.\n\nfn f() { std::thread::yield_now() }"), [3]);
+        assert_eq!(lines("//! X.\nfn f(at: Instant) {}\nstruct S(SystemTime);"), [2, 3]);
+    }
+
+    #[test]
+    fn tests_prose_and_other_crates_are_free() {
+        let test_module = "//! No std::time here.\n#[cfg(test)]\nmod tests { use std::time; }";
+        assert!(lines(test_module).is_empty());
+        let fixture = Fixture::new(&[(
+            "crates/fabric/src/local/clock.rs",
+            "//! X.\nuse std::time::Instant;",
+        )]);
+        assert_eq!(check(&fixture.tree()), []);
+        let test = Fixture::new(&[("crates/engine/src/lock/tests.rs", "//! X.\nuse std::thread;")]);
+        assert_eq!(check(&test.tree()), []);
+    }
+}

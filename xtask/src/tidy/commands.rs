@@ -1,0 +1,308 @@
+//! Commands that documents name exist, with the flags that they are given.
+//!
+//! Invariant: the truth about `cargo xtask` is its own command line, the truth
+//! about `tarn` is the help text of the program built from this tree. Values of
+//! flags and positional arguments are not judged.
+
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
+
+use super::Finding;
+use super::markdown::{Document, Named};
+use super::tree::Tree;
+
+/// Commands of cargo that documents may use.
+const CARGO: [&str; 17] = [
+    "add", "bench", "build", "check", "clean", "clippy", "doc", "fetch", "fmt", "install",
+    "metadata", "publish", "run", "test", "tree", "update", "xtask",
+];
+
+/// One failure per command, package, example or flag that does not exist.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut unchecked = 0;
+    for path in tree.documents() {
+        let Some(text) = tree.text(path) else {
+            continue;
+        };
+        let document = Document::parse(&text);
+        for named in document.inline.iter().chain(&document.shell) {
+            for words in commands_in(named) {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let (problems, skipped) = judge(tree, &words);
+                unchecked += usize::from(skipped);
+                let findings_here =
+                    problems.into_iter().map(|problem| Finding::failure(path, named.line, problem));
+                findings.extend(findings_here);
+            }
+        }
+    }
+    if unchecked > 0 {
+        let text =
+            format!("{unchecked} `tarn` commands in documents are unchecked: no such program");
+        findings.push(Finding::warning("crates/tarn", 0, text));
+    }
+    findings
+}
+
+/// The simple commands of a line, without prompts, variables and comments.
+fn commands_in(named: &Named) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    for word in named.text.split_whitespace() {
+        if word.starts_with('#') {
+            break;
+        }
+        if matches!(word, "|" | "||" | "&&" | ";" | "&") {
+            commands.push(Vec::new());
+            continue;
+        }
+        let ends = word.ends_with(';');
+        if let Some(command) = commands.last_mut() {
+            let is_prefix = word == "$" || word == "time" || is_assignment(word);
+            if !(command.is_empty() && is_prefix) {
+                command.push(word.trim_end_matches(';').to_owned());
+            }
+        }
+        if ends {
+            commands.push(Vec::new());
+        }
+    }
+    commands
+}
+
+fn is_assignment(word: &str) -> bool {
+    word.split_once('=').is_some_and(|(name, _)| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+    })
+}
+
+/// What is wrong with a command, and whether it had to be left unchecked.
+fn judge(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
+    match words {
+        ["cargo", "xtask", rest @ ..] => (judge_xtask(rest), false),
+        ["cargo", rest @ ..] => judge_cargo(tree, rest),
+        [program, rest @ ..] if *program == "tarn" || program.ends_with("/tarn") => {
+            judge_tarn(tree, rest)
+        }
+        _ => (Vec::new(), false),
+    }
+}
+
+fn judge_xtask(words: &[&str]) -> Vec<String> {
+    let Some(name) = words.first().filter(|word| is_name(word)) else {
+        return Vec::new();
+    };
+    let cli = crate::Cli::command();
+    let Some(subcommand) = cli.find_subcommand(name) else {
+        return vec![format!("`cargo xtask {name}` does not exist")];
+    };
+    let known: BTreeSet<String> = subcommand
+        .get_arguments()
+        .filter_map(|argument| argument.get_long())
+        .chain(["help"])
+        .map(|flag| format!("--{flag}"))
+        .collect();
+    unknown_flags(&words[1..], &known, &format!("cargo xtask {name}"))
+}
+
+fn judge_cargo(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
+    let Some(name) = words.first().filter(|word| is_name(word)) else {
+        return (Vec::new(), false);
+    };
+    if !CARGO.contains(name) {
+        return (vec![format!("`cargo {name}` is no command that documents use")], false);
+    }
+    let split = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let (own, passed) = words.split_at(split);
+    let mut problems = Vec::new();
+    if !["add", "install", "tree", "update"].contains(name) {
+        problems.extend(unknown_packages(tree, own));
+    }
+    problems.extend(unknown_examples(tree, own));
+    let foreign = option(own, &["-p", "--package"]).is_some_and(|package| package != "tarn")
+        || option(own, &["--example"]).is_some()
+        || option(own, &["--bin"]).is_some_and(|program| program != "tarn");
+    if *name != "run" || foreign || passed.is_empty() {
+        return (problems, false);
+    }
+    let (more, skipped) = judge_tarn(tree, &passed[1..]);
+    problems.extend(more);
+    (problems, skipped)
+}
+
+fn unknown_packages(tree: &Tree, words: &[&str]) -> Option<String> {
+    let package = option(words, &["-p", "--package"]).filter(|name| is_name(name))?;
+    let known = tree.packages.iter().any(|each| each.name == package);
+    (!known).then(|| format!("package `{package}` does not exist"))
+}
+
+fn unknown_examples(tree: &Tree, words: &[&str]) -> Option<String> {
+    let example = option(words, &["--example"]).filter(|name| is_name(name))?;
+    let known = tree
+        .packages
+        .iter()
+        .any(|package| package.targets_of("example").any(|target| target.name == example));
+    (!known).then(|| format!("example `{example}` does not exist"))
+}
+
+/// The value of the first of these options, in the form `--name value` or `--name=value`.
+fn option<'a>(words: &[&'a str], names: &[&str]) -> Option<&'a str> {
+    words.iter().enumerate().find_map(|(index, word)| {
+        if names.contains(word) {
+            return words.get(index + 1).copied();
+        }
+        let (name, value) = word.split_once('=')?;
+        names.contains(&name).then_some(value)
+    })
+}
+
+fn judge_tarn(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
+    let (first, rest) = match words.split_first() {
+        Some((first, rest)) if is_name(first) || first.starts_with("--") => (*first, rest),
+        _ => return (Vec::new(), false),
+    };
+    let Some(help_of) = &tree.tarn else {
+        return (Vec::new(), true);
+    };
+    let mut help = help_of(&[]).unwrap_or_default();
+    let mut path: Vec<&str> = Vec::new();
+    let mut remaining = words;
+    if is_name(first) && first != "help" {
+        let mut next = Some((first, rest));
+        while let Some((name, rest)) = next.filter(|(name, _)| is_name(name)) {
+            let subcommands = subcommands_of(&help);
+            if subcommands.is_empty() {
+                break;
+            }
+            if !subcommands.contains(name) {
+                return (
+                    vec![format!(
+                        "`tarn {}` does not exist",
+                        [&path[..], &[name]].concat().join(" ")
+                    )],
+                    false,
+                );
+            }
+            path.push(name);
+            remaining = rest;
+            help = help_of(&path).unwrap_or_default();
+            next = rest.split_first().map(|(name, rest)| (*name, rest));
+        }
+    }
+    let shown = [&["tarn"], &path[..]].concat().join(" ");
+    (unknown_flags(remaining, &flags_of(&help), &shown), false)
+}
+
+/// Whether a word can be a command's name rather than a flag, a placeholder or prose.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|letter: char| letter.is_ascii_lowercase())
+        && word
+            .chars()
+            .all(|letter| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_')
+}
+
+fn unknown_flags(words: &[&str], known: &BTreeSet<String>, command: &str) -> Vec<String> {
+    words
+        .iter()
+        .take_while(|word| **word != "--")
+        .filter_map(|word| {
+            flags_of(word)
+                .into_iter()
+                .find(|flag| word.trim_start_matches('[').starts_with(flag.as_str()))
+        })
+        .filter(|flag| !known.contains(flag))
+        .map(|flag| format!("`{command}` has no flag `{flag}`"))
+        .collect()
+}
+
+/// All `--flags` in a text.
+fn flags_of(text: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
+    text.split(|letter| !is_part(letter))
+        .filter(|word| word.len() > 2 && word.starts_with("--"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The names in the `Commands:` part of a help text.
+fn subcommands_of(help: &str) -> BTreeSet<&str> {
+    help.lines()
+        .skip_while(|line| line.trim() != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.trim().is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Target;
+    use crate::metadata::fixture::package;
+    use crate::tidy::planted::Fixture;
+
+    fn problems(document: &str) -> Vec<String> {
+        let fixture = Fixture::new(&[("README.md", document)]);
+        let mut tree = fixture.tree();
+        let mut tarn = package("tarn", &[], &[]);
+        let kind = vec!["example".to_owned()];
+        let name = "bank".to_owned();
+        tarn.targets.push(Target { name, kind, required_features: Vec::new() });
+        tree.packages = vec![tarn];
+        tree.tarn = Some(Box::new(|subcommands| {
+            match subcommands {
+            [] => Some("Usage: tarn <COMMAND>\n\nCommands:\n  bench  Measure\n  lock   Locks\n\nOptions:\n  --version\n".to_owned()),
+            ["bench"] => Some("Usage: tarn bench <WORKLOAD>\n\nOptions:\n  --seed <SEED>\n  --json\n".to_owned()),
+            ["lock"] => Some("Commands:\n  serve  Serve\n\nOptions:\n".to_owned()),
+            ["lock", "serve"] => Some("Options:\n  --port <PORT>\n".to_owned()),
+            _ => None,
+        }
+        }));
+        check(&tree).into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn what_exists_is_silent() {
+        for text in [
+            "`cargo xtask ci --skip-tests` and `cargo xtask tidy`",
+            "```sh\n$ tarn bench smallbank --seed 7 --json | head # --none\n```\n",
+            "```sh\ncargo run --release -p tarn -- lock serve --port=1\n```\n",
+            "`./target/release/tarn bench [--seed N]`, `tarn --version`, `tarn`",
+            "`RUST_LOG=x cargo test -p tarn` and `cargo run --example bank -- --none`",
+            "`tarn::Database` and `tarn → engine` and `cargo install --path crates/tarn`",
+            "The word tarn nonsense --none in prose.",
+        ] {
+            assert_eq!(problems(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_found() {
+        for (text, expected) in [
+            ("`cargo xtask polish`", "`cargo xtask polish` does not exist"),
+            ("`cargo xtask ci --fast`", "`cargo xtask ci` has no flag `--fast`"),
+            ("`cargo frobnicate`", "`cargo frobnicate` is no command that documents use"),
+            ("`cargo test -p none`", "package `none` does not exist"),
+            ("`cargo run --example none`", "example `none` does not exist"),
+            ("`tarn polish`", "`tarn polish` does not exist"),
+            ("`tarn lock steal`", "`tarn lock steal` does not exist"),
+            ("`tarn --none`", "`tarn` has no flag `--none`"),
+            ("```\ntarn bench x \\\n  --seeds 7\n```\n", "`tarn bench` has no flag `--seeds`"),
+            ("`X=1 tarn lock serve --none=1`", "`tarn lock serve` has no flag `--none`"),
+            ("`cargo run -- bench --none`", "`tarn bench` has no flag `--none`"),
+            ("`tarn bench x && tarn polish`", "`tarn polish` does not exist"),
+        ] {
+            assert_eq!(problems(text), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn without_the_program_its_commands_are_counted() {
+        let fixture = Fixture::new(&[("README.md", "`tarn bench` and `tarn lock`")]);
+        let found = check(&fixture.tree());
+        assert_eq!(found.len(), 1);
+        assert!(found[0].text.starts_with("2 `tarn` commands"), "{found:?}");
+    }
+}
