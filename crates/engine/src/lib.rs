@@ -1,1 +1,38 @@
-//! placeholder
+//! Tarn's engine: serializable transactions over the fabric contract.
+//!
+//! Map:
+//! - [`schema`], [`catalog`], [`layout`]: what is stored, and where it lies.
+//! - [`coordinator`], [`transaction`], [`row`]: what callers see. [`outcome`]: how it ends.
+//! - [`protocol`]: how transactions are run, one folder a system.
+//! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
+//! - [`membership`], [`timestamp`]: seams for services. [`history`], [`metrics`]: what happened.
+//! - [`load`]: fills tables before transactions run. [`inspect`]: looks at memory when they rest.
+//!
+//! Invariant: this crate knows the fabric contract and nothing else: no simulator, no thread, no
+//! wall clock. Time, randomness and I/O arrive through a [`tarn_fabric::port::Port`].
+
+#![forbid(unsafe_code)]
+
+pub mod address_cache;
+pub mod catalog;
+pub mod context;
+pub mod coordinator;
+pub mod heap;
+pub mod history;
+pub mod index;
+pub mod inspect;
+pub mod layout;
+pub mod load;
+pub mod log;
+pub mod membership;
+pub mod metrics;
+pub mod outcome;
+pub mod owner;
+pub mod procedure;
+pub mod protocol;
+pub mod replica_groups;
+pub mod row;
+pub mod schema;
+pub mod timestamp;
+pub mod transaction;
+pub mod working_set;

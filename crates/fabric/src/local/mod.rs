@@ -9,12 +9,15 @@
 //! fence. Revoking a compute node's access is acknowledged only when none of its threads is inside
 //! a round (see [`quiesce`]).
 
+mod affinity;
 mod mailbox;
 mod memory;
 mod pages;
+pub mod probe;
 pub mod quiesce;
 mod region;
 
+pub use affinity::pin_to_core;
 pub use memory::NodeMemory;
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
@@ -25,7 +28,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::port::Port;
 use crate::round::{Round, Verb, VerbKind};
-use mailbox::Mailboxes;
+use mailbox::{Mailboxes, Receiver, Sender};
 use quiesce::{Faults, ThreadGate};
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -145,16 +148,25 @@ struct LocalBackend {
     thread: u16,
     gate: Arc<ThreadGate>,
     /// By node × groups + group; rebuilt when a fault was declared.
-    regions: RefCell<Vec<Region>>,
+    regions: RefCell<Vec<Region<'static>>>,
     group_count: usize,
     faults_seen: Cell<u32>,
     fenced: Cell<bool>,
+    sender: RefCell<Sender>,
+    receiver: RefCell<Receiver>,
+}
+
+impl Drop for LocalBackend {
+    fn drop(&mut self) {
+        self.fabric.mailboxes.unregister(self.receiver.get_mut());
+    }
 }
 
 impl LocalBackend {
     fn new(fabric: Arc<LocalFabric>, node: NodeId, thread: u16) -> LocalBackend {
         let gate = fabric.faults.register(node);
-        fabric.mailboxes.register(Endpoint { node: node.slot, thread });
+        let endpoint = Endpoint { node: node.slot, thread };
+        let (sender, receiver) = fabric.mailboxes.register(endpoint);
         let group_count = fabric.groups.len();
         let backend = LocalBackend {
             fabric,
@@ -165,6 +177,8 @@ impl LocalBackend {
             group_count,
             faults_seen: Cell::new(u32::MAX),
             fenced: Cell::new(false),
+            sender: RefCell::new(sender),
+            receiver: RefCell::new(receiver),
         };
         backend.look_at_faults();
         backend
@@ -179,7 +193,9 @@ impl LocalBackend {
         for (index, memory) in self.fabric.nodes.iter().enumerate() {
             let down = self.fenced.get() || faults.is_down(NodeSlot(index as u16));
             let count = self.group_count;
-            regions.extend(if down { vec![Region::empty(); count] } else { memory.regions(count) });
+            let views = if down { vec![Region::empty(); count] } else { memory.regions(count) };
+            // SAFETY: `fabric` owns the memory; this backend holds it as long as the views.
+            regions.extend(views.into_iter().map(|view| unsafe { view.unbound() }));
         }
         *self.regions.borrow_mut() = regions;
     }
@@ -232,7 +248,13 @@ impl LocalBackend {
                     break;
                 }
             };
-            wrote |= verb.kind == VerbKind::Write;
+            if wrote && verb.kind == VerbKind::Read {
+                // A processor may load before its earlier stores are seen; the contract's READ
+                // comes after the WRITE of its batch.
+                fence(Ordering::SeqCst);
+                wrote = false;
+            }
+            wrote |= orders_later_reads(verb.kind);
             if let Err(StuckStripe) = perform(region, offset, verb, buffer) {
                 result = Err(FabricError::TornLine(verb.target));
                 break;
@@ -242,6 +264,16 @@ impl LocalBackend {
             fence(Ordering::SeqCst);
         }
         result
+    }
+}
+
+/// Whether a READ that follows needs a fence. Atomics of x86-64 are full fences themselves.
+#[inline]
+fn orders_later_reads(kind: VerbKind) -> bool {
+    match kind {
+        VerbKind::Read => false,
+        VerbKind::Write => true,
+        _ => cfg!(not(target_arch = "x86_64")),
     }
 }
 
@@ -345,10 +377,10 @@ impl Backend for LocalBackend {
     fn charge(&self, _: Cost) {}
 
     fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
-        self.fabric.mailboxes.send(self.endpoint(), to, bytes)
+        self.sender.borrow_mut().send(&self.fabric.mailboxes, to, bytes)
     }
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
-        self.fabric.mailboxes.receive(self.endpoint(), budget, sink)
+        self.receiver.borrow_mut().receive(budget, sink)
     }
 }

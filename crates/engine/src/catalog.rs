@@ -1,0 +1,355 @@
+//! The catalog: every table's schema and layout, and where everything lies in a replica group.
+//!
+//! Invariant: the plan is a pure function of schemas and options, so that every compute node
+//! computes the same one; its stamp stands in each memory node's superblock and an open under
+//! another plan or protocol is refused.
+//!
+//! ```text
+//! one replica group's memory, the same on each of its nodes
+//! 0          superblock, 4 KiB: magic | stamp of plan and protocol
+//! 4096       chunk table: one owner word a chunk of the heap
+//! …          log areas, one a coordinator
+//! …          index headers, one a table
+//! …          first segment of every table's index
+//! heap       chunks, handed out to compute nodes: overflow blocks, bodies, later segments
+//! ```
+
+use crate::index::hash::Geometry;
+use crate::layout::{DIRECTORY_BYTES, Slot};
+use crate::outcome::UsageError;
+use crate::schema::{TableId, TableSchema};
+use serde::{Deserialize, Serialize};
+use tarn_fabric::address::{Address, GROUP_BYTES_MAX, GROUPS_MAX, GroupId};
+
+/// Bytes of the superblock.
+pub const SUPERBLOCK_BYTES: u64 = 4096;
+/// Size of a memory page assumed for alignment of areas.
+const AREA_ALIGN: u64 = 4096;
+
+/// How records are placed on replica groups.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// By the hash of the key: spread evenly.
+    #[default]
+    Hash,
+    /// All of a table on group `table id mod groups`: what FORD and Motor were measured with.
+    Table,
+}
+
+/// What the plan depends on beside the schemas.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Options {
+    /// Where records go.
+    pub placement: Placement,
+    /// Coordinators of the whole cluster: each has its own log area in every group.
+    pub coordinators_max: u32,
+    /// Size of one log area: bounds a transaction's undo images within one group.
+    pub log_bytes: u64,
+    /// Unit of allocation from the heap, a multiple of 64.
+    pub chunk_bytes: u64,
+    /// Heap of each group beyond what the expected records need.
+    pub spare_bytes: u64,
+    /// Slots laid out per 100 expected records.
+    pub slots_per_100_records: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            placement: Placement::Hash,
+            coordinators_max: 256,
+            log_bytes: 64 << 10,
+            chunk_bytes: 256 << 10,
+            spare_bytes: 64 << 20,
+            slots_per_100_records: 200,
+        }
+    }
+}
+
+/// One table's schema and place.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its id.
+    pub id: TableId,
+    /// As declared.
+    pub schema: TableSchema,
+    /// How its records lie.
+    pub slot: Slot,
+    /// Where its index lies.
+    pub geometry: Geometry,
+}
+
+/// The plan; see the module's text.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    tables: Vec<Table>,
+    options: Options,
+    groups: usize,
+    chunk_table_at: u64,
+    logs_at: u64,
+    heap_at: u64,
+    chunks: u64,
+    stamp: u64,
+}
+
+impl Catalog {
+    /// Plans a database of `schemas` over `groups` replica groups.
+    ///
+    /// # Errors
+    /// Names the field that cannot be, its value, and what is allowed.
+    pub fn plan(
+        schemas: &[TableSchema],
+        options: &Options,
+        groups: usize,
+    ) -> Result<Catalog, UsageError> {
+        validate(schemas, options, groups)?;
+        let mut plan = Planner { at: SUPERBLOCK_BYTES };
+        let heap_bytes = heap_bytes(schemas, options, groups);
+        let chunks = heap_bytes.div_ceil(options.chunk_bytes);
+        let chunk_table_at = plan.area(chunks * 8);
+        let logs_at = plan.area(u64::from(options.coordinators_max) * options.log_bytes);
+        let mut tables = Vec::with_capacity(schemas.len());
+        for (index, schema) in schemas.iter().enumerate() {
+            let id = TableId(index as u16);
+            let slot = Slot::of(schema);
+            let buckets = buckets(schema, options, groups);
+            let header_at = plan.area(Geometry::HEADER_BYTES as u64);
+            let bucket_bytes = Geometry::bucket_bytes(&slot);
+            let first_segment_at = plan.area(buckets * bucket_bytes as u64);
+            let salt = tarn_fabric::rng::mix(u64::from(id.0) + 1);
+            let geometry =
+                Geometry { salt, buckets, bucket_bytes, header_at, first_segment_at };
+            tables.push(Table { id, schema: schema.clone(), slot, geometry });
+        }
+        let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));
+        let stamp = stamp(schemas, options, groups);
+        let catalog = Catalog {
+            tables,
+            options: options.clone(),
+            groups,
+            chunk_table_at,
+            logs_at,
+            heap_at,
+            chunks,
+            stamp,
+        };
+        if catalog.group_bytes() > GROUP_BYTES_MAX {
+            return Err(UsageError {
+                field: "records".into(),
+                value: format!("{} bytes in one replica group", catalog.group_bytes()),
+                allowed: format!("at most {GROUP_BYTES_MAX} bytes; add memory nodes"),
+            });
+        }
+        Ok(catalog)
+    }
+
+    /// All tables, by id.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// A table of this catalog.
+    #[inline]
+    pub fn table(&self, id: TableId) -> &Table {
+        &self.tables[usize::from(id.0)]
+    }
+
+    /// The table called `name`.
+    pub fn table_id(&self, name: &str) -> Option<TableId> {
+        self.tables.iter().find(|table| table.schema.name == name).map(|table| table.id)
+    }
+
+    /// What the plan depends on beside the schemas.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Replica groups planned for.
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
+    /// Memory that each node needs for each group it hosts, in bytes.
+    pub fn group_bytes(&self) -> u64 {
+        self.heap_at + self.chunks * self.options.chunk_bytes
+    }
+
+    /// Chunks of one group's heap.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// The owner word of a chunk.
+    pub fn chunk_word(&self, group: GroupId, chunk: u64) -> Address {
+        debug_assert!(chunk < self.chunks);
+        Address::new(group, self.chunk_table_at + chunk * 8)
+    }
+
+    /// The first byte of a chunk.
+    pub fn chunk(&self, group: GroupId, chunk: u64) -> Address {
+        debug_assert!(chunk < self.chunks);
+        Address::new(group, self.heap_at + chunk * self.options.chunk_bytes)
+    }
+
+    /// A coordinator's log area in a group.
+    #[inline]
+    pub fn log(&self, group: GroupId, coordinator: u32) -> Address {
+        debug_assert!(coordinator < self.options.coordinators_max);
+        Address::new(group, self.logs_at + u64::from(coordinator) * self.options.log_bytes)
+    }
+
+    /// Identifies schemas, layout and options.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+}
+
+struct Planner {
+    at: u64,
+}
+
+impl Planner {
+    fn area(&mut self, bytes: u64) -> u64 {
+        let start = self.at;
+        self.at = (start + bytes).next_multiple_of(AREA_ALIGN);
+        start
+    }
+}
+
+fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result<(), UsageError> {
+    let refuse = |field: &str, value: String, allowed: String| {
+        Err(UsageError { field: field.to_owned(), value, allowed })
+    };
+    for (index, schema) in schemas.iter().enumerate() {
+        schema.validate()?;
+        if schemas[..index].iter().any(|other| other.name == schema.name) {
+            return refuse("table name", schema.name.clone(), "unique names".into());
+        }
+    }
+    if schemas.is_empty() || schemas.len() > usize::from(u16::MAX) {
+        return refuse("tables", schemas.len().to_string(), "1 to 65535".into());
+    }
+    if groups == 0 || groups > GROUPS_MAX {
+        return refuse("groups", groups.to_string(), format!("1 to {GROUPS_MAX}"));
+    }
+    if options.coordinators_max == 0 {
+        return refuse("coordinators_max", "0".into(), "≥ 1".into());
+    }
+    if options.log_bytes < 1024 || !options.log_bytes.is_multiple_of(64) {
+        let value = options.log_bytes.to_string();
+        return refuse("log_bytes", value, "multiples of 64 from 1024 on".into());
+    }
+    if options.chunk_bytes < 4096 || !options.chunk_bytes.is_multiple_of(64) {
+        let value = options.chunk_bytes.to_string();
+        return refuse("chunk_bytes", value, "multiples of 64 from 4096 on".into());
+    }
+    if options.slots_per_100_records < 50 {
+        let value = options.slots_per_100_records.to_string();
+        return refuse("slots_per_100_records", value, "≥ 50".into());
+    }
+    Ok(())
+}
+
+/// Groups that share a table's records.
+fn sharing(options: &Options, groups: usize) -> u64 {
+    if options.placement == Placement::Hash { groups as u64 } else { 1 }
+}
+
+fn buckets(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
+    let records = schema.expected_records.div_ceil(sharing(options, groups)).max(1);
+    let slots = records * u64::from(options.slots_per_100_records) / 100;
+    slots.div_ceil(Geometry::SLOTS as u64).max(4)
+}
+
+/// Bodies of the expected records, some unevenness of the hash, overflow blocks, and the spare.
+fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
+    let share = sharing(options, groups);
+    let expected: u64 = schemas
+        .iter()
+        .map(|schema| {
+            let slot = Slot::of(schema);
+            let records = schema.expected_records.div_ceil(share);
+            let overflow = (DIRECTORY_BYTES + Geometry::SLOTS * slot.slot_bytes) as u64;
+            let bodies = records * slot.body_bytes() as u64;
+            // Uneven hashing: five standard deviations of a binomial, and the loaders' last chunks.
+            let uneven = 5 * records.isqrt() * slot.body_bytes() as u64;
+            bodies + uneven + records / 64 * overflow
+        })
+        .sum();
+    expected + options.spare_bytes.max(4 * options.chunk_bytes)
+}
+
+fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
+    use std::hash::{Hash, Hasher};
+    let mut hasher = StampHasher(0xcbf2_9ce4_8422_2325);
+    (schemas, options, groups).hash(&mut hasher);
+    hasher.finish().max(1)
+}
+
+/// FNV-1a: a stamp must not change with the compiler, as the default hasher may.
+struct StampHasher(u64);
+
+impl std::hash::Hasher for StampHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ColumnType;
+
+    fn schema(name: &str, records: u64) -> TableSchema {
+        TableSchema::new(name, records).column("value", ColumnType::Bytes(200))
+    }
+
+    #[test]
+    fn areas_do_not_overlap_and_the_heap_holds_the_bodies() {
+        let schemas = [schema("a", 10_000), schema("b", 77)];
+        let catalog = Catalog::plan(&schemas, &Options::default(), 3).expect("a plan");
+        let mut areas = vec![(0, SUPERBLOCK_BYTES), (catalog.chunk_table_at, catalog.chunks * 8)];
+        let logs = u64::from(catalog.options.coordinators_max) * catalog.options.log_bytes;
+        areas.push((catalog.logs_at, logs));
+        for table in &catalog.tables {
+            let geometry = &table.geometry;
+            areas.push((geometry.header_at, Geometry::HEADER_BYTES as u64));
+            let segment = geometry.buckets * geometry.bucket_bytes as u64;
+            areas.push((geometry.first_segment_at, segment));
+        }
+        areas.push((catalog.heap_at, catalog.chunks * catalog.options.chunk_bytes));
+        areas.sort_unstable();
+        for pair in areas.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{pair:?} overlap");
+        }
+        assert!(catalog.chunks * catalog.options.chunk_bytes > 10_077 / 3 * 256);
+    }
+
+    #[test]
+    fn another_schema_has_another_stamp() {
+        let plan = |records| {
+            Catalog::plan(&[schema("a", records)], &Options::default(), 1).expect("a plan").stamp()
+        };
+        assert_eq!(plan(5), plan(5));
+        assert_ne!(plan(5), plan(6));
+    }
+
+    #[test]
+    fn bad_plans_name_the_field() {
+        let error = |schemas: &[TableSchema], options: &Options| {
+            Catalog::plan(schemas, options, 1).expect_err("refused").to_string()
+        };
+        let options = Options::default();
+        assert!(error(&[], &options).contains("tables = 0"));
+        assert!(error(&[schema("a", 1), schema("a", 1)], &options).contains("table name = a"));
+        let small = Options { log_bytes: 100, ..options };
+        assert!(error(&[schema("a", 1)], &small).contains("log_bytes = 100"));
+    }
+}

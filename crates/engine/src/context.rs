@@ -1,0 +1,175 @@
+//! What a coordinator works with: the database, its compute node, its thread.
+//!
+//! Invariant: three scopes, each knowing only the outer ones. A [`Database`] is the same for
+//! everybody and never changes; a [`ComputeNode`] is shared by the threads of one node; a
+//! [`Context`] is one thread's, shared by its coordinators without locks or atomics.
+
+use crate::address_cache::AddressCache;
+use crate::catalog::{Catalog, Table};
+use crate::heap::{Ground, Heap, claim};
+use crate::index::IndexView;
+use crate::index::hash::Surroundings;
+use crate::membership::Membership;
+use crate::metrics::Metrics;
+use crate::outcome::{Failure, UsageError};
+use crate::owner::{OwnerTag, THREADS_MAX};
+use crate::protocol::AnyProtocol;
+use crate::replica_groups::ReplicaGroups;
+use crate::schema::TableId;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId};
+use tarn_fabric::port::Port;
+
+/// Schemas, layouts, placement, protocol: the same for every compute node.
+pub struct Database {
+    /// Schemas and layouts.
+    pub catalog: Catalog,
+    /// Where replica groups live.
+    pub groups: ReplicaGroups,
+    /// How transactions are run.
+    pub protocol: AnyProtocol,
+    /// Who is in the cluster.
+    pub membership: Arc<dyn Membership>,
+}
+
+/// What the threads of one compute node share.
+pub struct ComputeNode {
+    /// The database it serves.
+    pub database: Arc<Database>,
+    /// Its name in this life.
+    pub id: NodeId,
+    /// What it believes has grown.
+    pub index_view: IndexView,
+}
+
+impl ComputeNode {
+    /// A node that has just joined.
+    pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
+        let index_view = IndexView::new(&database.catalog);
+        ComputeNode { database, id, index_view }
+    }
+}
+
+/// One thread's hold on the database.
+pub struct Context {
+    /// Its compute node.
+    pub node: Arc<ComputeNode>,
+    /// Its fabric.
+    pub port: Port,
+    /// What its coordinators did.
+    pub metrics: Metrics,
+    /// Where records were seen.
+    pub cache: RefCell<AddressCache>,
+    heap: RefCell<Heap>,
+    tag: Cell<OwnerTag>,
+}
+
+impl Context {
+    /// A thread of `node`, on `port`; `thread` is its number within the node.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn new(
+        node: Arc<ComputeNode>,
+        port: Port,
+        thread: u16,
+        address_cache_entries: usize,
+    ) -> Result<Context, UsageError> {
+        if usize::from(thread) >= THREADS_MAX {
+            return Err(UsageError {
+                field: "threads_per_node".into(),
+                value: (u64::from(thread) + 1).to_string(),
+                allowed: format!("1 to {THREADS_MAX}"),
+            });
+        }
+        let tag = OwnerTag::new(node.id, thread, 0);
+        let heap = Heap::new(tag.word(), node.database.groups.count());
+        Ok(Context {
+            node,
+            port,
+            metrics: Metrics::default(),
+            cache: RefCell::new(AddressCache::new(address_cache_entries)),
+            heap: RefCell::new(heap),
+            tag: Cell::new(tag),
+        })
+    }
+
+    /// The database.
+    #[inline]
+    pub fn database(&self) -> &Database {
+        &self.node.database
+    }
+
+    /// A table.
+    #[inline]
+    pub fn table(&self, id: TableId) -> &Table {
+        self.database().catalog.table(id)
+    }
+
+    /// What lookups need.
+    #[inline]
+    pub fn surroundings(&self) -> Surroundings<'_> {
+        let database = self.database();
+        Surroundings {
+            catalog: &database.catalog,
+            groups: &database.groups,
+            view: &self.node.index_view,
+        }
+    }
+
+    /// A name for a new transaction. When the thread's names are used up it joins anew, which
+    /// gives it a new incarnation.
+    #[inline]
+    pub fn next_tag(&self) -> OwnerTag {
+        let tag = self.tag.get().next().unwrap_or_else(|| self.rejoin());
+        self.tag.set(tag);
+        tag
+    }
+
+    #[cold]
+    fn rejoin(&self) -> OwnerTag {
+        let old = self.tag.get();
+        // A node without further lives starts its count anew in its last one: its tags of 2^34
+        // transactions ago are long released.
+        let id = self.database().membership.join(old.node().slot).unwrap_or(NodeId {
+            slot: old.node().slot,
+            incarnation: Incarnation(old.node().incarnation.0),
+        });
+        OwnerTag::new(id, old.thread(), 1)
+    }
+
+    /// A block of zeroed memory in `group`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
+        if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
+            return Ok(block);
+        }
+        let owner = self.heap.borrow().owner();
+        let (start, claimed) = claim(self.ground(), owner, group, u64::from(bytes)).await?;
+        let mut heap = self.heap.borrow_mut();
+        heap.open(start, claimed);
+        heap.take(group, bytes).ok_or(Failure::OutOfMemory { bytes: u64::from(bytes) })
+    }
+
+    /// Adjacent chunks for `bytes` in `group`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate_run(&self, group: GroupId, bytes: u64) -> Result<Address, Failure> {
+        let owner = self.heap.borrow().owner();
+        claim(self.ground(), owner, group, bytes).await.map(|(start, _)| start)
+    }
+
+    /// Takes back a block that was never written.
+    pub fn give_back(&self, address: Address, bytes: u32) {
+        self.heap.borrow_mut().give_back(address, bytes);
+    }
+
+    fn ground(&self) -> Ground<'_> {
+        let database = self.database();
+        Ground { port: &self.port, catalog: &database.catalog, groups: &database.groups }
+    }
+}

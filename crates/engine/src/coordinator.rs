@@ -1,0 +1,305 @@
+//! A coordinator: runs one transaction at a time, again and again.
+//!
+//! Invariant: between transactions it holds no lock. An aborted try is tried again after a random
+//! pause that grows with the number of tries; one that was refused often stops pausing, which gives
+//! it the better chance against those that still do. A transaction whose future is dropped releases
+//! what it held at once; one dropped while its data are on their way is resolved before the
+//! coordinator runs the next.
+
+use crate::context::Context;
+use crate::history::{
+    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
+};
+use crate::outcome::{Failure, Resolution, TxnId};
+use crate::schema::Cells;
+use crate::transaction::Transaction;
+use crate::working_set::{Entry, Mode, NO_LOCK, Txn};
+use rand::RngExt;
+use std::rc::Rc;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::Rng;
+
+/// How a transaction is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retry {
+    /// Give up when this much time has passed since the first try; `None`: never.
+    pub deadline: Option<Nanos>,
+    /// First pause after an abort is below this, doubling with every further abort.
+    pub pause_first_ns: u64,
+    /// No pause is longer.
+    pub pause_max_ns: u64,
+    /// After so many aborts the transaction no longer pauses.
+    pub patient_tries: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { deadline: None, pause_first_ns: 500, pause_max_ns: 64_000, patient_tries: 24 }
+    }
+}
+
+/// See the module's text.
+pub struct Coordinator {
+    pub(crate) cx: Rc<Context>,
+    pub(crate) txn: Txn,
+    retry: Retry,
+    rng: Rng,
+    history: Option<Vec<RecordedTxn>>,
+}
+
+impl Coordinator {
+    /// The coordinator whose log area is `number`, unique in the cluster.
+    ///
+    /// # Panics
+    /// If the catalog has fewer log areas.
+    pub fn new(cx: Rc<Context>, number: u32, retry: Retry) -> Coordinator {
+        assert!(number < cx.database().catalog.options().coordinators_max);
+        let txn = Txn::new(cx.next_tag(), number);
+        let rng = cx.port.rng();
+        Coordinator { cx, txn, retry, rng, history: None }
+    }
+
+    /// From now on, records what transactions read and write.
+    pub fn record_history(&mut self) {
+        self.history = Some(Vec::new());
+    }
+
+    /// What was recorded since the last call.
+    pub fn take_history(&mut self) -> Vec<RecordedTxn> {
+        self.history.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Its thread's context.
+    pub fn context(&self) -> &Rc<Context> {
+        &self.cx
+    }
+
+    /// Its generator: for workloads that draw their inputs where they run.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// Runs `body` as one transaction, again if it was aborted, until it commits, fails, or aborts
+    /// itself.
+    ///
+    /// # Errors
+    /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the caller's
+    /// mistakes.
+    pub async fn transact<R>(
+        &mut self,
+        mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut tries = 0;
+        let start = self.retry.deadline.map(|_| self.cx.port.now());
+        loop {
+            match self.attempt(&mut body).await {
+                Err(failure) if failure.is_retryable() => {
+                    tries += 1;
+                    self.pause(tries, start).await?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Runs `body` as one transaction, once.
+    ///
+    /// # Errors
+    /// As [`Coordinator::transact`], and any abort.
+    pub async fn attempt<R>(
+        &mut self,
+        body: &mut impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        if self.txn.in_doubt {
+            self.resolve_own().await?;
+        }
+        self.txn.begin(self.cx.next_tag());
+        let invoked = self.history.is_some().then(|| self.cx.port.now());
+        let mut attempt = Attempt { coordinator: self, finished: false };
+        let result = attempt.run(body).await;
+        attempt.finished = true;
+        let coordinator = &mut *attempt.coordinator;
+        match &result {
+            Ok(_) => {
+                coordinator.txn.in_doubt = false;
+                coordinator.txn.allocated.clear();
+                coordinator.cx.metrics.committed();
+            }
+            Err(Failure::CommitUnknown(_)) => coordinator.cx.metrics.unknown(),
+            Err(failure) => coordinator.roll_back(failure),
+        }
+        if let Some(invoked) = invoked {
+            coordinator.record(invoked, result.as_ref().err());
+        }
+        drop(attempt);
+        result
+    }
+
+    fn roll_back(&mut self, failure: &Failure) {
+        if let Failure::Abort(reason) = failure {
+            self.cx.metrics.aborted(*reason);
+        }
+        self.txn.in_doubt = false;
+        self.cx.database().protocol.rollback(&self.cx, &mut self.txn);
+    }
+
+    async fn pause(&mut self, tries: u32, start: Option<Nanos>) -> Result<(), Failure> {
+        if let (Some(deadline), Some(start)) = (self.retry.deadline, start)
+            && self.cx.port.now() - start > deadline
+        {
+            return Err(Failure::DeadlineExceeded { tries });
+        }
+        if tries == 1 || tries > self.retry.patient_tries {
+            self.cx.port.yield_now().await;
+            return Ok(());
+        }
+        let doubled = self.retry.pause_first_ns << (tries - 2).min(16);
+        let limit = doubled.min(self.retry.pause_max_ns).max(1);
+        let pause = self.rng.random_range(0..limit);
+        self.cx.port.sleep(Nanos(pause)).await;
+        Ok(())
+    }
+
+    /// Finds out how the transaction ended that this coordinator could not finish, and makes it
+    /// final.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    pub async fn resolve(&mut self, id: TxnId) -> Result<Resolution, Failure> {
+        let number = self.txn.coordinator;
+        let resolution = self.resolve_of(id, number).await?;
+        if self.txn.tag == id {
+            self.txn.in_doubt = false;
+        }
+        if let Some(history) = &mut self.history {
+            for txn in history.iter_mut().filter(|txn| txn.id == id) {
+                txn.outcome = match resolution {
+                    Resolution::Committed => RecordedOutcome::Committed,
+                    Resolution::Aborted => RecordedOutcome::Aborted,
+                };
+                txn.completed = self.cx.port.now();
+            }
+        }
+        Ok(resolution)
+    }
+
+    /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
+        self.cx.database().protocol.resolve(&self.cx, id, number).await
+    }
+
+    async fn resolve_own(&mut self) -> Result<(), Failure> {
+        let id = self.txn.tag;
+        self.resolve(id).await.map(|_| ())
+    }
+
+    fn record(&mut self, invoked: Nanos, failure: Option<&Failure>) {
+        let outcome = match failure {
+            None => RecordedOutcome::Committed,
+            Some(Failure::CommitUnknown(_)) => RecordedOutcome::Unknown,
+            Some(_) => RecordedOutcome::Aborted,
+        };
+        let txn = &self.txn;
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for entry in &txn.entries {
+            if let Some(read) = self.recorded_read(entry) {
+                reads.push(read);
+            }
+            if let Some(write) = self.recorded_write(entry) {
+                writes.push(write);
+            }
+        }
+        if outcome == RecordedOutcome::Aborted && writes.is_empty() {
+            return; // it left no trace that anybody could have seen
+        }
+        let (id, coordinator) = (txn.tag, txn.coordinator);
+        let completed = self.cx.port.now();
+        let txn = RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes };
+        if let Some(history) = &mut self.history {
+            history.push(txn);
+        }
+    }
+
+    /// The hash of the payload at `at`, if all of it is known.
+    fn payload_fingerprint(&self, entry: &Entry, at: tarn_fabric::round::BufferOffset) -> u64 {
+        let slot = &self.cx.table(entry.table).slot;
+        if slot.is_out_of_line() && entry.cells != Cells::ALL {
+            return 0;
+        }
+        fingerprint(self.txn.round.bytes(at, slot.payload_bytes))
+    }
+
+    fn recorded_read(&self, entry: &Entry) -> Option<RecordedRead> {
+        if entry.version.word() == 0 && entry.found {
+            return None; // never fetched
+        }
+        let slot = &self.cx.table(entry.table).slot;
+        let fingerprint = match (entry.mode, entry.found) {
+            (_, false) | (Mode::Delete | Mode::Insert, true) => 0,
+            (Mode::Read, true) => self.payload_fingerprint(entry, entry.payload),
+            (Mode::Update, true) if slot.is_out_of_line() => {
+                self.payload_fingerprint(entry, entry.old_payload)
+            }
+            (Mode::Update, true) => {
+                self.payload_fingerprint(entry, entry.image.plus(slot.payload_at))
+            }
+        };
+        let version = match entry.mode {
+            Mode::Insert if !entry.found => entry.lookup.directory_version.counter(),
+            _ => entry.version.counter(),
+        };
+        let (table, key, present) = (entry.table, entry.key, entry.found);
+        Some(RecordedRead { table, key, version, present, fingerprint })
+    }
+
+    fn recorded_write(&self, entry: &Entry) -> Option<RecordedWrite> {
+        let version = entry.new_version.counter();
+        if version == 0 || entry.lock == NO_LOCK || entry.new_version == entry.version {
+            return None;
+        }
+        let (kind, fingerprint) = match entry.mode {
+            Mode::Read => return None,
+            Mode::Update => {
+                (WriteKind::Update, self.payload_fingerprint(entry, entry.payload))
+            }
+            Mode::Insert => {
+                (WriteKind::Insert, self.payload_fingerprint(entry, entry.payload))
+            }
+            Mode::Delete => (WriteKind::Delete, 0),
+        };
+        let (table, key) = (entry.table, entry.key);
+        Some(RecordedWrite { table, key, version, kind, fingerprint })
+    }
+}
+
+/// One try; a try whose future is dropped gives up what it holds.
+struct Attempt<'c> {
+    coordinator: &'c mut Coordinator,
+    finished: bool,
+}
+
+impl Attempt<'_> {
+    async fn run<R>(
+        &mut self,
+        body: &mut impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut transaction = Transaction { coordinator: self.coordinator, mistake: None };
+        let result = body(&mut transaction).await?;
+        transaction.fetch().await?;
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        cx.database().protocol.commit(cx, txn).await?;
+        Ok(result)
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let coordinator = &mut *self.coordinator;
+        if !self.finished && !coordinator.txn.in_doubt {
+            coordinator.cx.database().protocol.abandon(&coordinator.cx, &mut coordinator.txn);
+        }
+    }
+}

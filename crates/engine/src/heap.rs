@@ -1,0 +1,164 @@
+//! One-sided allocation: compute nodes own chunks of a group's heap and cut blocks from them.
+//!
+//! Invariant: a chunk has one owner, written by CAS into the primary's chunk table and copied to
+//! the backups before a block of it is used, so that a promoted backup knows it too. A block handed
+//! out is zero. Blocks of a transaction that aborts come back to the thread (they were never
+//! written). A full heap is an error, not a crash.
+
+use crate::catalog::Catalog;
+use crate::outcome::Failure;
+use crate::replica_groups::ReplicaGroups;
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::port::Port;
+use tarn_fabric::rng::mix;
+use tarn_fabric::round::Round;
+
+#[derive(Clone, Copy)]
+struct Chunk {
+    next: Address,
+    left_bytes: u64,
+}
+
+/// One thread's chunks and free blocks.
+pub struct Heap {
+    owner: u64,
+    open: Vec<Option<Chunk>>,
+    /// Free blocks as (group, bytes, address): few, so a list.
+    free: Vec<(GroupId, u32, Address)>,
+}
+
+/// What allocation needs from its thread.
+#[derive(Clone, Copy)]
+pub struct Ground<'a> {
+    /// Sends the rounds.
+    pub port: &'a Port,
+    /// Where the heap lies.
+    pub catalog: &'a Catalog,
+    /// Where groups live.
+    pub groups: &'a ReplicaGroups,
+}
+
+impl Heap {
+    /// A thread without chunks. `owner` is what it writes into the chunk table: not zero.
+    pub fn new(owner: u64, groups: usize) -> Heap {
+        assert!(owner != 0);
+        Heap { owner, open: vec![None; groups], free: Vec::new() }
+    }
+
+    /// A block from what the thread owns already.
+    pub fn take(&mut self, group: GroupId, bytes: u32) -> Option<Address> {
+        let fits = |&(g, b, _): &(GroupId, u32, Address)| g == group && b == bytes;
+        if let Some(index) = self.free.iter().position(fits) {
+            return Some(self.free.swap_remove(index).2);
+        }
+        let chunk = self.open[usize::from(group.0)].as_mut()?;
+        if chunk.left_bytes < u64::from(bytes) {
+            return None;
+        }
+        let address = chunk.next;
+        chunk.left_bytes -= u64::from(bytes);
+        // The end of the last chunk may be the end of the group: do not form its address.
+        if chunk.left_bytes > 0 {
+            chunk.next = address.plus(bytes as usize);
+        }
+        Some(address)
+    }
+
+    /// Gives back a block that was never written.
+    pub fn give_back(&mut self, address: Address, bytes: u32) {
+        self.free.push((address.group(), bytes, address));
+    }
+
+    /// Adds claimed memory.
+    pub fn open(&mut self, start: Address, bytes: u64) {
+        self.open[usize::from(start.group().0)] = Some(Chunk { next: start, left_bytes: bytes });
+    }
+
+    /// What this thread writes into the chunk table.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+}
+
+/// Claims enough adjacent chunks for `bytes`, at any replica's equal offset.
+///
+/// # Errors
+/// `OutOfMemory`, or the fabric's.
+pub async fn claim(
+    ground: Ground<'_>,
+    owner: u64,
+    group: GroupId,
+    bytes: u64,
+) -> Result<(Address, u64), Failure> {
+    let chunk_bytes = ground.catalog.options().chunk_bytes;
+    let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
+    let mut round = Round::new();
+    let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
+    let (mut run, mut at) = (0, start);
+    for _ in 0..chunks + wanted {
+        if at == chunks {
+            (at, run) = (0, 0);
+        }
+        let free = is_free(ground, &mut round, group, at).await?;
+        run = if free { run + 1 } else { 0 };
+        at += 1;
+        if run == wanted {
+            let first = at - wanted;
+            if take_run(ground, &mut round, owner, group, first, wanted).await? {
+                return Ok((ground.catalog.chunk(group, first), wanted * chunk_bytes));
+            }
+            run = 0;
+        }
+    }
+    Err(Failure::OutOfMemory { bytes })
+}
+
+/// Whether a chunk has no owner.
+async fn is_free(
+    ground: Ground<'_>,
+    round: &mut Round,
+    group: GroupId,
+    chunk: u64,
+) -> Result<bool, Failure> {
+    round.clear();
+    let target = ground.groups.primary(ground.catalog.chunk_word(group, chunk));
+    let seen = round.read(target, 8);
+    ground.port.execute(round).await?;
+    Ok(round.word(seen) == 0)
+}
+
+/// CASes a run of chunks; on a refusal gives back what it got.
+async fn take_run(
+    ground: Ground<'_>,
+    round: &mut Round,
+    owner: u64,
+    group: GroupId,
+    first: u64,
+    count: u64,
+) -> Result<bool, Failure> {
+    for chunk in first..first + count {
+        let word = ground.catalog.chunk_word(group, chunk);
+        round.clear();
+        let cas = round.cas(ground.groups.primary(word), 0, owner);
+        ground.port.execute(round).await?;
+        if !round.swapped(cas) {
+            for taken in first..chunk {
+                let word = ground.catalog.chunk_word(group, taken);
+                round.clear();
+                round.cas(ground.groups.primary(word), owner, 0);
+                ground.port.execute(round).await?;
+            }
+            return Ok(false);
+        }
+    }
+    for chunk in first..first + count {
+        round.clear();
+        let copy = round.reserve(8);
+        round.set_word(copy, owner);
+        for target in ground.groups.backups(ground.catalog.chunk_word(group, chunk)) {
+            round.write(target, copy, 8);
+        }
+        ground.port.execute(round).await?;
+    }
+    Ok(true)
+}

@@ -1,0 +1,378 @@
+//! The hash index: records co-located with their bucket, a home that one READ brings.
+//!
+//! ```text
+//! bucket   | directory record, 64 B | bin 0: slot slot | bin 1: slot slot | bin 2 | bin 3 |
+//! ```
+//! A key has a *bin*, two adjacent slots. The first READ brings its bin; at the planned load nine
+//! keys in ten are there. A key that is not may live in another slot of the bucket, or in the
+//! bucket's chain of overflow blocks (same shape, directory line used for NEXT only): the second
+//! READ brings the directory record, then all slots, then the directory record's head again.
+//!
+//! Invariants: a key is present in at most one slot, within the bucket that its hash and the
+//! bucket's depth name. Slots change from free to used, from used to free, and NEXT changes, only
+//! under the directory record's lock and with a new directory VERSION; a directory VERSION is at
+//! least the VERSION of every record deleted from its bucket. So "absent as of directory VERSION
+//! v" orders an absent read among the key's versions, and a directory record that is unlocked and
+//! unchanged proves that the key is still absent: no phantoms.
+//!
+//! Memory that was never written is zero, and a bucket of zeros is an empty bucket.
+
+use super::locate::{IndexView, SEGMENTS_MAX, hash_of, low_bits};
+use crate::catalog::{Catalog, Table};
+use crate::layout::{
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, Slot, VERSION_AT,
+    Version,
+};
+use crate::replica_groups::ReplicaGroups;
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// Where a table's index lies; see [`crate::catalog`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Makes the hashes of different tables differ.
+    pub salt: u64,
+    /// Buckets of the first segment in each group.
+    pub buckets: u64,
+    /// Size of a bucket.
+    pub bucket_bytes: usize,
+    /// Offset of the index header in each group.
+    pub header_at: u64,
+    /// Offset of the first segment in each group.
+    pub first_segment_at: u64,
+}
+
+impl Geometry {
+    /// Bins of a bucket.
+    pub const BINS: usize = 4;
+    /// Slots of a bin.
+    pub const SLOTS_PER_BIN: usize = 2;
+    /// Slots of a bucket.
+    pub const SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
+    /// Bytes of an index header: LOCK, VERSION, STATE, then the later segments' addresses.
+    pub const HEADER_BYTES: usize = 192;
+    /// Offset of STATE in the index header.
+    pub const STATE_AT: usize = 16;
+    /// Offset of the first later segment's address in the index header.
+    pub const SEGMENTS_AT: usize = 24;
+
+    /// Size of a bucket of such slots.
+    pub fn bucket_bytes(slot: &Slot) -> usize {
+        DIRECTORY_BYTES + Geometry::SLOTS * slot.slot_bytes
+    }
+
+    /// The index header in one group.
+    pub fn header(&self, group: GroupId) -> Address {
+        Address::new(group, self.header_at)
+    }
+}
+
+const _: () = assert!(Geometry::SEGMENTS_AT + 8 * SEGMENTS_MAX <= Geometry::HEADER_BYTES);
+
+/// What a lookup needs from its compute node.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Layouts.
+    pub catalog: &'a Catalog,
+    /// Where groups live.
+    pub groups: &'a ReplicaGroups,
+    /// What has grown.
+    pub view: &'a IndexView,
+}
+
+/// The key looked for.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Key word: the key, or the hash of a longer one.
+    pub word: u64,
+    /// Where the full key lies in the round's buffer, for keys longer than a word.
+    pub full_key: Option<BufferOffset>,
+    /// The asking transaction's tag: its own locks are no obstacle.
+    pub me: u64,
+}
+
+/// What the next READ is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Step {
+    #[default]
+    Bin,
+    Bucket,
+    Chain,
+    Header,
+}
+
+/// What a lookup has found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The record's slot, and its image in the round's buffer.
+    Found {
+        /// Where the slot lies.
+        address: Address,
+        /// Where its image lies in the round's buffer.
+        image: BufferOffset,
+        /// Whether the image is of one moment (unless its LOCK is set). A slot of several lines
+        /// that was found away from home is not, and must be read once more.
+        consistent: bool,
+    },
+    /// There is no such record, as of the directory's version.
+    Absent,
+    /// Not known yet: plan again.
+    More,
+    /// Somebody is changing what had to be read: abort.
+    Unstable,
+}
+
+/// One key's way through the index.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Lookup {
+    /// The bucket's directory record.
+    pub directory: Address,
+    /// The directory's version, once the bucket was read.
+    pub directory_version: Version,
+    /// The directory's image in the round's buffer, once the bucket was read.
+    pub directory_image: BufferOffset,
+    /// The last block of the bucket's chain, once the bucket was read.
+    pub tail: Address,
+    /// A free slot and its version, if one was seen.
+    pub free: Option<(Address, Version)>,
+    /// Whether an absence was seen by one batch that began and ended with the same directory
+    /// version, and so needs no validation.
+    pub stable: bool,
+    group: GroupIdOrZero,
+    bin: u8,
+    depth: u8,
+    step: Step,
+    block: Address,
+    at: BufferOffset,
+}
+
+type GroupIdOrZero = u16;
+
+impl Lookup {
+    /// Starts at the key's home.
+    #[inline]
+    pub fn start(near: Surroundings<'_>, table: &Table, key_word: u64) -> Lookup {
+        let place = near.view.place(near.catalog, table, hash_of(table, key_word));
+        Lookup {
+            directory: place.bucket,
+            group: place.group.0,
+            bin: place.bin,
+            depth: place.depth,
+            ..Lookup::default()
+        }
+    }
+
+    /// Forgets a bucket that was read, to read it anew.
+    pub fn restart_at_bucket(&mut self) {
+        self.step = Step::Bucket;
+        self.free = None;
+    }
+
+    /// Goes to the bucket at once: what an insert wants.
+    #[inline]
+    pub fn skip_bin(mut self) -> Lookup {
+        self.step = Step::Bucket;
+        self
+    }
+
+    /// The replica group.
+    pub fn group(&self) -> GroupId {
+        GroupId(self.group)
+    }
+
+    /// Adds the next step's verbs to the round.
+    #[inline]
+    pub fn plan(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+        match self.step {
+            Step::Bin => self.plan_bin(near, table, round),
+            Step::Bucket => self.plan_bucket(near, table, round),
+            Step::Chain => {
+                let target = near.groups.primary(self.block);
+                self.at = round.read(target, table.geometry.bucket_bytes);
+            }
+            Step::Header => {
+                let target = near.groups.primary(table.geometry.header(self.group()));
+                self.at = round.reserve_lines(Geometry::HEADER_BYTES + 16);
+                round.read_into(target, self.at, Geometry::HEADER_BYTES);
+                round.read_into(target, self.at.plus(Geometry::HEADER_BYTES), 16);
+            }
+        }
+    }
+
+    #[inline]
+    fn plan_bin(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+        let slot_bytes = table.slot.slot_bytes;
+        let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
+        let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
+        let target = near.groups.primary(bin);
+        if table.slot.is_one_line() {
+            self.at = round.read(target, bin_bytes);
+            return;
+        }
+        // Slots of several lines: their LOCK and VERSION once more, after the slots.
+        self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 16);
+        round.read_into(target, self.at, bin_bytes);
+        for slot in 0..Geometry::SLOTS_PER_BIN {
+            let again = self.at.plus(bin_bytes + slot * 16);
+            round.read_into(target.plus(slot * slot_bytes), again, 16);
+        }
+    }
+
+    fn plan_bucket(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+        let bucket_bytes = table.geometry.bucket_bytes;
+        let target = near.groups.primary(self.directory);
+        self.block = self.directory;
+        self.at = round.reserve_lines(bucket_bytes + 16);
+        round.read_into(target, self.at, DIRECTORY_BYTES);
+        let slots = bucket_bytes - DIRECTORY_BYTES;
+        let slots_at = self.at.plus(DIRECTORY_BYTES);
+        round.read_into(target.plus(DIRECTORY_BYTES), slots_at, slots);
+        round.read_into(target, self.at.plus(bucket_bytes), 16);
+    }
+
+    /// Takes in what the planned verbs brought.
+    #[inline]
+    pub fn absorb(
+        &mut self,
+        near: Surroundings<'_>,
+        table: &Table,
+        wanted: Wanted,
+        round: &Round,
+    ) -> Answer {
+        match self.step {
+            Step::Bin => self.absorb_bin(table, wanted, round),
+            Step::Bucket => self.absorb_bucket(table, wanted, round),
+            Step::Chain => {
+                self.tail = self.block;
+                let next = round.word(self.at.plus(DIRECTORY_NEXT_AT));
+                self.absorb_block(table, wanted, round, Address::from_word(next))
+            }
+            Step::Header => self.absorb_header(near, table, wanted, round),
+        }
+    }
+
+    #[inline]
+    fn absorb_bin(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+        let slot_bytes = table.slot.slot_bytes;
+        for slot in 0..Geometry::SLOTS_PER_BIN {
+            let image = self.at.plus(slot * slot_bytes);
+            if !holds(&table.slot, wanted, round, image) {
+                continue;
+            }
+            let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
+            let again = self.at.plus(bin_bytes + slot * 16);
+            if !table.slot.is_one_line() && !same_head(round, image, again) {
+                return Answer::Unstable;
+            }
+            let at = DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes + slot * slot_bytes;
+            return Answer::Found { address: self.directory.plus(at), image, consistent: true };
+        }
+        self.step = Step::Bucket;
+        Answer::More
+    }
+
+    fn absorb_bucket(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+        let lock = round.word(self.at.plus(LOCK_AT));
+        let again = self.at.plus(table.geometry.bucket_bytes);
+        if (lock != 0 && lock != wanted.me) || !same_head(round, self.at, again) {
+            return Answer::Unstable;
+        }
+        if round.word(self.at.plus(DIRECTORY_DEPTH_AT)) != u64::from(self.depth) {
+            self.step = Step::Header;
+            return Answer::More;
+        }
+        self.directory_version = Version::from_word(round.word(self.at.plus(VERSION_AT)));
+        self.directory_image = self.at;
+        self.tail = self.directory;
+        self.stable = true;
+        self.free = None;
+        let next = round.word(self.at.plus(DIRECTORY_NEXT_AT));
+        self.absorb_block(table, wanted, round, Address::from_word(next))
+    }
+
+    /// Looks through one block's slots, and decides whether the chain goes on.
+    fn absorb_block(
+        &mut self,
+        table: &Table,
+        wanted: Wanted,
+        round: &Round,
+        next: Address,
+    ) -> Answer {
+        let slot_bytes = table.slot.slot_bytes;
+        for slot in 0..Geometry::SLOTS {
+            let at = DIRECTORY_BYTES + slot * slot_bytes;
+            let image = self.at.plus(at);
+            if holds(&table.slot, wanted, round, image) {
+                let (address, consistent) = (self.block.plus(at), table.slot.is_one_line());
+                return Answer::Found { address, image, consistent };
+            }
+            let version = Version::from_word(round.word(image.plus(VERSION_AT)));
+            let lock = round.word(image.plus(LOCK_AT));
+            if !version.is_present() && lock == 0 {
+                let better = self.free.is_none() || self.is_home(slot);
+                if better {
+                    self.free = Some((self.block.plus(at), version));
+                }
+            }
+        }
+        if next.is_null() {
+            return Answer::Absent;
+        }
+        self.block = next;
+        self.stable = false;
+        self.step = Step::Chain;
+        Answer::More
+    }
+
+    /// Whether a slot of the block being read is in the key's own bin.
+    fn is_home(&self, slot: usize) -> bool {
+        self.block == self.directory && slot / Geometry::SLOTS_PER_BIN == usize::from(self.bin)
+    }
+
+    fn absorb_header(
+        &mut self,
+        near: Surroundings<'_>,
+        table: &Table,
+        wanted: Wanted,
+        round: &Round,
+    ) -> Answer {
+        let lock = round.word(self.at.plus(LOCK_AT));
+        let again = self.at.plus(Geometry::HEADER_BYTES);
+        if lock != 0 || !same_head(round, self.at, again) {
+            return Answer::Unstable;
+        }
+        let mut segments = [0; SEGMENTS_MAX];
+        for (index, segment) in segments.iter_mut().enumerate() {
+            *segment = round.word(self.at.plus(Geometry::SEGMENTS_AT + index * 8));
+        }
+        let state = round.word(self.at.plus(Geometry::STATE_AT));
+        near.view.learn(table, self.group(), state, &segments);
+        *self = Lookup::start(near, table, wanted.word);
+        Answer::More
+    }
+}
+
+/// Whether the slot image holds the wanted key's record.
+#[inline]
+fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> bool {
+    if round.word(image.plus(KEY_AT)) != wanted.word
+        || !Version::from_word(round.word(image.plus(VERSION_AT))).is_present()
+    {
+        return false;
+    }
+    let Some(full_key) = wanted.full_key else { return true };
+    let len = slot.full_key_bytes;
+    round.bytes(image.plus(slot.full_key_at), len) == round.bytes(full_key, len)
+}
+
+/// Whether LOCK and VERSION are the same in both images.
+#[inline]
+pub fn same_head(round: &Round, first: BufferOffset, second: BufferOffset) -> bool {
+    round.word(first.plus(LOCK_AT)) == round.word(second.plus(LOCK_AT))
+        && round.word(first.plus(VERSION_AT)) == round.word(second.plus(VERSION_AT))
+}
+
+/// A key's hash with the growth bits that a split looks at.
+pub fn growth_bit(table: &Table, key_word: u64, depth: u8) -> bool {
+    low_bits(hash_of(table, key_word), depth + 1) >> depth == 1
+}

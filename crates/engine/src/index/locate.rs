@@ -1,0 +1,163 @@
+//! Where a key's bucket lies: linear hashing over segments, as a compute node believes it to be.
+//!
+//! Invariant: a belief is only ever behind, never wrong in kind: a bucket that was split since says
+//! so in its directory record (its depth), and the belief is then read anew. Linear hashing: Litwin,
+//! "Linear hashing: a new tool for file and table addressing", VLDB 1980. The base position is
+//! taken by multiplication, so that any number of buckets is filled evenly; each doubling adds one
+//! hash bit and one segment.
+
+use super::hash::Geometry;
+use crate::catalog::{Catalog, Placement, Table};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::rng::mix;
+
+/// Doublings of a table in one group.
+pub const SEGMENTS_MAX: usize = 16;
+const GROUP_HASH_SHIFT: u32 = 16;
+const BIN_HASH_SHIFT: u32 = 32;
+
+/// A key's home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The replica group.
+    pub group: GroupId,
+    /// The bucket: its directory record.
+    pub bucket: Address,
+    /// Which of the bucket's bins.
+    pub bin: u8,
+    /// How many growth bits were used: the depth that the bucket must have.
+    pub depth: u8,
+}
+
+/// What a compute node believes of every table in every group.
+#[derive(Debug)]
+pub struct IndexView {
+    shards: Vec<Shard>,
+    groups: usize,
+}
+
+/// One table in one group.
+#[derive(Debug, Default)]
+struct Shard {
+    /// Level in the upper byte, split position below.
+    state: AtomicU64,
+    /// Segments after the first, as address words.
+    segments: [AtomicU64; SEGMENTS_MAX],
+}
+
+/// A shard's state, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GrowthState {
+    /// Completed doublings.
+    pub level: u8,
+    /// Buckets of this level that were already split.
+    pub split: u64,
+}
+
+impl GrowthState {
+    /// From the word in the index header.
+    #[inline]
+    pub fn from_word(word: u64) -> GrowthState {
+        GrowthState { level: (word >> 56) as u8, split: word & ((1 << 56) - 1) }
+    }
+
+    /// As in the index header.
+    pub fn word(self) -> u64 {
+        (u64::from(self.level) << 56) | self.split
+    }
+}
+
+impl IndexView {
+    /// The belief that nothing has grown yet.
+    pub fn new(catalog: &Catalog) -> IndexView {
+        let groups = catalog.groups();
+        let shards = (0..catalog.tables().len() * groups).map(|_| Shard::default()).collect();
+        IndexView { shards, groups }
+    }
+
+    #[inline]
+    fn shard(&self, table: &Table, group: GroupId) -> &Shard {
+        &self.shards[usize::from(table.id.0) * self.groups + usize::from(group.0)]
+    }
+
+    /// Takes over what an index header says: its state word and the segments' address words.
+    pub fn learn(&self, table: &Table, group: GroupId, state: u64, segments: &[u64]) {
+        let shard = self.shard(table, group);
+        for (slot, &segment) in shard.segments.iter().zip(segments) {
+            if segment != 0 {
+                slot.store(segment, Ordering::Release);
+            }
+        }
+        shard.state.fetch_max(state, Ordering::AcqRel);
+    }
+
+    /// The believed state.
+    pub fn state(&self, table: &Table, group: GroupId) -> GrowthState {
+        GrowthState::from_word(self.shard(table, group).state.load(Ordering::Acquire))
+    }
+
+    /// The home of the key with this hash.
+    #[inline]
+    pub fn place(&self, catalog: &Catalog, table: &Table, hash: u64) -> Place {
+        let group = group_of(catalog, table, hash);
+        let geometry = &table.geometry;
+        let base = ((u128::from(hash) * u128::from(geometry.buckets)) >> 64) as u64;
+        let bin = (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8;
+        let state = self.shard(table, group).state.load(Ordering::Acquire);
+        if state == 0 {
+            let offset = geometry.first_segment_at + base * geometry.bucket_bytes as u64;
+            return Place { group, bucket: Address::new(group, offset), bin, depth: 0 };
+        }
+        let state = GrowthState::from_word(state);
+        let mut depth = state.level;
+        if base + geometry.buckets * low_bits(hash, depth) < state.split {
+            depth += 1;
+        }
+        let growth = low_bits(hash, depth);
+        let bucket = self.bucket(table, group, base, growth);
+        Place { group, bucket, bin, depth }
+    }
+
+    /// The bucket with this base position and these growth bits.
+    pub fn bucket(&self, table: &Table, group: GroupId, base: u64, growth: u64) -> Address {
+        let geometry = &table.geometry;
+        if growth == 0 {
+            let offset = geometry.first_segment_at + base * geometry.bucket_bytes as u64;
+            return Address::new(group, offset);
+        }
+        let segment = growth.ilog2() as usize;
+        let start = self.shard(table, group).segments[segment].load(Ordering::Acquire);
+        let index = base + geometry.buckets * (growth - (1 << segment));
+        Address::from_word(start).plus((index * geometry.bucket_bytes as u64) as usize)
+    }
+
+    /// Address word of a segment after the first; 0 if unknown.
+    pub fn segment(&self, table: &Table, group: GroupId, segment: usize) -> u64 {
+        self.shard(table, group).segments[segment].load(Ordering::Acquire)
+    }
+}
+
+/// The lowest `bits` bits of a hash: the growth bits.
+#[inline]
+pub fn low_bits(hash: u64, bits: u8) -> u64 {
+    hash & ((1 << bits) - 1)
+}
+
+/// A key word's hash in a table.
+#[inline]
+pub fn hash_of(table: &Table, key_word: u64) -> u64 {
+    mix(key_word ^ table.geometry.salt)
+}
+
+/// The replica group of the key with this hash.
+#[inline]
+pub fn group_of(catalog: &Catalog, table: &Table, hash: u64) -> GroupId {
+    let groups = catalog.groups() as u64;
+    match catalog.options().placement {
+        Placement::Hash => {
+            GroupId((((hash >> GROUP_HASH_SHIFT & 0xffff) * groups) >> 16) as u16)
+        }
+        Placement::Table => GroupId((u64::from(table.id.0) % groups) as u16),
+    }
+}

@@ -1,0 +1,249 @@
+//! Looks at memory while no transaction runs: what is stored, and whether it is sound.
+//!
+//! Invariant: read-only. It trusts nothing that a protocol says: it reads every bucket of every
+//! replica and compares.
+
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::hash::Geometry;
+use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
+use crate::layout::{
+    DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
+};
+use crate::outcome::Failure;
+use crate::row::Row;
+use crate::schema::TableId;
+use std::fmt;
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// A stored record, as a scan shows it.
+pub struct Stored<'a> {
+    /// Key word.
+    pub key: u64,
+    /// Its version.
+    pub version: Version,
+    /// Its payload.
+    pub row: Row<'a>,
+}
+
+/// What an audit found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Audit {
+    /// Records present at primaries.
+    pub records: u64,
+    /// Locks that nobody should hold any more.
+    pub locks_left: u64,
+    /// Lines of a backup that differ from the primary's.
+    pub replicas_differ: u64,
+    /// Records in a bucket that is not theirs, or twice in one.
+    pub misplaced: u64,
+    /// Overflow blocks in use.
+    pub overflow_blocks: u64,
+}
+
+impl Audit {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.locks_left == 0 && self.replicas_differ == 0 && self.misplaced == 0
+    }
+}
+
+impl fmt::Display for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} records, {} locks left, {} lines differ between replicas, {} records misplaced",
+            self.records, self.locks_left, self.replicas_differ, self.misplaced
+        )
+    }
+}
+
+/// Shows every record of a table at the primaries.
+///
+/// # Errors
+/// The fabric's.
+pub async fn scan(
+    cx: &Context,
+    table: TableId,
+    mut visit: impl FnMut(Stored<'_>),
+) -> Result<(), Failure> {
+    let table = cx.table(table);
+    let mut round = Round::new();
+    for group in 0..cx.database().groups.count() {
+        let group = GroupId(group as u16);
+        for bucket in buckets(cx, table, group).await? {
+            let mut block = bucket;
+            while !block.is_null() {
+                round.clear();
+                let at = read_block(cx, &mut round, table, block, 0).await?;
+                for slot in 0..Geometry::SLOTS {
+                    let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
+                    if version_at(&round, image).is_present() {
+                        show(cx, &mut round, table, image, &mut visit).await?;
+                    }
+                }
+                block = Address::from_word(round.word(at.plus(DIRECTORY_NEXT_AT)));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn show(
+    cx: &Context,
+    round: &mut Round,
+    table: &Table,
+    image: BufferOffset,
+    visit: &mut impl FnMut(Stored<'_>),
+) -> Result<(), Failure> {
+    let mut payload = image.plus(table.slot.payload_at);
+    if let Some(body_at) = table.slot.body_at {
+        let body = Address::from_word(round.word(image.plus(body_at)));
+        round.begin();
+        payload = round.read(cx.database().groups.primary(body), table.slot.body_bytes());
+        cx.port.execute(round).await?;
+    }
+    let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
+    let (key, version) = (round.word(image.plus(KEY_AT)), version_at(round, image));
+    visit(Stored { key, version, row });
+    Ok(())
+}
+
+/// Compares replicas, counts leftover locks, checks that every record is where its key leads.
+///
+/// # Errors
+/// The fabric's.
+pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
+    let mut audit = Audit::default();
+    for table in cx.database().catalog.tables() {
+        for group in 0..cx.database().groups.count() {
+            let group = GroupId(group as u16);
+            for bucket in buckets(cx, table, group).await? {
+                audit_bucket(cx, table, bucket, &mut audit).await?;
+            }
+        }
+    }
+    Ok(audit)
+}
+
+async fn audit_bucket(
+    cx: &Context,
+    table: &Table,
+    bucket: Address,
+    audit: &mut Audit,
+) -> Result<(), Failure> {
+    let mut round = Round::new();
+    let mut keys = Vec::new();
+    let mut block = bucket;
+    while !block.is_null() {
+        round.clear();
+        let at = read_block(cx, &mut round, table, block, 0).await?;
+        let slots = (0..Geometry::SLOTS).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
+        for offset in std::iter::once(0).chain(slots) {
+            audit.locks_left += u64::from(round.word(at.plus(offset + LOCK_AT)) != 0);
+            if offset > 0 && version_at(&round, at.plus(offset)).is_present() {
+                audit.records += 1;
+                let key = round.word(at.plus(offset + KEY_AT));
+                let view = &cx.node.index_view;
+                let place = view.place(&cx.database().catalog, table, hash_of(table, key));
+                let twice = keys.contains(&key) && table.slot.full_key_bytes == 0;
+                audit.misplaced += u64::from(place.bucket != bucket || twice);
+                keys.push(key);
+            }
+        }
+        compare_replicas(cx, &mut round, table, block, at, audit).await?;
+        audit.overflow_blocks += u64::from(block != bucket);
+        block = Address::from_word(round.word(at.plus(DIRECTORY_NEXT_AT)));
+    }
+    Ok(())
+}
+
+async fn compare_replicas(
+    cx: &Context,
+    round: &mut Round,
+    table: &Table,
+    block: Address,
+    at: BufferOffset,
+    audit: &mut Audit,
+) -> Result<(), Failure> {
+    for position in 1..cx.database().groups.replicas(block.group()) {
+        let other = read_block(cx, round, table, block, position).await?;
+        audit.replicas_differ += differing(round, table, at, other);
+        for slot in 0..Geometry::SLOTS {
+            let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
+            let Some(body_at) = table.slot.body_at else { break };
+            let body = Address::from_word(round.word(image.plus(body_at)));
+            if !version_at(round, image).is_present() {
+                continue;
+            }
+            round.begin();
+            let bytes = table.slot.body_bytes();
+            let first = round.read(cx.database().groups.primary(body), bytes);
+            let second = round.read(cx.database().groups.replica(body, position), bytes);
+            cx.port.execute(round).await?;
+            let lines = round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
+            audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
+        }
+    }
+    Ok(())
+}
+
+/// Lines of two images of one block that differ, LOCK words aside.
+fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOffset) -> u64 {
+    let slots = (0..Geometry::SLOTS).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
+    let records = std::iter::once((0, DIRECTORY_BYTES))
+        .chain(slots.map(|offset| (offset, table.slot.slot_bytes)));
+    let mut lines = 0;
+    for (offset, len) in records {
+        for line in (0..len).step_by(64) {
+            let skip = if line == 0 { VERSION_AT } else { 0 };
+            let bytes =
+                |image: BufferOffset| round.bytes(image.plus(offset + line + skip), 64 - skip);
+            lines += u64::from(bytes(first) != bytes(second));
+        }
+    }
+    lines
+}
+
+fn version_at(round: &Round, image: BufferOffset) -> Version {
+    Version::from_word(round.word(image.plus(VERSION_AT)))
+}
+
+async fn read_block(
+    cx: &Context,
+    round: &mut Round,
+    table: &Table,
+    block: Address,
+    position: usize,
+) -> Result<BufferOffset, Failure> {
+    round.begin();
+    let target = cx.database().groups.replica(block, position);
+    let at = round.read(target, table.geometry.bucket_bytes);
+    // Memory is scanned in order: nothing to gain from waiting for a prefetch.
+    round.hot();
+    cx.port.execute(round).await?;
+    Ok(at)
+}
+
+/// Every bucket of a table in one group, in the state that the index header says.
+async fn buckets(
+    cx: &Context,
+    table: &Table,
+    group: GroupId,
+) -> Result<impl Iterator<Item = Address>, Failure> {
+    let mut round = Round::new();
+    let header = cx.database().groups.primary(table.geometry.header(group));
+    let at = round.read(header, Geometry::HEADER_BYTES);
+    cx.port.execute(&mut round).await?;
+    let state = round.word(at.plus(Geometry::STATE_AT));
+    let segments: Vec<u64> = (0..SEGMENTS_MAX)
+        .map(|index| round.word(at.plus(Geometry::SEGMENTS_AT + index * 8)))
+        .collect();
+    let view = &cx.node.index_view;
+    view.learn(table, group, state, &segments);
+    let state = GrowthState::from_word(state);
+    let base = table.geometry.buckets;
+    let total = (base << state.level) + state.split;
+    Ok((0..total).map(move |index| view.bucket(table, group, index % base, index / base)))
+}

@@ -1,0 +1,13 @@
+//! Record layouts: how a record lies in remote memory.
+//!
+//! Invariant: a layout is bytes and arithmetic only; who may change which word when is the
+//! protocol's business. Indexes and logs work on the [`Slot`] of any layout.
+
+mod single_version;
+mod version;
+
+pub use single_version::{
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
+    VERSION_AT,
+};
+pub use version::Version;

@@ -1,0 +1,151 @@
+//! The single-version record: one copy, updated in place under its lock.
+//!
+//! ```text
+//! a record's slot, line-aligned, a multiple of 64 bytes
+//!   0        8        16       24                      24 + k            (inline: ≤ 128 bytes)
+//!   | LOCK   | VERSION| KEY    | full key (k bytes)    | payload …
+//!   0        8        16       24       32             32 + k            (out of line)
+//!   | LOCK   | VERSION| KEY    | BODY   | full key (k bytes) |   payload lies at BODY
+//! a bucket's directory record, one line
+//!   | LOCK   | VERSION| DEPTH  | NEXT   | unused
+//! ```
+//! Invariants: LOCK is an owner's tag or 0 and is changed by CAS alone; VERSION never falls; a
+//! record of one line is consistent when read by one READ (a line is atomic); one of several lines
+//! is consistent if its LOCK and VERSION are free and equal in a READ before and a READ after its
+//! body (verbs of a batch are executed in order). That is why payload bytes lie contiguously,
+//! without a version in every line: see docs/design/0003-single-version-layout.md.
+//!
+//! After FORD (Zhang, Hua, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
+//! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
+
+use crate::schema::TableSchema;
+use tarn_fabric::address::LINE_BYTES;
+
+/// Offset of LOCK.
+pub const LOCK_AT: usize = 0;
+/// Offset of VERSION.
+pub const VERSION_AT: usize = 8;
+/// Offset of KEY.
+pub const KEY_AT: usize = 16;
+/// Bytes of the header that every record starts with.
+pub const HEADER_BYTES: usize = 24;
+/// Bytes of a directory record.
+pub const DIRECTORY_BYTES: usize = LINE_BYTES;
+/// Offset of a directory record's depth: how many hash bits its keys share.
+pub const DIRECTORY_DEPTH_AT: usize = KEY_AT;
+/// Offset of a directory record's overflow block.
+pub const DIRECTORY_NEXT_AT: usize = 24;
+
+const _: () = assert!(HEADER_BYTES == KEY_AT + 8);
+const _: () = assert!(DIRECTORY_NEXT_AT + 8 <= DIRECTORY_BYTES);
+
+/// Largest slot that is stored in its bucket.
+const INLINE_BYTES_MAX: usize = 2 * LINE_BYTES;
+
+/// How the records of one table lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// Size of a slot, a multiple of a line.
+    pub slot_bytes: usize,
+    /// Offset of the body's address; `None` if the payload is in the slot.
+    pub body_at: Option<usize>,
+    /// Offset of the stored full key.
+    pub full_key_at: usize,
+    /// Length of the stored full key; 0 if the key is a word.
+    pub full_key_bytes: usize,
+    /// Offset of the payload in the slot (inline) or 0 (at the body's address).
+    pub payload_at: usize,
+    /// Length of the payload.
+    pub payload_bytes: usize,
+}
+
+impl Slot {
+    /// The slot for rows of `schema`.
+    pub fn of(schema: &TableSchema) -> Slot {
+        let full_key_bytes = schema.stored_key_bytes();
+        let payload_bytes = schema.payload_bytes();
+        // The payload starts at a multiple of 8, so that words stay aligned.
+        let payload_at = (HEADER_BYTES + full_key_bytes).next_multiple_of(8);
+        let inline_bytes = (payload_at + payload_bytes).next_multiple_of(LINE_BYTES);
+        if inline_bytes <= INLINE_BYTES_MAX {
+            let (slot_bytes, body_at, full_key_at) = (inline_bytes, None, HEADER_BYTES);
+            return Slot {
+                slot_bytes,
+                body_at,
+                full_key_at,
+                full_key_bytes,
+                payload_at,
+                payload_bytes,
+            };
+        }
+        let full_key_at = HEADER_BYTES + 8;
+        Slot {
+            slot_bytes: (full_key_at + full_key_bytes).next_multiple_of(LINE_BYTES),
+            body_at: Some(HEADER_BYTES),
+            full_key_at,
+            full_key_bytes,
+            payload_at: 0,
+            payload_bytes,
+        }
+    }
+
+    /// Whether the payload lies apart.
+    #[inline]
+    pub fn is_out_of_line(&self) -> bool {
+        self.body_at.is_some()
+    }
+
+    /// Bytes of a body: whole lines; 0 if inline.
+    pub fn body_bytes(&self) -> usize {
+        if self.is_out_of_line() { self.payload_bytes.next_multiple_of(LINE_BYTES) } else { 0 }
+    }
+
+    /// Whether one line holds the whole slot, so that one READ of it is consistent.
+    #[inline]
+    pub fn is_one_line(&self) -> bool {
+        self.slot_bytes == LINE_BYTES
+    }
+
+    /// Bytes of the slot in use.
+    #[inline]
+    pub fn used_bytes(&self) -> usize {
+        if self.is_out_of_line() {
+            self.full_key_at + self.full_key_bytes
+        } else {
+            self.payload_at + self.payload_bytes
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ColumnType;
+
+    fn slot(payload: u16, key_bytes: u8) -> Slot {
+        let mut schema = TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload));
+        if key_bytes > 0 {
+            schema = schema.key_bytes(key_bytes);
+        }
+        Slot::of(&schema)
+    }
+
+    #[test]
+    fn forty_bytes_fill_a_line_and_104_fill_two() {
+        assert_eq!(slot(40, 0).slot_bytes, 64);
+        assert_eq!(slot(41, 0).slot_bytes, 128);
+        assert_eq!(slot(104, 0).slot_bytes, 128);
+        assert!(!slot(104, 0).is_out_of_line());
+        let wide = slot(105, 0);
+        assert!(wide.is_out_of_line());
+        assert_eq!((wide.slot_bytes, wide.body_bytes(), wide.payload_at), (64, 128, 0));
+    }
+
+    #[test]
+    fn full_keys_have_room() {
+        let inline = slot(30, 10);
+        assert_eq!((inline.full_key_at, inline.payload_at, inline.slot_bytes), (24, 40, 128));
+        let wide = slot(1000, 64);
+        assert_eq!((wide.full_key_at, wide.slot_bytes, wide.body_bytes()), (32, 128, 1024));
+    }
+}

@@ -1,0 +1,62 @@
+//! A record's version word.
+//!
+//! Invariant: the counter of one slot only grows, whatever records come to live in it, so that an
+//! equal word means an unchanged record. Zero is a slot that was never used.
+
+use std::fmt;
+
+const ABSENT: u64 = 1 << 63;
+
+/// Bit 63: the record is absent (deleted, or never there); below it a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Version(u64);
+
+impl Version {
+    /// Of a slot that was never used.
+    pub const NEVER: Version = Version(0);
+    /// Of a record that was loaded.
+    pub const LOADED: Version = Version(1);
+
+    /// From the word in memory.
+    #[inline]
+    pub fn from_word(word: u64) -> Version {
+        Version(word)
+    }
+
+    /// As in memory.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The counter.
+    #[inline]
+    pub fn counter(self) -> u64 {
+        self.0 & !ABSENT
+    }
+
+    /// Whether a record is there.
+    #[inline]
+    pub fn is_present(self) -> bool {
+        self.0 & ABSENT == 0 && self.0 != 0
+    }
+
+    /// Present, counting one beyond both.
+    #[inline]
+    pub fn present_after(self, floor: Version) -> Version {
+        Version(self.counter().max(floor.counter()) + 1)
+    }
+
+    /// Absent, counting one beyond this.
+    #[inline]
+    pub fn absent_after(self) -> Version {
+        Version((self.counter() + 1) | ABSENT)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.0 & ABSENT == 0 { "" } else { "†" };
+        write!(f, "v{}{mark}", self.counter())
+    }
+}

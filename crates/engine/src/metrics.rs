@@ -1,0 +1,120 @@
+//! What a thread's coordinators did, counted.
+//!
+//! Invariant: one thread, plain cells, no atomics; a snapshot is taken by the owning thread.
+
+use crate::outcome::AbortReason;
+use std::cell::Cell;
+
+/// Most phases that one protocol names.
+pub const PHASES_MAX: usize = 16;
+
+/// A snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tally {
+    /// Transactions acknowledged.
+    pub committed: u64,
+    /// Tries aborted, by [`AbortReason`] in order.
+    pub aborts: [u64; AbortReason::ALL.len()],
+    /// Transactions whose outcome was unknown.
+    pub unknown: u64,
+    /// How often each phase of the protocol was entered.
+    pub phases: [u64; PHASES_MAX],
+    /// Buckets split.
+    pub splits: u64,
+}
+
+impl Tally {
+    /// All aborted tries.
+    pub fn aborted(&self) -> u64 {
+        self.aborts.iter().sum()
+    }
+
+    /// What happened since an earlier snapshot.
+    #[must_use]
+    pub fn since(&self, earlier: &Tally) -> Tally {
+        let mut aborts = self.aborts;
+        for (mine, theirs) in aborts.iter_mut().zip(earlier.aborts) {
+            *mine -= theirs;
+        }
+        let mut phases = self.phases;
+        for (mine, theirs) in phases.iter_mut().zip(earlier.phases) {
+            *mine -= theirs;
+        }
+        Tally {
+            committed: self.committed - earlier.committed,
+            aborts,
+            unknown: self.unknown - earlier.unknown,
+            phases,
+            splits: self.splits - earlier.splits,
+        }
+    }
+
+    /// Adds another thread's.
+    pub fn add(&mut self, other: &Tally) {
+        self.committed += other.committed;
+        self.unknown += other.unknown;
+        self.splits += other.splits;
+        for (mine, theirs) in self.aborts.iter_mut().zip(other.aborts) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.phases.iter_mut().zip(other.phases) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// A thread's counters.
+#[derive(Default, Debug)]
+pub struct Metrics {
+    committed: Cell<u64>,
+    aborts: [Cell<u64>; AbortReason::ALL.len()],
+    unknown: Cell<u64>,
+    phases: [Cell<u64>; PHASES_MAX],
+    splits: Cell<u64>,
+}
+
+#[inline]
+fn bump(cell: &Cell<u64>) {
+    cell.set(cell.get() + 1);
+}
+
+impl Metrics {
+    /// A transaction was acknowledged.
+    #[inline]
+    pub fn committed(&self) {
+        bump(&self.committed);
+    }
+
+    /// A try was aborted.
+    #[inline]
+    pub fn aborted(&self, reason: AbortReason) {
+        bump(&self.aborts[reason as usize]);
+    }
+
+    /// An outcome is unknown.
+    pub fn unknown(&self) {
+        bump(&self.unknown);
+    }
+
+    /// A phase was entered; `phase` numbers the protocol's phases.
+    #[inline]
+    pub fn phase(&self, phase: usize) {
+        bump(&self.phases[phase]);
+    }
+
+    /// A bucket was split.
+    pub fn split(&self) {
+        bump(&self.splits);
+    }
+
+    /// The counts so far.
+    pub fn snapshot(&self) -> Tally {
+        Tally {
+            committed: self.committed.get(),
+            aborts: std::array::from_fn(|index| self.aborts[index].get()),
+            unknown: self.unknown.get(),
+            phases: std::array::from_fn(|index| self.phases[index].get()),
+            splits: self.splits.get(),
+        }
+    }
+}

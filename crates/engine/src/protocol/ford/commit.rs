@@ -1,0 +1,356 @@
+//! FORD's commit: validate, write, acknowledge, unlock.
+//!
+//! Invariants: no data are written before validation has passed with all locks held; at each node
+//! the undo log precedes the data; no lock is released before every replica has acknowledged its
+//! data; an abort releases exactly what was granted.
+
+use super::execute::for_each_run;
+use super::{Ford, On, Phase, enter};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use crate::log;
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::BufferOffset;
+
+/// Commits the transaction; see the module's text for what is awaited.
+pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.is_read_only() {
+        return match is_one_moment(txn) {
+            true => Ok(()),
+            false => validate(ford, cx, txn).await,
+        };
+    }
+    prepare(cx, txn)?;
+    if !ford.on(On::FuseLog) {
+        log_apart(cx, txn).await?;
+    }
+    if !ford.on(On::WriteAfterValidation) {
+        write(ford, cx, txn).await?;
+        return validate(ford, cx, txn).await;
+    }
+    validate(ford, cx, txn).await?;
+    write(ford, cx, txn).await?;
+    if ford.on(On::UnlockLate) {
+        unlock(cx, txn)?;
+    }
+    Ok(())
+}
+
+/// Whether everything that a read-only transaction saw was seen by one consistent READ.
+fn is_one_moment(txn: &Txn) -> bool {
+    match &txn.entries[..] {
+        [] => true,
+        [only] => only.stable,
+        _ => false,
+    }
+}
+
+/// Re-reads LOCK and VERSION of everything that was read and not locked.
+async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if !ford.on(On::ValidateReads) {
+        return Ok(());
+    }
+    txn.round.begin();
+    for check in txn.checks.iter_mut().filter(|check| !check.covered) {
+        check.again = txn.round.read(cx.database().groups.primary(check.address), 16);
+    }
+    if txn.round.is_empty() {
+        return Ok(());
+    }
+    enter(cx, Phase::Validate);
+    cx.port.execute(&mut txn.round).await?;
+    for check in txn.checks.iter().filter(|check| !check.covered) {
+        let lock = txn.round.word(check.again.plus(LOCK_AT));
+        if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+            return Err(AbortReason::ValidationLocked.into());
+        }
+        if txn.round.word(check.again.plus(VERSION_AT)) != check.version.word() {
+            return Err(AbortReason::VersionChanged.into());
+        }
+    }
+    Ok(())
+}
+
+/// Decides the new versions and gathers the bytes to write.
+fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    for index in 0..txn.entries.len() {
+        let entry = txn.entries[index];
+        if entry.lock == NO_LOCK || entry.void {
+            continue;
+        }
+        let table = cx.table(entry.table);
+        match entry.mode {
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(txn, &entry, table),
+            Mode::Insert => prepare_insert(txn, &entry, table),
+            Mode::Delete => prepare_delete(txn, &entry),
+            Mode::Update | Mode::Read => {}
+        }
+        txn.entries[index].new_version = txn.locks[entry.lock as usize].new_version;
+    }
+    for index in 0..txn.locks.len() {
+        let lock = txn.locks[index];
+        if !lock.writes {
+            // Held, not written: the log says so by naming one version twice.
+            txn.locks[index].new_version = lock.old_version;
+        } else if lock.kind == LockKind::Directory {
+            version_piece(txn, lock.address, lock.old_version, lock.new_version);
+        }
+    }
+    let Txn { groups, pieces, .. } = txn;
+    for piece in pieces.iter() {
+        if !groups.contains(&piece.address.group()) {
+            groups.push(piece.address.group());
+        }
+    }
+    let (len, limit) = (log::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
+    if len as u64 > limit {
+        let allowed = format!("at most {limit} bytes (log_bytes)");
+        return Err(Failure::usage("undo images of one transaction, bytes", len, &allowed));
+    }
+    Ok(())
+}
+
+fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
+    let old_version = entry.version;
+    let new_version = old_version.present_after(Version::NEVER);
+    set_new_version(txn, entry.lock, new_version);
+    if table.slot.is_out_of_line() {
+        version_piece(txn, entry.address, old_version, new_version);
+        let Txn { pieces, .. } = txn;
+        for_each_run(table, entry.dirty, 1, |from, to| {
+            pieces.push(Piece {
+                address: entry.body.plus(from),
+                new: entry.payload.plus(from),
+                old: entry.old_payload.plus(from),
+                len_bytes: (to - from) as u32,
+                logged: true,
+            });
+        });
+        return;
+    }
+    // VERSION, KEY and payload lie together: one WRITE, up to the last changed byte.
+    let copy = BufferOffset(entry.payload.0 - table.slot.payload_at as u32);
+    txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
+    let last = 63 - entry.dirty.0.leading_zeros() as usize;
+    let column = &table.schema.columns[last];
+    let end = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    txn.pieces.push(Piece {
+        address: entry.address.plus(VERSION_AT),
+        new: copy.plus(VERSION_AT),
+        old: entry.image.plus(VERSION_AT),
+        len_bytes: (end - VERSION_AT) as u32,
+        logged: true,
+    });
+}
+
+fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table) {
+    let slot = &table.slot;
+    let directory = txn.locks[entry.directory_lock as usize];
+    let new_version = entry.version.present_after(directory.old_version);
+    set_new_version(txn, entry.lock, new_version);
+    raise_directory(txn, entry.directory_lock, Version::NEVER);
+    let head = match slot.body_at {
+        None => BufferOffset(entry.payload.0 - slot.payload_at as u32),
+        Some(body_at) => {
+            let head = txn.round.reserve_lines(slot.slot_bytes);
+            txn.round.set_word(head.plus(body_at), entry.body.to_word());
+            txn.pieces.push(Piece {
+                address: entry.body,
+                new: entry.payload,
+                old: entry.payload,
+                len_bytes: slot.payload_bytes as u32,
+                logged: false,
+            });
+            head
+        }
+    };
+    txn.round.set_word(head.plus(VERSION_AT), new_version.word());
+    txn.round.set_word(head.plus(KEY_AT), entry.key);
+    txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
+    // The old payload of a slot without a record does not matter, but its VERSION and KEY do.
+    let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
+    let pieces = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), false)];
+    for (from, to, logged) in pieces.into_iter().filter(|(from, to, _)| to > from) {
+        txn.pieces.push(Piece {
+            address: entry.address.plus(from),
+            new: head.plus(from),
+            old: entry.image.plus(from),
+            len_bytes: (to - from) as u32,
+            logged,
+        });
+    }
+}
+
+fn prepare_delete(txn: &mut Txn, entry: &Entry) {
+    let new_version = entry.version.absent_after();
+    set_new_version(txn, entry.lock, new_version);
+    version_piece(txn, entry.address, entry.version, new_version);
+    raise_directory(txn, entry.directory_lock, new_version);
+}
+
+fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
+    let lock = &mut txn.locks[lock as usize];
+    lock.new_version = version;
+    lock.writes = true;
+}
+
+/// A bucket that gains or loses a record gets a VERSION above its own and above `floor`.
+fn raise_directory(txn: &mut Txn, lock: u32, floor: Version) {
+    let lock = &mut txn.locks[lock as usize];
+    let raised = lock.old_version.present_after(floor);
+    if !lock.writes || raised.counter() > lock.new_version.counter() {
+        lock.new_version = raised;
+    }
+    lock.writes = true;
+}
+
+fn version_piece(txn: &mut Txn, record: Address, old: Version, new: Version) {
+    let words = txn.round.reserve(16);
+    txn.round.set_word(words, new.word());
+    txn.round.set_word(words.plus(8), old.word());
+    let (new, old) = (words, words.plus(8));
+    let address = record.plus(VERSION_AT);
+    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+}
+
+/// The published form: the undo log in a round of its own, to the replicas of every group.
+async fn log_apart(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::LogApart);
+    txn.round.begin();
+    let (entry, len) = log::encode(txn);
+    for index in 0..txn.groups.len() {
+        let area = cx.database().catalog.log(txn.groups[index], txn.coordinator);
+        for target in cx.database().groups.all(area) {
+            txn.round.write(target, entry, len);
+        }
+    }
+    cx.port.execute(&mut txn.round).await?;
+    Ok(())
+}
+
+/// Undo log and data to every replica, each node's in one batch; from here on the outcome is what
+/// the memory says.
+async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.pieces.is_empty() {
+        return Ok(());
+    }
+    enter(cx, Phase::Write);
+    let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
+    if let Some(unlocking) = txn.unlocking.take() {
+        // The log area is used again only when the last transaction's locks are gone. A node that
+        // failed to release them has lost them.
+        let _ = cx.port.settle(unlocking).await;
+    }
+    txn.in_doubt = true;
+    if !ford.on(On::UnlockLate) {
+        return write_and_unlock_early(cx, txn, log).await;
+    }
+    txn.round.begin();
+    let mut near = true;
+    for index in 0..txn.groups.len() {
+        let group = txn.groups[index];
+        near &= cx.database().groups.replicas(group) == 1;
+        add_data(cx, txn, group, log, |_| true);
+    }
+    if near {
+        // The only copies are the ones just read under the locks.
+        txn.round.hot();
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| Failure::CommitUnknown(txn.tag))
+}
+
+/// Adds one group's log and data, to the replicas (by position) that `choose` names.
+fn add_data(
+    cx: &Context,
+    txn: &mut Txn,
+    group: GroupId,
+    log: Option<(BufferOffset, usize)>,
+    choose: impl Fn(usize) -> bool,
+) {
+    let database = cx.database();
+    let area = database.catalog.log(group, txn.coordinator);
+    let replicas = database.groups.replicas(group);
+    for position in (0..replicas).filter(|&position| choose(position)) {
+        if let Some((entry, len)) = log {
+            txn.round.write(database.groups.replica(area, position), entry, len);
+        }
+        let Txn { round, pieces, .. } = txn;
+        for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
+            let target = database.groups.replica(piece.address, position);
+            round.write(target, piece.new, piece.len_bytes as usize);
+        }
+    }
+}
+
+/// The published form: data and unlock in one batch at the primary, the backups not awaited. Here
+/// the backups' batch comes after the primary's, which is one of the orders in which they may land.
+async fn write_and_unlock_early(
+    cx: &Context,
+    txn: &mut Txn,
+    log: Option<(BufferOffset, usize)>,
+) -> Result<(), Failure> {
+    let unknown = |txn: &Txn| Failure::CommitUnknown(txn.tag);
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |position| position == 0);
+    }
+    add_unlocks(cx, txn);
+    enter(cx, Phase::Unlock);
+    cx.port.execute(&mut txn.round).await.map_err(|_: FabricError| unknown(txn))?;
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |position| position > 0);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_: FabricError| unknown(txn))?;
+    txn.locks.clear();
+    Ok(())
+}
+
+/// Releases every granted lock; nobody waits for it.
+fn unlock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Unlock);
+    txn.round.begin();
+    add_unlocks(cx, txn);
+    let posted = cx.port.post_detached(&mut txn.round);
+    txn.unlocking = posted.ok();
+    txn.locks.clear();
+    Ok(())
+}
+
+fn add_unlocks(cx: &Context, txn: &mut Txn) {
+    let Txn { round, locks, tag, .. } = txn;
+    for lock in locks.iter().filter(|lock| lock.granted) {
+        let target = cx.database().groups.primary(lock.address);
+        round.cas(target.plus(LOCK_AT), tag.word(), 0);
+    }
+}
+
+/// Rolls back: gives up locks and blocks. Nothing was written. Does not wait for anything, so that
+/// it can also run when a transaction's future is dropped.
+pub(super) fn release(ford: &Ford, cx: &Context, txn: &mut Txn) {
+    while let Some((address, bytes)) = txn.allocated.pop() {
+        cx.give_back(address, bytes);
+    }
+    let none = !txn.locks.iter().any(|lock| lock.granted);
+    if none || !ford.on(On::ReleaseOnAbort) {
+        return;
+    }
+    enter(cx, Phase::Release);
+    txn.round.begin();
+    if ford.on(On::ReleaseGranted) {
+        add_unlocks(cx, txn);
+    } else {
+        let zero = txn.round.reserve(8);
+        txn.round.set_word(zero, 0);
+        for lock in &txn.locks {
+            txn.round.write(cx.database().groups.primary(lock.address), zero, 8);
+        }
+    }
+    // A node that does not answer has lost the lock, or keeps it for recovery.
+    txn.unlocking = cx.port.post_detached(&mut txn.round).ok();
+    txn.locks.clear();
+}

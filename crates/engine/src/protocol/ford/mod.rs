@@ -1,0 +1,186 @@
+//! FORD: locks beside single-version records, one-sided verbs only.
+//!
+//! After Zhang, Hua and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
+//! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the system as later papers
+//! measured it. The classes of bugs that its public code was shown to have are kept as planted bugs
+//! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
+//!
+//! # Round trips (the RTT budget, asserted by tests/rtt_budget.rs)
+//!
+//! | transaction | rounds until the reply | then |
+//! |---|---|---|
+//! | read-only, one record | 1 | |
+//! | read-only, several records | 2: read, validate | |
+//! | write, address known, nothing else read | 2: lock + read, log + write | unlock |
+//! | write, address known, others read | 3: lock + read, validate, log + write | unlock |
+//! | write, address unknown | + 1: the record's bin | |
+//! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
+//! | payload of its own (rows beyond 104 B) | + 1 when its address is unknown | |
+//! | abort | 1 at lock, 2 at validation | release |
+//!
+//! The counts are the same for every number of replicas: the undo log needs no round of its own,
+//! because at every node it precedes the data in the same batch (see [`crate::log`]).
+//!
+//! # Deviations from the published system, each a switch
+//! See [`Ford::INFO`](crate::protocol::Protocol::INFO).
+
+mod commit;
+mod execute;
+mod recover;
+
+use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::context::Context;
+use crate::outcome::{Failure, Resolution, TxnId};
+use crate::working_set::Txn;
+
+/// The switches, by position in [`SWITCHES`].
+#[derive(Clone, Copy)]
+enum On {
+    ValidateReads = 0,
+    RefuseLocked = 1,
+    UnlockLate = 2,
+    ReleaseGranted = 3,
+    WriteAfterValidation = 4,
+    FuseLog = 5,
+    ProtectAbsent = 6,
+    ReleaseOnAbort = 7,
+}
+
+const SWITCHES: &[Switch] = &[
+    Switch {
+        name: "validate-reads",
+        effect: "commit re-reads the version of every record that was read and not locked",
+        in_literal: true,
+    },
+    Switch {
+        name: "refuse-locked",
+        effect: "a record locked by another transaction is neither read nor validated",
+        in_literal: true,
+    },
+    Switch {
+        name: "unlock-late",
+        effect: "locks are released when every replica has acknowledged its data; \
+                 off: in one batch with the primary's data",
+        in_literal: false,
+    },
+    Switch {
+        name: "release-granted",
+        effect: "an abort releases the locks that were granted, by CAS of its own tag; \
+                 off: it clears every lock that it asked for",
+        in_literal: true,
+    },
+    Switch {
+        name: "write-after-validation",
+        effect: "data are written when validation has passed; \
+                 off: before, and an abort's rollback is lost",
+        in_literal: true,
+    },
+    Switch {
+        name: "fuse-log",
+        effect: "the undo log travels in the data's batch; \
+                 off: in a round of its own before validation",
+        in_literal: false,
+    },
+    Switch {
+        name: "protect-absent",
+        effect: "an absent read, an insert and a delete protect the bucket's directory record",
+        in_literal: true,
+    },
+    Switch {
+        name: "release-on-abort",
+        effect: "an abort releases its locks at all; off: they outlive the transaction",
+        in_literal: true,
+    },
+];
+
+/// The phases, in the order of [`PHASES`].
+#[derive(Clone, Copy)]
+enum Phase {
+    Locate = 0,
+    ReadDirect = 1,
+    Lock = 2,
+    LockDirect = 3,
+    LockDirectory = 4,
+    ReadBody = 5,
+    Validate = 6,
+    LogApart = 7,
+    Write = 8,
+    Unlock = 9,
+    Release = 10,
+    Resolve = 11,
+}
+
+const PHASES: &[&str] = &[
+    "locate",
+    "read_direct",
+    "lock",
+    "lock_direct",
+    "lock_directory",
+    "read_body",
+    "validate",
+    "log_apart",
+    "write",
+    "unlock",
+    "release",
+    "resolve",
+];
+
+/// The protocol with its switches.
+pub struct Ford {
+    switches: Switches,
+}
+
+impl Ford {
+    #[inline]
+    fn on(&self, switch: On) -> bool {
+        self.switches.is_on(switch as usize)
+    }
+}
+
+#[inline]
+fn enter(cx: &Context, phase: Phase) {
+    cx.metrics.phase(phase as usize);
+}
+
+impl Protocol for Ford {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "ford",
+        citation: "Zhang, Hua, Liu: FORD, FAST 2022",
+        caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: false },
+        switches: SWITCHES,
+        phases: PHASES,
+        layout: "single-version-1",
+    };
+
+    fn new(switches: Switches) -> Ford {
+        Ford { switches }
+    }
+
+    #[inline]
+    async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        execute::fetch(self, cx, txn).await
+    }
+
+    #[inline]
+    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        commit::commit(self, cx, txn).await
+    }
+
+    fn rollback(&self, cx: &Context, txn: &mut Txn) {
+        commit::release(self, cx, txn);
+    }
+
+    fn abandon(&self, cx: &Context, txn: &mut Txn) {
+        execute::suspect_all_locks(txn);
+        commit::release(self, cx, txn);
+    }
+
+    async fn resolve(
+        &self,
+        cx: &Context,
+        id: TxnId,
+        coordinator: u32,
+    ) -> Result<Resolution, Failure> {
+        recover::resolve(cx, id, coordinator).await
+    }
+}

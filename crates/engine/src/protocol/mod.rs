@@ -1,0 +1,254 @@
+//! Protocols: how a transaction's records are read, locked, validated, written and released.
+//!
+//! Invariant: a protocol is one folder and one line of [`protocols`]; it never imports another, and
+//! nobody outside this module names one. What several protocols share lives in `layout`, `index`,
+//! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
+//! enum whose asynchronous calls cost a branch and no allocation.
+
+use crate::context::Context;
+use crate::outcome::{Failure, Resolution, TxnId, UsageError};
+use crate::working_set::Txn;
+
+/// What a protocol promises beyond strict serializability.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProtocolCaps {
+    /// Offers snapshot isolation as well.
+    pub snapshot_isolation: bool,
+    /// Range reads are free of phantoms.
+    pub ranges: bool,
+    /// Survives crashes of compute nodes.
+    pub crash_recovery: bool,
+}
+
+/// One deviation from a paper's text, or one rule whose absence is a planted bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Switch {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does while it is on.
+    pub effect: &'static str,
+    /// Whether the published system has it: `--variant literal` keeps exactly those.
+    pub in_literal: bool,
+}
+
+/// What there is to know about a protocol without running it.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolInfo {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Who published it.
+    pub citation: &'static str,
+    /// What it promises.
+    pub caps: ProtocolCaps,
+    /// Its switches; all are on unless a variant says otherwise.
+    pub switches: &'static [Switch],
+    /// Its phases, in the order of [`crate::metrics::Tally::phases`].
+    pub phases: &'static [&'static str],
+    /// Its record layout, for the catalog's stamp.
+    pub layout: &'static str,
+}
+
+/// Which switches are on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Switches(u64);
+
+impl Switches {
+    /// Reads a variant: `corrected` (everything on) or `literal` (what the published system has),
+    /// then any number of `,-name` and `,+name`.
+    ///
+    /// # Errors
+    /// Names the part that is not known and what is allowed.
+    pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
+        let mut parts = variant.split(',').map(str::trim);
+        let all = (1u64 << info.switches.len()) - 1;
+        let mut bits = match parts.next() {
+            Some("corrected") => all,
+            Some("literal") => info
+                .switches
+                .iter()
+                .enumerate()
+                .filter(|(_, switch)| switch.in_literal)
+                .fold(0, |bits, (index, _)| bits | (1 << index)),
+            other => return Err(unknown_variant(info, other.unwrap_or(""))),
+        };
+        for part in parts {
+            let (on, name) = match (part.strip_prefix('+'), part.strip_prefix('-')) {
+                (Some(name), _) => (true, name),
+                (_, Some(name)) => (false, name),
+                _ => return Err(unknown_variant(info, part)),
+            };
+            let index = info
+                .switches
+                .iter()
+                .position(|switch| switch.name == name)
+                .ok_or_else(|| unknown_variant(info, part))?;
+            bits = if on { bits | (1 << index) } else { bits & !(1 << index) };
+        }
+        Ok(Switches(bits))
+    }
+
+    /// Whether the switch at this position is on.
+    #[inline]
+    pub fn is_on(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
+    }
+}
+
+fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {
+    let names: Vec<&str> = info.switches.iter().map(|switch| switch.name).collect();
+    UsageError {
+        field: "variant".into(),
+        value: part.to_owned(),
+        allowed: format!(
+            "corrected or literal, then ,-NAME or ,+NAME of {} ({})",
+            info.name,
+            names.join(", ")
+        ),
+    }
+}
+
+/// A protocol. Every call works on one transaction of one coordinator; the verbs go through
+/// `cx.port`, the records through `txn`.
+#[expect(async_fn_in_trait, reason = "called through `AnyProtocol` only")]
+pub trait Protocol: Sized {
+    /// What there is to know without running it.
+    const INFO: ProtocolInfo;
+
+    /// With these switches.
+    fn new(switches: Switches) -> Self;
+
+    /// Fetches every entry that is not fetched yet (the execute phase of one block).
+    ///
+    /// # Errors
+    /// An abort: the caller then calls `rollback`.
+    async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
+
+    /// A block has ended: a protocol that holds local locks per block gives them up here.
+    ///
+    /// # Errors
+    /// As `fetch`.
+    async fn close_block(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Commits; returns when the transaction may be acknowledged.
+    ///
+    /// # Errors
+    /// An abort (the caller calls `rollback`), or `CommitUnknown` (it must not).
+    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
+
+    /// Undoes what `fetch` did and releases exactly what was granted; waits for nothing.
+    fn rollback(&self, cx: &Context, txn: &mut Txn);
+
+    /// As `rollback`, for a transaction whose future was dropped, perhaps with a round in flight:
+    /// what that round asked for may have been granted.
+    fn abandon(&self, cx: &Context, txn: &mut Txn);
+
+    /// Finds out, and makes final, how a transaction ended whose coordinator cannot say. The
+    /// coordinator that asks has a higher incarnation or the owner has been fenced. Idempotent.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    async fn resolve(
+        &self,
+        cx: &Context,
+        id: TxnId,
+        coordinator: u32,
+    ) -> Result<Resolution, Failure>;
+}
+
+macro_rules! protocols {
+    ($($module:ident :: $name:ident),+ $(,)?) => {
+        $(mod $module;)+
+
+        /// The protocol that a database runs.
+        pub enum AnyProtocol {
+            $(#[doc = stringify!($module)] $name($module::$name),)+
+        }
+
+        /// Every protocol there is.
+        pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Protocol>::INFO),+];
+
+        impl AnyProtocol {
+            /// The protocol called `name`, in this variant.
+            ///
+            /// # Errors
+            /// Names what is not known and what is allowed.
+            pub fn by_name(name: &str, variant: &str) -> Result<AnyProtocol, UsageError> {
+                $(
+                    let info = <$module::$name as Protocol>::INFO;
+                    if info.name == name {
+                        let switches = Switches::parse(&info, variant)?;
+                        return Ok(AnyProtocol::$name($module::$name::new(switches)));
+                    }
+                )+
+                let names: Vec<&str> = ALL.iter().map(|info| info.name).collect();
+                Err(UsageError {
+                    field: "protocol".into(),
+                    value: name.to_owned(),
+                    allowed: names.join(", "),
+                })
+            }
+
+            /// What there is to know about it.
+            pub fn info(&self) -> ProtocolInfo {
+                match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
+            }
+
+            /// See [`Protocol::fetch`].
+            ///
+            /// # Errors
+            /// As there.
+            #[inline]
+            pub async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.fetch(cx, txn).await),+ }
+            }
+
+            /// See [`Protocol::close_block`].
+            ///
+            /// # Errors
+            /// As there.
+            #[inline]
+            pub async fn close_block(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.close_block(cx, txn).await),+ }
+            }
+
+            /// See [`Protocol::commit`].
+            ///
+            /// # Errors
+            /// As there.
+            #[inline]
+            pub async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.commit(cx, txn).await),+ }
+            }
+
+            /// See [`Protocol::rollback`].
+            pub fn rollback(&self, cx: &Context, txn: &mut Txn) {
+                match self { $(AnyProtocol::$name(it) => it.rollback(cx, txn)),+ }
+            }
+
+            /// See [`Protocol::abandon`].
+            pub fn abandon(&self, cx: &Context, txn: &mut Txn) {
+                match self { $(AnyProtocol::$name(it) => it.abandon(cx, txn)),+ }
+            }
+
+            /// See [`Protocol::resolve`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn resolve(
+                &self,
+                cx: &Context,
+                id: TxnId,
+                coordinator: u32,
+            ) -> Result<Resolution, Failure> {
+                match self { $(AnyProtocol::$name(it) => it.resolve(cx, id, coordinator).await),+ }
+            }
+        }
+    };
+}
+
+// One line a protocol.
+protocols! {
+    ford::Ford,
+}

@@ -1,0 +1,105 @@
+//! Rows and the values of their columns.
+//!
+//! Invariant: integers are little-endian in the column's width; text is padded with zeros. A row is
+//! a view into the transaction's buffer: reading a column copies nothing but the column.
+
+use crate::schema::{ColumnId, TableSchema};
+
+/// A record's payload, seen through its schema.
+#[derive(Clone, Copy)]
+pub struct Row<'a> {
+    schema: &'a TableSchema,
+    payload: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    /// A view of `payload`.
+    #[inline]
+    pub fn new(schema: &'a TableSchema, payload: &'a [u8]) -> Row<'a> {
+        Row { schema, payload }
+    }
+
+    /// A column's bytes.
+    #[inline]
+    pub fn bytes(&self, column: ColumnId) -> &'a [u8] {
+        let column = &self.schema.columns[usize::from(column.0)];
+        &self.payload[column.offset_bytes..column.offset_bytes + column.column_type.width_bytes()]
+    }
+
+    /// An unsigned column of up to 8 bytes.
+    #[inline]
+    pub fn u64(&self, column: ColumnId) -> u64 {
+        let bytes = self.bytes(column);
+        if let Ok(word) = <[u8; 8]>::try_from(bytes) {
+            return u64::from_le_bytes(word);
+        }
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    }
+
+    /// A signed column of 8 bytes.
+    #[inline]
+    pub fn i64(&self, column: ColumnId) -> i64 {
+        self.u64(column) as i64
+    }
+
+    /// A text column without its padding.
+    pub fn text(&self, column: ColumnId) -> &'a [u8] {
+        let bytes = self.bytes(column);
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        &bytes[..end]
+    }
+
+    /// The whole payload.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// What a column can be set to.
+pub trait Value {
+    /// Writes the value into the column's bytes.
+    fn store(&self, column: &mut [u8]);
+}
+
+impl Value for u64 {
+    /// # Panics
+    /// If the value does not fit the column.
+    #[inline]
+    fn store(&self, column: &mut [u8]) {
+        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *column) {
+            *word = self.to_le_bytes();
+            return;
+        }
+        let bytes = self.to_le_bytes();
+        let len = column.len();
+        assert!(len < 8, "an integer needs a column of at most 8 bytes");
+        assert!(self >> (len * 8) == 0, "{self} does not fit {len} bytes");
+        column.copy_from_slice(&bytes[..len]);
+    }
+}
+
+impl Value for i64 {
+    #[inline]
+    fn store(&self, column: &mut [u8]) {
+        column.copy_from_slice(&self.to_le_bytes());
+    }
+}
+
+impl Value for &[u8] {
+    /// # Panics
+    /// If the text is longer than the column.
+    #[inline]
+    fn store(&self, column: &mut [u8]) {
+        let (text, padding) = column.split_at_mut(self.len());
+        text.copy_from_slice(self);
+        padding.fill(0);
+    }
+}
+
+impl<const N: usize> Value for &[u8; N] {
+    fn store(&self, column: &mut [u8]) {
+        self.as_slice().store(column);
+    }
+}

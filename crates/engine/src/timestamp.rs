@@ -1,0 +1,43 @@
+//! Timestamps for the protocols that order transactions by them.
+//!
+//! Invariant: of two calls of which one returned before the other began, the later returns the
+//! greater timestamp, across crashes of whoever serves them. FORD needs none; the multi-version
+//! protocols take theirs through this seam.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A point in the order of commits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Timestamp(pub u64);
+
+/// Where timestamps come from.
+#[expect(async_fn_in_trait, reason = "used by generic code of this workspace only")]
+pub trait TimestampSource {
+    /// A timestamp above all that were returned before this was called.
+    async fn next(&self) -> Timestamp;
+}
+
+/// A counter in this process's memory.
+#[derive(Debug, Default)]
+pub struct SharedCounter {
+    last: AtomicU64,
+}
+
+impl TimestampSource for SharedCounter {
+    async fn next(&self) -> Timestamp {
+        Timestamp(self.last.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::executor::block_on;
+
+    #[test]
+    fn timestamps_grow() {
+        let source = SharedCounter::default();
+        let (first, second) = block_on(async { (source.next().await, source.next().await) });
+        assert!(first < second);
+    }
+}

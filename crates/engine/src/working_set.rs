@@ -1,0 +1,237 @@
+//! What one transaction has read, locked and changed: the engine's side of a transaction.
+//!
+//! Invariant: positions in the round's buffer, never references; vectors keep their capacity from
+//! transaction to transaction, so a coordinator that has warmed up allocates nothing. An entry is
+//! the caller's view (one record, in one mode); a check is what validation re-reads; a lock is what
+//! must be released; a piece is bytes to be written under a lock.
+
+use crate::index::hash::Lookup;
+use crate::layout::Version;
+use crate::owner::OwnerTag;
+use crate::schema::{Cells, TableId};
+use tarn_fabric::address::Address;
+use tarn_fabric::backend::Detached;
+use tarn_fabric::round::{BufferOffset, Round, VerbIndex};
+
+/// Most records of one transaction.
+pub const ENTRIES_MAX: usize = 4096;
+
+/// What the caller wants of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Its value.
+    Read,
+    /// Its value, to change it.
+    Update,
+    /// That it exist from now on.
+    Insert,
+    /// That it exist no more.
+    Delete,
+}
+
+/// How far the protocol has come with an entry; each protocol uses the states it needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Its place is unknown: ask the index.
+    Locate,
+    /// Its place is believed known: read it there.
+    Direct,
+    /// Its place is known: lock it and read it again.
+    Lock,
+    /// Its payload lies apart: read it.
+    Body,
+    /// Fetched.
+    Done,
+}
+
+/// Names an entry of the current transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handle(pub(crate) u32);
+
+/// "No lock": the entry is not locked.
+pub const NO_LOCK: u32 = u32::MAX;
+
+/// One record of the transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its table.
+    pub table: TableId,
+    /// What the caller wants.
+    pub mode: Mode,
+    /// How far the protocol has come.
+    pub progress: Progress,
+    /// Whether the record exists, once fetched.
+    pub found: bool,
+    /// Whether the record's absence needs no validation.
+    pub stable: bool,
+    /// Which cells the caller wants.
+    pub cells: Cells,
+    /// Key word.
+    pub key: u64,
+    /// Full key in the round's buffer; position 0 means none (the buffer's first bytes are never
+    /// a key).
+    pub full_key: BufferOffset,
+    /// Its slot, once known.
+    pub address: Address,
+    /// The slot's image in the round's buffer.
+    pub image: BufferOffset,
+    /// The payload in the round's buffer; for an update the one to change.
+    pub payload: BufferOffset,
+    /// Where a payload that lies apart lies.
+    pub body: Address,
+    /// Its version as fetched; for an absent record its directory's.
+    pub version: Version,
+    /// Its version once committed, if it is written.
+    pub new_version: Version,
+    /// Index into the locks, or [`NO_LOCK`].
+    pub lock: u32,
+    /// Index into the locks of the directory record, or [`NO_LOCK`].
+    pub directory_lock: u32,
+    /// Its way through the index.
+    pub lookup: Lookup,
+    /// For an update of a payload that lies apart: the payload as it was.
+    pub old_payload: BufferOffset,
+    /// Cells changed by the caller.
+    pub dirty: Cells,
+    /// Whether nothing of it is to be written after all (inserted and deleted again).
+    pub void: bool,
+}
+
+/// A record (or directory record) that was read and not locked: validation re-reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// Its LOCK word; VERSION follows.
+    pub address: Address,
+    /// The version that was read.
+    pub version: Version,
+    /// Where the re-read lands.
+    pub again: BufferOffset,
+    /// No longer to be checked: the transaction has locked the record since.
+    pub covered: bool,
+}
+
+/// What a lock protects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockKind {
+    /// An entry's record.
+    Record,
+    /// A bucket's directory record.
+    Directory,
+}
+
+/// A lock that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Lock {
+    /// The LOCK word.
+    pub address: Address,
+    /// Record or directory.
+    pub kind: LockKind,
+    /// Whether it was granted.
+    pub granted: bool,
+    /// Whether VERSION is to be written.
+    pub writes: bool,
+    /// VERSION as found under the lock.
+    pub old_version: Version,
+    /// VERSION to write.
+    pub new_version: Version,
+    /// The CAS, in the round that asked.
+    pub verb: VerbIndex,
+}
+
+/// Bytes to write under a lock, with what they replace.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Where.
+    pub address: Address,
+    /// New bytes in the round's buffer.
+    pub new: BufferOffset,
+    /// The bytes they replace, in the round's buffer.
+    pub old: BufferOffset,
+    /// How many.
+    pub len_bytes: u32,
+    /// Whether the old bytes matter: those of a record that does not exist do not.
+    pub logged: bool,
+}
+
+/// One transaction; see the module's text.
+pub struct Txn {
+    /// Its name, and its locks' value.
+    pub tag: OwnerTag,
+    /// Its coordinator: whose log area it uses.
+    pub coordinator: u32,
+    /// The verbs in flight and the buffer.
+    pub round: Round,
+    /// The caller's records, in the order they were asked for.
+    pub entries: Vec<Entry>,
+    /// Entries before this one are fetched.
+    pub fetched: usize,
+    /// What validation re-reads.
+    pub checks: Vec<Check>,
+    /// What must be released.
+    pub locks: Vec<Lock>,
+    /// What will be written.
+    pub pieces: Vec<Piece>,
+    /// Blocks taken from the heap for this transaction: given back if it aborts.
+    pub allocated: Vec<(Address, u32)>,
+    /// The groups that the transaction writes to.
+    pub groups: Vec<tarn_fabric::address::GroupId>,
+    /// Whether a write may have been sent: from then on only resolution decides.
+    pub in_doubt: bool,
+    /// The round that released the last transaction's locks, if it has not been seen to complete.
+    pub unlocking: Option<Detached>,
+}
+
+impl Txn {
+    /// An empty transaction under a first tag.
+    pub fn new(tag: OwnerTag, coordinator: u32) -> Txn {
+        Txn {
+            tag,
+            coordinator,
+            round: Round::new(),
+            entries: Vec::with_capacity(4),
+            fetched: 0,
+            checks: Vec::with_capacity(4),
+            locks: Vec::with_capacity(4),
+            pieces: Vec::with_capacity(4),
+            allocated: Vec::new(),
+            groups: Vec::with_capacity(2),
+            in_doubt: false,
+            unlocking: None,
+        }
+    }
+
+    /// Starts anew under `tag`.
+    #[inline]
+    pub fn begin(&mut self, tag: OwnerTag) {
+        self.tag = tag;
+        self.round.clear();
+        self.entries.clear();
+        self.fetched = 0;
+        self.checks.clear();
+        self.locks.clear();
+        self.pieces.clear();
+        self.allocated.clear();
+        self.groups.clear();
+        self.in_doubt = false;
+    }
+
+    /// Whether nothing is locked and nothing will be written.
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        self.locks.is_empty()
+    }
+
+    /// The lock on `address`, if this transaction asked for one.
+    #[inline]
+    pub fn lock_on(&self, address: Address) -> Option<u32> {
+        self.locks.iter().position(|lock| lock.address == address).map(|index| index as u32)
+    }
+
+    /// Notes that the checks on `address` are no longer needed: the transaction locks it, having
+    /// compared the version under the lock.
+    pub fn cover(&mut self, address: Address) {
+        for check in self.checks.iter_mut().filter(|check| check.address == address) {
+            check.covered = true;
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! KVS: one table of 8-byte keys and 40-byte values, one record a transaction.
+//!
+//! The micro-benchmark of LOTUS (the paper's evaluation of disaggregated locks on disaggregated
+//! memory): UpdateOne and ReadOne over 20 M records, uniform or Zipf .99, at any ratio.
+//!
+//! Invariant checked: a record's version is one more than the committed updates of it, its value
+//! carries the count of them, and every byte of the value agrees with it.
+
+mod read_one;
+mod update_one;
+
+use crate::distribution::Keys;
+use crate::workload::{Invariant, Profile, Settings, Workload};
+use rand::RngExt;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::inspect::scan;
+use tarn_engine::load::Loader;
+use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
+use tarn_fabric::rng::Rng;
+
+const TABLE: TableId = TableId(0);
+const VALUE: ColumnId = ColumnId(0);
+const VALUE_BYTES: usize = 40;
+
+/// The chosen variant.
+pub struct Kvs {
+    keys: Keys,
+    zipf: f64,
+    profile: &'static Variant,
+}
+
+struct Variant {
+    profile: Profile,
+    records: u64,
+    zipf: f64,
+    update_percent: u32,
+}
+
+const VARIANTS: &[Variant] = &[
+    variant("ro", "read-only, uniform, 10 M records", 10_000_000, 0.0, 0),
+    variant("wo", "updates only, uniform, 10 M records", 10_000_000, 0.0, 100),
+    variant("mixed", "half updates, uniform, 10 M records", 10_000_000, 0.0, 50),
+    variant("lotus-uniform", "LOTUS Fig. 12: 20 M × (8 + 40 B), uniform; half updates", 20_000_000, 0.0, 50),
+    variant("lotus-zipf", "LOTUS Fig. 12: 20 M × (8 + 40 B), Zipf .99; half updates", 20_000_000, 0.99, 50),
+];
+
+const fn variant(
+    name: &'static str,
+    note: &'static str,
+    records: u64,
+    zipf: f64,
+    update_percent: u32,
+) -> Variant {
+    Variant { profile: Profile { name, note }, records, zipf, update_percent }
+}
+
+const PROFILES: &[Profile] = &{
+    let mut profiles = [VARIANTS[0].profile; VARIANTS.len()];
+    let mut index = 0;
+    while index < VARIANTS.len() {
+        profiles[index] = VARIANTS[index].profile;
+        index += 1;
+    }
+    profiles
+};
+
+/// One transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum Input {
+    /// Read one record.
+    ReadOne(u64),
+    /// Change one record.
+    UpdateOne(u64),
+}
+
+/// The value of a record after `updates` updates: its count, then bytes that agree with it.
+fn value(updates: u64) -> [u8; VALUE_BYTES] {
+    let mut value = [0; VALUE_BYTES];
+    for (index, word) in value.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&updates.wrapping_add(index as u64).to_le_bytes());
+    }
+    value
+}
+
+/// How many updates a value tells of; `None` if its bytes do not agree: a torn read.
+fn updates_told(bytes: &[u8]) -> Option<u64> {
+    let first = u64::from_le_bytes(bytes[..8].try_into().ok()?);
+    (bytes == value(first)).then_some(first)
+}
+
+impl Workload for Kvs {
+    const NAME: &'static str = "kvs";
+    const PROFILES: &'static [Profile] = PROFILES;
+    const TRANSACTIONS: &'static [&'static str] = &["read_one", "update_one"];
+    type Input = Input;
+    /// Committed updates, and values whose bytes did not agree.
+    type Tally = (u64, u64);
+
+    fn new(settings: &Settings) -> Result<Kvs, UsageError> {
+        let profile = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
+        let zipf = settings.zipf.unwrap_or(profile.zipf);
+        let keys = Keys::new(settings.records.unwrap_or(profile.records), zipf)?;
+        Ok(Kvs { keys, zipf, profile })
+    }
+
+    fn profile(&self) -> Profile {
+        self.profile.profile
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("records", self.keys.records().to_string()),
+            ("zipf", self.zipf.to_string()),
+            ("update_percent", self.profile.update_percent.to_string()),
+        ]
+    }
+
+    fn schemas(&self) -> Vec<TableSchema> {
+        let value = ColumnType::Bytes(VALUE_BYTES as u16);
+        vec![TableSchema::new("kvs", self.keys.records()).column("value", value)]
+    }
+
+    fn lines_per_transaction(&self) -> usize {
+        2
+    }
+
+    async fn load(&self, loader: &mut Loader<'_>) -> Result<(), Failure> {
+        let initial = value(0);
+        for key in 0..self.keys.records() {
+            loader.insert(TABLE, key, |row| row.set(VALUE, &initial)).await?;
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> u64 {
+        self.keys.records()
+    }
+
+    #[inline]
+    fn draw(&self, rng: &mut Rng) -> Input {
+        let key = self.keys.draw(rng);
+        let update = self.profile.update_percent > 0
+            && rng.random_range(0..100) < self.profile.update_percent;
+        if update { Input::UpdateOne(key) } else { Input::ReadOne(key) }
+    }
+
+    fn kind(input: &Input) -> usize {
+        match input {
+            Input::ReadOne(_) => 0,
+            Input::UpdateOne(_) => 1,
+        }
+    }
+
+    #[inline]
+    async fn run(
+        &self,
+        coordinator: &mut Coordinator,
+        input: &Input,
+        tally: &mut (u64, u64),
+    ) -> Result<(), Failure> {
+        match *input {
+            Input::ReadOne(key) => read_one::run(coordinator, key, tally).await,
+            Input::UpdateOne(key) => update_one::run(coordinator, key, tally).await,
+        }
+    }
+
+    fn merge(into: &mut (u64, u64), other: (u64, u64)) {
+        into.0 += other.0;
+        into.1 += other.1;
+    }
+
+    async fn check(&self, cx: &Context, tally: &(u64, u64)) -> Result<Vec<Invariant>, Failure> {
+        let (mut records, mut updates, mut wrong) = (0u64, 0u64, 0u64);
+        scan(cx, TABLE, |stored| {
+            records += 1;
+            let told = updates_told(stored.row.bytes(VALUE));
+            updates += told.unwrap_or(0);
+            wrong += u64::from(told.is_none_or(|told| stored.version.counter() != told + 1));
+        })
+        .await?;
+        let (committed, torn) = *tally;
+        Ok(vec![
+            Invariant {
+                name: "no update lost",
+                ok: updates == committed && records == self.keys.records(),
+                detail: format!("{updates} found, {committed} committed, {records} records"),
+            },
+            Invariant {
+                name: "version = 1 + updates, values whole",
+                ok: wrong == 0 && torn == 0,
+                detail: format!("{wrong} wrong records, {torn} torn reads"),
+            },
+        ])
+    }
+}

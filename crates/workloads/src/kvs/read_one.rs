@@ -1,0 +1,23 @@
+//! ReadOne: one record's value.
+
+use super::{TABLE, VALUE, updates_told};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    key: u64,
+    tally: &mut (u64, u64),
+) -> Result<(), Failure> {
+    let told = coordinator
+        .transact(async |tx| {
+            let record = tx.read(TABLE, key, Cells::ALL);
+            tx.fetch().await?;
+            Ok(tx.get(record).and_then(|row| updates_told(row.bytes(VALUE))))
+        })
+        .await?;
+    tally.1 += u64::from(told.is_none());
+    Ok(())
+}

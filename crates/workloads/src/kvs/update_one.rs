@@ -1,0 +1,26 @@
+//! UpdateOne: one record's value, one further.
+
+use super::{TABLE, VALUE, updates_told, value};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    key: u64,
+    tally: &mut (u64, u64),
+) -> Result<(), Failure> {
+    let told = coordinator
+        .transact(async |tx| {
+            let record = tx.update(TABLE, key, Cells::ALL);
+            tx.fetch().await?;
+            let told = tx.get(record).and_then(|row| updates_told(row.bytes(VALUE)));
+            tx.set(record, VALUE, &value(told.unwrap_or(0) + 1));
+            Ok(told)
+        })
+        .await?;
+    tally.0 += 1;
+    tally.1 += u64::from(told.is_none());
+    Ok(())
+}

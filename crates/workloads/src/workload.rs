@@ -1,0 +1,130 @@
+//! What a benchmark is.
+//!
+//! Invariant: `draw` decides everything about a transaction before it runs, so that a retry runs
+//! the same transaction again; `run` may keep only what committed.
+
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::load::Loader;
+use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::schema::TableSchema;
+use tarn_fabric::rng::Rng;
+
+/// A named way to run a benchmark: the benchmark's own definition, or what one paper did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// On the command line.
+    pub name: &'static str,
+    /// Where it is from, and every deviation from the benchmark's own definition.
+    pub note: &'static str,
+}
+
+/// What the user chose.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Settings {
+    /// A profile's name; `None` is the first profile.
+    pub profile: Option<String>,
+    /// How many records (accounts, subscribers …); `None` is the profile's number.
+    pub records: Option<u64>,
+    /// Zipf exponent, 0 for uniform; `None` is the profile's.
+    pub zipf: Option<f64>,
+}
+
+/// One invariant's verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invariant {
+    /// What must hold.
+    pub name: &'static str,
+    /// Whether it does.
+    pub ok: bool,
+    /// The numbers.
+    pub detail: String,
+}
+
+/// A benchmark.
+#[expect(async_fn_in_trait, reason = "used by generic code of this workspace only")]
+pub trait Workload: Sized {
+    /// Its name on the command line.
+    const NAME: &'static str;
+    /// Its profiles; the first is the default.
+    const PROFILES: &'static [Profile];
+    /// Its transactions' names, in the order of [`Workload::kind`].
+    const TRANSACTIONS: &'static [&'static str];
+
+    /// A transaction's inputs.
+    type Input;
+    /// What committed transactions add up to (money paid in, versions written …), per coordinator.
+    type Tally: Default;
+
+    /// The benchmark as the user chose it.
+    ///
+    /// # Errors
+    /// Names the field, the value, and what is allowed.
+    fn new(settings: &Settings) -> Result<Self, UsageError>;
+
+    /// The chosen profile.
+    fn profile(&self) -> Profile;
+
+    /// How many records, and the skew, as chosen: for reports.
+    fn describe(&self) -> Vec<(&'static str, String)>;
+
+    /// Its tables; their ids are their positions.
+    fn schemas(&self) -> Vec<TableSchema>;
+
+    /// How many records one transaction uses at the most and how many bytes each has, on average:
+    /// decides how many coroutines are worth while.
+    fn lines_per_transaction(&self) -> usize;
+
+    /// Gives every record to the loader, which takes those of its part.
+    ///
+    /// # Errors
+    /// The loader's.
+    async fn load(&self, loader: &mut Loader<'_>) -> Result<(), Failure>;
+
+    /// How many records `load` gives.
+    fn records(&self) -> u64;
+
+    /// Draws a transaction.
+    fn draw(&self, rng: &mut Rng) -> Self::Input;
+
+    /// Which of [`Workload::TRANSACTIONS`] it is.
+    fn kind(input: &Self::Input) -> usize;
+
+    /// Runs it to its end. A transaction that the benchmark rolls back (an unknown number, too low
+    /// a balance) has ended normally: `Ok`.
+    ///
+    /// # Errors
+    /// What `transact` could not overcome.
+    async fn run(
+        &self,
+        coordinator: &mut Coordinator,
+        input: &Self::Input,
+        tally: &mut Self::Tally,
+    ) -> Result<(), Failure>;
+
+    /// Adds another coordinator's tally.
+    fn merge(into: &mut Self::Tally, other: Self::Tally);
+
+    /// Judges the memory that is left when no transaction runs.
+    ///
+    /// # Errors
+    /// The fabric's.
+    async fn check(&self, cx: &Context, tally: &Self::Tally) -> Result<Vec<Invariant>, Failure>;
+}
+
+/// The variant that the settings name; the first if they name none.
+///
+/// # Errors
+/// Names the profile that is not known and those that are.
+pub(crate) fn choose<V>(
+    variants: &'static [V],
+    name_of: impl Fn(&V) -> &'static str,
+    settings: &Settings,
+) -> Result<&'static V, UsageError> {
+    let Some(name) = &settings.profile else { return Ok(&variants[0]) };
+    variants.iter().find(|variant| name_of(variant) == name).ok_or_else(|| UsageError {
+        field: "mix-profile".into(),
+        value: name.clone(),
+        allowed: variants.iter().map(&name_of).collect::<Vec<_>>().join(", "),
+    })
+}
