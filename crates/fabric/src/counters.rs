@@ -3,6 +3,7 @@
 //! Invariant: every verb and message that leaves a port is counted once, when it is posted,
 //! whether or not it succeeds; bytes are payload bytes, without headers.
 
+use crate::round::{Verb, VerbKind};
 use std::cell::Cell;
 use std::ops::{AddAssign, Sub};
 
@@ -63,20 +64,50 @@ impl Sub for Counts {
 /// A port's counters: one thread, no atomics.
 #[derive(Default, Debug)]
 pub struct Counters {
-    counts: Cell<Counts>,
+    rounds: Cell<u64>,
+    verbs: [Cell<u64>; 5],
+    messages: Cell<u64>,
+    bytes_in: Cell<u64>,
+    bytes_out: Cell<u64>,
+}
+
+#[inline]
+fn add(cell: &Cell<u64>, amount: u64) {
+    cell.set(cell.get() + amount);
 }
 
 impl Counters {
     /// The counts so far.
     pub fn snapshot(&self) -> Counts {
-        self.counts.get()
+        Counts {
+            rounds: self.rounds.get(),
+            verbs: std::array::from_fn(|kind| self.verbs[kind].get()),
+            messages: self.messages.get(),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+        }
     }
 
-    /// Changes the counts in place.
+    /// A round with these verbs was posted.
     #[inline]
-    pub fn update(&self, change: impl FnOnce(&mut Counts)) {
-        let mut counts = self.counts.get();
-        change(&mut counts);
-        self.counts.set(counts);
+    pub fn round(&self, verbs: &[Verb]) {
+        add(&self.rounds, 1);
+        for verb in verbs {
+            add(&self.verbs[verb.kind as usize], 1);
+            match verb.kind {
+                VerbKind::Read => add(&self.bytes_in, u64::from(verb.len_bytes)),
+                VerbKind::Write => add(&self.bytes_out, u64::from(verb.len_bytes)),
+                _ => {
+                    add(&self.bytes_in, 8);
+                    add(&self.bytes_out, 16);
+                }
+            }
+        }
+    }
+
+    /// A message of `bytes` was sent.
+    pub fn message(&self, bytes: usize) {
+        add(&self.messages, 1);
+        add(&self.bytes_out, bytes as u64);
     }
 }

@@ -26,6 +26,8 @@ pub enum FabricError {
         /// Bytes allowed.
         limit_bytes: usize,
     },
+    /// Too many calls wait for this node already: nothing was sent.
+    Overloaded(NodeSlot),
     /// No reply in the time allowed; the call may or may not have run.
     TimedOut(NodeSlot),
 }
@@ -41,6 +43,9 @@ impl fmt::Display for FabricError {
             }
             FabricError::MessageTooLarge { bytes, limit_bytes } => {
                 write!(f, "message of {bytes} bytes; the transport carries {limit_bytes}")
+            }
+            FabricError::Overloaded(node) => {
+                write!(f, "too many calls wait for node {}", node.0)
             }
             FabricError::TimedOut(node) => write!(f, "node {} did not reply in time", node.0),
         }

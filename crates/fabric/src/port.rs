@@ -9,7 +9,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::counters::{Counters, Counts};
 use crate::error::FabricError;
 use crate::rng::{Rng, seeded};
-use crate::round::{Round, VerbKind};
+use crate::round::Round;
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -21,6 +21,7 @@ struct Shared {
     counters: Counters,
     seed: u64,
     streams: Cell<u64>,
+    last_error: Cell<Option<FabricError>>,
 }
 
 /// A handle to one thread's backend; clones share it.
@@ -36,7 +37,15 @@ impl Port {
         let endpoint = backend.endpoint();
         let first_stream = (u64::from(endpoint.node.0) << 48) | (u64::from(endpoint.thread) << 32);
         let streams = Cell::new(first_stream);
-        Port { shared: Rc::new(Shared { backend, counters, seed, streams }) }
+        Port {
+            shared: Rc::new(Shared {
+                backend,
+                counters,
+                seed,
+                streams,
+                last_error: Cell::new(None),
+            }),
+        }
     }
 
     /// Sends the round and waits for all of it: one round trip. An empty round is complete at once
@@ -76,21 +85,22 @@ impl Port {
     }
 
     #[inline]
+    fn note(&self, result: Result<(), FabricError>) -> Result<(), Box<FabricError>> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.note_error(error)),
+        }
+    }
+
+    #[cold]
+    fn note_error(&self, error: FabricError) -> Box<FabricError> {
+        self.shared.last_error.set(Some(error));
+        Box::new(error)
+    }
+
+    #[inline]
     fn count(&self, round: &Round) {
-        self.shared.counters.update(|counts| {
-            counts.rounds += 1;
-            for verb in round.verbs() {
-                counts.verbs[verb.kind as usize] += 1;
-                match verb.kind {
-                    VerbKind::Read => counts.bytes_in += u64::from(verb.len_bytes),
-                    VerbKind::Write => counts.bytes_out += u64::from(verb.len_bytes),
-                    _ => {
-                        counts.bytes_in += 8;
-                        counts.bytes_out += 16;
-                    }
-                }
-            }
-        });
+        self.shared.counters.round(round.verbs());
     }
 
     /// Lets every other coroutine of this thread run once.
@@ -150,16 +160,18 @@ impl Port {
     /// # Errors
     /// `MessageTooLarge`.
     pub fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
-        self.shared.counters.update(|counts| {
-            counts.messages += 1;
-            counts.bytes_out += bytes.len() as u64;
-        });
+        self.shared.counters.message(bytes.len());
         self.shared.backend.send(to, bytes)
     }
 
     /// Hands arrived datagrams to `sink`; returns how many.
     pub fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
         self.shared.backend.receive(budget, sink)
+    }
+
+    /// The last error that a round ended in.
+    pub fn last_error(&self) -> Option<FabricError> {
+        self.shared.last_error.get()
     }
 
     /// What this port has sent so far.
@@ -177,23 +189,28 @@ pub struct RoundFuture<'a> {
 }
 
 impl Future for RoundFuture<'_> {
-    type Output = Result<(), FabricError>;
+    /// The error is boxed so that success travels in a register.
+    type Output = Result<(), Box<FabricError>>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let backend = &*this.port.shared.backend;
         if this.posted {
-            let result = backend.complete(this.round);
-            this.posted = result.is_pending();
-            return result;
+            return match backend.complete(this.round) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(result) => {
+                    this.posted = false;
+                    Poll::Ready(this.port.note(result))
+                }
+            };
         }
         if this.round.is_empty() {
             return Poll::Ready(Ok(()));
         }
         this.port.count(this.round);
         match backend.post(this.round) {
-            Posted::Done(result) => Poll::Ready(result),
+            Posted::Done(result) => Poll::Ready(this.port.note(result)),
             Posted::InFlight => {
                 this.posted = true;
                 Poll::Pending

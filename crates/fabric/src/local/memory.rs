@@ -11,7 +11,7 @@
 
 use super::pages::{Backing, Mapping, Pages};
 use super::region::{LineAtomicity, Region};
-use crate::address::{GROUPS_MAX, GroupId};
+use crate::address::{GROUPS_MAX, GroupId, LINE_BYTES};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,7 @@ const HEADER_BYTES: usize = 4096;
 const HEADER_WORDS: usize = 4;
 const REGIONS_MAX: usize = (HEADER_BYTES / 8 - HEADER_WORDS) / 3;
 const REGION_ALIGN: usize = 2 << 20;
+const STRIPE_BITS_MAX: u32 = 28;
 
 /// A memory node's mapped memory.
 pub struct NodeMemory {
@@ -30,7 +31,8 @@ pub struct NodeMemory {
 }
 
 impl NodeMemory {
-    /// Makes the memory of a node that hosts `groups`, each with its size in bytes.
+    /// Makes the memory of a node that hosts `groups`, each with its size in bytes, rounded up to
+    /// whole lines.
     ///
     /// # Errors
     /// The operating system's; more groups than the header describes.
@@ -47,10 +49,15 @@ impl NodeMemory {
             LineAtomicity::Striped { bits } => (bits, true),
             LineAtomicity::PlantedTorn => (0, false),
         };
+        if bits > STRIPE_BITS_MAX {
+            let text = format!("2^{bits} stripes; at most 2^{STRIPE_BITS_MAX}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let stripes = 1usize << bits;
         let mut end = (HEADER_BYTES + stripes * 4).next_multiple_of(REGION_ALIGN);
         let mut table = Vec::with_capacity(groups.len());
         for &(group, bytes) in groups {
+            let bytes = bytes.next_multiple_of(LINE_BYTES as u64);
             table.push((group, end as u64, bytes));
             end = (end + bytes as usize).next_multiple_of(REGION_ALIGN);
         }
@@ -93,6 +100,7 @@ impl NodeMemory {
                 start.checked_add(bytes).is_some_and(|end| end <= memory.mapping.bytes() as u64)
                     && start >= HEADER_BYTES as u64 + stripes * 4
                     && start.is_multiple_of(64)
+                    && bytes.is_multiple_of(64)
             });
         if !sound {
             return Err(io::Error::other(format!("{}: damaged header", path.display())));
@@ -108,16 +116,13 @@ impl NodeMemory {
     }
 
     fn table(&self, index: usize) -> (u64, u64, u64) {
-        let word = |field| {
-            self.header_word(HEADER_WORDS + index * 3 + field).load(Ordering::Relaxed)
-        };
+        let word =
+            |field| self.header_word(HEADER_WORDS + index * 3 + field).load(Ordering::Relaxed);
         (word(0), word(1), word(2))
     }
 
     /// Views of the node's regions, by group; groups that it does not host are empty.
-    ///
-    /// The views are valid while `self` lives.
-    pub fn regions(&self, groups: usize) -> Vec<Region> {
+    pub fn regions(&self, groups: usize) -> Vec<Region<'_>> {
         assert!(groups <= GROUPS_MAX);
         let mut regions = vec![Region::empty(); groups];
         let stripes = self.header_word(2).load(Ordering::Relaxed);

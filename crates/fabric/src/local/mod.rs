@@ -202,8 +202,7 @@ impl LocalBackend {
 
     #[inline]
     fn index(&self, target: Target) -> usize {
-        usize::from(target.node().0) * self.group_count
-            + usize::from(target.address().group().0)
+        usize::from(target.node().0) * self.group_count + usize::from(target.address().group().0)
     }
 
     #[cold]
@@ -288,7 +287,7 @@ fn perform(
     let at = verb.buffer as usize;
     let len = usize::from(verb.len_bytes);
     match verb.kind {
-        VerbKind::Read if (offset | at as u64 | len as u64) % 8 == 0 => {
+        VerbKind::Read if (offset | at as u64 | len as u64).is_multiple_of(8) => {
             region.read_words(offset, &mut buffer[at / 8..(at + len) / 8])
         }
         VerbKind::Read => {

@@ -114,8 +114,7 @@ impl Mapping {
     fn shared(bytes: usize, explicit_huge: bool) -> io::Result<Mapping> {
         let huge = if explicit_huge { libc::MFD_HUGETLB } else { 0 };
         // SAFETY: the name is a NUL-terminated literal; the result is checked.
-        let descriptor =
-            unsafe { libc::memfd_create(c"tarn".as_ptr(), huge | libc::MFD_CLOEXEC) };
+        let descriptor = unsafe { libc::memfd_create(c"tarn".as_ptr(), huge | libc::MFD_CLOEXEC) };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -201,8 +200,7 @@ fn map_file(file: &File, bytes: usize, flags: libc::c_int) -> io::Result<NonNull
 fn map(bytes: usize, flags: libc::c_int, descriptor: libc::c_int) -> io::Result<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh mapping at an address of the kernel's choice; the result is checked.
-    let raw =
-        unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, descriptor, 0) };
+    let raw = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, descriptor, 0) };
     if raw == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

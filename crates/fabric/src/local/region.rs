@@ -9,9 +9,11 @@
 //! two such verbs on different words of one line in either order, which the contract allows.
 //! Why this mechanism: docs/design/0002-line-atomicity.md.
 //!
-//! Every access is through atomics, so that races are defined behaviour.
+//! Every access is through atomics of one size, so that races are defined behaviour: a WRITE of a
+//! part of a word merges it into the word with a compare-and-swap.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// How READ and WRITE are kept atomic within a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,22 +31,23 @@ pub enum LineAtomicity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StuckStripe;
 
-/// One group's bytes at one node. A view: whoever holds one keeps the mapping alive.
+/// One group's bytes at one node: a view into a mapping that lives for `'a`.
 #[derive(Clone, Copy)]
-pub struct Region {
+pub struct Region<'a> {
     words: *const AtomicU64,
     bytes: u64,
     stripes: *const AtomicU32,
     stripe_mask: u64,
     first_line: u64,
     checked: bool,
+    memory: PhantomData<&'a AtomicU64>,
 }
 
-impl Region {
+impl<'a> Region<'a> {
     /// A view of `bytes` from `words` on, whose lines use `stripes`.
     ///
     /// # Safety
-    /// `words` is 64-byte aligned and valid for `bytes`, `stripes` for `stripe_mask + 1` numbers,
+    /// `words` is 64-byte aligned and valid for `bytes`, a multiple of 64, `stripes` for `stripe_mask + 1` numbers,
     /// both for as long as any copy of the view is used; `stripe_mask + 1` is a power of two; all
     /// other access to either goes through atomics.
     pub unsafe fn new(
@@ -54,12 +57,20 @@ impl Region {
         stripe_mask: u64,
         first_line: u64,
         checked: bool,
-    ) -> Region {
-        Region { words, bytes, stripes, stripe_mask, first_line, checked }
+    ) -> Region<'a> {
+        Region { words, bytes, stripes, stripe_mask, first_line, checked, memory: PhantomData }
+    }
+
+    /// The same view, without the compiler's watch.
+    ///
+    /// # Safety
+    /// The caller keeps the mapping alive while it uses the view.
+    pub unsafe fn unbound(self) -> Region<'static> {
+        Region { memory: PhantomData, ..self }
     }
 
     /// A region of no bytes: what a dead node shows.
-    pub fn empty() -> Region {
+    pub fn empty() -> Region<'a> {
         let none = std::ptr::null();
         Region {
             words: none,
@@ -68,6 +79,7 @@ impl Region {
             stripe_mask: 0,
             first_line: 0,
             checked: true,
+            memory: PhantomData,
         }
     }
 
@@ -83,20 +95,29 @@ impl Region {
         offset.checked_add(len).is_some_and(|end| end <= self.bytes)
     }
 
-    /// The word at `offset`.
+    /// The aligned word at `offset`.
+    ///
+    /// # Panics
+    /// Outside the region.
     #[inline]
     pub fn word(&self, offset: u64) -> &AtomicU64 {
-        debug_assert!(offset.is_multiple_of(8) && self.contains(offset, 8));
-        // SAFETY: callers check bounds (`contains`) and alignment, asserted in debug builds; the
-        // memory is valid by the contract of `new`.
-        unsafe { &*self.words.add((offset / 8) as usize) }
+        self.check(offset, 8);
+        self.word_inside(offset)
+    }
+
+    /// Every public access starts here; most callers have just compared the same numbers, so that
+    /// the compiler can drop it.
+    #[inline]
+    fn check(&self, offset: u64, len: u64) {
+        assert!(self.contains(offset, len), "an access outside the region");
     }
 
     #[inline]
-    fn byte(&self, offset: u64) -> &AtomicU8 {
-        debug_assert!(self.contains(offset, 1));
-        // SAFETY: as in `word`; a byte has no alignment.
-        unsafe { &*self.words.cast::<AtomicU8>().add(offset as usize) }
+    fn word_inside(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && self.contains(offset, 8));
+        // SAFETY: public functions check bounds before they come here, and regions consist of
+        // whole words; the memory is valid by the contract of `new`.
+        unsafe { &*self.words.add((offset / 8) as usize) }
     }
 
     #[inline]
@@ -130,12 +151,17 @@ impl Region {
     /// `StuckStripe`.
     #[inline]
     pub fn read_words(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
+        debug_assert!(offset.is_multiple_of(8));
+        self.check(offset, out.len() as u64 * 8);
         let mut at = offset;
         let mut out = out;
         while !out.is_empty() {
             let in_line = ((64 - at % 64) / 8) as usize;
             let (head, rest) = out.split_at_mut(in_line.min(out.len()));
-            if head.len() == 1 || !self.checked {
+            if head.len() == 1 {
+                // Acquire: a READ comes before the next READ of its batch.
+                head[0] = self.word_inside(at).load(Ordering::Acquire);
+            } else if !self.checked {
                 self.copy_out(at, head);
             } else {
                 self.read_line(at, head)?;
@@ -148,12 +174,12 @@ impl Region {
 
     #[inline]
     fn copy_out(&self, offset: u64, out: &mut [u64]) {
-        let first = self.word(offset);
-        let _ = self.word(offset + out.len() as u64 * 8 - 8);
+        let first = self.word_inside(offset);
+        let _ = self.word_inside(offset + out.len() as u64 * 8 - 8);
         let first: *const AtomicU64 = first;
         for (index, word) in out.iter_mut().enumerate() {
-            // SAFETY: the first and the last word are inside the region (asserted by `word` in
-            // debug builds, checked by callers), hence all between.
+            // SAFETY: the first and the last word are inside the region (checked by public
+            // functions, asserted in debug builds), hence all between.
             *word = unsafe { &*first.add(index) }.load(Ordering::Relaxed);
         }
     }
@@ -180,6 +206,7 @@ impl Region {
     /// # Errors
     /// `StuckStripe`.
     pub fn read_bytes(&self, offset: u64, out: &mut [u8]) -> Result<(), StuckStripe> {
+        self.check(offset, out.len() as u64);
         let mut done = 0;
         while done < out.len() {
             let at = offset + done as u64;
@@ -203,13 +230,18 @@ impl Region {
     /// `StuckStripe`.
     #[inline]
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StuckStripe> {
+        self.check(offset, bytes.len() as u64);
         let mut at = offset;
         let mut bytes = bytes;
         while !bytes.is_empty() {
             let in_line = (64 - at % 64) as usize;
             let (head, rest) = bytes.split_at(in_line.min(bytes.len()));
-            let one_word = head.len() <= 8 && at / 8 == (at + head.len() as u64 - 1) / 8;
-            if (one_word && at.is_multiple_of(8) && head.len() == 8) || !self.checked {
+            if let ([word], []) = head.as_chunks::<8>()
+                && at.is_multiple_of(8)
+            {
+                // Release: a WRITE comes before the next verb of its batch.
+                self.word_inside(at).store(u64::from_ne_bytes(*word), Ordering::Release);
+            } else if !self.checked {
                 self.copy_in(at, head);
             } else {
                 self.write_line(at, head)?;
@@ -248,18 +280,30 @@ impl Region {
         let (head, body) = bytes.split_at(head.min(bytes.len()));
         let (words, tail) = body.as_chunks::<8>();
         let mut at = offset;
-        for &byte in head {
-            self.byte(at).store(byte, Ordering::Relaxed);
-            at += 1;
+        if !head.is_empty() {
+            self.merge(at, head);
+            at += head.len() as u64;
         }
         for &word in words {
-            self.word(at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            self.word_inside(at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
             at += 8;
         }
-        for &byte in tail {
-            self.byte(at).store(byte, Ordering::Relaxed);
-            at += 1;
+        if !tail.is_empty() {
+            self.merge(at, tail);
         }
+    }
+
+    /// Stores `bytes`, a part of one word, at once: a READ of that word alone asks no stripe, and
+    /// atomics on the word's other bytes must not be lost.
+    fn merge(&self, offset: u64, bytes: &[u8]) {
+        let at = (offset % 8) as usize;
+        let (mut mask, mut value) = ([0; 8], [0; 8]);
+        mask[at..at + bytes.len()].fill(0xff);
+        value[at..at + bytes.len()].copy_from_slice(bytes);
+        let (mask, value) = (u64::from_ne_bytes(mask), u64::from_ne_bytes(value));
+        let word = self.word_inside(offset & !7);
+        let swap = |old: u64| Some((old & !mask) | value);
+        let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, swap);
     }
 }
 
@@ -307,4 +351,27 @@ fn prefetch_line(line: *const u8, to_write: bool) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (line, to_write);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stripe_left_odd_ends_in_an_error_and_words_go_on() {
+        let words = WordLines([const { AtomicU64::new(0) }; 16]);
+        let stripes = [const { AtomicU32::new(0) }; 2];
+        // SAFETY: both arrays outlive the view, and have the sizes given.
+        let region = unsafe { Region::new(words.0.as_ptr(), 128, stripes.as_ptr(), 1, 0, true) };
+        stripes[1].store(1, Ordering::Relaxed); // its writer is gone
+        assert_eq!(region.write(60, &[7; 4]), Ok(()));
+        assert_eq!(region.write(64, &[7; 16]), Err(StuckStripe));
+        assert_eq!(region.read_bytes(56, &mut [0; 24]), Err(StuckStripe));
+        assert_eq!(region.write(64, &[7; 8]), Ok(()));
+        assert_eq!(region.read_words(64, &mut [0]), Ok(()));
+        assert_eq!(region.word(64).load(Ordering::Relaxed), u64::from_ne_bytes([7; 8]));
+    }
+
+    #[repr(C, align(64))]
+    struct WordLines([AtomicU64; 16]);
 }

@@ -1,0 +1,115 @@
+//! What a message costs between two threads of this machine: the mailbox alone, and a call.
+//!
+//! Invariant: one client thread, one server thread that does nothing but answer; medians of five.
+//!
+//! `cargo run --release -p tarn-fabric --example messages`
+
+#![allow(clippy::disallowed_methods, reason = "measures the machine")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+use tarn_fabric::executor::Executor;
+use tarn_fabric::local::{LocalConfig, LocalFabric};
+use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
+
+const ECHO: HandlerId = HandlerId(0);
+const SERVER: NodeId = NodeId { slot: NodeSlot(1), incarnation: Incarnation(1) };
+const CLIENT: NodeId = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+const PEER: Peer = Peer { node: SERVER, thread: 0 };
+
+fn main() {
+    // Its own fabric for every repetition: within one, an endpoint has one layer a life.
+    let fabric = || LocalFabric::new(&LocalConfig::default()).expect("64 MiB of memory");
+    println!("datagram of 64 bytes, there and back: {:.0} ns", median(|| datagrams(&fabric())));
+    for (coroutines, bytes) in [(1, 32), (16, 32), (32, 32), (1, 65_536)] {
+        let time = median(|| calls(&fabric(), coroutines, bytes));
+        println!(
+            "call, {bytes} bytes there and back, {coroutines} at once: {time:.0} ns a call, \
+             {:.2} M/s",
+            1e3 / time
+        );
+    }
+}
+
+fn median(mut measure: impl FnMut() -> f64) -> f64 {
+    let mut results: Vec<f64> = (0..5).map(|_| measure()).collect();
+    results.sort_by(f64::total_cmp);
+    results[2]
+}
+
+/// Runs `serve` until `work` has returned.
+fn beside<T>(serve: impl FnOnce(&dyn Fn() -> bool) + Send, work: impl FnOnce() -> T) -> T {
+    let (ready, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            serve(&|| {
+                ready.store(true, Ordering::Release);
+                !stop.load(Ordering::Acquire)
+            });
+        });
+        while !ready.load(Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        let result = work();
+        stop.store(true, Ordering::Release);
+        result
+    })
+}
+
+fn datagrams(fabric: &Arc<LocalFabric>) -> f64 {
+    const TRIPS: u32 = 500_000;
+    let serve = |go_on: &dyn Fn() -> bool| {
+        let port = fabric.port(SERVER, 0, 1);
+        while go_on() {
+            let mut heard = false;
+            port.receive(1, &mut |_, _| heard = true);
+            if heard {
+                port.send(CLIENT_ENDPOINT, &[0; 64]).expect("it fits");
+            }
+        }
+    };
+    beside(serve, || {
+        let port = fabric.port(CLIENT, 0, 1);
+        let start = Instant::now();
+        for _ in 0..TRIPS {
+            port.send(PEER.endpoint(), &[0; 64]).expect("it fits");
+            while port.receive(1, &mut |_, _| ()) == 0 {}
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(TRIPS)
+    })
+}
+
+const CLIENT_ENDPOINT: tarn_fabric::backend::Endpoint =
+    tarn_fabric::backend::Endpoint { node: CLIENT.slot, thread: 0 };
+
+fn calls(fabric: &Arc<LocalFabric>, coroutines: u32, bytes: usize) -> f64 {
+    let total = if bytes > 4096 { 5_000 } else { 300_000 };
+    let each = total / coroutines;
+    let serve = |go_on: &dyn Fn() -> bool| {
+        let rpc = Rpc::new(fabric.port(SERVER, 0, 1), RpcConfig::default());
+        rpc.register(ECHO, |request, reply| {
+            reply.extend_from_slice(request.bytes);
+            Answer::Now
+        });
+        while go_on() {
+            rpc.poll(64);
+        }
+    };
+    beside(serve, || {
+        let rpc = Rpc::new(fabric.port(CLIENT, 0, 1), RpcConfig::default());
+        let start = Instant::now();
+        let mut executor = Executor::new();
+        for _ in 0..coroutines {
+            executor.spawn(async {
+                for _ in 0..each {
+                    let call = rpc.call(PEER, ECHO, |request| request.resize(bytes, 1));
+                    assert_eq!(call.await.expect("the server lives").len(), bytes);
+                }
+            });
+        }
+        executor.run_with(|| _ = rpc.poll(64));
+        start.elapsed().as_nanos() as f64 / f64::from(each * coroutines)
+    })
+}

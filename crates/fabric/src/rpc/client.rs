@@ -1,0 +1,439 @@
+//! The calling half: calls under way, their slots, and the clock that sends them again.
+//!
+//! Invariant: a session has as many slots as credits, and a slot carries one call at a time; so no
+//! more requests than credits are ever in flight, and the server need record no more replies than
+//! that. A call keeps its number for life, and only a reply with that number ends it. Everything
+//! is driven from here: the server never starts a timer (eRPC, NSDI 2019, §5).
+//!
+//! Time-outs: a call is sent again after `retransmit_after`, doubled with every attempt up to
+//! `backoff_doublings` times; progress (an acknowledged or received fragment) starts over.
+
+use super::reassembly::{Reassembly, recycle};
+use super::session::Peer;
+use super::state::State;
+use super::wire::{Header, PacketKind};
+use crate::clock::Nanos;
+use crate::error::FabricError;
+use std::collections::VecDeque;
+use std::task::Poll;
+
+/// No call in this slot.
+const NO_CALL: u32 = u32::MAX;
+/// Message buffers kept for later calls.
+const SPARE_BUFFERS_MAX: usize = 256;
+
+/// A session's calling half.
+#[derive(Default)]
+pub struct ClientHalf {
+    /// Slots that carry no call; the last used first.
+    free: Vec<u16>,
+    /// The call of each slot; empty until the first call.
+    slots: Vec<u32>,
+    /// Calls that wait for a slot.
+    waiting: VecDeque<u32>,
+    /// The number last given.
+    last_seq: u64,
+}
+
+/// Names a call of one thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CallId {
+    index: u32,
+    generation: u32,
+}
+
+/// Who wants to know how a call ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// A future.
+    Future,
+    /// Nobody: the future was dropped.
+    Dropped,
+    /// Nobody: a notification.
+    Notification,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Free,
+    Waiting,
+    InFlight,
+    Done(Result<(), FabricError>),
+}
+
+struct Call {
+    generation: u32,
+    stage: Stage,
+    owner: Owner,
+    session: u32,
+    slot: u16,
+    handler: u16,
+    seq: u64,
+    request: Vec<u8>,
+    /// Fragments of the request: all, sent, and known to have arrived.
+    fragments: u32,
+    sent: u32,
+    acked: u32,
+    reply: Reassembly,
+    /// The server is to be asked for more of the reply before the next flush.
+    more_due: bool,
+    attempts: u32,
+    due: Nanos,
+    deadline: Nanos,
+}
+
+/// All calls of a thread; the slab grows to the largest number at once and stays.
+#[derive(Default)]
+pub struct Calls {
+    list: Vec<Call>,
+    free: Vec<u32>,
+    spare: Vec<Vec<u8>>,
+    /// No call is due before this.
+    next_due: Nanos,
+    more_due: Vec<u32>,
+}
+
+impl Calls {
+    /// An empty buffer, used before if possible.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps a buffer for later.
+    pub fn keep(&mut self, mut buffer: Vec<u8>) {
+        recycle(&mut buffer);
+        if buffer.capacity() > 0 && self.spare.len() < SPARE_BUFFERS_MAX {
+            self.spare.push(buffer);
+        }
+    }
+
+    fn claim(&mut self) -> u32 {
+        if let Some(index) = self.free.pop() {
+            return index;
+        }
+        self.list.push(Call {
+            generation: 0,
+            stage: Stage::Free,
+            owner: Owner::Future,
+            session: 0,
+            slot: 0,
+            handler: 0,
+            seq: 0,
+            request: Vec::new(),
+            fragments: 0,
+            sent: 0,
+            acked: 0,
+            reply: Reassembly::default(),
+            more_due: false,
+            attempts: 0,
+            due: Nanos(0),
+            deadline: Nanos(0),
+        });
+        self.list.len() as u32 - 1
+    }
+
+    fn release(&mut self, index: u32) {
+        let call = &mut self.list[index as usize];
+        call.generation = call.generation.wrapping_add(1);
+        call.stage = Stage::Free;
+        call.more_due = false;
+        call.reply.clear();
+        let (request, reply) =
+            (std::mem::take(&mut call.request), std::mem::take(&mut call.reply.bytes));
+        self.keep(request);
+        self.keep(reply);
+        self.free.push(index);
+    }
+
+    fn arm(&mut self, due: Nanos) {
+        self.next_due = self.next_due.min(due);
+    }
+}
+
+impl State {
+    /// Starts a call, or queues it when no credit is left.
+    pub fn start_call(
+        &mut self,
+        to: Peer,
+        handler: u16,
+        owner: Owner,
+        deadline: Nanos,
+        request: Vec<u8>,
+    ) -> Result<CallId, FabricError> {
+        let (bytes, limit_bytes) = (request.len(), self.config.message_bytes_max);
+        let session = self.session_for(to).and_then(|session| {
+            let client = &self.sessions.list[session as usize].client;
+            if bytes > limit_bytes {
+                Err(FabricError::MessageTooLarge { bytes, limit_bytes })
+            } else if client.waiting.len() >= self.config.queue_max {
+                Err(FabricError::Overloaded(to.node.slot))
+            } else {
+                Ok(session)
+            }
+        });
+        let session = match session {
+            Ok(session) => session,
+            Err(error) => {
+                self.calls.keep(request);
+                return Err(error);
+            }
+        };
+        let index = self.calls.claim();
+        let call = &mut self.calls.list[index as usize];
+        call.stage = Stage::Waiting;
+        call.owner = owner;
+        call.session = session;
+        call.handler = handler;
+        call.fragments = self.link.fragments.count(bytes);
+        call.request = request;
+        call.deadline = deadline;
+        let id = CallId { index, generation: call.generation };
+        self.calls.arm(deadline);
+        self.sessions.list[session as usize].client.waiting.push_back(index);
+        self.start_waiting(session);
+        Ok(id)
+    }
+
+    /// Gives free slots to the calls that wait for one.
+    fn start_waiting(&mut self, session: u32) {
+        let credits = self.config.credits;
+        loop {
+            let client = &mut self.sessions.list[session as usize].client;
+            if client.slots.is_empty() {
+                client.slots.resize(usize::from(credits), NO_CALL);
+                client.free.extend((0..credits).rev());
+            }
+            if client.free.is_empty() {
+                return;
+            }
+            let Some(index) = client.waiting.pop_front() else { return };
+            let call = &mut self.calls.list[index as usize];
+            if call.owner == Owner::Dropped {
+                self.calls.release(index);
+                continue;
+            }
+            let slot = client.free.pop().expect("checked above");
+            client.slots[usize::from(slot)] = index;
+            client.last_seq += 1;
+            call.stage = Stage::InFlight;
+            call.slot = slot;
+            call.seq = client.last_seq;
+            (call.sent, call.acked, call.attempts) = (0, 0, 0);
+            self.send_request(index, false);
+        }
+    }
+
+    /// Sends the fragments of a request that its window allows.
+    fn send_request(&mut self, index: u32, again: bool) {
+        let floor = self.floor(index);
+        let call = &mut self.calls.list[index as usize];
+        let session = &mut self.sessions.list[call.session as usize];
+        let end = call.fragments.min(call.acked + self.config.fragments_in_flight);
+        for fragment in call.sent..end {
+            let header = Header {
+                kind: PacketKind::Request,
+                fifo: session.fifo,
+                again,
+                slot: call.slot,
+                handler: call.handler,
+                seq: call.seq,
+                total_bytes: call.request.len() as u32,
+                fragment,
+                floor_lag: (call.seq - floor).min(u64::from(u32::MAX)) as u32,
+            };
+            let range = self.link.fragments.range(fragment, call.request.len());
+            session.outbox.push(&mut self.link, &header, &call.request[range]);
+        }
+        call.sent = call.sent.max(end);
+        self.rearm(index);
+    }
+
+    /// The smallest number that this session still wants run; only ordered sessions ask.
+    fn floor(&self, index: u32) -> u64 {
+        let call = &self.calls.list[index as usize];
+        let session = &self.sessions.list[call.session as usize];
+        if !session.fifo {
+            return call.seq;
+        }
+        let under_way = session.client.slots.iter().filter(|&&other| other != NO_CALL);
+        under_way.map(|&other| self.calls.list[other as usize].seq).min().unwrap_or(call.seq)
+    }
+
+    fn rearm(&mut self, index: u32) {
+        let call = &mut self.calls.list[index as usize];
+        let doublings = call.attempts.min(self.config.backoff_doublings);
+        call.due = self.now + Nanos(self.config.retransmit_after.0 << doublings);
+        let due = call.due;
+        self.calls.arm(due);
+    }
+
+    fn call_of(&self, session: u32, header: &Header) -> Option<u32> {
+        let client = &self.sessions.list[session as usize].client;
+        let index = *client.slots.get(usize::from(header.slot))?;
+        let found = index != NO_CALL && self.calls.list[index as usize].seq == header.seq;
+        found.then_some(index)
+    }
+
+    /// A fragment of a reply.
+    pub fn on_reply(&mut self, session: u32, header: &Header, payload: &[u8]) {
+        let total_bytes = header.total_bytes as usize;
+        let Some(index) = self.call_of(session, header) else { return };
+        if total_bytes > self.config.message_bytes_max {
+            return;
+        }
+        let fragments = self.link.fragments;
+        let call = &mut self.calls.list[index as usize];
+        if call.reply.bytes.capacity() == 0 {
+            call.reply.bytes = self.calls.spare.pop().unwrap_or_default();
+        }
+        if !call.reply.has_begun() {
+            call.reply.begin(fragments, total_bytes);
+        } else if call.reply.bytes.len() != total_bytes {
+            return;
+        }
+        call.reply.insert(fragments, header.fragment, payload);
+        if call.reply.is_complete() {
+            self.finish(index, Ok(()));
+        } else {
+            call.acked = call.fragments;
+            call.attempts = 0;
+            if !std::mem::replace(&mut call.more_due, true) {
+                self.calls.more_due.push(index);
+            }
+            self.rearm(index);
+        }
+    }
+
+    /// The server has the request up to a fragment.
+    pub fn on_ack(&mut self, session: u32, header: &Header) {
+        let Some(index) = self.call_of(session, header) else { return };
+        let call = &mut self.calls.list[index as usize];
+        if header.fragment > call.acked && header.fragment <= call.fragments {
+            call.acked = header.fragment;
+            call.sent = call.sent.max(call.acked);
+            call.attempts = 0;
+            self.send_request(index, false);
+        }
+    }
+
+    /// Asks for the rest of replies that have begun to arrive, once a poll.
+    pub fn ask_for_more(&mut self) {
+        while let Some(index) = self.calls.more_due.pop() {
+            let call = &mut self.calls.list[index as usize];
+            if std::mem::take(&mut call.more_due) && call.stage == Stage::InFlight {
+                self.send_more(index, false);
+            }
+        }
+    }
+
+    fn send_more(&mut self, index: u32, again: bool) {
+        let call = &self.calls.list[index as usize];
+        let header = Header {
+            kind: PacketKind::More,
+            fifo: false,
+            again,
+            slot: call.slot,
+            handler: call.handler,
+            seq: call.seq,
+            total_bytes: 0,
+            fragment: call.reply.first_missing(),
+            floor_lag: 0,
+        };
+        self.sessions.list[call.session as usize].outbox.push(&mut self.link, &header, &[]);
+    }
+
+    /// Sends again what is due, and ends what is past its deadline.
+    pub fn look_at_timers(&mut self) {
+        if self.now < self.calls.next_due {
+            return;
+        }
+        self.calls.next_due = Nanos(u64::MAX);
+        for index in 0..self.calls.list.len() as u32 {
+            let call = &self.calls.list[index as usize];
+            if !matches!(call.stage, Stage::Waiting | Stage::InFlight) {
+                continue;
+            }
+            let (deadline, due, in_flight) =
+                (call.deadline, call.due, call.stage == Stage::InFlight);
+            if deadline <= self.now {
+                let node = self.sessions.list[call.session as usize].peer.node.slot;
+                self.finish(index, Err(FabricError::TimedOut(node)));
+                continue;
+            }
+            self.calls.arm(deadline);
+            if in_flight && due <= self.now {
+                self.send_again(index);
+            } else if in_flight {
+                self.calls.arm(due);
+            }
+        }
+    }
+
+    fn send_again(&mut self, index: u32) {
+        self.link.stats.retransmissions += 1;
+        let call = &mut self.calls.list[index as usize];
+        call.attempts += 1;
+        if call.reply.has_begun() {
+            self.send_more(index, true);
+            self.rearm(index);
+        } else {
+            // All arrived, and no reply: the last fragment asks how it went.
+            call.sent = call.acked.min(call.fragments - 1);
+            self.send_request(index, true);
+        }
+    }
+
+    /// Ends a call; its slot serves the next.
+    fn finish(&mut self, index: u32, result: Result<(), FabricError>) {
+        let call = &mut self.calls.list[index as usize];
+        let (session, slot) = (call.session, call.slot);
+        let stage = std::mem::replace(&mut call.stage, Stage::Done(result));
+        let wanted = call.owner == Owner::Future;
+        let client = &mut self.sessions.list[session as usize].client;
+        if stage == Stage::InFlight {
+            client.slots[usize::from(slot)] = NO_CALL;
+            client.free.push(slot);
+        } else {
+            client.waiting.retain(|&other| other != index);
+        }
+        if !wanted {
+            self.calls.release(index);
+        }
+        self.start_waiting(session);
+    }
+
+    /// Ends all calls of a session whose peer's life is over.
+    pub fn fail_calls(&mut self, session: u32) {
+        let node = self.sessions.list[session as usize].peer.node.slot;
+        let client = std::mem::take(&mut self.sessions.list[session as usize].client);
+        let under_way = client.slots.into_iter().filter(|&index| index != NO_CALL);
+        for index in under_way.chain(client.waiting) {
+            let call = &mut self.calls.list[index as usize];
+            call.stage = Stage::Done(Err(FabricError::NodeDown(node)));
+            if call.owner != Owner::Future {
+                self.calls.release(index);
+            }
+        }
+    }
+
+    /// How a call ended, once it has: the reply's bytes. The call is then forgotten.
+    pub fn take_result(&mut self, id: CallId) -> Poll<Result<Vec<u8>, FabricError>> {
+        let call = &mut self.calls.list[id.index as usize];
+        debug_assert!(call.generation == id.generation);
+        let Stage::Done(result) = call.stage else { return Poll::Pending };
+        let reply = result.map(|()| std::mem::take(&mut call.reply.bytes));
+        self.calls.release(id.index);
+        Poll::Ready(reply)
+    }
+
+    /// Nobody waits for the call any more.
+    pub fn abandon(&mut self, id: CallId) {
+        let call = &mut self.calls.list[id.index as usize];
+        debug_assert!(call.generation == id.generation);
+        if matches!(call.stage, Stage::Done(_)) {
+            self.calls.release(id.index);
+        } else {
+            call.owner = Owner::Dropped;
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A call under way, and its reply.
+//!
+//! Invariant: a future holds a name, not a borrow. Dropping it gives the call up: one that has not
+//! left yet never does, one that has keeps its slot until the reply or the deadline comes. A reply
+//! owns its bytes and gives the buffer back when it is dropped.
+
+use super::Rpc;
+use super::client::CallId;
+use crate::error::FabricError;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Completes when the reply is there, or when there will be none.
+#[must_use = "dropping a call gives it up"]
+pub struct CallFuture {
+    rpc: Rpc,
+    /// `None` once the result was taken.
+    call: Option<Result<CallId, FabricError>>,
+}
+
+impl CallFuture {
+    pub(super) fn new(rpc: Rpc, call: Result<CallId, FabricError>) -> CallFuture {
+        CallFuture { rpc, call: Some(call) }
+    }
+}
+
+impl Future for CallFuture {
+    type Output = Result<Reply, FabricError>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let result = match this.call.expect("not polled after completion") {
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(id) => this.rpc.shared.state.borrow_mut().take_result(id),
+        };
+        if result.is_ready() {
+            this.call = None;
+        }
+        result.map_ok(|bytes| Reply { bytes, rpc: this.rpc.clone() })
+    }
+}
+
+impl Drop for CallFuture {
+    fn drop(&mut self) {
+        let Some(Ok(id)) = self.call else { return };
+        // While a panic unwinds through the layer, its state may be borrowed.
+        if let Ok(mut state) = self.rpc.shared.state.try_borrow_mut() {
+            state.abandon(id);
+        }
+    }
+}
+
+/// A reply's bytes.
+pub struct Reply {
+    bytes: Vec<u8>,
+    rpc: Rpc,
+}
+
+impl Deref for Reply {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.rpc.shared.state.try_borrow_mut() {
+            state.calls.keep(std::mem::take(&mut self.bytes));
+        }
+    }
+}
