@@ -11,7 +11,7 @@ use crate::index::IndexView;
 use crate::index::hash::Surroundings;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
-use crate::outcome::{Failure, UsageError};
+use crate::outcome::{Explanation, Failure, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
 use crate::replica_groups::ReplicaGroups;
@@ -63,6 +63,7 @@ pub struct Context {
     pub cache: RefCell<AddressCache>,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
+    explanation: RefCell<Option<Explanation>>,
 }
 
 impl Context {
@@ -92,6 +93,7 @@ impl Context {
             cache: RefCell::new(AddressCache::new(address_cache_entries)),
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
+            explanation: RefCell::new(None),
         })
     }
 
@@ -139,6 +141,23 @@ impl Context {
         OwnerTag::new(id, old.thread(), 1)
     }
 
+    /// Notes what there is to say about a failure, and returns the failure.
+    #[cold]
+    pub fn explain(&self, explanation: Explanation) -> Failure {
+        let failure = explanation.failure();
+        *self.explanation.borrow_mut() = Some(explanation);
+        failure
+    }
+
+    /// What there is to say about the failure that a coordinator of this thread returned last. Ask
+    /// before another one runs.
+    pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
+        if failure == Failure::Fabric {
+            return self.port.last_error().map(Explanation::Fabric);
+        }
+        self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
+    }
+
     /// A block of zeroed memory in `group`.
     ///
     /// # Errors
@@ -148,10 +167,11 @@ impl Context {
             return Ok(block);
         }
         let owner = self.heap.borrow().owner();
-        let (start, claimed) = claim(self.ground(), owner, group, u64::from(bytes)).await?;
+        let (start, claimed) = self.claim(owner, group, u64::from(bytes)).await?;
         let mut heap = self.heap.borrow_mut();
         heap.open(start, claimed);
-        heap.take(group, bytes).ok_or(Failure::OutOfMemory { bytes: u64::from(bytes) })
+        let full = || self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) });
+        heap.take(group, bytes).ok_or_else(full)
     }
 
     /// Adjacent chunks for `bytes` in `group`.
@@ -160,7 +180,19 @@ impl Context {
     /// `OutOfMemory`, or the fabric's.
     pub async fn allocate_run(&self, group: GroupId, bytes: u64) -> Result<Address, Failure> {
         let owner = self.heap.borrow().owner();
-        claim(self.ground(), owner, group, bytes).await.map(|(start, _)| start)
+        self.claim(owner, group, bytes).await.map(|(start, _)| start)
+    }
+
+    async fn claim(
+        &self,
+        owner: u64,
+        group: GroupId,
+        bytes: u64,
+    ) -> Result<(Address, u64), Failure> {
+        claim(self.ground(), owner, group, bytes).await.map_err(|failure| match failure {
+            Failure::OutOfMemory => self.explain(Explanation::OutOfMemory { bytes }),
+            other => other,
+        })
     }
 
     /// Takes back a block that was never written.

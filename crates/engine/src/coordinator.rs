@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::history::{
     RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
 };
-use crate::outcome::{Failure, Resolution, TxnId};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::schema::Cells;
 use crate::transaction::Transaction;
 use crate::working_set::{Entry, Mode, NO_LOCK, Txn};
@@ -84,7 +84,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the caller's
-    /// mistakes.
+    /// mistakes. [`Context::explanation`] has the details.
+    #[inline]
     pub async fn transact<R>(
         &mut self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
@@ -92,52 +93,39 @@ impl Coordinator {
         let mut tries = 0;
         let start = self.retry.deadline.map(|_| self.cx.port.now());
         loop {
-            match self.attempt(&mut body).await {
-                Err(failure) if failure.is_retryable() => {
-                    tries += 1;
-                    self.pause(tries, start).await?;
+            if self.txn.in_doubt {
+                self.resolve_own().await?;
+            }
+            let mut attempt = Attempt::begin(self);
+            // One future for the whole try: every level of nesting costs each of its polls.
+            let failure = match body(&mut attempt.transaction()).await {
+                Err(failure) => failure,
+                Ok(result) => {
+                    let committed = match attempt.is_committed() {
+                        true => Ok(()),
+                        false => attempt.commit().await,
+                    };
+                    match committed {
+                        Err(failure) => failure,
+                        Ok(()) => {
+                            attempt.end(None);
+                            return Ok(result);
+                        }
+                    }
                 }
-                outcome => return outcome,
+            };
+            attempt.end(Some(failure));
+            if !failure.is_retryable() {
+                return Err(failure);
             }
+            tries += 1;
+            self.pause(tries, start).await?;
         }
     }
 
-    /// Runs `body` as one transaction, once.
-    ///
-    /// # Errors
-    /// As [`Coordinator::transact`], and any abort.
-    pub async fn attempt<R>(
-        &mut self,
-        body: &mut impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        if self.txn.in_doubt {
-            self.resolve_own().await?;
-        }
-        self.txn.begin(self.cx.next_tag());
-        let invoked = self.history.is_some().then(|| self.cx.port.now());
-        let mut attempt = Attempt { coordinator: self, finished: false };
-        let result = attempt.run(body).await;
-        attempt.finished = true;
-        let coordinator = &mut *attempt.coordinator;
-        match &result {
-            Ok(_) => {
-                coordinator.txn.in_doubt = false;
-                coordinator.txn.allocated.clear();
-                coordinator.cx.metrics.committed();
-            }
-            Err(Failure::CommitUnknown(_)) => coordinator.cx.metrics.unknown(),
-            Err(failure) => coordinator.roll_back(failure),
-        }
-        if let Some(invoked) = invoked {
-            coordinator.record(invoked, result.as_ref().err());
-        }
-        drop(attempt);
-        result
-    }
-
-    fn roll_back(&mut self, failure: &Failure) {
+    fn roll_back(&mut self, failure: Failure) {
         if let Failure::Abort(reason) = failure {
-            self.cx.metrics.aborted(*reason);
+            self.cx.metrics.aborted(reason);
         }
         self.txn.in_doubt = false;
         self.cx.database().protocol.rollback(&self.cx, &mut self.txn);
@@ -147,7 +135,7 @@ impl Coordinator {
         if let (Some(deadline), Some(start)) = (self.retry.deadline, start)
             && self.cx.port.now() - start > deadline
         {
-            return Err(Failure::DeadlineExceeded { tries });
+            return Err(self.cx.explain(Explanation::DeadlineExceeded { tries }));
         }
         if tries == 1 || tries > self.retry.patient_tries {
             self.cx.port.yield_now().await;
@@ -196,10 +184,11 @@ impl Coordinator {
         self.resolve(id).await.map(|_| ())
     }
 
-    fn record(&mut self, invoked: Nanos, failure: Option<&Failure>) {
+    #[cold]
+    fn record(&mut self, invoked: Nanos, failure: Option<Failure>) {
         let outcome = match failure {
             None => RecordedOutcome::Committed,
-            Some(Failure::CommitUnknown(_)) => RecordedOutcome::Unknown,
+            Some(Failure::CommitUnknown) => RecordedOutcome::Unknown,
             Some(_) => RecordedOutcome::Aborted,
         };
         let txn = &self.txn;
@@ -278,28 +267,64 @@ impl Coordinator {
 /// One try; a try whose future is dropped gives up what it holds.
 struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
-    finished: bool,
+    invoked: Nanos,
+    ended: bool,
 }
 
-impl Attempt<'_> {
-    async fn run<R>(
-        &mut self,
-        body: &mut impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
-        let mut transaction = Transaction { coordinator: self.coordinator, mistake: None };
-        let result = body(&mut transaction).await?;
-        transaction.fetch().await?;
+impl<'c> Attempt<'c> {
+    #[inline]
+    fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
+        coordinator.txn.begin(coordinator.cx.next_tag());
+        let invoked =
+            if coordinator.history.is_some() { coordinator.cx.port.now() } else { Nanos(0) };
+        Attempt { coordinator, invoked, ended: false }
+    }
+
+    #[inline]
+    fn transaction(&mut self) -> Transaction<'_> {
+        Transaction { coordinator: self.coordinator }
+    }
+
+    #[inline]
+    fn is_committed(&self) -> bool {
+        let Coordinator { cx, txn, .. } = &*self.coordinator;
+        txn.fetched == txn.entries.len()
+            && !txn.mistaken
+            && cx.database().protocol.is_committed(txn)
+    }
+
+    /// Fetches what the body added last, and commits.
+    async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        cx.database().protocol.commit(cx, txn).await?;
-        Ok(result)
+        cx.database().protocol.fetch(cx, txn).await?;
+        cx.database().protocol.commit(cx, txn).await
+    }
+
+    #[inline]
+    fn end(mut self, failure: Option<Failure>) {
+        self.ended = true;
+        let coordinator = &mut *self.coordinator;
+        match failure {
+            None => {
+                coordinator.txn.in_doubt = false;
+                coordinator.txn.allocated.clear();
+                coordinator.cx.metrics.committed();
+            }
+            Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
+            Some(failure) => coordinator.roll_back(failure),
+        }
+        if coordinator.history.is_some() {
+            coordinator.record(self.invoked, failure);
+        }
     }
 }
 
 impl Drop for Attempt<'_> {
+    #[inline]
     fn drop(&mut self) {
-        let coordinator = &mut *self.coordinator;
-        if !self.finished && !coordinator.txn.in_doubt {
-            coordinator.cx.database().protocol.abandon(&coordinator.cx, &mut coordinator.txn);
+        if !self.ended && !self.coordinator.txn.in_doubt {
+            let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+            cx.database().protocol.abandon(cx, txn);
         }
     }
 }

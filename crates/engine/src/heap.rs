@@ -110,7 +110,7 @@ pub async fn claim(
             run = 0;
         }
     }
-    Err(Failure::OutOfMemory { bytes })
+    Err(Failure::OutOfMemory)
 }
 
 /// Whether a chunk has no owner.

@@ -77,55 +77,50 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Why a transaction did not commit, or may not have.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Why a transaction did not commit, or may not have. One byte, so that it travels through nested
+/// futures in a register; what there is to say beyond it waits in [`Context::explanation`].
+///
+/// [`Context::explanation`]: crate::context::Context::explanation
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// Aborted; nothing of it remains.
     Abort(AbortReason),
     /// It may have committed; `resolve` tells.
-    CommitUnknown(TxnId),
+    CommitUnknown,
     /// The fabric failed before anything was committed.
-    Fabric(FabricError),
+    Fabric,
     /// The memory pool is full.
-    OutOfMemory {
-        /// Bytes asked for.
-        bytes: u64,
-    },
+    OutOfMemory,
     /// The deadline passed before a try succeeded.
-    DeadlineExceeded {
-        /// How often it was tried.
-        tries: u32,
-    },
+    DeadlineExceeded,
     /// The caller asked for something that cannot be.
-    Usage(Box<UsageError>),
+    Usage,
 }
 
 impl Failure {
-    /// A usage error.
-    #[cold]
-    pub fn usage(field: &str, value: impl fmt::Display, allowed: &str) -> Failure {
-        let (field, value, allowed) = (field.to_owned(), value.to_string(), allowed.to_owned());
-        Failure::Usage(Box::new(UsageError { field, value, allowed }))
-    }
-
     /// The caller's own abort: rolled back, not retried.
     pub const fn user_abort() -> Failure {
         Failure::Abort(AbortReason::User)
     }
 
     /// Whether trying again may help.
-    pub fn is_retryable(&self) -> bool {
-        matches!(self, Failure::Abort(reason) if *reason != AbortReason::User)
+    #[inline]
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Failure::Abort(reason) if reason != AbortReason::User)
     }
 }
 
-impl From<FabricError> for Failure {
-    fn from(error: FabricError) -> Failure {
-        Failure::Fabric(error)
+const _: () = assert!(size_of::<Result<(), Failure>>() == 1);
+
+impl From<Box<FabricError>> for Failure {
+    #[inline]
+    fn from(_: Box<FabricError>) -> Failure {
+        Failure::Fabric
     }
 }
 
 impl From<AbortReason> for Failure {
+    #[inline]
     fn from(reason: AbortReason) -> Failure {
         Failure::Abort(reason)
     }
@@ -135,18 +130,73 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Abort(reason) => write!(f, "aborted: {}", reason.name()),
-            Failure::CommitUnknown(txn) => write!(f, "outcome of {txn} unknown; resolve it"),
-            Failure::Fabric(error) => write!(f, "fabric: {error}"),
-            Failure::OutOfMemory { bytes } => write!(f, "memory pool full ({bytes} bytes wanted)"),
-            Failure::DeadlineExceeded { tries } => {
-                write!(f, "deadline passed after {tries} tries")
-            }
-            Failure::Usage(error) => write!(f, "{error}"),
+            Failure::CommitUnknown => write!(f, "outcome unknown; resolve it"),
+            Failure::Fabric => write!(f, "the fabric failed"),
+            Failure::OutOfMemory => write!(f, "the memory pool is full"),
+            Failure::DeadlineExceeded => write!(f, "the deadline passed"),
+            Failure::Usage => write!(f, "the caller asked for something that cannot be"),
         }
     }
 }
 
 impl std::error::Error for Failure {}
+
+/// What there is to say about a [`Failure`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Explanation {
+    /// Which transaction's outcome is unknown.
+    Unknown(TxnId),
+    /// What the fabric said.
+    Fabric(FabricError),
+    /// How much memory was asked for.
+    OutOfMemory {
+        /// In bytes.
+        bytes: u64,
+    },
+    /// How often it was tried before the deadline.
+    DeadlineExceeded {
+        /// Tries.
+        tries: u32,
+    },
+    /// What cannot be.
+    Usage(UsageError),
+}
+
+impl Explanation {
+    /// A value that cannot be.
+    #[cold]
+    pub fn usage(field: &str, value: impl fmt::Display, allowed: &str) -> Explanation {
+        let (field, value, allowed) = (field.to_owned(), value.to_string(), allowed.to_owned());
+        Explanation::Usage(UsageError { field, value, allowed })
+    }
+
+    /// What it explains.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Explanation::Unknown(_) => Failure::CommitUnknown,
+            Explanation::Fabric(_) => Failure::Fabric,
+            Explanation::OutOfMemory { .. } => Failure::OutOfMemory,
+            Explanation::DeadlineExceeded { .. } => Failure::DeadlineExceeded,
+            Explanation::Usage(_) => Failure::Usage,
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Explanation::Unknown(txn) => write!(f, "outcome of {txn} unknown; resolve it"),
+            Explanation::Fabric(error) => write!(f, "fabric: {error}"),
+            Explanation::OutOfMemory { bytes } => {
+                write!(f, "the memory pool is full ({bytes} bytes wanted)")
+            }
+            Explanation::DeadlineExceeded { tries } => {
+                write!(f, "the deadline passed after {tries} tries")
+            }
+            Explanation::Usage(error) => write!(f, "{error}"),
+        }
+    }
+}
 
 /// What resolving a [`Failure::CommitUnknown`] found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

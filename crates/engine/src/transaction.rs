@@ -9,7 +9,7 @@ use crate::catalog::Table;
 use crate::coordinator::Coordinator;
 use crate::index::hash::Lookup;
 use crate::layout::Version;
-use crate::outcome::Failure;
+use crate::outcome::{Explanation, Failure};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
 use crate::working_set::{
@@ -21,7 +21,6 @@ use tarn_fabric::round::BufferOffset;
 /// A transaction in progress; see [`Coordinator::transact`].
 pub struct Transaction<'c> {
     pub(crate) coordinator: &'c mut Coordinator,
-    pub(crate) mistake: Option<Failure>,
 }
 
 /// One execution block of a transaction: the unit after which a protocol may give up local locks.
@@ -91,15 +90,9 @@ impl<'c> Transaction<'c> {
     /// # Errors
     /// An abort, the fabric's, or the caller's mistakes since the last fetch.
     #[inline]
-    pub async fn fetch(&mut self) -> Result<(), Failure> {
-        if let Some(mistake) = self.mistake.take() {
-            return Err(mistake);
-        }
+    pub fn fetch(&mut self) -> impl Future<Output = Result<(), Failure>> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        if txn.fetched == txn.entries.len() {
-            return Ok(());
-        }
-        cx.database().protocol.fetch(cx, txn).await
+        cx.node.database.protocol.fetch(cx, txn)
     }
 
     /// Whether the record was there when the transaction fetched it.
@@ -194,7 +187,10 @@ impl<'c> Transaction<'c> {
             return self.note_mistake(table_id, width_fits);
         }
         if let Some(index) = find(txn, table, word, full_key) {
-            fuse(txn, index, mode, cells, table, &mut self.mistake);
+            if let Some(mistake) = fuse(txn, index, mode, cells, table) {
+                cx.explain(mistake);
+                txn.mistaken = true;
+            }
             return Handle(index as u32);
         }
         let mut entry = new_entry(cx, table, word, mode, cells);
@@ -211,13 +207,14 @@ impl<'c> Transaction<'c> {
     fn note_mistake(&mut self, table: TableId, width_fits: bool) -> Handle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let table = cx.table(table);
-        self.mistake.get_or_insert_with(|| match width_fits {
-            true => Failure::usage(
+        txn.mistaken = true;
+        cx.explain(match width_fits {
+            true => Explanation::usage(
                 "records of one transaction",
                 ENTRIES_MAX + 1,
                 &format!("at most {ENTRIES_MAX}"),
             ),
-            false => Failure::usage(
+            false => Explanation::usage(
                 &format!("key of table {}", table.schema.name),
                 "another kind or length",
                 &format!("{:?}", table.schema.key),
@@ -301,8 +298,8 @@ fn fuse(
     mode: Mode,
     cells: Cells,
     table: &Table,
-    mistake: &mut Option<Failure>,
-) {
+) -> Option<Explanation> {
+    let mut mistake = None;
     let mut entry = txn.entries[index];
     let fetched = entry.progress == Progress::Done;
     let more = !entry.cells.covers(cells) && table.slot.is_out_of_line();
@@ -311,7 +308,7 @@ fn fuse(
         if entry.mode == Mode::Read && mode == Mode::Update {
             entry.mode = Mode::Update;
         } else if !(entry.mode == Mode::Update && mode == Mode::Read) {
-            *mistake = Some(Failure::usage(
+            mistake = Some(Explanation::usage(
                 &format!("two wishes for one record of {} without a fetch between", table.schema.name),
                 format!("{:?} then {mode:?}", entry.mode),
                 "fetch the first before the second",
@@ -319,7 +316,7 @@ fn fuse(
         }
         entry.cells = entry.cells.union(cells);
         txn.entries[index] = entry;
-        return;
+        return mistake;
     }
     entry.cells = if mode == Mode::Delete { entry.cells } else { entry.cells.union(cells) };
     match (entry.mode, mode) {
@@ -340,7 +337,7 @@ fn fuse(
             entry.lookup.restart_at_bucket();
         }
         (Mode::Update, Mode::Update | Mode::Read) if fetched && more && entry.lock != NO_LOCK => {
-            *mistake = Some(Failure::usage(
+            mistake = Some(Explanation::usage(
                 &format!("cells of an updated record of {}", table.schema.name),
                 "more than at its first fetch",
                 "name all cells at the first update",
@@ -360,7 +357,7 @@ fn fuse(
             (entry.mode, entry.progress) = (Mode::Update, Progress::Lock);
         }
         (Mode::Delete, Mode::Insert) if entry.lock != NO_LOCK => {
-            replace_deleted(txn, &mut entry, table, mistake);
+            mistake = replace_deleted(txn, &mut entry, table);
         }
         (Mode::Delete, Mode::Insert) => {
             (entry.mode, entry.progress) = (Mode::Insert, Progress::Locate);
@@ -372,20 +369,21 @@ fn fuse(
     if entry.progress != Progress::Done {
         txn.fetched = txn.fetched.min(index);
     }
+    mistake
 }
 
 /// Deleted and inserted again by one transaction: an update of every cell.
-fn replace_deleted(txn: &mut Txn, entry: &mut Entry, table: &Table, mistake: &mut Option<Failure>) {
+fn replace_deleted(txn: &mut Txn, entry: &mut Entry, table: &Table) -> Option<Explanation> {
     if table.slot.is_out_of_line() {
-        *mistake = Some(Failure::usage(
+        return Some(Explanation::usage(
             &format!("insert into {}", table.schema.name),
             "a record that this transaction deletes",
             "update it instead",
         ));
-        return;
     }
     let columns = table.schema.columns.len();
     let whole = if columns == 64 { u64::MAX } else { (1 << columns) - 1 };
     (entry.mode, entry.dirty, entry.found) = (Mode::Update, Cells(whole), true);
     txn.round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
+    None
 }

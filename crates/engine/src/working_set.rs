@@ -177,6 +177,8 @@ pub struct Txn {
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// Whether a write may have been sent: from then on only resolution decides.
     pub in_doubt: bool,
+    /// Whether the caller asked for something that cannot be: the next fetch says so.
+    pub mistaken: bool,
     /// The round that released the last transaction's locks, if it has not been seen to complete.
     pub unlocking: Option<Detached>,
 }
@@ -196,6 +198,7 @@ impl Txn {
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),
             in_doubt: false,
+            mistaken: false,
             unlocking: None,
         }
     }
@@ -213,6 +216,7 @@ impl Txn {
         self.allocated.clear();
         self.groups.clear();
         self.in_doubt = false;
+        self.mistaken = false;
     }
 
     /// Whether nothing is locked and nothing will be written.

@@ -330,14 +330,21 @@ impl Round {
     #[inline]
     pub fn word(&self, at: BufferOffset) -> u64 {
         debug_assert!(at.0.is_multiple_of(8));
-        self.lines[(at.0 / 64) as usize].0[(at.0 / 8 % 8) as usize]
+        bytemuck::cast_slice::<Line, u64>(&self.lines)[(at.0 / 8) as usize]
     }
 
     /// Sets the word at `at`, a multiple of 8.
     #[inline]
     pub fn set_word(&mut self, at: BufferOffset, value: u64) {
         debug_assert!(at.0.is_multiple_of(8));
-        self.lines[(at.0 / 64) as usize].0[(at.0 / 8 % 8) as usize] = value;
+        bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines)[(at.0 / 8) as usize] = value;
+    }
+
+    /// The line at `at`, a multiple of 64.
+    #[inline]
+    pub fn line(&self, at: BufferOffset) -> &[u64; 8] {
+        debug_assert!(at.0.is_multiple_of(64));
+        &self.lines[(at.0 / 64) as usize].0
     }
 
     /// Copies `len_bytes` within the buffer; the ranges may overlap.

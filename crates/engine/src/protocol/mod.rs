@@ -131,6 +131,10 @@ pub trait Protocol: Sized {
         Ok(())
     }
 
+    /// Whether a fetched transaction has committed already, because nothing of it needs to be
+    /// validated, written or released.
+    fn is_committed(&self, txn: &Txn) -> bool;
+
     /// Commits; returns when the transaction may be acknowledged.
     ///
     /// # Errors
@@ -211,6 +215,12 @@ macro_rules! protocols {
             #[inline]
             pub async fn close_block(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
                 match self { $(AnyProtocol::$name(it) => it.close_block(cx, txn).await),+ }
+            }
+
+            /// See [`Protocol::is_committed`].
+            #[inline]
+            pub fn is_committed(&self, txn: &Txn) -> bool {
+                match self { $(AnyProtocol::$name(it) => it.is_committed(txn)),+ }
             }
 
             /// See [`Protocol::commit`].

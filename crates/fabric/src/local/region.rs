@@ -130,18 +130,19 @@ impl<'a> Region<'a> {
     /// Asks the processor to fetch the lines of `len` bytes from `offset` on, and their stripes.
     #[inline]
     pub fn prefetch(&self, offset: u64, len: u64, to_write: bool) {
-        let mut at = offset & !63;
-        let end = offset + len.max(1);
-        let mut stripe_line = u64::MAX;
-        while at < end {
-            let data = self.words.wrapping_add((at / 8) as usize);
+        let first = offset / 64;
+        let last = (offset + len.max(1) - 1) / 64;
+        for line in first..=last {
+            let data = self.words.wrapping_add((line * 8) as usize);
             prefetch_line(data.cast(), to_write);
-            let index = (self.first_line + at / 64) & self.stripe_mask;
-            if len > 8 && index / 16 != stripe_line {
-                stripe_line = index / 16;
+        }
+        if len > 8 {
+            // Sixteen stripes share a line; runs longer than that are few, and the processor's own
+            // prefetcher follows them.
+            for line in [first, last] {
+                let index = (self.first_line + line) & self.stripe_mask;
                 prefetch_line(self.stripes.wrapping_add(index as usize).cast(), to_write);
             }
-            at += 64;
         }
     }
 
@@ -153,6 +154,32 @@ impl<'a> Region<'a> {
     pub fn read_words(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         debug_assert!(offset.is_multiple_of(8));
         self.check(offset, out.len() as u64 * 8);
+        if !self.checked || !offset.is_multiple_of(64) {
+            return self.read_pieces(offset, out);
+        }
+        let mut at = offset;
+        let (lines, rest) = out.as_chunks_mut::<8>();
+        for line in lines {
+            self.read_whole_line(at, line)?;
+            at += 64;
+        }
+        if rest.is_empty() { Ok(()) } else { self.read_pieces(at, rest) }
+    }
+
+    #[inline]
+    fn read_whole_line(&self, offset: u64, out: &mut [u64; 8]) -> Result<(), StuckStripe> {
+        let stripe = self.stripe(offset);
+        let line = self.word_inside(offset);
+        let before = stripe.load(Ordering::Acquire);
+        copy_line(line, out);
+        fence(Ordering::Acquire);
+        if before & 1 == 0 && stripe.load(Ordering::Relaxed) == before {
+            return Ok(());
+        }
+        self.read_line(offset, out)
+    }
+
+    fn read_pieces(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         let mut at = offset;
         let mut out = out;
         while !out.is_empty() {
@@ -174,6 +201,9 @@ impl<'a> Region<'a> {
 
     #[inline]
     fn copy_out(&self, offset: u64, out: &mut [u64]) {
+        if let Ok(line) = <&mut [u64; 8]>::try_from(&mut *out) {
+            return copy_line(self.word_inside(offset), line);
+        }
         let first = self.word_inside(offset);
         let _ = self.word_inside(offset + out.len() as u64 * 8 - 8);
         let first: *const AtomicU64 = first;
@@ -184,7 +214,6 @@ impl<'a> Region<'a> {
         }
     }
 
-    #[inline]
     fn read_line(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
         let mut patience = Patience::new();
@@ -332,6 +361,43 @@ impl Patience {
             return Err(StuckStripe);
         }
         Ok(())
+    }
+}
+
+/// Copies a whole line that others may be writing; the caller finds out whether they were. In
+/// assembly, because the compiler does not join atomic loads and may not tear plain ones.
+#[inline(always)]
+fn copy_line(line: &AtomicU64, out: &mut [u64; 8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: `line` is the first word of a line inside the region (its callers' contract), `out`
+    // is as long; SSE2 is part of x86-64; any interleaving of the four loads with other
+    // processors' stores yields some bytes, which is all that is promised.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            "movdqu [{to}], {a}",
+            "movdqu [{to} + 16], {b}",
+            "movdqu [{to} + 32], {c}",
+            "movdqu [{to} + 48], {d}",
+            from = in(reg) std::ptr::from_ref(line),
+            to = in(reg) out.as_mut_ptr(),
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        let first = std::ptr::from_ref(line);
+        for (index, word) in out.iter_mut().enumerate() {
+            // SAFETY: as above: eight words of one line.
+            *word = unsafe { &*first.add(index) }.load(Ordering::Relaxed);
+        }
     }
 }
 

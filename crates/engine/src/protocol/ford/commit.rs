@@ -10,19 +10,15 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::log;
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::{Address, GroupId};
-use tarn_fabric::error::FabricError;
 use tarn_fabric::round::BufferOffset;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
-        return match is_one_moment(txn) {
-            true => Ok(()),
-            false => validate(ford, cx, txn).await,
-        };
+        return validate(ford, cx, txn).await;
     }
     prepare(cx, txn)?;
     if !ford.on(On::FuseLog) {
@@ -41,12 +37,14 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
 }
 
 /// Whether everything that a read-only transaction saw was seen by one consistent READ.
-fn is_one_moment(txn: &Txn) -> bool {
-    match &txn.entries[..] {
-        [] => true,
-        [only] => only.stable,
-        _ => false,
-    }
+#[inline]
+pub(super) fn is_committed(txn: &Txn) -> bool {
+    txn.is_read_only()
+        && match &txn.entries[..] {
+            [] => true,
+            [only] => only.stable,
+            _ => false,
+        }
 }
 
 /// Re-reads LOCK and VERSION of everything that was read and not locked.
@@ -109,7 +107,8 @@ fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let (len, limit) = (log::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
     if len as u64 > limit {
         let allowed = format!("at most {limit} bytes (log_bytes)");
-        return Err(Failure::usage("undo images of one transaction, bytes", len, &allowed));
+        let field = "undo images of one transaction, bytes";
+        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
     }
     Ok(())
 }
@@ -260,7 +259,12 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         // The only copies are the ones just read under the locks.
         txn.round.hot();
     }
-    cx.port.execute(&mut txn.round).await.map_err(|_| Failure::CommitUnknown(txn.tag))
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
+}
+
+#[cold]
+fn unknown(cx: &Context, txn: &Txn) -> Failure {
+    cx.explain(Explanation::Unknown(txn.tag))
 }
 
 /// Adds one group's log and data, to the replicas (by position) that `choose` names.
@@ -293,19 +297,18 @@ async fn write_and_unlock_early(
     txn: &mut Txn,
     log: Option<(BufferOffset, usize)>,
 ) -> Result<(), Failure> {
-    let unknown = |txn: &Txn| Failure::CommitUnknown(txn.tag);
     txn.round.begin();
     for index in 0..txn.groups.len() {
         add_data(cx, txn, txn.groups[index], log, |position| position == 0);
     }
     add_unlocks(cx, txn);
     enter(cx, Phase::Unlock);
-    cx.port.execute(&mut txn.round).await.map_err(|_: FabricError| unknown(txn))?;
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     txn.round.begin();
     for index in 0..txn.groups.len() {
         add_data(cx, txn, txn.groups[index], log, |position| position > 0);
     }
-    cx.port.execute(&mut txn.round).await.map_err(|_: FabricError| unknown(txn))?;
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     txn.locks.clear();
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::index::hash::{Answer, Geometry, Lookup, Wanted, same_head};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
 };
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::schema::{Cells, ColumnId};
 use crate::working_set::{
     Check, Entry, Lock, LockKind, Mode, NO_LOCK, Piece, Progress, Txn,
@@ -21,6 +21,9 @@ use tarn_fabric::round::{BufferOffset, VerbIndex};
 
 /// Fetches every entry that is not fetched yet.
 pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.mistaken {
+        return Err(Failure::Usage);
+    }
     while txn.fetched < txn.entries.len() {
         plan(cx, txn);
         if let Err(error) = cx.port.execute(&mut txn.round).await {
@@ -28,7 +31,9 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
             return Err(error.into());
         }
         absorb(ford, cx, txn)?;
-        provide_blocks(cx, txn).await?;
+        if txn.fetched < txn.entries.len() {
+            provide_blocks(cx, txn).await?;
+        }
     }
     Ok(())
 }
@@ -37,8 +42,9 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
 fn plan(cx: &Context, txn: &mut Txn) {
     txn.round.begin();
     let mut warm = true;
-    for index in txn.fetched..txn.entries.len() {
-        let mut entry = txn.entries[index];
+    // The entries step aside, so that each can be changed beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    for entry in &mut entries[txn.fetched..] {
         let table = cx.table(entry.table);
         match entry.progress {
             Progress::Done => continue,
@@ -49,22 +55,22 @@ fn plan(cx: &Context, txn: &mut Txn) {
             }
             Progress::Direct => {
                 warm = false;
-                plan_direct(cx, txn, &mut entry, table);
+                plan_direct(cx, txn, entry, table);
             }
             Progress::Lock => {
                 warm &= !table.slot.is_out_of_line();
-                plan_lock(cx, txn, &mut entry, table);
+                plan_lock(cx, txn, entry, table);
             }
             Progress::Body => {
                 enter(cx, Phase::ReadBody);
                 warm = false;
-                plan_body(cx, txn, &mut entry, table);
+                plan_body(cx, txn, entry, table);
                 let head = cx.database().groups.primary(entry.address);
                 entry.image = txn.round.read(head, 16);
             }
         }
-        txn.entries[index] = entry;
     }
+    txn.entries = entries;
     if warm {
         // Everything was read a moment ago: lock it before others run.
         txn.round.hot();
@@ -188,28 +194,26 @@ fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     take_grants(ford, txn);
     let mut verdict = Ok(());
     let mut all_before_done = true;
-    for index in txn.fetched..txn.entries.len() {
-        let mut entry = txn.entries[index];
+    let mut entries = std::mem::take(&mut txn.entries);
+    for (index, entry) in entries.iter_mut().enumerate().skip(txn.fetched) {
         let table = cx.table(entry.table);
         let outcome = match entry.progress {
             Progress::Done => Ok(()),
-            Progress::Locate => absorb_lookup(ford, cx, txn, &mut entry, table),
+            Progress::Locate => absorb_lookup(ford, cx, txn, entry, table),
             Progress::Direct if entry.mode == Mode::Read => {
-                absorb_direct(ford, cx, txn, &mut entry, table)
+                absorb_direct(ford, cx, txn, entry, table)
             }
-            Progress::Direct => absorb_direct_lock(cx, txn, &mut entry, table),
-            Progress::Lock => absorb_lock(ford, cx, txn, &mut entry, table),
-            Progress::Body => absorb_body(ford, txn, &mut entry),
+            Progress::Direct => absorb_direct_lock(cx, txn, entry, table),
+            Progress::Lock => absorb_lock(ford, cx, txn, entry, table),
+            Progress::Body => absorb_body(ford, txn, entry),
         };
-        if let (Err(reason), Ok(())) = (outcome, verdict) {
-            verdict = Err(reason);
-        }
+        verdict = verdict.and(outcome);
         all_before_done &= entry.progress == Progress::Done;
         if all_before_done {
             txn.fetched = index + 1;
         }
-        txn.entries[index] = entry;
     }
+    txn.entries = entries;
     Ok(verdict?)
 }
 
@@ -576,7 +580,8 @@ async fn extend_chain(
             return Ok((slot, Version::NEVER));
         }
         let allowed = "at most 8 inserts of one transaction into one full bucket";
-        return Err(Failure::usage("inserts into one bucket", Geometry::SLOTS + 1, allowed));
+        let (field, inserts) = ("inserts into one bucket", Geometry::SLOTS + 1);
+        return Err(cx.explain(Explanation::usage(field, inserts, allowed)));
     }
     let block = cx.allocate(lookup.group(), bytes as u32).await?;
     txn.allocated.push((block, bytes as u32));

@@ -157,13 +157,18 @@ impl Protocol for Ford {
     }
 
     #[inline]
-    async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        execute::fetch(self, cx, txn).await
+    fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        execute::fetch(self, cx, txn)
     }
 
     #[inline]
-    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        commit::commit(self, cx, txn).await
+    fn is_committed(&self, txn: &Txn) -> bool {
+        commit::is_committed(txn)
+    }
+
+    #[inline]
+    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        commit::commit(self, cx, txn)
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

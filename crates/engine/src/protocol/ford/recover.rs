@@ -49,7 +49,7 @@ pub(super) async fn resolve(
 async fn attempt(cx: &Context, round: &mut Round) -> Result<bool, Failure> {
     match cx.port.execute(round).await {
         Ok(()) => Ok(true),
-        Err(FabricError::NodeDown(_)) => Ok(false),
+        Err(error) if matches!(*error, FabricError::NodeDown(_)) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
