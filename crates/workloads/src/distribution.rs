@@ -1,12 +1,9 @@
 //! Which record a transaction uses: uniform, or Zipf with its ranks scattered over the keys.
 //!
-//! Invariant: the same generator state gives the same key on every machine. Rejection-inversion
-//! sampling (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-//! discrete distributions", TOMACS 1996), by `rand_distr`; ranks are scattered by a bijection, so
-//! that the hottest keys are not neighbours (as YCSB does: Cooper et al., SoCC 2010).
+//! Invariant: the same generator state gives the same key on every machine. Ranks are scattered by a
+//! bijection, so that the hottest keys are not neighbours (as YCSB does: Cooper et al., SoCC 2010).
 
-use rand::RngExt;
-use rand_distr::{Distribution, Zipf};
+use rand::{Rng as _, RngExt};
 use tarn_engine::outcome::UsageError;
 use tarn_fabric::rng::{Rng, mix};
 
@@ -14,7 +11,7 @@ use tarn_fabric::rng::{Rng, mix};
 #[derive(Clone, Debug)]
 pub struct Keys {
     records: u64,
-    zipf: Option<Zipf<f64>>,
+    zipf: Option<Zipf>,
 }
 
 impl Keys {
@@ -36,9 +33,7 @@ impl Keys {
         }
         let zipf = match theta {
             0.0 => None,
-            _ => Some(Zipf::new(records as f64, theta).map_err(|error| {
-                refuse("zipf", theta.to_string(), &error.to_string())
-            })?),
+            _ => Some(Zipf::new(records as f64, theta)),
         };
         Ok(Keys { records, zipf })
     }
@@ -48,8 +43,20 @@ impl Keys {
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match &self.zipf {
             None => rng.random_range(0..self.records),
-            Some(zipf) => self.scatter(zipf.sample(rng) as u64 - 1),
+            Some(zipf) => self.scatter(zipf.draw(rng) - 1),
         }
+    }
+
+    /// A key, and dice for the transaction's other draws: for a uniform key one call of the
+    /// generator serves both.
+    #[inline]
+    pub fn draw_with_dice(&self, rng: &mut Rng) -> (u64, Dice) {
+        let mut dice = Dice::new(rng);
+        let key = match &self.zipf {
+            None => dice.roll(self.records),
+            Some(_) => self.draw(rng),
+        };
+        (key, dice)
     }
 
     /// How many keys there are.
@@ -75,6 +82,132 @@ impl Keys {
                 return key;
             }
         }
+    }
+}
+
+/// Zipf over the ranks 1 to `ranks`, by rejection-inversion: exact, and nearly always one logarithm
+/// and one exponential a draw (Hörmann and Derflinger, "Rejection-inversion to generate variates
+/// from monotone discrete distributions", TOMACS 1996). `rand_distr` takes several times as long.
+#[derive(Clone, Debug)]
+struct Zipf {
+    ranks: f64,
+    theta: f64,
+    /// The integral of the hat from 1 to its ends, the first rank's whole mass included.
+    from: f64,
+    to: f64,
+    /// A rank so near the point drawn is accepted without a look at the hat.
+    near: f64,
+}
+
+impl Zipf {
+    fn new(ranks: f64, theta: f64) -> Zipf {
+        let mut zipf = Zipf { ranks, theta, from: 0.0, to: 0.0, near: 0.0 };
+        zipf.from = zipf.integral(1.5) - 1.0;
+        zipf.to = zipf.integral(ranks + 0.5);
+        zipf.near = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.hat(2.0));
+        zipf
+    }
+
+    #[inline]
+    fn draw(&self, rng: &mut Rng) -> u64 {
+        loop {
+            let area = self.to + rng.random::<f64>() * (self.from - self.to);
+            let point = self.inverse(area);
+            let rank = (point + 0.5).floor().clamp(1.0, self.ranks);
+            if rank - point <= self.near || area >= self.integral(rank + 0.5) - self.hat(rank) {
+                return rank as u64;
+            }
+        }
+    }
+
+    /// `x` to the power of `-theta`.
+    fn hat(&self, x: f64) -> f64 {
+        (-self.theta * x.ln()).exp()
+    }
+
+    /// The hat's integral from 1 to `x`: `(x^(1 - theta) - 1) / (1 - theta)`, or `ln x`.
+    fn integral(&self, x: f64) -> f64 {
+        let (log, rest) = (x.ln(), 1.0 - self.theta);
+        if rest == 0.0 { log } else { (rest * log).exp_m1() / rest }
+    }
+
+    #[inline]
+    fn inverse(&self, area: f64) -> f64 {
+        let rest = 1.0 - self.theta;
+        if rest == 0.0 {
+            return area.exp();
+        }
+        // Rounding must not lead below the pole.
+        ((rest * area).max(-1.0).ln_1p() / rest).exp()
+    }
+}
+
+/// Several small draws from one word of the generator.
+///
+/// The word is a fraction of 2^64: a roll multiplies it by the number of sides, takes the integer
+/// part and keeps the rest (Lemire, "Fast random integer generation in an interval", TOMACS 2019,
+/// without the rejection). While the product of all sides stays below 2^44, no outcome's
+/// probability is off by more than one part in 2^20.
+#[derive(Clone, Copy, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// From the generator's next word.
+    #[inline]
+    pub fn new(rng: &mut Rng) -> Dice {
+        Dice(rng.next_u64())
+    }
+
+    /// From a word that is uniform already: a hash.
+    #[inline]
+    pub fn from_word(word: u64) -> Dice {
+        Dice(word)
+    }
+
+    /// One of `0..sides`.
+    #[inline]
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        let product = u128::from(self.0) * u128::from(sides);
+        self.0 = product as u64;
+        (product >> 64) as u64
+    }
+}
+
+/// Which transaction comes next: shares in percent, looked up without a branch.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix([u8; 100]);
+
+impl Mix {
+    /// From the transactions' shares.
+    ///
+    /// # Panics
+    /// If they do not add up to 100: at compile time, where a mix is a constant.
+    pub const fn new(percents: &[u8]) -> Mix {
+        let mut kinds = [0; 100];
+        let (mut kind, mut at) = (0, 0);
+        while kind < percents.len() {
+            let end = at + percents[kind] as usize;
+            assert!(end <= 100, "shares add up to more than 100");
+            while at < end {
+                kinds[at] = kind as u8;
+                at += 1;
+            }
+            kind += 1;
+        }
+        assert!(at == 100, "shares add up to less than 100");
+        Mix(kinds)
+    }
+
+    /// A transaction, by position.
+    #[inline]
+    pub fn draw(&self, dice: &mut Dice) -> u8 {
+        self.0[dice.roll(100) as usize]
+    }
+
+    /// The shares in percent, for reports.
+    pub fn percents(&self, kinds: usize) -> String {
+        let share = |kind: usize| self.0.iter().filter(|&&at| usize::from(at) == kind).count();
+        (0..kinds).map(|kind| share(kind).to_string()).collect::<Vec<_>>().join("/")
     }
 }
 
@@ -107,6 +240,69 @@ mod tests {
         assert!(share_of_hottest(0.0) < 0.003);
         // 1 / H(1000, .99) = 0.1285…
         assert!((share_of_hottest(0.99) - 0.1285).abs() < 0.01);
+    }
+
+    #[test]
+    fn dice_are_fair_and_independent() {
+        let mut rng = seeded(1, 1);
+        let mut counts = [[0u32; 10]; 100];
+        for _ in 0..1_000_000 {
+            let mut dice = Dice::new(&mut rng);
+            let _ = dice.roll(10_000_000);
+            let percent = dice.roll(100);
+            counts[percent as usize][dice.roll(10) as usize] += 1;
+        }
+        // 1000 expected in each cell; six standard deviations.
+        assert!(counts.iter().flatten().all(|&count| count.abs_diff(1000) < 190));
+    }
+
+    #[test]
+    fn a_mix_has_its_shares() {
+        let mix = Mix::new(&[15, 0, 85]);
+        assert_eq!(mix.percents(3), "15/0/85");
+        assert_eq!(mix.draw(&mut Dice::from_word(0)), 0);
+        assert_eq!(mix.draw(&mut Dice::from_word(u64::MAX)), 2);
+    }
+
+    #[test]
+    fn zipf_gives_every_rank_its_share() {
+        const DRAWS: u32 = 1_000_000;
+        for theta in [0.1, 0.6, 0.99, 1.0, 1.3, 4.0] {
+            let zipf = Zipf::new(50.0, theta);
+            let mut rng = seeded(3, 3);
+            let mut counts = [0u32; 51];
+            for _ in 0..DRAWS {
+                counts[zipf.draw(&mut rng) as usize] += 1;
+            }
+            let weight = |rank: usize| (rank as f64).powf(-theta);
+            let total: f64 = (1..=50).map(weight).sum();
+            for (rank, &count) in counts.iter().enumerate().skip(1) {
+                let expected = f64::from(DRAWS) * weight(rank) / total;
+                let off = (f64::from(count) - expected).abs();
+                assert!(off <= 5.0 * expected.sqrt() + 1.0, "{theta}: rank {rank}, {off} off");
+            }
+        }
+        let one = Zipf::new(1.0, 0.99);
+        assert_eq!(one.draw(&mut seeded(1, 1)), 1);
+    }
+
+    #[test]
+    fn zipf_agrees_with_a_library_over_a_million_ranks() {
+        use rand_distr::Distribution;
+        const DRAWS: u32 = 500_000;
+        for theta in [0.6, 0.99, 1.3] {
+            let ours = Zipf::new(1e6, theta);
+            let theirs = rand_distr::Zipf::new(1e6, theta).expect("valid");
+            let (mut rng, mut counts) = (seeded(8, 8), [[0u32; 20]; 2]);
+            for _ in 0..DRAWS {
+                counts[0][ours.draw(&mut rng).ilog2() as usize] += 1;
+                counts[1][(theirs.sample(&mut rng) as u64).ilog2() as usize] += 1;
+            }
+            for (one, other) in counts[0].into_iter().zip(counts[1]) {
+                let limit = 6.0 * f64::from(one + other).sqrt() + 1.0;
+                assert!(f64::from(one.abs_diff(other)) <= limit, "{theta}: {counts:?}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
 use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::schema::TableSchema;
+use tarn_engine::procedure::{Access, Procedure};
+use tarn_engine::schema::{Cells, TableId, TableSchema};
+use tarn_engine::working_set::Mode;
 use tarn_fabric::rng::Rng;
 
 /// A named way to run a benchmark: the benchmark's own definition, or what one paper did.
@@ -71,8 +73,12 @@ pub trait Workload: Sized {
     /// Its tables; their ids are their positions.
     fn schemas(&self) -> Vec<TableSchema>;
 
-    /// How many records one transaction uses at the most and how many bytes each has, on average:
-    /// decides how many coroutines are worth while.
+    /// Its transactions as a database registers them: named and ordered as
+    /// [`Workload::TRANSACTIONS`]. The key of the first access is what routing goes by.
+    fn procedures(&self) -> Vec<Procedure>;
+
+    /// About how many cachelines one transaction touches: decides how many coroutines are worth
+    /// while.
     fn lines_per_transaction(&self) -> usize;
 
     /// Gives every record to the loader, which takes those of its part.
@@ -105,12 +111,41 @@ pub trait Workload: Sized {
     /// Adds another coordinator's tally.
     fn merge(into: &mut Self::Tally, other: Self::Tally);
 
+    /// What the tally tells beyond counts of transactions: success rates, refused payments.
+    fn outcomes(&self, _: &Self::Tally) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// Judges the memory that is left when no transaction runs.
     ///
     /// # Errors
     /// The fabric's.
     async fn check(&self, cx: &Context, tally: &Self::Tally) -> Result<Vec<Invariant>, Failure>;
 }
+
+/// A procedure that uses these records; it is read-only if it only reads.
+pub(crate) fn procedure(name: &'static str, accesses: &[(TableId, Mode, Cells)]) -> Procedure {
+    let read_only = accesses.iter().all(|&(_, mode, _)| mode == Mode::Read);
+    let accesses =
+        accesses.iter().map(|&(table, mode, cells)| Access { table, mode, cells }).collect();
+    Procedure { name, read_only, accesses }
+}
+
+/// The profiles of a constant slice of variants, as a constant slice.
+macro_rules! profiles_of {
+    ($variants:expr) => {
+        &{
+            let mut profiles = [$variants[0].profile; $variants.len()];
+            let mut index = 0;
+            while index < profiles.len() {
+                profiles[index] = $variants[index].profile;
+                index += 1;
+            }
+            profiles
+        }
+    };
+}
+pub(crate) use profiles_of;
 
 /// The variant that the settings name; the first if they name none.
 ///

@@ -10,14 +10,15 @@ mod read_one;
 mod update_one;
 
 use crate::distribution::Keys;
-use crate::workload::{Invariant, Profile, Settings, Workload};
-use rand::RngExt;
+use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
 use tarn_engine::load::Loader;
 use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
+use tarn_engine::procedure::Procedure;
+use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
+use tarn_engine::working_set::Mode;
 use tarn_fabric::rng::Rng;
 
 const TABLE: TableId = TableId(0);
@@ -56,18 +57,8 @@ const fn variant(
     Variant { profile: Profile { name, note }, records, zipf, update_percent }
 }
 
-const PROFILES: &[Profile] = &{
-    let mut profiles = [VARIANTS[0].profile; VARIANTS.len()];
-    let mut index = 0;
-    while index < VARIANTS.len() {
-        profiles[index] = VARIANTS[index].profile;
-        index += 1;
-    }
-    profiles
-};
-
 /// One transaction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Read one record.
     ReadOne(u64),
@@ -86,13 +77,18 @@ fn value(updates: u64) -> [u8; VALUE_BYTES] {
 
 /// How many updates a value tells of; `None` if its bytes do not agree: a torn read.
 fn updates_told(bytes: &[u8]) -> Option<u64> {
-    let first = u64::from_le_bytes(bytes[..8].try_into().ok()?);
-    (bytes == value(first)).then_some(first)
+    let (words, _) = bytes.as_chunks::<8>();
+    let first = u64::from_le_bytes(words[0]);
+    let mut differing = 0;
+    for (index, word) in words.iter().enumerate() {
+        differing |= u64::from_le_bytes(*word) ^ first.wrapping_add(index as u64);
+    }
+    (differing == 0).then_some(first)
 }
 
 impl Workload for Kvs {
     const NAME: &'static str = "kvs";
-    const PROFILES: &'static [Profile] = PROFILES;
+    const PROFILES: &'static [Profile] = profiles_of!(VARIANTS);
     const TRANSACTIONS: &'static [&'static str] = &["read_one", "update_one"];
     type Input = Input;
     /// Committed updates, and values whose bytes did not agree.
@@ -122,6 +118,13 @@ impl Workload for Kvs {
         vec![TableSchema::new("kvs", self.keys.records()).column("value", value)]
     }
 
+    fn procedures(&self) -> Vec<Procedure> {
+        vec![
+            procedure("read_one", &[(TABLE, Mode::Read, Cells::ALL)]),
+            procedure("update_one", &[(TABLE, Mode::Update, Cells::ALL)]),
+        ]
+    }
+
     fn lines_per_transaction(&self) -> usize {
         2
     }
@@ -140,9 +143,8 @@ impl Workload for Kvs {
 
     #[inline]
     fn draw(&self, rng: &mut Rng) -> Input {
-        let key = self.keys.draw(rng);
-        let update = self.profile.update_percent > 0
-            && rng.random_range(0..100) < self.profile.update_percent;
+        let (key, mut dice) = self.keys.draw_with_dice(rng);
+        let update = dice.roll(100) < u64::from(self.profile.update_percent);
         if update { Input::UpdateOne(key) } else { Input::ReadOne(key) }
     }
 

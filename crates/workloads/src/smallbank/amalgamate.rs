@@ -1,0 +1,26 @@
+//! Amalgamate: all of one customer's money goes to another's checking account.
+//!
+//! Invariant: money is moved, not changed.
+
+use super::{BALANCE, CHECKING, SAVINGS, balance_of};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(coordinator: &mut Coordinator, from: u64, to: u64) -> Result<(), Failure> {
+    coordinator
+        .transact(async |tx| {
+            let savings = tx.update(SAVINGS, from, Cells::ALL);
+            let checking = tx.update(CHECKING, from, Cells::ALL);
+            let target = tx.update(CHECKING, to, Cells::ALL);
+            tx.fetch().await?;
+            let total = balance_of(tx, savings)? + balance_of(tx, checking)?;
+            let sum = balance_of(tx, target)? + total;
+            tx.set(savings, BALANCE, 0i64);
+            tx.set(checking, BALANCE, 0i64);
+            tx.set(target, BALANCE, sum);
+            Ok(())
+        })
+        .await
+}

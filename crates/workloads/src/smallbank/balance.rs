@@ -1,0 +1,22 @@
+//! Balance: a customer's savings and checking balance together.
+//!
+//! Invariant: read-only; both reads in one fetch.
+
+use super::{CHECKING, SAVINGS, balance_of};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(coordinator: &mut Coordinator, account: u64) -> Result<(), Failure> {
+    let sum = coordinator
+        .transact(async |tx| {
+            let savings = tx.read(SAVINGS, account, Cells::ALL);
+            let checking = tx.read(CHECKING, account, Cells::ALL);
+            tx.fetch().await?;
+            Ok(balance_of(tx, savings)? + balance_of(tx, checking)?)
+        })
+        .await?;
+    std::hint::black_box(sum);
+    Ok(())
+}

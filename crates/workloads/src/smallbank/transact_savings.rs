@@ -1,0 +1,35 @@
+//! TransactSavings: pays an amount into a savings account, or withdraws it.
+//!
+//! Invariant: the balance stays at or above zero, or the transaction is rolled back.
+
+use super::{BALANCE, SAVINGS, Tally, balance_of};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    account: u64,
+    cents: i64,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let outcome = coordinator
+        .transact(async |tx| {
+            let savings = tx.update(SAVINGS, account, Cells::ALL);
+            tx.fetch().await?;
+            let balance = balance_of(tx, savings)? + cents;
+            if balance < 0 {
+                return tx.abort();
+            }
+            tx.set(savings, BALANCE, balance);
+            Ok(())
+        })
+        .await;
+    match outcome {
+        Ok(()) => tally.saved += cents,
+        Err(Failure::Abort(AbortReason::User)) => tally.refused += 1,
+        Err(failure) => return Err(failure),
+    }
+    Ok(())
+}

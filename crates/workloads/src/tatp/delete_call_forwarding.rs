@@ -1,0 +1,28 @@
+//! DeleteCallForwarding: removes a forwarding of the subscriber with a given number.
+//!
+//! Invariant: succeeds if, and only if, the forwarding was there.
+
+use super::tables::{CALL_FORWARDING, SUBSCRIBER_NUMBER, forwarding};
+use super::{Found, subscriber_of};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    number: u64,
+    sf_type: u8,
+    start_time: u8,
+) -> Result<Found, Failure> {
+    coordinator
+        .transact(async |tx| {
+            let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);
+            tx.fetch().await?;
+            let Some(id) = subscriber_of(tx, number) else { return Ok(Found::default()) };
+            let forwarding = tx.delete(CALL_FORWARDING, forwarding(id, sf_type, start_time));
+            tx.fetch().await?;
+            Ok(Found { success: tx.existed(forwarding), torn: 0 })
+        })
+        .await
+}

@@ -1,0 +1,35 @@
+//! GetSubscriberData: a subscriber's row.
+//!
+//! Invariant: the row's number is the subscriber's own, or the read was torn.
+
+use super::Found;
+use super::tables::{SUBSCRIBER, digits, number, sub_nbr};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+/// A second subscriber of 0 is none.
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    id: u64,
+    second: u64,
+) -> Result<Found, Failure> {
+    coordinator
+        .transact(async |tx| {
+            let row = tx.read(SUBSCRIBER, id, Cells::ALL);
+            let other = (second != 0).then(|| tx.read(SUBSCRIBER, second, Cells::ALL));
+            tx.fetch().await?;
+            let mut found = Found { success: true, torn: 0 };
+            for (id, handle) in std::iter::once((id, row)).chain(other.map(|it| (second, it))) {
+                match tx.get(handle) {
+                    Some(row) => {
+                        found.torn += u64::from(row.bytes(number()) != digits(sub_nbr(id)));
+                    }
+                    None => found.success = false,
+                }
+            }
+            Ok(found)
+        })
+        .await
+}

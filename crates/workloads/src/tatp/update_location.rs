@@ -1,0 +1,29 @@
+//! UpdateLocation: the location of the subscriber with a given number.
+//!
+//! Invariant: the number is looked up in the same transaction: two fetches, since the second's key
+//! is in the first's answer.
+
+use super::tables::{SUBSCRIBER, SUBSCRIBER_NUMBER, vlr_location};
+use super::{Found, subscriber_of};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    number: u64,
+    location: u32,
+) -> Result<Found, Failure> {
+    coordinator
+        .transact(async |tx| {
+            let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);
+            tx.fetch().await?;
+            let Some(id) = subscriber_of(tx, number) else { return Ok(Found::default()) };
+            let subscriber = tx.update(SUBSCRIBER, id, Cells::one(vlr_location()));
+            tx.fetch().await?;
+            tx.set(subscriber, vlr_location(), u64::from(location));
+            Ok(Found { success: tx.existed(subscriber), torn: 0 })
+        })
+        .await
+}

@@ -1,0 +1,280 @@
+//! YCSB: records of some fields, read and updated by key.
+//!
+//! Cooper, Silberstein, Tam, Ramakrishnan, Sears, "Benchmarking cloud serving systems with YCSB",
+//! SoCC 2010: workloads A, B, C and F. The other profiles are the transactions that papers on
+//! concurrency control make of it: several operations each, all in one fetch.
+//!
+//! Where we differ, in every profile: keys are 8-byte integers, not strings; an update does not
+//! write a random value but the next one, so that lost updates and torn reads show (the lock that
+//! every update takes brings the old value in the same round, so this costs nothing); an operation
+//! may draw a record that another operation of its transaction has drawn already.
+//!
+//! Invariant checked: every field is whole and counts its writes; the counts and the records'
+//! versions add up to the committed writes; reads were whole too.
+
+mod field;
+mod operation;
+mod profiles;
+mod read_only;
+mod read_write;
+
+use crate::distribution::Keys;
+use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
+use field::FIELD_BYTES_MAX;
+pub use operation::{Input, OPERATIONS_MAX, Operation};
+use profiles::{VARIANTS, Variant};
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::inspect::scan;
+use tarn_engine::load::Loader;
+use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::procedure::Procedure;
+use tarn_engine::row::Row;
+use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::{Handle, Mode};
+use tarn_fabric::rng::Rng;
+
+const TABLE: TableId = TableId(0);
+
+/// The chosen variant.
+pub struct Ycsb {
+    keys: Keys,
+    zipf: f64,
+    variant: &'static Variant,
+}
+
+/// What committed transactions add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Records written, one for each transaction that wrote it.
+    pub records_written: u64,
+    /// Fields written, one for each operation that wrote it.
+    pub fields_written: u64,
+    /// Fields read that were not whole, or not there.
+    pub torn: u64,
+}
+
+/// The handles of a transaction's operations; those beyond its last are not used.
+type Handles = [Handle; OPERATIONS_MAX];
+
+impl Ycsb {
+    /// Adds the records of `operations`, which are not empty.
+    #[inline]
+    fn request(&self, tx: &mut Transaction<'_>, operations: &[Operation]) -> Handles {
+        let mut handles = [self.request_one(tx, operations[0]); OPERATIONS_MAX];
+        for (handle, &operation) in handles.iter_mut().zip(operations).skip(1) {
+            *handle = self.request_one(tx, operation);
+        }
+        handles
+    }
+
+    #[inline]
+    fn request_one(&self, tx: &mut Transaction<'_>, operation: Operation) -> Handle {
+        let key = operation.key();
+        if operation.is_write() {
+            let whole = self.variant.write_whole || self.variant.write_reads_whole;
+            let cells = if whole { Cells::ALL } else { Cells::one(operation.field()) };
+            tx.update(TABLE, key, cells)
+        } else {
+            let whole = self.variant.read_whole;
+            tx.read(TABLE, key, if whole { Cells::ALL } else { Cells::one(operation.field()) })
+        }
+    }
+
+    /// Columns that an operation reads or writes.
+    #[inline]
+    fn fields(&self, operation: Operation, whole: bool) -> std::ops::Range<u8> {
+        let field = operation.field().0;
+        if whole { 0..self.variant.fields } else { field..field + 1 }
+    }
+
+    /// Looks at what an operation reads; returns how many fields are not whole.
+    #[inline]
+    fn look(&self, tx: &Transaction<'_>, operation: Operation, handle: Handle) -> u64 {
+        let Some(row) = tx.get(handle) else { return 1 };
+        let whole = match operation.is_write() {
+            true => self.variant.write_reads_whole,
+            false => self.variant.read_whole,
+        };
+        let fields = self.fields(operation, whole);
+        fields.filter(|&field| field::count(row.bytes(ColumnId(field))).is_none()).count() as u64
+    }
+
+    /// Sets each field that an operation writes to its next value; returns how many.
+    #[inline]
+    fn advance(&self, tx: &mut Transaction<'_>, operation: Operation, handle: Handle) -> u64 {
+        let bytes = usize::from(self.variant.field_bytes);
+        let mut written = 0;
+        for field in self.fields(operation, self.variant.write_whole) {
+            let column = ColumnId(field);
+            let Some(row) = tx.get(handle) else { return written };
+            let count = field::count(row.bytes(column)).unwrap_or(0) + 1;
+            let mut value = [0; FIELD_BYTES_MAX];
+            field::fill(&mut value[..bytes], count);
+            tx.set(handle, column, &value[..bytes]);
+            written += 1;
+        }
+        written
+    }
+}
+
+impl Workload for Ycsb {
+    const NAME: &'static str = "ycsb";
+    const PROFILES: &'static [Profile] = profiles_of!(VARIANTS);
+    const TRANSACTIONS: &'static [&'static str] = &["read_only", "read_write"];
+    type Input = Input;
+    type Tally = Tally;
+
+    fn new(settings: &Settings) -> Result<Ycsb, UsageError> {
+        let variant = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
+        let zipf = settings.zipf.unwrap_or(variant.zipf);
+        let keys = Keys::new(settings.records.unwrap_or(variant.records), zipf)?;
+        if keys.records() > Operation::KEYS_MAX {
+            let (field, value) = ("records".into(), keys.records().to_string());
+            let allowed = format!("1 to {}", Operation::KEYS_MAX);
+            return Err(UsageError { field, value, allowed });
+        }
+        Ok(Ycsb { keys, zipf, variant })
+    }
+
+    fn profile(&self) -> Profile {
+        self.variant.profile
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        let variant = self.variant;
+        vec![
+            ("records", self.keys.records().to_string()),
+            ("zipf", self.zipf.to_string()),
+            ("fields", format!("{} × {} B", variant.fields, variant.field_bytes)),
+            ("operations", variant.operations.to_string()),
+            ("writing_transactions_percent", variant.writers_percent.to_string()),
+            ("writes_percent_of_their_operations", variant.writes_percent.to_string()),
+        ]
+    }
+
+    fn schemas(&self) -> Vec<TableSchema> {
+        let column_type = match self.variant.field_bytes {
+            8 => ColumnType::U64,
+            width => ColumnType::Bytes(width),
+        };
+        let mut schema = TableSchema::new("usertable", self.keys.records());
+        for field in 0..self.variant.fields {
+            schema = schema.column(&format!("field{field}"), column_type);
+        }
+        vec![schema]
+    }
+
+    fn procedures(&self) -> Vec<Procedure> {
+        // Which field an operation uses is drawn: any of them may be.
+        let read = vec![(TABLE, Mode::Read, Cells::ALL); self.variant.operations];
+        let mut written = read.clone();
+        written[0].1 = Mode::Update;
+        if self.variant.writes_percent == 100 {
+            written.fill((TABLE, Mode::Update, Cells::ALL));
+        }
+        vec![procedure("read_only", &read), procedure("read_write", &written)]
+    }
+
+    fn lines_per_transaction(&self) -> usize {
+        let variant = self.variant;
+        let payload = usize::from(variant.fields) * usize::from(variant.field_bytes);
+        let wanted = if variant.read_whole { payload } else { variant.field_bytes.into() };
+        // A record's bin is two lines; a payload that lies apart adds its own, and the re-read head.
+        let apart = payload > 104;
+        variant.operations * if apart { 3 + wanted.div_ceil(64) } else { 2 }
+    }
+
+    async fn load(&self, loader: &mut Loader<'_>) -> Result<(), Failure> {
+        let bytes = usize::from(self.variant.field_bytes);
+        let mut initial = [0; FIELD_BYTES_MAX];
+        field::fill(&mut initial[..bytes], 0);
+        for key in 0..self.keys.records() {
+            loader
+                .insert(TABLE, key, |row| {
+                    for field in 0..self.variant.fields {
+                        row.set(ColumnId(field), &initial[..bytes]);
+                    }
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> u64 {
+        self.keys.records()
+    }
+
+    #[inline]
+    fn draw(&self, rng: &mut Rng) -> Input {
+        Input::draw(&self.keys, self.variant, rng)
+    }
+
+    #[inline]
+    fn kind(input: &Input) -> usize {
+        usize::from(input.writes())
+    }
+
+    #[inline]
+    async fn run(
+        &self,
+        coordinator: &mut Coordinator,
+        input: &Input,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        if input.writes() {
+            read_write::run(self, coordinator, input, tally).await
+        } else {
+            read_only::run(self, coordinator, input, tally).await
+        }
+    }
+
+    fn merge(into: &mut Tally, other: Tally) {
+        into.records_written += other.records_written;
+        into.fields_written += other.fields_written;
+        into.torn += other.torn;
+    }
+
+    async fn check(&self, cx: &Context, tally: &Tally) -> Result<Vec<Invariant>, Failure> {
+        let (mut records, mut versions, mut writes, mut wrong) = (0u64, 0u64, 0u64, 0u64);
+        scan(cx, TABLE, |stored| {
+            let told = self.writes_told(&stored.row);
+            let changes = stored.version.counter() - 1;
+            records += 1;
+            versions += changes;
+            writes += told.unwrap_or(0);
+            // A transaction writes one field of a record at the least, each at least once.
+            let one_each = self.variant.operations == 1 && !self.variant.write_whole;
+            let fits = |told| if one_each { changes == told } else { changes <= told };
+            wrong += u64::from(!told.is_some_and(fits));
+        })
+        .await?;
+        let Tally { records_written, fields_written, torn } = *tally;
+        Ok(vec![
+            Invariant {
+                name: "version = 1 + committed writes",
+                ok: versions == records_written && records == self.keys.records(),
+                detail: format!("{versions} found, {records_written} made, {records} records"),
+            },
+            Invariant {
+                name: "no field's update lost",
+                ok: writes == fields_written && wrong == 0,
+                detail: format!("{writes} found, {fields_written} made, {wrong} wrong records"),
+            },
+            Invariant {
+                name: "reads were whole",
+                ok: torn == 0,
+                detail: format!("{torn} torn fields"),
+            },
+        ])
+    }
+}
+
+impl Ycsb {
+    /// The writes that a record's fields count; `None` if a byte of them is wrong.
+    fn writes_told(&self, row: &Row<'_>) -> Option<u64> {
+        let counts = (0..self.variant.fields).map(|field| field::whole(row.bytes(ColumnId(field))));
+        counts.sum()
+    }
+}

@@ -1,0 +1,127 @@
+//! Operations and transactions of YCSB as they are drawn: one word an operation.
+//!
+//! Invariant: a transaction's input has a fixed size and lives where its coordinator runs; drawing
+//! it takes one call of the generator for each operation with a uniform key, and no memory.
+
+use super::profiles::Variant;
+use crate::distribution::{Dice, Keys};
+use tarn_engine::schema::ColumnId;
+use tarn_fabric::rng::Rng;
+
+/// Most operations of a transaction.
+pub const OPERATIONS_MAX: usize = 16;
+
+/// A read or update of one field (or of all) of one record.
+///
+/// ```text
+/// 63     | 62 … 56 | 55 … 0
+/// write? | field   | key
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Operation(u64);
+
+const WRITE: u64 = 1 << 63;
+const FIELD_SHIFT: u32 = 56;
+
+impl Operation {
+    /// Most keys.
+    pub const KEYS_MAX: u64 = 1 << FIELD_SHIFT;
+
+    /// An operation on `field` of the record at `key`.
+    #[inline]
+    pub fn new(key: u64, field: u8, write: bool) -> Operation {
+        debug_assert!(key < Operation::KEYS_MAX);
+        debug_assert!(field < 64);
+        let write = if write { WRITE } else { 0 };
+        Operation(key | (u64::from(field) << FIELD_SHIFT) | write)
+    }
+
+    /// Which record.
+    #[inline]
+    pub fn key(self) -> u64 {
+        self.0 & (Operation::KEYS_MAX - 1)
+    }
+
+    /// Which field; where whole records are used, it says nothing.
+    #[inline]
+    pub fn field(self) -> ColumnId {
+        ColumnId((self.0 >> FIELD_SHIFT) as u8 & 0x7f)
+    }
+
+    /// Whether it updates.
+    #[inline]
+    pub fn is_write(self) -> bool {
+        self.0 & WRITE != 0
+    }
+}
+
+/// A transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Input {
+    operations: [Operation; OPERATIONS_MAX],
+    /// How many there are.
+    len: u8,
+    /// How many go into the first fetch; the others become known by what it brings.
+    known: u8,
+    writes: bool,
+}
+
+impl Input {
+    #[inline]
+    pub(super) fn draw(keys: &Keys, variant: &Variant, rng: &mut Rng) -> Input {
+        let mut operations = [Operation::default(); OPERATIONS_MAX];
+        let mut writes = false;
+        // The first operation's dice also decide whether the transaction writes at all.
+        let mut percent = u64::from(variant.writes_percent);
+        for (index, operation) in operations[..variant.operations].iter_mut().enumerate() {
+            let (key, mut dice) = keys.draw_with_dice(rng);
+            if index == 0 && !is_writer(variant, &mut dice) {
+                percent = 0;
+            }
+            let write = dice.roll(100) < percent;
+            let field = dice.roll(u64::from(variant.fields)) as u8;
+            *operation = Operation::new(key, field, write);
+            writes |= write;
+        }
+        let (len, known) = (variant.operations as u8, variant.known_operations as u8);
+        Input { operations, len, known, writes }
+    }
+
+    /// Its operations.
+    #[inline]
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations[..usize::from(self.len)]
+    }
+
+    /// Its operations by fetch: those known from the start, and those that become known then.
+    #[inline]
+    pub fn steps(&self) -> [&[Operation]; 2] {
+        let (known, rest) = self.operations().split_at(usize::from(self.known));
+        [known, rest]
+    }
+
+    /// Whether any of them updates.
+    #[inline]
+    pub fn writes(&self) -> bool {
+        self.writes
+    }
+}
+
+#[inline]
+fn is_writer(variant: &Variant, dice: &mut Dice) -> bool {
+    let percent = u64::from(variant.writers_percent);
+    percent == 100 || dice.roll(100) < percent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_come_apart_as_they_were_packed() {
+        let operation = Operation::new(Operation::KEYS_MAX - 1, 63, true);
+        assert_eq!((operation.key(), operation.field().0), (Operation::KEYS_MAX - 1, 63));
+        assert!(operation.is_write());
+        assert!(!Operation::new(7, 63, false).is_write());
+    }
+}

@@ -1,0 +1,46 @@
+//! A transaction that reads some records and updates others.
+//!
+//! Invariant: a record that several operations update is written once, with all their changes; an
+//! operation sees what those before it in its transaction wrote.
+
+use super::{Input, Operation, Tally, Ycsb};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+
+#[inline]
+pub(super) async fn run(
+    ycsb: &Ycsb,
+    coordinator: &mut Coordinator,
+    input: &Input,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let done = coordinator
+        .transact(async |tx| {
+            let (mut done, mut before) = (Tally::default(), 0);
+            for operations in input.steps().into_iter().filter(|step| !step.is_empty()) {
+                let handles = ycsb.request(tx, operations);
+                tx.fetch().await?;
+                for (&operation, handle) in operations.iter().zip(handles) {
+                    done.torn += ycsb.look(tx, operation, handle);
+                    if operation.is_write() {
+                        done.fields_written += ycsb.advance(tx, operation, handle);
+                        let earlier = &input.operations()[..before];
+                        done.records_written += u64::from(is_first(earlier, operation));
+                    }
+                    before += 1;
+                }
+            }
+            Ok(done)
+        })
+        .await?;
+    tally.records_written += done.records_written;
+    tally.fields_written += done.fields_written;
+    tally.torn += done.torn;
+    Ok(())
+}
+
+/// Whether none of the earlier operations updates the same record.
+#[inline]
+fn is_first(earlier: &[Operation], operation: Operation) -> bool {
+    !earlier.iter().any(|other| other.is_write() && other.key() == operation.key())
+}

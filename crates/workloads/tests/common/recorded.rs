@@ -1,0 +1,45 @@
+//! Recorded histories in the checker's words.
+//!
+//! Invariant: nothing is left out but transactions of which no trace can be seen.
+
+use tarn_check::{History, Isolation, Outcome, RecordId, Transaction, WriteKind, check};
+use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
+
+/// Whether the transactions are strictly serializable; the checker's report if not.
+pub fn verdict(recorded: &[RecordedTxn]) -> Result<(), String> {
+    let tables = (0..8).map(|table| format!("table {table}")).collect();
+    let transactions = recorded.iter().map(transaction).collect();
+    let history = History { tables, transactions, ..History::default() };
+    let report = check(&history, Isolation::StrictSerializable);
+    match report.is_accepted() {
+        true => Ok(()),
+        false => Err(report.anomalies.iter().take(3).map(|it| format!("{it}\n")).collect()),
+    }
+}
+
+fn transaction(txn: &RecordedTxn) -> Transaction {
+    let (invoked, completed) = (txn.invoked.0, txn.completed.0);
+    let outcome = match txn.outcome {
+        RecordedOutcome::Committed => Outcome::Committed,
+        RecordedOutcome::Aborted => Outcome::Aborted,
+        RecordedOutcome::Unknown => Outcome::Unknown,
+    };
+    let mut out = Transaction::committed(txn.id.word(), txn.coordinator, invoked, completed)
+        .with_outcome(outcome);
+    for read in &txn.reads {
+        let record = RecordId::new(read.table.0, read.key);
+        out = match read.present {
+            true => out.read(record, read.version),
+            false => out.read_absent(record, read.version),
+        };
+    }
+    for write in &txn.writes {
+        let kind = match write.kind {
+            history::WriteKind::Insert => WriteKind::Insert,
+            history::WriteKind::Update => WriteKind::Update,
+            history::WriteKind::Delete => WriteKind::Delete,
+        };
+        out = out.write(RecordId::new(write.table.0, write.key), write.version, kind);
+    }
+    out
+}
