@@ -8,6 +8,7 @@ use crate::address_cache::AddressCache;
 use crate::catalog::{Catalog, Table};
 use crate::heap::{Ground, Heap, claim};
 use crate::index::IndexView;
+use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
@@ -61,6 +62,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where records were seen.
     pub cache: RefCell<AddressCache>,
+    /// Which indexes should grow.
+    pub growth: Growth,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
@@ -85,12 +88,15 @@ impl Context {
             });
         }
         let tag = OwnerTag::new(node.id, thread, 0);
-        let heap = Heap::new(tag.word(), node.database.groups.count());
+        let groups = node.database.groups.count();
+        let heap = Heap::new(tag.word(), groups);
+        let growth = Growth::new(node.database.catalog.tables().len(), groups);
         Ok(Context {
             node,
             port,
             metrics: Metrics::default(),
             cache: RefCell::new(AddressCache::new(address_cache_entries)),
+            growth,
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),

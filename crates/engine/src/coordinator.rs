@@ -109,6 +109,9 @@ impl Coordinator {
                         Err(failure) => failure,
                         Ok(()) => {
                             attempt.end(None);
+                            if self.cx.growth.is_wanted() {
+                                Box::pin(self.grow()).await;
+                            }
                             return Ok(result);
                         }
                     }
@@ -193,7 +196,7 @@ impl Coordinator {
         };
         let txn = &self.txn;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for entry in &txn.entries {
+        for entry in txn.entries.iter() {
             if let Some(read) = self.recorded_read(entry) {
                 reads.push(read);
             }

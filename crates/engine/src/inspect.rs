@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::index::hash::Geometry;
 use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
 use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
 };
 use crate::outcome::Failure;
 use crate::row::Row;
@@ -36,8 +36,11 @@ pub struct Audit {
     pub locks_left: u64,
     /// Lines of a backup that differ from the primary's.
     pub replicas_differ: u64,
-    /// Records in a bucket that is not theirs, or twice in one.
+    /// Records in a bucket that is not theirs, or twice in one; buckets of another depth than the
+    /// index header implies.
     pub misplaced: u64,
+    /// Buckets in use.
+    pub buckets: u64,
     /// Overflow blocks in use.
     pub overflow_blocks: u64,
 }
@@ -119,18 +122,45 @@ pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
     for table in cx.database().catalog.tables() {
         for group in 0..cx.database().groups.count() {
             let group = GroupId(group as u16);
-            for bucket in buckets(cx, table, group).await? {
-                audit_bucket(cx, table, bucket, &mut audit).await?;
+            audit_header(cx, table, group, &mut audit).await?;
+            let state = |cx: &Context| cx.node.index_view.state(table, group);
+            for (index, bucket) in buckets(cx, table, group).await?.enumerate() {
+                let depth = state(cx).depth(table.geometry.buckets, index as u64);
+                audit_bucket(cx, table, (bucket, depth), &mut audit).await?;
             }
         }
     }
     Ok(audit)
 }
 
+/// The index header: at rest, the same everywhere.
+async fn audit_header(
+    cx: &Context,
+    table: &Table,
+    group: GroupId,
+    audit: &mut Audit,
+) -> Result<(), Failure> {
+    let mut round = Round::new();
+    let header = table.geometry.header(group);
+    let images: Vec<BufferOffset> = cx
+        .database()
+        .groups
+        .all(header)
+        .map(|target| round.read(target, Geometry::HEADER_BYTES))
+        .collect();
+    cx.port.execute(&mut round).await?;
+    audit.locks_left += u64::from(round.word(images[0].plus(LOCK_AT)) != 0);
+    let (skip, rest) = (VERSION_AT, Geometry::HEADER_BYTES - VERSION_AT);
+    let bytes = |image: &BufferOffset| round.bytes(image.plus(skip), rest);
+    let differ = images.iter().filter(|image| bytes(image) != bytes(&images[0])).count();
+    audit.replicas_differ += differ as u64;
+    Ok(())
+}
+
 async fn audit_bucket(
     cx: &Context,
     table: &Table,
-    bucket: Address,
+    (bucket, depth): (Address, u8),
     audit: &mut Audit,
 ) -> Result<(), Failure> {
     let mut round = Round::new();
@@ -139,6 +169,9 @@ async fn audit_bucket(
     while !block.is_null() {
         round.clear();
         let at = read_block(cx, &mut round, table, block, 0).await?;
+        let depth_found = round.word(at.plus(DIRECTORY_DEPTH_AT));
+        audit.misplaced += u64::from(block == bucket && depth_found != u64::from(depth));
+        audit.buckets += u64::from(block == bucket);
         let slots = (0..Geometry::SLOTS).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
         for offset in std::iter::once(0).chain(slots) {
             audit.locks_left += u64::from(round.word(at.plus(offset + LOCK_AT)) != 0);
@@ -244,6 +277,6 @@ async fn buckets(
     view.learn(table, group, state, &segments);
     let state = GrowthState::from_word(state);
     let base = table.geometry.buckets;
-    let total = (base << state.level) + state.split;
+    let total = state.buckets(base);
     Ok((0..total).map(move |index| view.bucket(table, group, index % base, index / base)))
 }

@@ -5,6 +5,7 @@
 //! - [`coordinator`], [`transaction`], [`row`]: what callers see. [`outcome`]: how it ends.
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
+//! - `restructure`: what a coordinator does for its indexes between transactions.
 //! - [`membership`], [`timestamp`]: seams for services. [`history`], [`metrics`]: what happened.
 //! - [`load`]: fills tables before transactions run. [`inspect`]: looks at memory when they rest.
 //!
@@ -31,6 +32,7 @@ pub mod owner;
 pub mod procedure;
 pub mod protocol;
 pub mod replica_groups;
+mod restructure;
 pub mod row;
 pub mod schema;
 pub mod timestamp;

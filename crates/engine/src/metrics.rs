@@ -21,6 +21,8 @@ pub struct Tally {
     pub phases: [u64; PHASES_MAX],
     /// Buckets split.
     pub splits: u64,
+    /// Splits that were given up: somebody held a lock, or there was no room.
+    pub splits_refused: u64,
 }
 
 impl Tally {
@@ -46,6 +48,7 @@ impl Tally {
             unknown: self.unknown - earlier.unknown,
             phases,
             splits: self.splits - earlier.splits,
+            splits_refused: self.splits_refused - earlier.splits_refused,
         }
     }
 
@@ -54,6 +57,7 @@ impl Tally {
         self.committed += other.committed;
         self.unknown += other.unknown;
         self.splits += other.splits;
+        self.splits_refused += other.splits_refused;
         for (mine, theirs) in self.aborts.iter_mut().zip(other.aborts) {
             *mine += theirs;
         }
@@ -71,6 +75,7 @@ pub struct Metrics {
     unknown: Cell<u64>,
     phases: [Cell<u64>; PHASES_MAX],
     splits: Cell<u64>,
+    splits_refused: Cell<u64>,
 }
 
 #[inline]
@@ -107,6 +112,11 @@ impl Metrics {
         bump(&self.splits);
     }
 
+    /// A split was given up.
+    pub fn split_refused(&self) {
+        bump(&self.splits_refused);
+    }
+
     /// The counts so far.
     pub fn snapshot(&self) -> Tally {
         Tally {
@@ -115,6 +125,7 @@ impl Metrics {
             unknown: self.unknown.get(),
             phases: std::array::from_fn(|index| self.phases[index].get()),
             splits: self.splits.get(),
+            splits_refused: self.splits_refused.get(),
         }
     }
 }

@@ -193,13 +193,14 @@ impl<'c> Transaction<'c> {
             }
             return Handle(index as u32);
         }
-        let mut entry = new_entry(cx, table, word, mode, cells);
+        let Txn { entries, round, .. } = txn;
+        let entry = entries.add(blank_entry);
+        start_entry(entry, cx, table, word, mode, cells);
         if !full_key.is_empty() {
-            entry.full_key = txn.round.reserve(full_key.len().max(8));
-            txn.round.bytes_mut(entry.full_key, full_key.len()).copy_from_slice(full_key);
+            entry.full_key = round.reserve(full_key.len().max(8));
+            round.bytes_mut(entry.full_key, full_key.len()).copy_from_slice(full_key);
         }
-        txn.entries.push(entry);
-        Handle(txn.entries.len() as u32 - 1)
+        Handle(entries.len() as u32 - 1)
     }
 
     /// The handle given back names an absent record; the mistake surfaces at the fetch.
@@ -221,9 +222,9 @@ impl<'c> Transaction<'c> {
             ),
         });
         if txn.entries.is_empty() {
-            let mut entry = new_entry(cx, table, 0, Mode::Read, Cells::NONE);
+            let entry = txn.entries.add(blank_entry);
+            start_entry(entry, cx, table, 0, Mode::Read, Cells::NONE);
             entry.progress = Progress::Done;
-            txn.entries.push(entry);
         }
         Handle(txn.entries.len() as u32 - 1)
     }
@@ -249,23 +250,15 @@ fn find(txn: &Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
     })
 }
 
-#[inline]
-fn new_entry(
-    cx: &crate::context::Context,
-    table: &Table,
-    key: u64,
-    mode: Mode,
-    cells: Cells,
-) -> Entry {
-    let lookup = Lookup::start(cx.surroundings(), table, key);
-    let mut entry = Entry {
-        table: table.id,
-        mode,
+fn blank_entry() -> Entry {
+    Entry {
+        table: TableId(0),
+        mode: Mode::Read,
         progress: Progress::Locate,
         found: false,
         stable: false,
-        cells,
-        key,
+        cells: Cells::NONE,
+        key: 0,
         full_key: BufferOffset::default(),
         address: Address::NULL,
         image: BufferOffset::default(),
@@ -275,19 +268,47 @@ fn new_entry(
         new_version: Version::NEVER,
         lock: NO_LOCK,
         directory_lock: NO_LOCK,
-        lookup,
+        lookup: Lookup::default(),
         old_payload: BufferOffset::default(),
         dirty: Cells::NONE,
         void: false,
-    };
+    }
+}
+
+/// Every field that is read before the protocol sets it, field by field: no copy of the whole.
+#[inline]
+fn start_entry(
+    entry: &mut Entry,
+    cx: &crate::context::Context,
+    table: &Table,
+    key: u64,
+    mode: Mode,
+    cells: Cells,
+) {
+    entry.table = table.id;
+    entry.mode = mode;
+    entry.progress = Progress::Locate;
+    entry.found = false;
+    entry.stable = false;
+    entry.cells = cells;
+    entry.key = key;
+    entry.full_key = BufferOffset::default();
+    entry.address = Address::NULL;
+    entry.body = Address::NULL;
+    entry.version = Version::NEVER;
+    entry.new_version = Version::NEVER;
+    entry.lock = NO_LOCK;
+    entry.directory_lock = NO_LOCK;
+    entry.dirty = Cells::NONE;
+    entry.void = false;
+    entry.lookup.start_at_home(cx.surroundings(), table, key);
     if matches!(mode, Mode::Insert | Mode::Delete) {
         // They need the bucket's directory record in any case.
-        entry.lookup = lookup.skip_bin();
+        entry.lookup.restart_at_bucket();
     } else if let Some((slot, body)) = cx.cache.borrow().get(table.id, key) {
         (entry.address, entry.body) = (slot, body);
         entry.progress = Progress::Direct;
     }
-    entry
 }
 
 /// Another wish for a record that the transaction already has.

@@ -110,6 +110,46 @@ pub struct Check {
     pub covered: bool,
 }
 
+/// A transaction's entries: a slice that grows, whose memory is used again and again.
+#[derive(Default)]
+pub struct Entries {
+    items: Vec<Entry>,
+    len: usize,
+}
+
+impl Entries {
+    /// Forgets all entries.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// One more entry: whatever an earlier transaction left there, to be overwritten in place.
+    #[inline]
+    pub fn add(&mut self, blank: impl FnOnce() -> Entry) -> &mut Entry {
+        if self.len == self.items.len() {
+            self.items.push(blank());
+        }
+        self.len += 1;
+        &mut self.items[self.len - 1]
+    }
+}
+
+impl std::ops::Deref for Entries {
+    type Target = [Entry];
+    #[inline]
+    fn deref(&self) -> &[Entry] {
+        &self.items[..self.len]
+    }
+}
+
+impl std::ops::DerefMut for Entries {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Entry] {
+        &mut self.items[..self.len]
+    }
+}
+
 /// What a lock protects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
@@ -162,7 +202,7 @@ pub struct Txn {
     /// The verbs in flight and the buffer.
     pub round: Round,
     /// The caller's records, in the order they were asked for.
-    pub entries: Vec<Entry>,
+    pub entries: Entries,
     /// Entries before this one are fetched.
     pub fetched: usize,
     /// What validation re-reads.
@@ -190,7 +230,7 @@ impl Txn {
             tag,
             coordinator,
             round: Round::new(),
-            entries: Vec::with_capacity(4),
+            entries: Entries::default(),
             fetched: 0,
             checks: Vec::with_capacity(4),
             locks: Vec::with_capacity(4),

@@ -192,7 +192,7 @@ impl Future for RoundFuture<'_> {
     /// The error is boxed so that success travels in a register.
     type Output = Result<(), Box<FabricError>>;
 
-    #[inline]
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let backend = &*this.port.shared.backend;

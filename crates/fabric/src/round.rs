@@ -52,8 +52,21 @@ pub struct Verb {
     pub len_bytes: u16,
     /// What to do.
     pub kind: VerbKind,
-    /// Whether this verb waits for all earlier verbs of its batch.
-    pub fenced: bool,
+    /// [`Verb::FENCED`], [`Verb::PRIVATE`].
+    pub flags: u8,
+}
+
+impl Verb {
+    /// This verb waits for all earlier verbs of its batch.
+    pub const FENCED: u8 = 1;
+    /// WRITE: nobody relies on seeing a line of it whole.
+    pub const PRIVATE: u8 = 2;
+
+    /// Whether a flag is set.
+    #[inline]
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
 }
 
 const _: () = assert!(size_of::<Verb>() == 32);
@@ -189,7 +202,7 @@ impl Round {
 
     #[inline]
     fn push(&mut self, mut verb: Verb) -> VerbIndex {
-        verb.fenced = std::mem::take(&mut self.fence_next);
+        verb.flags = if std::mem::take(&mut self.fence_next) { Verb::FENCED } else { 0 };
         self.verbs.push(verb);
         VerbIndex(self.verbs.len() as u32 - 1)
     }
@@ -218,7 +231,7 @@ impl Round {
             buffer: buffer.0,
             len_bytes,
             kind,
-            fenced: false,
+            flags: 0,
         });
     }
 
@@ -237,8 +250,18 @@ impl Round {
             buffer: buffer.0,
             len_bytes,
             kind,
-            fenced: false,
+            flags: 0,
         });
+    }
+
+    /// WRITE of bytes that nobody reads meanwhile, or that whoever reads them checks (a log entry
+    /// with its checksum): a READ may see any mixture of old and new words.
+    #[inline]
+    pub fn write_private(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
+        self.write(target, buffer, len_bytes);
+        if let Some(verb) = self.verbs.last_mut() {
+            verb.flags |= Verb::PRIVATE;
+        }
     }
 
     /// CAS of the aligned word at `target` from `expected` to `new`.
@@ -252,7 +275,7 @@ impl Round {
             buffer: 0,
             len_bytes: 8,
             kind,
-            fenced: false,
+            flags: 0,
         })
     }
 
@@ -267,7 +290,7 @@ impl Round {
             buffer: 0,
             len_bytes: 8,
             kind,
-            fenced: false,
+            flags: 0,
         })
     }
 
@@ -290,7 +313,7 @@ impl Round {
             buffer: buffer.0,
             len_bytes: 8,
             kind,
-            fenced: false,
+            flags: 0,
         })
     }
 
@@ -393,7 +416,7 @@ mod tests {
         let at = round.reserve(8);
         round.write(target, at, 8);
         round.faa(target, 1);
-        let fenced: Vec<bool> = round.verbs().iter().map(|verb| verb.fenced).collect();
+        let fenced: Vec<bool> = round.verbs().iter().map(|verb| verb.has(Verb::FENCED)).collect();
         assert_eq!(fenced, [false, true, false]);
     }
 }

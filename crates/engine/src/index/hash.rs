@@ -17,14 +17,15 @@
 //!
 //! Memory that was never written is zero, and a bucket of zeros is an empty bucket.
 
-use super::locate::{IndexView, SEGMENTS_MAX, hash_of, low_bits};
+use super::growth::IndexHeader;
+use super::locate::{IndexView, SEGMENTS_MAX, hash_of, low_bits, state_seen};
 use crate::catalog::{Catalog, Table};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, Slot, VERSION_AT,
     Version,
 };
 use crate::replica_groups::ReplicaGroups;
-use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Where a table's index lies; see [`crate::catalog`].
@@ -59,6 +60,12 @@ impl Geometry {
     /// Size of a bucket of such slots.
     pub fn bucket_bytes(slot: &Slot) -> usize {
         DIRECTORY_BYTES + Geometry::SLOTS * slot.slot_bytes
+    }
+
+    /// Whether a slot lies in the bucket itself and not in its chain.
+    pub fn contains(&self, bucket: Address, slot: Address) -> bool {
+        let start = bucket.to_word();
+        (start..start + self.bucket_bytes as u64).contains(&slot.to_word())
     }
 
     /// The index header in one group.
@@ -141,6 +148,7 @@ pub struct Lookup {
     group: GroupIdOrZero,
     bin: u8,
     depth: u8,
+    depth_found: u8,
     step: Step,
     block: Address,
     at: BufferOffset,
@@ -152,27 +160,28 @@ impl Lookup {
     /// Starts at the key's home.
     #[inline]
     pub fn start(near: Surroundings<'_>, table: &Table, key_word: u64) -> Lookup {
-        let place = near.view.place(near.catalog, table, hash_of(table, key_word));
-        Lookup {
-            directory: place.bucket,
-            group: place.group.0,
-            bin: place.bin,
-            depth: place.depth,
-            ..Lookup::default()
-        }
+        let mut lookup = Lookup::default();
+        lookup.start_at_home(near, table, key_word);
+        lookup
     }
 
-    /// Forgets a bucket that was read, to read it anew.
-    pub fn restart_at_bucket(&mut self) {
-        self.step = Step::Bucket;
+    /// Starts anew, at the key's home.
+    #[inline]
+    pub fn start_at_home(&mut self, near: Surroundings<'_>, table: &Table, key_word: u64) {
+        let place = near.view.place(near.catalog, table, hash_of(table, key_word));
+        self.directory = place.bucket;
+        self.group = place.group.0;
+        self.bin = place.bin;
+        self.depth = place.depth;
+        self.step = Step::Bin;
+        self.stable = false;
         self.free = None;
     }
 
-    /// Goes to the bucket at once: what an insert wants.
-    #[inline]
-    pub fn skip_bin(mut self) -> Lookup {
+    /// Goes to the bucket at once: what an insert or delete wants, or to read it anew.
+    pub fn restart_at_bucket(&mut self) {
         self.step = Step::Bucket;
-        self
+        self.free = None;
     }
 
     /// The replica group.
@@ -181,8 +190,19 @@ impl Lookup {
     }
 
     /// Adds the next step's verbs to the round.
-    #[inline]
+    #[inline(always)]
     pub fn plan(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
+        if self.step == Step::Bin && table.slot.is_one_line() {
+            let bin_bytes = Geometry::SLOTS_PER_BIN * LINE_BYTES;
+            let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
+            self.at = round.read(near.groups.primary(bin), bin_bytes);
+        } else {
+            self.plan_step(near, table, round);
+        }
+    }
+
+    #[inline(never)]
+    fn plan_step(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
         match self.step {
             Step::Bin => self.plan_bin(near, table, round),
             Step::Bucket => self.plan_bucket(near, table, round),
@@ -199,16 +219,11 @@ impl Lookup {
         }
     }
 
-    #[inline]
     fn plan_bin(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
         let slot_bytes = table.slot.slot_bytes;
         let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
         let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
         let target = near.groups.primary(bin);
-        if table.slot.is_one_line() {
-            self.at = round.read(target, bin_bytes);
-            return;
-        }
         // Slots of several lines: their LOCK and VERSION once more, after the slots.
         self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 16);
         round.read_into(target, self.at, bin_bytes);
@@ -230,8 +245,35 @@ impl Lookup {
         round.read_into(target, self.at.plus(bucket_bytes), 16);
     }
 
+    /// The shortest way through: the record is at home, in a slot of one line. `None` decides
+    /// nothing; [`Lookup::absorb`] then does.
+    #[inline(always)]
+    pub fn at_home(
+        &self,
+        table: &Table,
+        wanted: Wanted,
+        round: &Round,
+    ) -> Option<(Address, BufferOffset)> {
+        if self.step != Step::Bin || !table.slot.is_one_line() || wanted.full_key.is_some() {
+            return None;
+        }
+        let first = round.line(self.at);
+        let second = round.line(self.at.plus(LINE_BYTES));
+        let is_it = |line: &[u64; 8]| {
+            line[KEY_AT / 8] == wanted.word && Version::from_word(line[VERSION_AT / 8]).is_present()
+        };
+        let slot = match (is_it(first), is_it(second)) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => return None,
+        };
+        let bin = usize::from(self.bin) * Geometry::SLOTS_PER_BIN;
+        let address = self.directory.plus(DIRECTORY_BYTES + (bin + slot) * LINE_BYTES);
+        Some((address, self.at.plus(slot * LINE_BYTES)))
+    }
+
     /// Takes in what the planned verbs brought.
-    #[inline]
+    #[inline(never)]
     pub fn absorb(
         &mut self,
         near: Surroundings<'_>,
@@ -251,7 +293,6 @@ impl Lookup {
         }
     }
 
-    #[inline]
     fn absorb_bin(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         let slot_bytes = table.slot.slot_bytes;
         for slot in 0..Geometry::SLOTS_PER_BIN {
@@ -277,7 +318,9 @@ impl Lookup {
         if (lock != 0 && lock != wanted.me) || !same_head(round, self.at, again) {
             return Answer::Unstable;
         }
-        if round.word(self.at.plus(DIRECTORY_DEPTH_AT)) != u64::from(self.depth) {
+        let depth = round.word(self.at.plus(DIRECTORY_DEPTH_AT));
+        if depth != u64::from(self.depth) {
+            self.depth_found = depth as u8;
             self.step = Step::Header;
             return Answer::More;
         }
@@ -336,18 +379,23 @@ impl Lookup {
         wanted: Wanted,
         round: &Round,
     ) -> Answer {
-        let lock = round.word(self.at.plus(LOCK_AT));
+        let (assumed, found) = (self.depth, self.depth_found);
+        if found <= assumed {
+            return Answer::Unstable; // a belief is never ahead of a bucket that is at rest
+        }
+        // That much is certain, whoever is changing the header; the rest counts if nobody is.
+        let seen = state_seen(table, hash_of(table, wanted.word), assumed, found);
         let again = self.at.plus(Geometry::HEADER_BYTES);
-        if lock != 0 || !same_head(round, self.at, again) {
+        let free = round.word(self.at.plus(LOCK_AT)) == 0 && same_head(round, self.at, again);
+        let mut header = IndexHeader::read(round, self.at);
+        if !free || !header.is_complete() || header.state.word() < seen.word() {
+            header = header.limited_to(seen);
+        }
+        if !header.is_complete() {
             return Answer::Unstable;
         }
-        let mut segments = [0; SEGMENTS_MAX];
-        for (index, segment) in segments.iter_mut().enumerate() {
-            *segment = round.word(self.at.plus(Geometry::SEGMENTS_AT + index * 8));
-        }
-        let state = round.word(self.at.plus(Geometry::STATE_AT));
-        near.view.learn(table, self.group(), state, &segments);
-        *self = Lookup::start(near, table, wanted.word);
+        near.view.learn(table, self.group(), header.state.word(), &header.segments);
+        self.start_at_home(near, table, wanted.word);
         Answer::More
     }
 }

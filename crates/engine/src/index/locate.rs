@@ -1,7 +1,7 @@
 //! Where a key's bucket lies: linear hashing over segments, as a compute node believes it to be.
 //!
 //! Invariant: a belief is only ever behind, never wrong in kind: a bucket that was split since says
-//! so in its directory record (its depth), and the belief is then read anew. Linear hashing: Litwin,
+//! so in its directory record (its depth), and the belief is then corrected (`state_seen`). Linear hashing: Litwin,
 //! "Linear hashing: a new tool for file and table addressing", VLDB 1980. The base position is
 //! taken by multiplication, so that any number of buckets is filled evenly; each doubling adds one
 //! hash bit and one segment.
@@ -66,6 +66,32 @@ impl GrowthState {
     pub fn word(self) -> u64 {
         (u64::from(self.level) << 56) | self.split
     }
+
+    /// Once the bucket at the split position is split; `buckets` are those of the first segment.
+    #[must_use]
+    pub fn after_split(self, buckets: u64) -> GrowthState {
+        if self.split + 1 == buckets << self.level {
+            return GrowthState { level: self.level + 1, split: 0 };
+        }
+        GrowthState { level: self.level, split: self.split + 1 }
+    }
+
+    /// How many segments after the first are in use.
+    pub fn segments(self) -> usize {
+        usize::from(self.level) + usize::from(self.split > 0)
+    }
+
+    /// How many buckets are in use.
+    pub fn buckets(self, buckets: u64) -> u64 {
+        (buckets << self.level) + self.split
+    }
+
+    /// The depth of the bucket numbered `index`, of those in use.
+    pub fn depth(self, buckets: u64, index: u64) -> u8 {
+        let level_buckets = buckets << self.level;
+        let split = index < self.split || index >= level_buckets;
+        self.level + u8::from(split)
+    }
 }
 
 impl IndexView {
@@ -102,8 +128,8 @@ impl IndexView {
     pub fn place(&self, catalog: &Catalog, table: &Table, hash: u64) -> Place {
         let group = group_of(catalog, table, hash);
         let geometry = &table.geometry;
-        let base = ((u128::from(hash) * u128::from(geometry.buckets)) >> 64) as u64;
-        let bin = (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8;
+        let base = base_of(table, hash);
+        let bin = bin_of(hash);
         let state = self.shard(table, group).state.load(Ordering::Acquire);
         if state == 0 {
             let offset = geometry.first_segment_at + base * geometry.bucket_bytes as u64;
@@ -142,6 +168,29 @@ impl IndexView {
 #[inline]
 pub fn low_bits(hash: u64, bits: u8) -> u64 {
     hash & ((1 << bits) - 1)
+}
+
+/// The position in the first segment of the key with this hash.
+#[inline]
+fn base_of(table: &Table, hash: u64) -> u64 {
+    ((u128::from(hash) * u128::from(table.geometry.buckets)) >> 64) as u64
+}
+
+/// The bin of the key with this hash.
+#[inline]
+pub fn bin_of(hash: u64) -> u8 {
+    (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8
+}
+
+/// How far growth has come at least, when the bucket that the key with this hash has at depth
+/// `assumed` was found, unlocked, at the greater depth `found`: buckets are split in a fixed order,
+/// and this one's last split is over. So LH* clients correct their image of a file (Litwin, Neimat,
+/// Schneider: "LH*: linear hashing for distributed files", SIGMOD 1993).
+pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthState {
+    assert!(found > assumed);
+    let buckets = table.geometry.buckets;
+    let split = base_of(table, hash) + buckets * low_bits(hash, assumed);
+    GrowthState { level: found - 1, split }.after_split(buckets)
 }
 
 /// A key word's hash in a table.

@@ -5,7 +5,11 @@
 //! keys of a transaction in the same round trips and adds its own verbs to them. What a lookup
 //! visited it reports with versions; protecting it is the protocol's business.
 
+pub mod growth;
 pub mod hash;
 mod locate;
+pub mod relocate;
 
-pub use locate::{GrowthState, IndexView, Place, SEGMENTS_MAX, group_of, hash_of, low_bits};
+pub use locate::{
+    GrowthState, IndexView, Place, SEGMENTS_MAX, bin_of, group_of, hash_of, low_bits, state_seen,
+};

@@ -6,6 +6,7 @@
 //! enum whose asynchronous calls cost a branch and no allocation.
 
 use crate::context::Context;
+use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::working_set::Txn;
 
@@ -148,6 +149,16 @@ pub trait Protocol: Sized {
     /// what that round asked for may have been granted.
     fn abandon(&self, cx: &Context, txn: &mut Txn);
 
+    /// Does the next step of a shard's growth (see [`crate::index::growth`]) as a transaction of its
+    /// own: `txn` is empty, no record of a caller's is in it. A protocol whose index does not grow
+    /// says that it cannot.
+    ///
+    /// # Errors
+    /// As `commit`: an abort (a lock was refused), no memory, `CommitUnknown`.
+    async fn restructure(&self, _: &Context, _: &mut Txn, _: Shard) -> Result<Grown, Failure> {
+        Ok(Grown::TooLarge)
+    }
+
     /// Finds out, and makes final, how a transaction ended whose coordinator cannot say. The
     /// coordinator that asks has a higher incarnation or the owner has been fenced. Idempotent.
     ///
@@ -240,6 +251,19 @@ macro_rules! protocols {
             /// See [`Protocol::abandon`].
             pub fn abandon(&self, cx: &Context, txn: &mut Txn) {
                 match self { $(AnyProtocol::$name(it) => it.abandon(cx, txn)),+ }
+            }
+
+            /// See [`Protocol::restructure`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn restructure(
+                &self,
+                cx: &Context,
+                txn: &mut Txn,
+                shard: Shard,
+            ) -> Result<Grown, Failure> {
+                match self { $(AnyProtocol::$name(it) => it.restructure(cx, txn, shard).await),+ }
             }
 
             /// See [`Protocol::resolve`].

@@ -147,6 +147,8 @@ struct LocalBackend {
     node: NodeId,
     thread: u16,
     gate: Arc<ThreadGate>,
+    /// Whether a hot round wrote and nothing has fenced since: done before the next READ.
+    unfenced: Cell<bool>,
     /// By node × groups + group; rebuilt when a fault was declared.
     regions: RefCell<Vec<Region<'static>>>,
     group_count: usize,
@@ -173,6 +175,7 @@ impl LocalBackend {
             node,
             thread,
             gate,
+            unfenced: Cell::new(false),
             regions: RefCell::default(),
             group_count,
             faults_seen: Cell::new(u32::MAX),
@@ -218,13 +221,17 @@ impl LocalBackend {
         }
     }
 
+    #[inline]
     fn prefetch(&self, round: &Round) {
         let regions = self.regions.borrow();
         for verb in round.verbs() {
             if let Some(region) = regions.get(self.index(verb.target)) {
-                let to_write = verb.kind != VerbKind::Read;
                 let offset = verb.target.address().offset_bytes();
-                region.prefetch(offset, u64::from(verb.len_bytes), to_write);
+                let len = u64::from(verb.len_bytes);
+                match verb.kind {
+                    VerbKind::Read => region.prefetch(offset, len, false),
+                    _ => region.prefetch(offset, len, true),
+                }
             }
         }
     }
@@ -235,8 +242,9 @@ impl LocalBackend {
             self.look_at_faults();
         }
         let regions = self.regions.borrow();
+        let round_is_hot = round.is_hot();
         let (verbs, buffer) = round.parts_mut();
-        let mut wrote = false;
+        let mut wrote = self.unfenced.get();
         let mut result = Ok(());
         for verb in verbs {
             let offset = verb.target.address().offset_bytes();
@@ -253,31 +261,28 @@ impl LocalBackend {
                 fence(Ordering::SeqCst);
                 wrote = false;
             }
-            wrote |= orders_later_reads(verb.kind);
+            wrote = match verb.kind {
+                VerbKind::Read => wrote,
+                VerbKind::Write => true,
+                // Atomics of x86-64 are full fences.
+                _ => cfg!(not(target_arch = "x86_64")),
+            };
             if let Err(StuckStripe) = perform(region, offset, verb, buffer) {
                 result = Err(FabricError::TornLine(verb.target));
                 break;
             }
         }
-        if wrote {
+        // A hot round goes on at once, as a rule with atomics, which fence for it.
+        self.unfenced.set(wrote && round_is_hot);
+        if wrote && !round_is_hot {
             fence(Ordering::SeqCst);
         }
         result
     }
 }
 
-/// Whether a READ that follows needs a fence. Atomics of x86-64 are full fences themselves.
-#[inline]
-fn orders_later_reads(kind: VerbKind) -> bool {
-    match kind {
-        VerbKind::Read => false,
-        VerbKind::Write => true,
-        _ => cfg!(not(target_arch = "x86_64")),
-    }
-}
-
 /// Executes one verb whose bounds were checked.
-#[inline]
+#[inline(always)]
 fn perform(
     region: &Region,
     offset: u64,
@@ -286,10 +291,27 @@ fn perform(
 ) -> Result<(), StuckStripe> {
     let at = verb.buffer as usize;
     let len = usize::from(verb.len_bytes);
-    match verb.kind {
-        VerbKind::Read if (offset | at as u64 | len as u64).is_multiple_of(8) => {
-            region.read_words(offset, &mut buffer[at / 8..(at + len) / 8])
+    if (offset | at as u64 | len as u64).is_multiple_of(8) {
+        if verb.kind == VerbKind::Read {
+            return region.read_words(offset, &mut buffer[at / 8..(at + len) / 8]);
         }
+        if verb.kind == VerbKind::Write {
+            let words = &buffer[at / 8..(at + len) / 8];
+            return region.write_words(offset, words, !verb.has(Verb::PRIVATE));
+        }
+    }
+    perform_other(region, offset, verb, buffer)
+}
+
+fn perform_other(
+    region: &Region,
+    offset: u64,
+    verb: &mut Verb,
+    buffer: &mut [u64],
+) -> Result<(), StuckStripe> {
+    let at = verb.buffer as usize;
+    let len = usize::from(verb.len_bytes);
+    match verb.kind {
         VerbKind::Read => {
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
             region.read_bytes(offset, &mut bytes[at..at + len])
@@ -380,6 +402,9 @@ impl Backend for LocalBackend {
     }
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        if self.unfenced.replace(false) {
+            fence(Ordering::SeqCst);
+        }
         self.receiver.borrow_mut().receive(budget, sink)
     }
 }

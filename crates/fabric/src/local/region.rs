@@ -150,35 +150,62 @@ impl<'a> Region<'a> {
     ///
     /// # Errors
     /// `StuckStripe`.
-    #[inline]
+    #[inline(always)]
     pub fn read_words(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         debug_assert!(offset.is_multiple_of(8));
         self.check(offset, out.len() as u64 * 8);
+        if let Ok(head) = <&mut [u64; 2]>::try_from(&mut *out)
+            && self.checked
+            && offset % 64 <= 48
+        {
+            return self.read_two_words(offset, head);
+        }
         if !self.checked || !offset.is_multiple_of(64) {
             return self.read_pieces(offset, out);
         }
-        let mut at = offset;
         let (lines, rest) = out.as_chunks_mut::<8>();
-        for line in lines {
-            self.read_whole_line(at, line)?;
-            at += 64;
+        for (index, line) in lines.iter_mut().enumerate() {
+            self.read_whole_line(offset + index as u64 * 64, line)?;
         }
-        if rest.is_empty() { Ok(()) } else { self.read_pieces(at, rest) }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.read_pieces(offset + lines.len() as u64 * 64, rest)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_whole_line(&self, offset: u64, out: &mut [u64; 8]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
-        let line = self.word_inside(offset);
         let before = stripe.load(Ordering::Acquire);
-        copy_line(line, out);
+        copy_line(self.word_inside(offset), out);
         fence(Ordering::Acquire);
         if before & 1 == 0 && stripe.load(Ordering::Relaxed) == before {
             return Ok(());
         }
+        self.read_line_again(offset, out)
+    }
+
+    /// Two words of one line: a record's LOCK and VERSION, say.
+    #[inline(always)]
+    fn read_two_words(&self, offset: u64, out: &mut [u64; 2]) -> Result<(), StuckStripe> {
+        let stripe = self.stripe(offset);
+        let before = stripe.load(Ordering::Acquire);
+        out[0] = self.word_inside(offset).load(Ordering::Relaxed);
+        out[1] = self.word_inside(offset + 8).load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        if before & 1 == 0 && stripe.load(Ordering::Relaxed) == before {
+            return Ok(());
+        }
+        self.read_line_again(offset, out)
+    }
+
+    /// A WRITE was in the way.
+    #[cold]
+    fn read_line_again(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         self.read_line(offset, out)
     }
 
+    #[inline(never)]
     fn read_pieces(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         let mut at = offset;
         let mut out = out;
@@ -253,6 +280,82 @@ impl<'a> Region<'a> {
         Ok(())
     }
 
+    /// WRITE of whole aligned words; `guarded` keeps it atomic within each line.
+    ///
+    /// # Errors
+    /// `StuckStripe`.
+    #[inline(always)]
+    pub fn write_words(
+        &self,
+        offset: u64,
+        words: &[u64],
+        guarded: bool,
+    ) -> Result<(), StuckStripe> {
+        debug_assert!(offset.is_multiple_of(8));
+        self.check(offset, words.len() as u64 * 8);
+        let (mut at, mut words) = (offset, words);
+        while !words.is_empty() {
+            let in_line = ((64 - at % 64) / 8) as usize;
+            let (head, rest) = words.split_at(in_line.min(words.len()));
+            if head.len() == 1 || !guarded || !self.checked {
+                self.store_words(at, head);
+            } else {
+                self.write_words_of_line(at, head)?;
+            }
+            at += head.len() as u64 * 8;
+            words = rest;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn store_words(&self, offset: u64, words: &[u64]) {
+        for (index, &word) in words.iter().enumerate() {
+            // Release: a WRITE comes before the next verb of its batch.
+            self.word_inside(offset + index as u64 * 8).store(word, Ordering::Release);
+        }
+    }
+
+    #[inline(always)]
+    fn write_words_of_line(&self, offset: u64, words: &[u64]) -> Result<(), StuckStripe> {
+        let stripe = self.stripe(offset);
+        let even = self.take_stripe(stripe)?;
+        fence(Ordering::Release);
+        self.store_words(offset, words);
+        stripe.store(even.wrapping_add(2), Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes a stripe odd; returns what it was.
+    #[inline(always)]
+    fn take_stripe(&self, stripe: &AtomicU32) -> Result<u32, StuckStripe> {
+        let seen = stripe.load(Ordering::Relaxed);
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        if seen & 1 == 0
+            && stripe.compare_exchange(seen, seen.wrapping_add(1), order.0, order.1).is_ok()
+        {
+            return Ok(seen);
+        }
+        self.wait_for_stripe(stripe)
+    }
+
+    #[cold]
+    fn wait_for_stripe(&self, stripe: &AtomicU32) -> Result<u32, StuckStripe> {
+        let mut patience = Patience::new();
+        loop {
+            let seen = stripe.load(Ordering::Relaxed);
+            let order = (Ordering::Acquire, Ordering::Relaxed);
+            if seen & 1 == 0
+                && stripe
+                    .compare_exchange_weak(seen, seen.wrapping_add(1), order.0, order.1)
+                    .is_ok()
+            {
+                return Ok(seen);
+            }
+            patience.wait()?;
+        }
+    }
+
     /// WRITE of any byte range.
     ///
     /// # Errors
@@ -284,19 +387,7 @@ impl<'a> Region<'a> {
     #[inline]
     fn write_line(&self, offset: u64, bytes: &[u8]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
-        let mut patience = Patience::new();
-        let even = loop {
-            let seen = stripe.load(Ordering::Relaxed);
-            let order = (Ordering::Acquire, Ordering::Relaxed);
-            if seen & 1 == 0
-                && stripe
-                    .compare_exchange_weak(seen, seen.wrapping_add(1), order.0, order.1)
-                    .is_ok()
-            {
-                break seen;
-            }
-            patience.wait()?;
-        };
+        let even = self.take_stripe(stripe)?;
         fence(Ordering::Release);
         self.copy_in(offset, bytes);
         stripe.store(even.wrapping_add(2), Ordering::Release);

@@ -12,8 +12,11 @@ use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::log;
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Piece, Txn};
-use tarn_fabric::address::{Address, GroupId};
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::address::{Address, GroupId, Target};
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+
+/// So many records read by one transaction are still near when it validates them.
+const WARM_CHECKS: usize = 64;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -24,13 +27,15 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     if !ford.on(On::FuseLog) {
         log_apart(cx, txn).await?;
     }
-    if !ford.on(On::WriteAfterValidation) {
+    if ford.on(On::WriteAfterValidation) {
+        validate(ford, cx, txn).await?;
         write(ford, cx, txn).await?;
-        return validate(ford, cx, txn).await;
+    } else {
+        write(ford, cx, txn).await?;
+        validate(ford, cx, txn).await?;
     }
-    validate(ford, cx, txn).await?;
-    write(ford, cx, txn).await?;
-    if ford.on(On::UnlockLate) {
+    // Locks under which nothing was written have not travelled with any data.
+    if ford.on(On::UnlockLate) || txn.pieces.is_empty() {
         unlock(cx, txn)?;
     }
     Ok(())
@@ -42,7 +47,8 @@ pub(super) fn is_committed(txn: &Txn) -> bool {
     txn.is_read_only()
         && match &txn.entries[..] {
             [] => true,
-            [only] => only.stable,
+            // Read twice, it may have changed between.
+            [only] => only.stable && txn.checks.len() <= 1,
             _ => false,
         }
 }
@@ -60,6 +66,9 @@ async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failur
         return Ok(());
     }
     enter(cx, Phase::Validate);
+    if txn.checks.len() <= WARM_CHECKS {
+        txn.round.hot();
+    }
     cx.port.execute(&mut txn.round).await?;
     for check in txn.checks.iter().filter(|check| !check.covered) {
         let lock = txn.round.word(check.again.plus(LOCK_AT));
@@ -118,7 +127,6 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
     let new_version = old_version.present_after(Version::NEVER);
     set_new_version(txn, entry.lock, new_version);
     if table.slot.is_out_of_line() {
-        version_piece(txn, entry.address, old_version, new_version);
         let Txn { pieces, .. } = txn;
         for_each_run(table, entry.dirty, 1, |from, to| {
             pieces.push(Piece {
@@ -129,6 +137,8 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
                 logged: true,
             });
         });
+        // Last: where the new VERSION is, all of the record is.
+        version_piece(txn, entry.address, old_version, new_version);
         return;
     }
     // VERSION, KEY and payload lie together: one WRITE, up to the last changed byte.
@@ -172,7 +182,8 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
     // The old payload of a slot without a record does not matter, but its VERSION and KEY do.
     let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
-    let pieces = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), false)];
+    // VERSION last: where it is new, all of the record is.
+    let pieces = [(header_end, slot.used_bytes(), false), (VERSION_AT, header_end, true)];
     for (from, to, logged) in pieces.into_iter().filter(|(from, to, _)| to > from) {
         txn.pieces.push(Piece {
             address: entry.address.plus(from),
@@ -224,7 +235,7 @@ async fn log_apart(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in 0..txn.groups.len() {
         let area = cx.database().catalog.log(txn.groups[index], txn.coordinator);
         for target in cx.database().groups.all(area) {
-            txn.round.write(target, entry, len);
+            add_log(&mut txn.round, target, entry, len);
         }
     }
     cx.port.execute(&mut txn.round).await?;
@@ -267,6 +278,14 @@ fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
 }
 
+/// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
+fn add_log(round: &mut Round, area: Target, entry: BufferOffset, len: usize) {
+    for from in (0..len).step_by(VERB_BYTES_MAX) {
+        let part = VERB_BYTES_MAX.min(len - from);
+        round.write_private(area.plus(from), entry.plus(from), part);
+    }
+}
+
 /// Adds one group's log and data, to the replicas (by position) that `choose` names.
 fn add_data(
     cx: &Context,
@@ -280,7 +299,7 @@ fn add_data(
     let replicas = database.groups.replicas(group);
     for position in (0..replicas).filter(|&position| choose(position)) {
         if let Some((entry, len)) = log {
-            txn.round.write(database.groups.replica(area, position), entry, len);
+            add_log(&mut txn.round, database.groups.replica(area, position), entry, len);
         }
         let Txn { round, pieces, .. } = txn;
         for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
@@ -318,10 +337,21 @@ fn unlock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Unlock);
     txn.round.begin();
     add_unlocks(cx, txn);
-    let posted = cx.port.post_detached(&mut txn.round);
-    txn.unlocking = posted.ok();
-    txn.locks.clear();
+    post_release(cx, txn);
     Ok(())
+}
+
+/// Posts the round that releases locks; a node that does not answer must not keep others locked.
+fn post_release(cx: &Context, txn: &mut Txn) {
+    txn.unlocking = cx.port.post_detached(&mut txn.round).ok();
+    let several = txn.locks.len() > 1;
+    while let Some(lock) = txn.locks.pop().filter(|_| several && txn.unlocking.is_none()) {
+        let target = cx.database().groups.primary(lock.address);
+        txn.round.begin();
+        txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);
+        let _ = cx.port.post_detached(&mut txn.round);
+    }
+    txn.locks.clear();
 }
 
 fn add_unlocks(cx: &Context, txn: &mut Txn) {
@@ -354,6 +384,5 @@ pub(super) fn release(ford: &Ford, cx: &Context, txn: &mut Txn) {
         }
     }
     // A node that does not answer has lost the lock, or keeps it for recovery.
-    txn.unlocking = cx.port.post_detached(&mut txn.round).ok();
-    txn.locks.clear();
+    post_release(cx, txn);
 }

@@ -7,6 +7,7 @@
 use super::{Ford, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
+use crate::index::growth::Shard;
 use crate::index::hash::{Answer, Geometry, Lookup, Wanted, same_head};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
@@ -31,7 +32,7 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
             return Err(error.into());
         }
         absorb(ford, cx, txn)?;
-        if txn.fetched < txn.entries.len() {
+        if wants_blocks(txn) {
             provide_blocks(cx, txn).await?;
         }
     }
@@ -39,42 +40,52 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
 }
 
 /// Adds the next verbs of every entry that is not fetched yet.
+#[inline(always)]
 fn plan(cx: &Context, txn: &mut Txn) {
     txn.round.begin();
     let mut warm = true;
-    // The entries step aside, so that each can be changed beside the rest of the transaction.
-    let mut entries = std::mem::take(&mut txn.entries);
-    for entry in &mut entries[txn.fetched..] {
-        let table = cx.table(entry.table);
-        match entry.progress {
-            Progress::Done => continue,
-            Progress::Locate => {
-                enter(cx, Phase::Locate);
-                warm = false;
-                entry.lookup.plan(cx.surroundings(), table, &mut txn.round);
-            }
-            Progress::Direct => {
-                warm = false;
-                plan_direct(cx, txn, entry, table);
-            }
-            Progress::Lock => {
-                warm &= !table.slot.is_out_of_line();
-                plan_lock(cx, txn, entry, table);
-            }
-            Progress::Body => {
-                enter(cx, Phase::ReadBody);
-                warm = false;
-                plan_body(cx, txn, entry, table);
-                let head = cx.database().groups.primary(entry.address);
-                entry.image = txn.round.read(head, 16);
-            }
+    for index in txn.fetched..txn.entries.len() {
+        let entry = &mut txn.entries[index];
+        if entry.progress == Progress::Locate {
+            enter(cx, Phase::Locate);
+            warm = false;
+            let table = cx.table(entry.table);
+            entry.lookup.plan(cx.surroundings(), table, &mut txn.round);
+        } else {
+            warm &= plan_known(cx, txn, index);
         }
     }
-    txn.entries = entries;
     if warm {
         // Everything was read a moment ago: lock it before others run.
         txn.round.hot();
     }
+}
+
+/// Adds the next verbs of an entry whose place is known; returns whether its lines are warm.
+#[inline(never)]
+fn plan_known(cx: &Context, txn: &mut Txn, index: usize) -> bool {
+    // The entries step aside, so that one can be changed beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    let mut warm = false;
+    match entry.progress {
+        Progress::Done => warm = true,
+        Progress::Locate => unreachable!("planned by its caller"),
+        Progress::Direct => plan_direct(cx, txn, entry, table),
+        Progress::Lock => {
+            warm = !table.slot.is_out_of_line();
+            plan_lock(cx, txn, entry, table);
+        }
+        Progress::Body => {
+            enter(cx, Phase::ReadBody);
+            plan_body(cx, txn, entry, table);
+            let head = cx.database().groups.primary(entry.address);
+            entry.image = txn.round.read(head, 16);
+        }
+    }
+    txn.entries = entries;
+    warm
 }
 
 /// The record at a remembered address: with its lock if it is to be written.
@@ -190,31 +201,75 @@ pub(super) fn for_each_run(
 
 /// Takes in everything that the round brought; the first reason to abort is returned when all
 /// grants are known.
+#[inline(always)]
 fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    take_grants(ford, txn);
+    if !txn.locks.is_empty() {
+        take_grants(ford, txn);
+    }
     let mut verdict = Ok(());
     let mut all_before_done = true;
-    let mut entries = std::mem::take(&mut txn.entries);
-    for (index, entry) in entries.iter_mut().enumerate().skip(txn.fetched) {
-        let table = cx.table(entry.table);
-        let outcome = match entry.progress {
-            Progress::Done => Ok(()),
-            Progress::Locate => absorb_lookup(ford, cx, txn, entry, table),
-            Progress::Direct if entry.mode == Mode::Read => {
-                absorb_direct(ford, cx, txn, entry, table)
-            }
-            Progress::Direct => absorb_direct_lock(cx, txn, entry, table),
-            Progress::Lock => absorb_lock(ford, cx, txn, entry, table),
-            Progress::Body => absorb_body(ford, txn, entry),
-        };
-        verdict = verdict.and(outcome);
-        all_before_done &= entry.progress == Progress::Done;
+    for index in txn.fetched..txn.entries.len() {
+        let done = absorb_at_home(cx, txn, index);
+        if !done {
+            verdict = verdict.and(absorb_entry(ford, cx, txn, index));
+        }
+        all_before_done &= done || txn.entries[index].progress == Progress::Done;
         if all_before_done {
             txn.fetched = index + 1;
         }
     }
-    txn.entries = entries;
     Ok(verdict?)
+}
+
+/// The commonest answer: a record to be read, at home, unlocked. Whether that was it.
+#[inline(always)]
+fn absorb_at_home(cx: &Context, txn: &mut Txn, index: usize) -> bool {
+    let Txn { entries, round, checks, tag, .. } = txn;
+    let entry = &mut entries[index];
+    if entry.progress != Progress::Locate || entry.mode != Mode::Read {
+        return false;
+    }
+    let table = cx.table(entry.table);
+    let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
+    let wanted = Wanted { word: entry.key, full_key, me: tag.word() };
+    let Some((address, image)) = entry.lookup.at_home(table, wanted, round) else { return false };
+    let line = round.line(image);
+    if line[LOCK_AT / 8] != 0 || table.slot.is_out_of_line() {
+        return false;
+    }
+    entry.address = address;
+    entry.image = image;
+    entry.payload = image.plus(table.slot.payload_at);
+    entry.version = Version::from_word(line[VERSION_AT / 8]);
+    entry.found = true;
+    entry.stable = true;
+    entry.progress = Progress::Done;
+    cx.cache.borrow_mut().put(entry.table, entry.key, address, Address::NULL);
+    let again = BufferOffset::default();
+    checks.push(Check { address, version: entry.version, again, covered: false });
+    true
+}
+
+#[inline(never)]
+fn absorb_entry(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), AbortReason> {
+    let mut entries = std::mem::take(&mut txn.entries);
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    let outcome = match entry.progress {
+        Progress::Done => Ok(()),
+        Progress::Locate => absorb_lookup(ford, cx, txn, entry, table),
+        Progress::Direct if entry.mode == Mode::Read => absorb_direct(ford, cx, txn, entry, table),
+        Progress::Direct => absorb_direct_lock(cx, txn, entry, table),
+        Progress::Lock => absorb_lock(ford, cx, txn, entry, table),
+        Progress::Body => absorb_body(ford, txn, entry),
+    };
+    txn.entries = entries;
+    outcome
 }
 
 /// Notes which of the locks asked for in this round were granted.
@@ -522,6 +577,11 @@ fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     entry.payload = copy;
 }
 
+/// Whether an insert waits for its slot.
+fn wants_blocks(txn: &Txn) -> bool {
+    txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
+}
+
 /// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
 async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for index in txn.fetched..txn.entries.len() {
@@ -549,6 +609,9 @@ async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         let entry = &mut txn.entries[index];
         entry.address = slot;
         entry.version = version;
+        if !table.geometry.contains(entry.lookup.directory, slot) {
+            cx.growth.request(Shard { table: entry.table, group });
+        }
         if table.slot.is_out_of_line() {
             let bytes = table.slot.body_bytes() as u32;
             let body = cx.allocate(group, bytes).await?;

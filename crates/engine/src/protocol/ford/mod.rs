@@ -17,6 +17,7 @@
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | payload of its own (rows beyond 104 B) | + 1 when its address is unknown | |
 //! | abort | 1 at lock, 2 at validation | release |
+//! | split of a bucket, after a transaction's reply | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
 //! The counts are the same for every number of replicas: the undo log needs no round of its own,
 //! because at every node it precedes the data in the same batch (see [`crate::log`]).
@@ -27,9 +28,11 @@
 mod commit;
 mod execute;
 mod recover;
+mod split;
 
 use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::context::Context;
+use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::working_set::Txn;
 
@@ -108,6 +111,7 @@ enum Phase {
     Unlock = 9,
     Release = 10,
     Resolve = 11,
+    Restructure = 12,
 }
 
 const PHASES: &[&str] = &[
@@ -123,6 +127,7 @@ const PHASES: &[&str] = &[
     "unlock",
     "release",
     "resolve",
+    "restructure",
 ];
 
 /// The protocol with its switches.
@@ -178,6 +183,15 @@ impl Protocol for Ford {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         execute::suspect_all_locks(txn);
         commit::release(self, cx, txn);
+    }
+
+    async fn restructure(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        shard: Shard,
+    ) -> Result<Grown, Failure> {
+        split::restructure(self, cx, txn, shard).await
     }
 
     async fn resolve(
