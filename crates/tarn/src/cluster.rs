@@ -102,9 +102,9 @@ impl From<io::Error> for OpenError {
     }
 }
 
-impl From<FabricError> for OpenError {
-    fn from(error: FabricError) -> OpenError {
-        OpenError::Fabric(error)
+impl From<Box<FabricError>> for OpenError {
+    fn from(error: Box<FabricError>) -> OpenError {
+        OpenError::Fabric(*error)
     }
 }
 
@@ -188,7 +188,7 @@ impl Cluster {
         [MAGIC, self.database.catalog.stamp(), layout ^ name.rotate_left(1)]
     }
 
-    fn stamp(&self) -> Result<(), FabricError> {
+    fn stamp(&self) -> Result<(), Box<FabricError>> {
         let id = tarn_fabric::address::NodeId {
             slot: NodeSlot(0),
             incarnation: tarn_fabric::address::Incarnation(0),
@@ -253,13 +253,13 @@ fn laid_out_bytes(catalog: &Catalog, config: &ClusterConfig) -> u64 {
 /// Refuses a layout that the machine has not the memory for, before anything is touched.
 fn check_memory(catalog: &Catalog, config: &ClusterConfig) -> Result<(), OpenError> {
     let wanted = laid_out_bytes(catalog, config);
-    let Some(available) = available_bytes() else { return Ok(()) };
+    let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
     if wanted > available {
         return Err(OpenError::Usage(UsageError {
             field: "records".into(),
             value: format!("{:.1} GiB of memory in all", gib(wanted)),
             allowed: format!(
-                "what this machine has available, {:.1} GiB: fewer records or replicas",
+                "what this machine has available, {:.1} GiB: fewer records, replicas or memory nodes",
                 gib(available)
             ),
         }));
@@ -269,11 +269,4 @@ fn check_memory(catalog: &Catalog, config: &ClusterConfig) -> Result<(), OpenErr
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
-}
-
-fn available_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib * 1024)
 }

@@ -1,7 +1,88 @@
 //! Tarn: serializable transactions on a pool of remote memory.
+//!
+//! Map:
+//! - [`Tarn`] is a database, [`Session`] one thread's way to run transactions on it, [`Error`] why
+//!   one did not commit.
+//! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
+//! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
+//! - [`bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
+//!
+//! Invariant: everything here works through the engine's and the fabric's public interfaces; what
+//! this crate can do, a program of its own can.
+//!
+//! ```
+//! use tarn::{Tarn, row};
+//!
+//! row! {
+//!     /// A bank account.
+//!     pub struct Account in "accounts" by u64 {
+//!         /// What is on it.
+//!         pub cents: i64,
+//!     }
+//! }
+//!
+//! let bank = Tarn::embedded().table::<Account>(1_000).memory_nodes(3).replicas(3).open()?;
+//! let accounts = bank.table::<Account>()?;
+//! let mut session = bank.session()?;
+//!
+//! session.run(async |tx| {
+//!     for number in [1, 2] {
+//!         accounts.put(tx, number, &Account { cents: 100 }).await?;
+//!     }
+//!     Ok(())
+//! })?;
+//!
+//! // A transfer: both accounts are locked and read in one round trip.
+//! let left = session.run(async |tx| {
+//!     let (from, to) = (accounts.update(tx, 1), accounts.update(tx, 2));
+//!     tx.fetch().await?;
+//!     let (Some(mut payer), Some(mut payee)) = (accounts.get(tx, from), accounts.get(tx, to))
+//!     else {
+//!         return tx.abort();
+//!     };
+//!     if payer.cents < 30 {
+//!         return tx.abort(); // rolls everything back
+//!     }
+//!     payer.cents -= 30;
+//!     payee.cents += 30;
+//!     accounts.set(tx, from, &payer);
+//!     accounts.set(tx, to, &payee);
+//!     Ok(payer.cents)
+//! })?;
+//! assert_eq!(left, 70);
+//! # Ok::<(), tarn::Error>(())
+//! ```
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod cluster;
+mod database;
+mod error;
 pub mod machine;
+mod rows;
+mod session;
+
+pub use database::{Builder, Tarn};
+pub use error::Error;
+pub use rows::{Field, PrimaryKey, Record, RecordHandle, Table};
+pub use session::Session;
+pub use tarn_engine::coordinator::Retry;
+pub use tarn_engine::outcome::{AbortReason, Failure, Resolution, TxnId, UsageError};
+pub use tarn_engine::schema::{ColumnId, ColumnType, TableSchema};
+pub use tarn_engine::transaction::{Block, Transaction};
+pub use tarn_fabric::clock::Nanos;
+pub use tarn_fabric::executor::{Executor, block_on};
+pub use tarn_fabric::local::Backing;
+
+/// Named by [`row!`] and by nobody else.
+#[doc(hidden)]
+pub mod __private {
+    pub use tarn_engine::row::Row;
+    pub use tarn_engine::working_set::Handle;
+}
+
+/// The example of the project's README, which is tested with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

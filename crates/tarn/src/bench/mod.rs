@@ -1,6 +1,18 @@
 //! The benchmark program's parts: what to run, how, and what to say about it.
+//!
+//! Map: [`driver`] loads a cluster and runs phases on it, [`worker`] is one thread of a phase;
+//! [`run`] is the whole benchmark in its order; [`history`] hands what was recorded to the checker;
+//! [`bare`] measures the machine's own loads; [`report`] says what came of it.
+//!
+//! Invariant: a figure is reported only with what it was measured on and whether the checks of the
+//! same run passed.
 
+pub mod bare;
 pub mod driver;
+pub mod history;
+pub mod report;
+pub mod run;
+mod worker;
 
 use crate::cluster::ClusterConfig;
 
@@ -17,4 +29,16 @@ pub struct Config {
     pub coroutines: usize,
     /// Whether threads keep to one core each.
     pub pin: bool,
+}
+
+/// How many coroutines are worth while for transactions of so many cachelines: enough that one
+/// transaction's lines arrive while the others run, few enough that they still are in the cache
+/// when their turn comes.
+pub fn coroutines_for(lines_per_transaction: usize) -> usize {
+    match lines_per_transaction {
+        0..=4 => 16,
+        5..=16 => 8,
+        17..=64 => 4,
+        _ => 2,
+    }
 }

@@ -1,0 +1,65 @@
+//! Hands what the engine recorded to the checker, which knows no engine.
+//!
+//! Invariant: nothing is added or left out; a transaction's id is its owner tag, which no other
+//! transaction of the cluster ever has.
+
+use std::collections::BTreeMap;
+use tarn_check::{History, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind};
+use tarn_engine::history::{self as engine, RecordedOutcome, RecordedTxn};
+use tarn_engine::schema::TableSchema;
+
+/// A run's history in the checker's terms, in the order in which transactions were invoked.
+pub fn history_of(
+    meta: BTreeMap<String, String>,
+    schemas: &[TableSchema],
+    recorded: &[RecordedTxn],
+) -> History {
+    let tables = table_names(schemas);
+    let mut transactions: Vec<Transaction> = recorded.iter().map(transaction).collect();
+    transactions.sort_unstable_by_key(|txn| (txn.invoked_ns, txn.id));
+    History { meta, tables, transactions }
+}
+
+/// The tables' names, by id.
+pub fn table_names(schemas: &[TableSchema]) -> Vec<String> {
+    schemas.iter().map(|schema| schema.name.clone()).collect()
+}
+
+/// One recorded transaction in the checker's terms.
+pub fn transaction(txn: &RecordedTxn) -> Transaction {
+    Transaction {
+        id: TxnId(txn.id.word()),
+        coordinator: txn.coordinator,
+        invoked_ns: txn.invoked.0,
+        completed_ns: txn.completed.0,
+        outcome: match txn.outcome {
+            RecordedOutcome::Committed => Outcome::Committed,
+            RecordedOutcome::Aborted => Outcome::Aborted,
+            RecordedOutcome::Unknown => Outcome::Unknown,
+        },
+        reads: txn.reads.iter().map(read).collect(),
+        writes: txn.writes.iter().map(write).collect(),
+    }
+}
+
+fn read(read: &engine::RecordedRead) -> Read {
+    Read {
+        record: RecordId::new(read.table.0, read.key),
+        version: Version(read.version),
+        present: read.present,
+        fingerprint: read.fingerprint,
+    }
+}
+
+fn write(write: &engine::RecordedWrite) -> Write {
+    Write {
+        record: RecordId::new(write.table.0, write.key),
+        version: Version(write.version),
+        kind: match write.kind {
+            engine::WriteKind::Insert => WriteKind::Insert,
+            engine::WriteKind::Update => WriteKind::Update,
+            engine::WriteKind::Delete => WriteKind::Delete,
+        },
+        fingerprint: write.fingerprint,
+    }
+}

@@ -1,0 +1,210 @@
+//! `tarn bench`: settings become a plan, the plan a report, the report an exit code.
+//!
+//! Invariant: everything that can be refused is refused before memory is laid out.
+
+use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Settings};
+use super::{Stop, Verdict, progress::Progress, say};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+use tarn::bench::report::{CheckKind, Report};
+use tarn::bench::run::{Plan, RunError, run as run_plan};
+use tarn::bench::{Config, coroutines_for};
+use tarn::cluster::ClusterConfig;
+use tarn_engine::catalog;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
+use tarn_engine::protocol::AnyProtocol;
+use tarn_fabric::address::GROUPS_MAX;
+use tarn_fabric::local::{Backing, LineAtomicity};
+use tarn_workloads::{Workload, with_workload};
+
+const RECORDS_MAX: u64 = 1 << 36;
+const COROUTINES_MAX: u64 = 1024;
+const SECONDS_MAX: f64 = 86_400.0;
+const VERIFY_SECONDS_MAX: f64 = 60.0;
+const VERIFIED_PER_SECOND: f64 = 200_000.0;
+const ADDRESSES_MAX: u64 = 1 << 32;
+
+/// Runs a workload: opens a cluster, loads it, runs a verification phase whose history is checked
+/// for strict serializability, then the measured phase, then judges the memory.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    settings: Settings,
+    /// Take what is not given here from this TOML file; its keys are the names of these flags
+    #[arg(long, value_name = "FILE")]
+    scenario: Option<PathBuf>,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn bench smallbank
+  tarn bench smallbank --mix-profile crest --threads 2 --seconds 10
+  tarn bench kvs --mix-profile wo --memory-nodes 3 --replicas 3
+  tarn bench ycsb --mix-profile f --variant corrected,-validate-reads
+  tarn bench --scenario scenarios/smallbank-zipf.toml --seed 7 --json";
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let mut settings = arguments.settings.clone();
+    if let Some(path) = &arguments.scenario {
+        settings = settings.over(Settings::read(path)?);
+    }
+    let Some(workload) = settings.workload.clone() else {
+        let allowed = tarn_workloads::NAMES.join(", ");
+        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}")));
+    };
+    let kinds = settings.expected_kinds()?;
+    let report = with_workload!(&workload, W => run_workload::<W>(&settings))??;
+    match arguments.json {
+        false => say(&report.to_string()),
+        true => {
+            let object = serde_json::to_string(&report);
+            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+            say(&format!("{object}\n"));
+        }
+    }
+    Ok(judge(&settings, &kinds, &report))
+}
+
+/// Compares the checks that failed with what was expected, and says so where they differ.
+fn judge(settings: &Settings, kinds: &[CheckKind], report: &Report) -> Verdict {
+    let failed = report.failed();
+    let names =
+        |kinds: &[CheckKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+    match settings.expect.unwrap_or(Expect::Clean) {
+        Expect::Clean if failed.is_empty() => Verdict::Good,
+        Expect::Clean => {
+            eprintln!("checks failed: {}", names(&failed));
+            Verdict::Bad
+        }
+        Expect::Violation if failed.iter().any(|kind| kinds.contains(kind)) => {
+            eprintln!("violated, as expected: {}", names(&failed));
+            Verdict::Good
+        }
+        Expect::Violation => {
+            let seen = if failed.is_empty() { "none".to_owned() } else { names(&failed) };
+            eprintln!("expected one of these checks to fail: {}; failed: {seen}", names(kinds));
+            Verdict::Bad
+        }
+    }
+}
+
+fn run_workload<W>(settings: &Settings) -> Result<Report, Stop>
+where
+    W: Workload + Sync,
+    W::Tally: Send + Sync,
+{
+    within("records", settings.records, 1..=RECORDS_MAX)?;
+    let workload = W::new(&tarn_workloads::Settings {
+        profile: settings.mix_profile.clone(),
+        records: settings.records,
+        zipf: settings.zipf,
+    })?;
+    let plan = plan(settings, workload.lines_per_transaction())?;
+    run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
+        RunError::Usage(error) => error.into(),
+        RunError::Failed(text) => Stop::Failed(text),
+    })
+}
+
+fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, UsageError> {
+    let threads = within("threads", settings.threads, 1..=SLOTS_MAX as u64)?.unwrap_or(1);
+    let per_node_max = threads.min(THREADS_MAX as u64);
+    let threads_per_node =
+        within("threads-per-node", settings.threads_per_node, 1..=per_node_max)?.unwrap_or(1);
+    let coroutines = match settings.coroutines.unwrap_or(Coroutines::Auto) {
+        Coroutines::Auto => coroutines_for(lines_per_transaction) as u64,
+        Coroutines::Count(count) => {
+            within("coroutines", Some(count), 1..=COROUTINES_MAX)?.unwrap_or(count)
+        }
+    };
+    let seconds = seconds("seconds", settings.seconds.unwrap_or(5.0), SECONDS_MAX)?;
+    let verify = match settings.no_verify {
+        true => None,
+        false => {
+            let asked = settings.verify_seconds.unwrap_or(1.0);
+            Some(self::seconds("verify-seconds", asked, VERIFY_SECONDS_MAX)?)
+        }
+    };
+    let config = Config {
+        cluster: cluster(settings)?,
+        threads: threads as usize,
+        threads_per_node: threads_per_node as usize,
+        coroutines: coroutines as usize,
+        pin: !settings.no_pin && threads as usize <= tarn::machine::processors(),
+    };
+    let verified = verify.unwrap_or_default().as_secs_f64() * VERIFIED_PER_SECOND;
+    Ok(Plan {
+        config,
+        measured: seconds,
+        verify,
+        verify_transactions_max: verified.ceil() as u64,
+        history: settings.history.clone(),
+    })
+}
+
+fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
+    let (protocol, variant) = (settings.protocol.as_deref(), settings.variant.as_deref());
+    let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
+    AnyProtocol::by_name(protocol, variant)?;
+    let memory_nodes =
+        within("memory-nodes", settings.memory_nodes, 1..=GROUPS_MAX as u64)?.unwrap_or(1);
+    let replicas = within("replicas", settings.replicas, 1..=memory_nodes)?.unwrap_or(1);
+    let cache = within("address-cache", settings.address_cache, 0..=ADDRESSES_MAX)?.unwrap_or(0);
+    let mut config = ClusterConfig {
+        protocol: protocol.to_owned(),
+        variant: variant.to_owned(),
+        memory_nodes: memory_nodes as usize,
+        replicas: replicas as usize,
+        seed: settings.seed.unwrap_or(1),
+        address_cache_entries: cache as usize,
+        ..ClusterConfig::default()
+    };
+    config.options.placement = match settings.placement.unwrap_or(Placement::Hash) {
+        Placement::Hash => catalog::Placement::Hash,
+        Placement::Table => catalog::Placement::Table,
+    };
+    config.backing = match settings.memory.unwrap_or(Memory::Auto) {
+        Memory::Auto => Backing::Auto,
+        Memory::Shared => Backing::Shared,
+        Memory::Private => Backing::Private,
+    };
+    if settings.line_atomicity == Some(Lines::PlantedTorn) {
+        config.atomicity = LineAtomicity::PlantedTorn;
+    }
+    Ok(config)
+}
+
+fn within(
+    field: &str,
+    value: Option<u64>,
+    allowed: RangeInclusive<u64>,
+) -> Result<Option<u64>, UsageError> {
+    match value {
+        Some(value) if !allowed.contains(&value) => {
+            let limit = match field {
+                "replicas" => " (the memory nodes)",
+                "threads-per-node" => " (the threads, at most 64)",
+                _ => "",
+            };
+            let allowed = format!("{} to {}{limit}", allowed.start(), allowed.end());
+            Err(UsageError { field: field.into(), value: value.to_string(), allowed })
+        }
+        value => Ok(value),
+    }
+}
+
+fn seconds(field: &str, value: f64, most: f64) -> Result<Duration, UsageError> {
+    let allowed = || format!("more than 0, up to {most}");
+    let refuse =
+        || UsageError { field: field.into(), value: value.to_string(), allowed: allowed() };
+    match value > 0.0 && value <= most {
+        true => Duration::try_from_secs_f64(value).map_err(|_| refuse()),
+        false => Err(refuse()),
+    }
+}

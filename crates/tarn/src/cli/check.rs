@@ -1,0 +1,99 @@
+//! `tarn check`: a verdict on a recorded history.
+//!
+//! Invariant: a history that cannot be read whole gets no verdict; an export appears under its name
+//! only when it is whole.
+
+use super::{Stop, Verdict, say};
+use clap::ValueEnum;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tarn_check::{ElleModel, History, Isolation, check, elle};
+
+/// Reads a history and decides whether it is strictly serializable.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// A history, as `tarn bench --history FILE` writes it
+    #[arg(value_name = "HISTORY")]
+    history: PathBuf,
+    /// What to hold it against [default: strict-serializable]
+    #[arg(long, value_name = "LEVEL")]
+    isolation: Option<Level>,
+    /// One JSON object on standard output instead of text
+    #[arg(long)]
+    json: bool,
+    /// Also write the history for the checker Elle, as EDN
+    #[arg(long, value_name = "FILE")]
+    elle: Option<PathBuf>,
+    /// How reads and writes are put to Elle [default: list-append]
+    #[arg(long, value_name = "MODEL", requires = "elle")]
+    elle_model: Option<Model>,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn bench smallbank --records 1000 --history bank.jsonl
+  tarn check bank.jsonl
+  tarn check bank.jsonl --elle bank.edn --elle-model rw-register
+
+Exit code 0: accepted. 1: violated, with a counterexample. 2: no history to judge.";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Level {
+    StrictSerializable,
+    Serializable,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Model {
+    ListAppend,
+    RwRegister,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let history = History::read_from(&arguments.history).map_err(|error| {
+        let file = &error.file;
+        Stop::Input(format!("HISTORY = {file}; allowed: a whole history; {}", error.problem))
+    })?;
+    if let Some(out) = &arguments.elle {
+        let model = match arguments.elle_model.unwrap_or(Model::ListAppend) {
+            Model::ListAppend => ElleModel::ListAppend,
+            Model::RwRegister => ElleModel::RwRegister,
+        };
+        export(&history, model, out)?;
+    }
+    let isolation = match arguments.isolation.unwrap_or(Level::StrictSerializable) {
+        Level::StrictSerializable => Isolation::StrictSerializable,
+        Level::Serializable => Isolation::Serializable,
+    };
+    let report = check(&history, isolation);
+    match arguments.json {
+        false => say(&report.to_string()),
+        true => {
+            let object = serde_json::to_string(&report);
+            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+            say(&format!("{object}\n"));
+        }
+    }
+    Ok(if report.is_accepted() { Verdict::Good } else { Verdict::Bad })
+}
+
+fn export(history: &History, model: ElleModel, out: &Path) -> Result<(), Stop> {
+    let mut partial = out.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let file = File::create(&partial).map_err(|error| {
+        let allowed = format!("a file that can be written ({error})");
+        Stop::Input(format!("--elle = {}; allowed: {allowed}", out.display()))
+    })?;
+    let mut writer = BufWriter::new(file);
+    let written = elle::export(history, model, &mut writer)
+        .and_then(|()| writer.flush())
+        .and_then(|()| std::fs::rename(&partial, out));
+    written.map_err(|error| {
+        // A stray partial file harms nobody.
+        let _ = std::fs::remove_file(&partial);
+        Stop::Failed(format!("cannot write {}: {error}", out.display()))
+    })
+}

@@ -1,0 +1,65 @@
+//! One line about bad input: `--FLAG = VALUE; allowed: …`.
+//!
+//! Invariant: names what was set, to what, and what is allowed, in this order and on one line.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::error::Error;
+use tarn_engine::outcome::UsageError;
+
+/// A value that the engine, a workload or a cluster refuses.
+pub fn about(error: &UsageError) -> String {
+    let UsageError { field, value, allowed } = error;
+    let name = match field.as_str() {
+        "workload" => "WORKLOAD".to_owned(),
+        field => format!("--{}", field.replace('_', "-")),
+    };
+    format!("{name} = {value}; allowed: {allowed}")
+}
+
+/// What clap refuses.
+pub fn of_clap(error: &clap::Error) -> String {
+    let argument = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
+    let name = argument.split([' ', '=']).next().unwrap_or_default();
+    let name = name.trim_matches(['<', '>', '[', ']']);
+    match error.kind() {
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let value = text_of(error, ContextKind::InvalidValue).unwrap_or_default();
+            let value = if value.is_empty() { "nothing" } else { &value };
+            let listed = text_of(error, ContextKind::ValidValue);
+            let said = || error.source().map(ToString::to_string);
+            let allowed = listed.or_else(said).unwrap_or_else(|| "a value".to_owned());
+            format!("{name} = {value}; allowed: {allowed}")
+        }
+        ErrorKind::UnknownArgument => {
+            let meant = text_of(error, ContextKind::SuggestedArg);
+            let meant = meant.map(|flag| format!("; did you mean {flag}?")).unwrap_or_default();
+            format!("argument = {name}; allowed: what --help lists{meant}")
+        }
+        ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let value = text_of(error, ContextKind::InvalidSubcommand);
+            let value = value.unwrap_or_else(|| "nothing".to_owned());
+            format!("COMMAND = {value}; allowed: bench, check (see tarn --help)")
+        }
+        ErrorKind::MissingRequiredArgument => {
+            format!("{name} = nothing; allowed: a value (see --help)")
+        }
+        ErrorKind::ArgumentConflict => {
+            let other = text_of(error, ContextKind::PriorArg).unwrap_or_default();
+            format!("{name} = set together with {other}; allowed: one of them, once")
+        }
+        _ => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.trim_start_matches("error: ").to_owned()
+        }
+    }
+}
+
+fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) if !texts.is_empty() => Some(texts.join(", ")),
+        ContextValue::StyledStr(text) => Some(text.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,106 @@
+//! The command line: parses, runs a command, turns its end into an exit code.
+//!
+//! Invariant: bad input ends in one line, `error: --FLAG = VALUE; allowed: …`, and exit code 2,
+//! whoever found it: clap, a scenario, the workload or the cluster.
+
+mod bench;
+mod check;
+mod complaint;
+mod progress;
+mod scenario;
+
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+use tarn_engine::outcome::UsageError;
+
+/// Serializable transactions on a pool of remote memory.
+#[derive(Parser)]
+#[command(name = "tarn", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a workload on an embedded cluster, measure it and check it
+    Bench(Box<bench::Arguments>),
+    /// Decide whether a recorded history is strictly serializable
+    Check(check::Arguments),
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn bench smallbank
+  tarn bench kvs --mix-profile mixed --records 1000000 --threads 2 --json
+  tarn bench smallbank --records 1000 --history bank.jsonl
+  tarn check bank.jsonl
+
+Exit code 0: all is well. 1: a check failed. 2: bad input.";
+
+/// How a command that did its work came out.
+enum Verdict {
+    Good,
+    Bad,
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+enum Stop {
+    /// Bad input; what follows `error: `.
+    Input(String),
+    /// The work failed.
+    Failed(String),
+}
+
+impl From<UsageError> for Stop {
+    fn from(error: UsageError) -> Stop {
+        Stop::Input(complaint::about(&error))
+    }
+}
+
+/// See the module's text.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            // Help or the version, which were asked for; nothing can be done about a closed pipe.
+            let _ = error.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return complain(2, &complaint::of_clap(&error)),
+    };
+    let ended = match &cli.command {
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+    };
+    match ended {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Err(Stop::Failed(text)) => complain(1, &text),
+        Err(Stop::Input(text)) => complain(2, &text),
+    }
+}
+
+fn complain(code: u8, text: &str) -> ExitCode {
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    eprintln!("error: {line}");
+    ExitCode::from(code)
+}
+
+/// Prints a result; a reader that has closed the pipe does not want it.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

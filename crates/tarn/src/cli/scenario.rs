@@ -1,0 +1,237 @@
+//! What a run is made of: the flags of `tarn bench`, which are the keys of a scenario file.
+//!
+//! Invariant: one structure for both, so that they cannot drift apart; a flag that is given wins
+//! over the scenario's value, and an unknown key is an error.
+
+use super::Stop;
+use clap::ValueEnum;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use tarn::bench::report::CheckKind;
+use tarn_engine::outcome::UsageError;
+
+/// Flags and keys; `None` is the default.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// What to run: kvs, smallbank, tatp, ycsb
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+    /// Protocol [default: ford]
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
+    /// corrected or literal, then ,-SWITCH or ,+SWITCH [default: corrected]
+    #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
+    pub variant: Option<String>,
+    /// Coordinator threads in all [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub threads: Option<u64>,
+    /// Coordinator threads of one compute node [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub threads_per_node: Option<u64>,
+    /// Transactions in progress at once on a thread, or auto [default: auto]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub coroutines: Option<Coroutines>,
+    /// Let the system move threads between cores; they keep to one each while there are enough
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Length of the measured phase [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
+    pub seconds: Option<f64>,
+    /// Memory nodes [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub memory_nodes: Option<u64>,
+    /// Copies of every record [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub replicas: Option<u64>,
+    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
+    #[arg(long, value_name = "HOW")]
+    pub placement: Option<Placement>,
+    /// The workload's profile: its own definition or what a paper ran [default: its first]
+    #[arg(long, value_name = "NAME")]
+    pub mix_profile: Option<String>,
+    /// Records, accounts, subscribers [default: the profile's]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub records: Option<u64>,
+    /// Zipf exponent of the keys, 0 for uniform [default: the profile's]
+    #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
+    pub zipf: Option<f64>,
+    /// Seed of every generator [default: 1]
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Write the verification phase's history to this file
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Length of the verification phase, which records a history and has it checked; it ends
+    /// earlier after 200,000 transactions for each second [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
+    pub verify_seconds: Option<f64>,
+    /// No verification phase
+    #[arg(long, conflicts_with = "verify_seconds")]
+    pub no_verify: bool,
+    /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub address_cache: Option<u64>,
+    /// Memory to ask for: shared can be mapped by another process, private cannot [default: auto]
+    #[arg(long, value_name = "KIND")]
+    pub memory: Option<Memory>,
+    /// How lines are kept whole; planted-torn breaks them, so that checks can prove themselves
+    #[arg(long, value_name = "HOW", hide = true)]
+    pub line_atomicity: Option<Lines>,
+    /// Whether the checks are to pass, or one of them to fail [default: clean]
+    #[arg(long, value_name = "WHAT", hide = true)]
+    pub expect: Option<Expect>,
+    /// Which checks are to fail, one of them at the least: history, invariant, audit, failure
+    #[arg(skip)]
+    #[serde(alias = "expect_kind")]
+    pub expect_kind: Option<Vec<String>>,
+    /// What the scenario shows
+    #[arg(skip)]
+    pub description: Option<String>,
+}
+
+/// `--coroutines`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "toml::Value")]
+pub enum Coroutines {
+    /// By the width of the workload's transactions.
+    Auto,
+    /// So many.
+    Count(u64),
+}
+
+impl FromStr for Coroutines {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Coroutines, String> {
+        let allowed = "a whole number from 1 on, or auto";
+        match text {
+            "auto" => Ok(Coroutines::Auto),
+            text => text.parse().map(Coroutines::Count).map_err(|_| allowed.to_owned()),
+        }
+    }
+}
+
+impl TryFrom<toml::Value> for Coroutines {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Coroutines, String> {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.parse().map_err(|allowed| format!("coroutines = {text}; allowed: {allowed}"))
+    }
+}
+
+/// `--placement`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// By the hash of the key.
+    Hash,
+    /// By the table.
+    Table,
+}
+
+/// `--memory`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// Shared if it can have huge pages.
+    Auto,
+    /// Another process can map it.
+    Shared,
+    /// This process only.
+    Private,
+}
+
+/// `--line-atomicity`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lines {
+    /// As the contract has it.
+    Striped,
+    /// Broken.
+    PlantedTorn,
+}
+
+/// `--expect`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// Every check passes.
+    Clean,
+    /// One of the checks named fails.
+    Violation,
+}
+
+fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a whole number".to_owned())
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "a number".to_owned())
+}
+
+impl Settings {
+    /// Reads a scenario.
+    pub fn read(path: &Path) -> Result<Settings, Stop> {
+        let complain = |allowed: String| {
+            Stop::Input(format!("--scenario = {}; allowed: {allowed}", path.display()))
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| complain(format!("a TOML file that can be read ({error})")))?;
+        toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..at].lines().count().max(1);
+            let line = line + usize::from(at > 0 && text[..at].ends_with('\n'));
+            complain(format!("a scenario in TOML; line {line}: {}", error.message()))
+        })
+    }
+
+    /// What is given here, and the scenario's values for the rest.
+    pub fn over(self, scenario: Settings) -> Settings {
+        let verifies = self.verify_seconds.is_some();
+        Settings {
+            workload: self.workload.or(scenario.workload),
+            protocol: self.protocol.or(scenario.protocol),
+            variant: self.variant.or(scenario.variant),
+            threads: self.threads.or(scenario.threads),
+            threads_per_node: self.threads_per_node.or(scenario.threads_per_node),
+            coroutines: self.coroutines.or(scenario.coroutines),
+            no_pin: self.no_pin || scenario.no_pin,
+            seconds: self.seconds.or(scenario.seconds),
+            memory_nodes: self.memory_nodes.or(scenario.memory_nodes),
+            replicas: self.replicas.or(scenario.replicas),
+            placement: self.placement.or(scenario.placement),
+            mix_profile: self.mix_profile.or(scenario.mix_profile),
+            records: self.records.or(scenario.records),
+            zipf: self.zipf.or(scenario.zipf),
+            seed: self.seed.or(scenario.seed),
+            history: self.history.or(scenario.history),
+            verify_seconds: self.verify_seconds.or(scenario.verify_seconds),
+            no_verify: self.no_verify || (scenario.no_verify && !verifies),
+            address_cache: self.address_cache.or(scenario.address_cache),
+            memory: self.memory.or(scenario.memory),
+            line_atomicity: self.line_atomicity.or(scenario.line_atomicity),
+            expect: self.expect.or(scenario.expect),
+            expect_kind: self.expect_kind.or(scenario.expect_kind),
+            description: self.description.or(scenario.description),
+        }
+    }
+
+    /// The kinds of checks of which one is to fail; all of them if none is named.
+    ///
+    /// # Errors
+    /// A kind that there is not.
+    pub fn expected_kinds(&self) -> Result<Vec<CheckKind>, UsageError> {
+        let Some(names) = &self.expect_kind else { return Ok(CheckKind::ALL.into()) };
+        let kind = |name: &String| {
+            CheckKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UsageError {
+                field: "expect-kind".into(),
+                value: name.clone(),
+                allowed: CheckKind::ALL.map(CheckKind::name).join(", "),
+            })
+        };
+        names.iter().map(kind).collect()
+    }
+}

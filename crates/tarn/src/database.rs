@@ -1,0 +1,235 @@
+//! An embedded database: its tables, its cluster, and who may run transactions on it.
+//!
+//! Invariant: no two sessions ever share an owner tag or a log area. A session gets a thread number
+//! that no other has had in its compute node's life; when a life's numbers are used up, the next
+//! compute node joins. A log area is given back by the session that ends, unless the outcome of its
+//! last transaction is unknown: then it is kept for whoever resolves it.
+
+use crate::cluster::{Cluster, ClusterConfig};
+use crate::error::Error;
+use crate::rows::{Record, Table};
+use crate::session::Session;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tarn_engine::context::{ComputeNode, Context};
+use tarn_engine::coordinator::Retry;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::owner::THREADS_MAX;
+use tarn_engine::schema::TableSchema;
+use tarn_fabric::local::Backing;
+
+/// Compute nodes that take turns.
+const COMPUTE_NODES: u16 = 64;
+
+/// What an embedded database is made of; begin with [`Tarn::embedded`].
+#[derive(Clone)]
+pub struct Builder {
+    schemas: Vec<TableSchema>,
+    config: ClusterConfig,
+    retry: Retry,
+}
+
+impl Builder {
+    /// Adds the table of these rows, laid out for `expected_records`; it may grow beyond.
+    #[must_use]
+    pub fn table<R: Record>(self, expected_records: u64) -> Builder {
+        self.schema(R::schema(expected_records))
+    }
+
+    /// Adds a table whose schema is known only when the program runs.
+    #[must_use]
+    pub fn schema(mut self, schema: TableSchema) -> Builder {
+        self.schemas.push(schema);
+        self
+    }
+
+    /// Memory nodes over which records are spread; 1 unless set.
+    #[must_use]
+    pub fn memory_nodes(mut self, count: usize) -> Builder {
+        self.config.memory_nodes = count;
+        self
+    }
+
+    /// Copies of every record, each on a memory node of its own; 1 unless set.
+    #[must_use]
+    pub fn replicas(mut self, count: usize) -> Builder {
+        self.config.replicas = count;
+        self
+    }
+
+    /// How transactions are run: a protocol and its variant; `ford`, `corrected` unless set.
+    #[must_use]
+    pub fn protocol(mut self, name: &str, variant: &str) -> Builder {
+        self.config.protocol = name.to_owned();
+        self.config.variant = variant.to_owned();
+        self
+    }
+
+    /// Seed of every generator; 1 unless set.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.config.seed = seed;
+        self
+    }
+
+    /// What memory to ask for.
+    #[must_use]
+    pub fn memory(mut self, backing: Backing) -> Builder {
+        self.config.backing = backing;
+        self
+    }
+
+    /// Heap of each memory node beyond what the expected records need, in bytes; 64 MiB unless
+    /// set.
+    #[must_use]
+    pub fn spare_bytes(mut self, bytes: u64) -> Builder {
+        self.config.options.spare_bytes = bytes;
+        self
+    }
+
+    /// How many sessions there may be at once; 256 unless set.
+    #[must_use]
+    pub fn sessions_max(mut self, count: u32) -> Builder {
+        self.config.options.coordinators_max = count;
+        self
+    }
+
+    /// Addresses that each session's thread remembers, so that an update can lock in its first
+    /// round; 0 unless set.
+    #[must_use]
+    pub fn address_cache(mut self, entries: usize) -> Builder {
+        self.config.address_cache_entries = entries;
+        self
+    }
+
+    /// How transactions are tried again.
+    #[must_use]
+    pub fn retry(mut self, retry: Retry) -> Builder {
+        self.retry = retry;
+        self
+    }
+
+    /// Makes the cluster and lays out the tables.
+    ///
+    /// # Errors
+    /// Names the value that cannot be, and what is allowed.
+    pub fn open(mut self) -> Result<Tarn, Error> {
+        self.config.compute_nodes = usize::from(COMPUTE_NODES);
+        let cluster = Cluster::new(&self.schemas, &self.config)?;
+        let joined = cluster.join(0)?;
+        let seats = Seats { node: joined, next_thread: 0, free: Vec::new(), next_number: 0 };
+        let shared = Shared { cluster, retry: self.retry, seats: Mutex::new(seats) };
+        Ok(Tarn { shared: Arc::new(shared) })
+    }
+}
+
+/// An embedded database. Clones share it; it may be sent to and used by any thread.
+#[derive(Clone)]
+pub struct Tarn {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    cluster: Cluster,
+    retry: Retry,
+    seats: Mutex<Seats>,
+}
+
+/// Names that are still free.
+struct Seats {
+    node: Arc<ComputeNode>,
+    next_thread: u16,
+    /// Log areas given back.
+    free: Vec<u32>,
+    /// First log area that nobody has had.
+    next_number: u32,
+}
+
+impl Tarn {
+    /// A database in this process.
+    pub fn embedded() -> Builder {
+        let (schemas, config) = (Vec::new(), ClusterConfig::default());
+        Builder { schemas, config, retry: Retry::default() }
+    }
+
+    /// The table of these rows.
+    ///
+    /// # Errors
+    /// When the database has no such table, or one of other columns.
+    pub fn table<R: Record>(&self) -> Result<Table<R>, Error> {
+        let catalog = &self.shared.cluster.database().catalog;
+        let refuse = |allowed: String| {
+            Error::from(UsageError { field: "table".into(), value: R::TABLE.into(), allowed })
+        };
+        let names = catalog.tables().iter().map(|table| table.schema.name.as_str());
+        let id = catalog
+            .table_id(R::TABLE)
+            .ok_or_else(|| refuse(names.collect::<Vec<_>>().join(", ")))?;
+        let schema = &catalog.table(id).schema;
+        let declared = R::schema(schema.expected_records);
+        match schema.columns == declared.columns && schema.key == declared.key {
+            true => Ok(Table::new(id)),
+            false => Err(refuse("rows with the columns and the key of the database's".into())),
+        }
+    }
+
+    /// A session for the calling thread.
+    ///
+    /// # Errors
+    /// When there are as many sessions as there may be.
+    pub fn session(&self) -> Result<Session, Error> {
+        let (node, thread, number) = {
+            let mut seats = self.shared.seats();
+            let number = self.shared.take_number(&mut seats)?;
+            if usize::from(seats.next_thread) == THREADS_MAX {
+                let next = (seats.node.id.slot.0 + 1) % COMPUTE_NODES;
+                seats.node = self.shared.cluster.join(next)?;
+                seats.next_thread = 0;
+            }
+            seats.next_thread += 1;
+            (Arc::clone(&seats.node), seats.next_thread - 1, number)
+        };
+        let cx = Rc::new(self.shared.cluster.context(&node, thread)?);
+        Ok(Session::new(self.clone(), cx, number))
+    }
+
+    /// Another session for the thread of `cx`.
+    pub(crate) fn sibling(&self, cx: &Rc<Context>) -> Result<Session, Error> {
+        let number = self.shared.take_number(&mut self.shared.seats())?;
+        Ok(Session::new(self.clone(), Rc::clone(cx), number))
+    }
+
+    pub(crate) fn give_back(&self, number: u32) {
+        self.shared.seats().free.push(number);
+    }
+
+    pub(crate) fn retry(&self) -> Retry {
+        self.shared.retry
+    }
+
+    /// The cluster underneath.
+    pub fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+}
+
+impl Shared {
+    /// A thread that panicked between two steps leaves seats that are merely unused.
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_number(&self, seats: &mut Seats) -> Result<u32, Error> {
+        if let Some(number) = seats.free.pop() {
+            return Ok(number);
+        }
+        let most = self.cluster.config().options.coordinators_max;
+        if seats.next_number == most {
+            let (field, value) = ("sessions at once".into(), (u64::from(most) + 1).to_string());
+            let allowed = format!("at most {most}; see `sessions_max`");
+            return Err(UsageError { field, value, allowed }.into());
+        }
+        seats.next_number += 1;
+        Ok(seats.next_number - 1)
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a transaction did not commit, or a database could not be opened, in words.
+//!
+//! Invariant: what the engine keeps in one byte and a note beside it is together here, so that an
+//! error can be kept, sent and printed long after its transaction.
+
+use crate::cluster::OpenError;
+use std::fmt;
+use tarn_engine::outcome::{Explanation, Failure, TxnId, UsageError};
+
+/// See the module's text.
+#[derive(Debug)]
+pub enum Error {
+    /// The database could not be opened, or nobody can join it any more.
+    Open(OpenError),
+    /// A transaction did not commit, or may not have.
+    Transaction {
+        /// In one byte.
+        failure: Failure,
+        /// What there is to say beyond it.
+        explanation: Option<Explanation>,
+    },
+}
+
+impl Error {
+    /// Whether the transaction's own body rolled it back.
+    pub fn is_own_abort(&self) -> bool {
+        matches!(self, Error::Transaction { failure, .. } if *failure == Failure::user_abort())
+    }
+
+    /// The transaction to ask [`Session::resolve`](crate::Session::resolve) about: its outcome is
+    /// unknown.
+    pub fn unknown(&self) -> Option<TxnId> {
+        match self {
+            Error::Transaction { explanation: Some(Explanation::Unknown(txn)), .. } => Some(*txn),
+            _ => None,
+        }
+    }
+
+    /// The engine's verdict on the transaction; `None` if there was none.
+    pub fn failure(&self) -> Option<Failure> {
+        match self {
+            Error::Transaction { failure, .. } => Some(*failure),
+            Error::Open(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Open(error) => error.fmt(f),
+            Error::Transaction { explanation: Some(explanation), .. } => explanation.fmt(f),
+            Error::Transaction { failure, .. } => failure.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Open(error) => Some(error),
+            Error::Transaction { failure, .. } => Some(failure),
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Error {
+        Error::Open(error)
+    }
+}
+
+impl From<UsageError> for Error {
+    fn from(error: UsageError) -> Error {
+        Error::Open(OpenError::Usage(error))
+    }
+}

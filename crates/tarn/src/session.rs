@@ -1,0 +1,106 @@
+//! A session: one transaction at a time, again and again.
+//!
+//! Invariant: a session stays on the thread that made it. Between its transactions it holds no
+//! lock; when it is dropped in the middle of one, that one is rolled back.
+
+use crate::database::Tarn;
+use crate::error::Error;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::executor::block_on;
+
+/// Runs transactions; see [`Tarn::session`].
+pub struct Session {
+    tarn: Tarn,
+    coordinator: Coordinator,
+    number: u32,
+    /// A transaction whose outcome is unknown: its log area is still needed.
+    in_doubt: Option<TxnId>,
+}
+
+impl Session {
+    pub(crate) fn new(tarn: Tarn, cx: Rc<Context>, number: u32) -> Session {
+        let coordinator = Coordinator::new(cx, number, tarn.retry());
+        Session { tarn, coordinator, number, in_doubt: None }
+    }
+
+    /// Runs `body` as one transaction and again whenever it is aborted for the sake of another,
+    /// until it commits, fails, or gives up by [`Transaction::abort`]. What it returned when it
+    /// committed is the result. As it may run more than once, it should change nothing outside.
+    ///
+    /// # Errors
+    /// The body's own abort, a missed deadline, a mistake of the caller's, a failure of the fabric,
+    /// or an outcome that is unknown (see [`Error::unknown`] and [`Session::resolve`]).
+    pub async fn transact<R>(
+        &mut self,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Error> {
+        match self.coordinator.transact(body).await {
+            Ok(result) => {
+                // The coordinator settles what was in doubt before it runs another.
+                self.in_doubt = None;
+                Ok(result)
+            }
+            Err(failure) => Err(self.explain(failure)),
+        }
+    }
+
+    /// As [`Session::transact`], for programs without coroutines: returns when it has ended.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run<R>(
+        &mut self,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Error> {
+        block_on(self.transact(body))
+    }
+
+    /// Finds out how a transaction of this session ended whose outcome was unknown, and makes it
+    /// final.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    pub async fn resolve(&mut self, txn: TxnId) -> Result<Resolution, Error> {
+        match self.coordinator.resolve(txn).await {
+            Ok(resolution) => {
+                self.in_doubt = self.in_doubt.filter(|other| *other != txn);
+                Ok(resolution)
+            }
+            Err(failure) => Err(self.explain(failure)),
+        }
+    }
+
+    /// Another session on the same thread, for another coroutine: while one waits for its round
+    /// trip, the other runs.
+    ///
+    /// # Errors
+    /// When there are as many sessions as there may be.
+    pub fn sibling(&self) -> Result<Session, Error> {
+        self.tarn.sibling(self.coordinator.context())
+    }
+
+    /// The thread's counters, clock and generator, for programs that measure.
+    pub fn context(&self) -> &Rc<Context> {
+        self.coordinator.context()
+    }
+
+    fn explain(&mut self, failure: Failure) -> Error {
+        let explanation = self.coordinator.context().explanation(failure);
+        if let Some(Explanation::Unknown(txn)) = &explanation {
+            self.in_doubt = Some(*txn);
+        }
+        Error::Transaction { failure, explanation }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.in_doubt.is_none() {
+            self.tarn.give_back(self.number);
+        }
+    }
+}
