@@ -19,7 +19,7 @@ use crate::replica_groups::ReplicaGroups;
 use crate::schema::TableId;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId};
+use tarn_fabric::address::{Address, GroupId, NodeId};
 use tarn_fabric::port::Port;
 
 /// Schemas, layouts, placement, protocol: the same for every compute node.
@@ -49,6 +49,18 @@ impl ComputeNode {
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         ComputeNode { database, id, index_view }
+    }
+}
+
+/// One coroutine's claim of a chunk, also if it is dropped.
+struct Claiming<'a> {
+    heap: &'a RefCell<Heap>,
+    group: GroupId,
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        self.heap.borrow_mut().end_claim(self.group);
     }
 }
 
@@ -126,25 +138,14 @@ impl Context {
         }
     }
 
-    /// A name for a new transaction. When the thread's names are used up it joins anew, which
-    /// gives it a new incarnation.
+    /// A name for a new transaction. A thread that has used up its count starts it anew, in the
+    /// incarnation that its port has: see [`OwnerTag`] for why that is no reuse.
     #[inline]
     pub fn next_tag(&self) -> OwnerTag {
-        let tag = self.tag.get().next().unwrap_or_else(|| self.rejoin());
+        let tag = self.tag.get();
+        let tag = tag.next().unwrap_or_else(|| OwnerTag::new(tag.node(), tag.thread(), 1));
         self.tag.set(tag);
         tag
-    }
-
-    #[cold]
-    fn rejoin(&self) -> OwnerTag {
-        let old = self.tag.get();
-        // A node without further lives starts its count anew in its last one: its tags of 2^34
-        // transactions ago are long released.
-        let id = self.database().membership.join(old.node().slot).unwrap_or(NodeId {
-            slot: old.node().slot,
-            incarnation: Incarnation(old.node().incarnation.0),
-        });
-        OwnerTag::new(id, old.thread(), 1)
     }
 
     /// Notes what there is to say about a failure, and returns the failure.
@@ -169,15 +170,21 @@ impl Context {
     /// # Errors
     /// `OutOfMemory`, or the fabric's.
     pub async fn allocate(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
-        if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
-            return Ok(block);
+        loop {
+            if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
+                return Ok(block);
+            }
+            if self.heap.borrow_mut().begin_claim(group) {
+                break;
+            }
+            self.port.yield_now().await;
         }
+        let _claiming = Claiming { heap: &self.heap, group };
         let owner = self.heap.borrow().owner();
         let (start, claimed) = self.claim(owner, group, u64::from(bytes)).await?;
-        let mut heap = self.heap.borrow_mut();
-        heap.open(start, claimed);
-        let full = || self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) });
-        heap.take(group, bytes).ok_or_else(full)
+        self.heap.borrow_mut().open(start, claimed);
+        let block = self.heap.borrow_mut().take(group, bytes);
+        block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
     }
 
     /// Adjacent chunks for `bytes` in `group`.

@@ -13,7 +13,7 @@ use crate::history::{
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::schema::Cells;
 use crate::transaction::Transaction;
-use crate::working_set::{Entry, Mode, NO_LOCK, Txn};
+use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
 use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::clock::Nanos;
@@ -45,6 +45,8 @@ pub struct Coordinator {
     retry: Retry,
     rng: Rng,
     history: Option<Vec<RecordedTxn>>,
+    /// How transactions ended whose outcome was unknown at first.
+    resolved: Vec<(TxnId, Resolution)>,
 }
 
 impl Coordinator {
@@ -56,7 +58,7 @@ impl Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         let txn = Txn::new(cx.next_tag(), number);
         let rng = cx.port.rng();
-        Coordinator { cx, txn, retry, rng, history: None }
+        Coordinator { cx, txn, retry, rng, history: None, resolved: Vec::new() }
     }
 
     /// From now on, records what transactions read and write.
@@ -157,21 +159,35 @@ impl Coordinator {
     /// # Errors
     /// The fabric's: ask again.
     pub async fn resolve(&mut self, id: TxnId) -> Result<Resolution, Failure> {
+        if let Some(&(_, resolution)) = self.resolved.iter().find(|(known, _)| *known == id) {
+            return Ok(resolution); // its log area may hold another's log by now
+        }
         let number = self.txn.coordinator;
         let resolution = self.resolve_of(id, number).await?;
+        self.resolved.push((id, resolution));
         if self.txn.tag == id {
             self.txn.in_doubt = false;
+            // Locks without data are known here alone. Blocks may have been written: not reused.
+            self.txn.allocated.clear();
+            self.cx.database().protocol.abandon(&self.cx, &mut self.txn);
         }
-        if let Some(history) = &mut self.history {
-            for txn in history.iter_mut().filter(|txn| txn.id == id) {
-                txn.outcome = match resolution {
-                    Resolution::Committed => RecordedOutcome::Committed,
-                    Resolution::Aborted => RecordedOutcome::Aborted,
-                };
-                txn.completed = self.cx.port.now();
-            }
-        }
+        self.record_resolution(id, resolution);
         Ok(resolution)
+    }
+
+    /// Completes what was recorded of a doubtful transaction.
+    fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
+        let (now, undo) = (self.cx.port.now(), self.cx.next_tag());
+        let Some(history) = &mut self.history else { return };
+        let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { return };
+        txn.completed = now;
+        if resolution == Resolution::Committed {
+            txn.outcome = RecordedOutcome::Committed;
+            return;
+        }
+        txn.outcome = RecordedOutcome::Aborted;
+        let undo = txn.undone(undo, now);
+        history.push(undo);
     }
 
     /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs.
@@ -225,13 +241,13 @@ impl Coordinator {
     }
 
     fn recorded_read(&self, entry: &Entry) -> Option<RecordedRead> {
-        if entry.version.word() == 0 && entry.found {
+        if entry.progress != Progress::Done {
             return None; // never fetched
         }
         let slot = &self.cx.table(entry.table).slot;
         let fingerprint = match (entry.mode, entry.found) {
-            (_, false) | (Mode::Delete | Mode::Insert, true) => 0,
-            (Mode::Read, true) => self.payload_fingerprint(entry, entry.payload),
+            (_, false) | (Mode::Delete, true) => 0,
+            (Mode::Read | Mode::Insert, true) => self.payload_fingerprint(entry, entry.payload),
             (Mode::Update, true) if slot.is_out_of_line() => {
                 self.payload_fingerprint(entry, entry.old_payload)
             }
@@ -254,12 +270,8 @@ impl Coordinator {
         }
         let (kind, fingerprint) = match entry.mode {
             Mode::Read => return None,
-            Mode::Update => {
-                (WriteKind::Update, self.payload_fingerprint(entry, entry.payload))
-            }
-            Mode::Insert => {
-                (WriteKind::Insert, self.payload_fingerprint(entry, entry.payload))
-            }
+            Mode::Update => (WriteKind::Update, self.payload_fingerprint(entry, entry.payload)),
+            Mode::Insert => (WriteKind::Insert, self.payload_fingerprint(entry, entry.payload)),
             Mode::Delete => (WriteKind::Delete, 0),
         };
         let (table, key) = (entry.table, entry.key);
@@ -293,13 +305,19 @@ impl<'c> Attempt<'c> {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
         txn.fetched == txn.entries.len()
             && !txn.mistaken
+            && txn.failed.is_none()
             && cx.database().protocol.is_committed(txn)
     }
 
     /// Fetches what the body added last, and commits.
     async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        cx.database().protocol.fetch(cx, txn).await?;
+        if txn.fetched < txn.entries.len() || txn.mistaken {
+            cx.database().protocol.fetch(cx, txn).await?;
+        }
+        if cx.database().protocol.is_committed(txn) {
+            return Ok(());
+        }
         cx.database().protocol.commit(cx, txn).await
     }
 

@@ -23,6 +23,8 @@ struct Chunk {
 pub struct Heap {
     owner: u64,
     open: Vec<Option<Chunk>>,
+    /// Groups in which a coroutine of this thread is claiming a chunk.
+    claiming: Vec<GroupId>,
     /// Free blocks as (group, bytes, address): few, so a list.
     free: Vec<(GroupId, u32, Address)>,
 }
@@ -42,7 +44,7 @@ impl Heap {
     /// A thread without chunks. `owner` is what it writes into the chunk table: not zero.
     pub fn new(owner: u64, groups: usize) -> Heap {
         assert!(owner != 0);
-        Heap { owner, open: vec![None; groups], free: Vec::new() }
+        Heap { owner, open: vec![None; groups], claiming: Vec::new(), free: Vec::new() }
     }
 
     /// A block from what the thread owns already.
@@ -67,6 +69,21 @@ impl Heap {
     /// Gives back a block that was never written.
     pub fn give_back(&mut self, address: Address, bytes: u32) {
         self.free.push((address.group(), bytes, address));
+    }
+
+    /// Whether the caller may claim a chunk in `group`: one coroutine of a thread at a time, so that
+    /// no chunk displaces another that was hardly used. If so, [`Heap::end_claim`] must follow.
+    pub fn begin_claim(&mut self, group: GroupId) -> bool {
+        let free = !self.claiming.contains(&group);
+        if free {
+            self.claiming.push(group);
+        }
+        free
+    }
+
+    /// The claim is over.
+    pub fn end_claim(&mut self, group: GroupId) {
+        self.claiming.retain(|&claiming| claiming != group);
     }
 
     /// Adds claimed memory.

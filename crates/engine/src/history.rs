@@ -78,6 +78,31 @@ pub struct RecordedTxn {
     pub writes: Vec<RecordedWrite>,
 }
 
+impl RecordedTxn {
+    /// What undoing this transaction did, as a transaction of its own: its records have their old
+    /// values, under versions one beyond those that it wrote.
+    pub fn undone(&self, id: TxnId, completed: Nanos) -> RecordedTxn {
+        let restored = |write: &RecordedWrite| RecordedWrite {
+            version: write.version + 1,
+            kind: match write.kind {
+                WriteKind::Insert => WriteKind::Delete,
+                WriteKind::Update | WriteKind::Delete => WriteKind::Update,
+            },
+            fingerprint: 0,
+            ..*write
+        };
+        RecordedTxn {
+            id,
+            coordinator: self.coordinator,
+            invoked: self.invoked,
+            completed,
+            outcome: RecordedOutcome::Committed,
+            reads: Vec::new(),
+            writes: self.writes.iter().map(restored).collect(),
+        }
+    }
+}
+
 /// A payload's hash for [`RecordedRead::fingerprint`]: never 0.
 pub fn fingerprint(payload: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;

@@ -93,6 +93,38 @@ pub async fn scan(
     Ok(())
 }
 
+/// Shows every block (bucket or overflow block) of a table at the primaries: the buffer and where in
+/// it the block's image lies.
+///
+/// # Errors
+/// The fabric's.
+pub async fn blocks(
+    cx: &Context,
+    table: TableId,
+    mut visit: impl FnMut(&Round, BufferOffset),
+) -> Result<(), Failure> {
+    let table = cx.table(table);
+    let mut round = Round::new();
+    for group in 0..cx.database().groups.count() {
+        for bucket in buckets(cx, table, GroupId(group as u16)).await? {
+            let mut block = bucket;
+            while !block.is_null() {
+                round.clear();
+                let at = read_block(cx, &mut round, table, block, 0).await?;
+                visit(&round, at);
+                block = Address::from_word(round.word(at.plus(DIRECTORY_NEXT_AT)));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The images of the slots of a block whose image lies at `at`.
+pub fn slots(table: &Table, at: BufferOffset) -> impl Iterator<Item = BufferOffset> {
+    let slot_bytes = table.slot.slot_bytes;
+    (0..Geometry::SLOTS).map(move |slot| at.plus(DIRECTORY_BYTES + slot * slot_bytes))
+}
+
 async fn show(
     cx: &Context,
     round: &mut Round,
@@ -215,7 +247,8 @@ async fn compare_replicas(
             let first = round.read(cx.database().groups.primary(body), bytes);
             let second = round.read(cx.database().groups.replica(body, position), bytes);
             cx.port.execute(round).await?;
-            let lines = round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
+            let lines =
+                round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
             audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
         }
     }
@@ -229,10 +262,15 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
         .chain(slots.map(|offset| (offset, table.slot.slot_bytes)));
     let mut lines = 0;
     for (offset, len) in records {
+        // Of a slot without a record only the head counts: an insert that was undone leaves bytes.
+        let is_free = offset > 0 && !version_at(round, first.plus(offset)).is_present();
+        let len = if is_free { table.slot.body_at.unwrap_or(KEY_AT) + 8 } else { len };
         for line in (0..len).step_by(64) {
             let skip = if line == 0 { VERSION_AT } else { 0 };
-            let bytes =
-                |image: BufferOffset| round.bytes(image.plus(offset + line + skip), 64 - skip);
+            let end = len.min(line + 64);
+            let bytes = |image: BufferOffset| {
+                round.bytes(image.plus(offset + line + skip), end - line - skip)
+            };
             lines += u64::from(bytes(first) != bytes(second));
         }
     }

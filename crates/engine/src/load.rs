@@ -9,9 +9,7 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::Geometry;
 use crate::index::{Place, hash_of};
-use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, VERSION_AT, Version,
-};
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, VERSION_AT, Version};
 use crate::outcome::Failure;
 use crate::row::Value;
 use crate::schema::{ColumnId, Key, TableId, TableSchema};

@@ -22,6 +22,8 @@ pub const LOG_HEADER_BYTES: usize = 24;
 const RECORD_BYTES: usize = 24;
 const PIECE_HEADER_BYTES: usize = 16;
 const CRC_AT: usize = 8;
+/// Old bytes up to this many are copied word by word.
+const SHORT_BYTES: usize = 64;
 
 /// Length of the transaction's entry.
 pub fn encoded_bytes(txn: &Txn) -> usize {
@@ -53,10 +55,13 @@ pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
         round.set_word(at.plus(8), u64::from(piece.len_bytes));
         let padded = (piece.len_bytes as usize).next_multiple_of(8);
         at = at.plus(PIECE_HEADER_BYTES);
-        if padded > piece.len_bytes as usize {
-            round.set_word(at.plus(padded - 8), 0);
+        if piece.old.0.is_multiple_of(8) && padded <= SHORT_BYTES {
+            // Whole words: what lies behind the old bytes is copied too, and means nothing.
+            round.copy_words(piece.old, at, padded / 8);
+        } else {
+            round.set_word(at.plus(padded.max(8) - 8), 0);
+            round.copy_within(piece.old, at, piece.len_bytes as usize);
         }
-        round.copy_within(piece.old, at, piece.len_bytes as usize);
         at = at.plus(padded);
     }
     round.set_word(start.plus(16), records | (logged << 32));
@@ -65,9 +70,10 @@ pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
     (start, len)
 }
 
+/// The tag seeds the checksum: an entry under another tag is no entry.
 fn checksum(tag: OwnerTag, body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&tag.word().to_le_bytes());
+    let seed = tag.word() ^ (tag.word() >> 32);
+    let mut hasher = crc32fast::Hasher::new_with_initial(seed as u32);
     hasher.update(body);
     hasher.finalize()
 }
@@ -81,6 +87,17 @@ pub struct LoggedRecord {
     pub old_version: Version,
     /// VERSION after.
     pub new_version: Version,
+}
+
+impl LoggedRecord {
+    /// VERSION once the transaction was undone: as present as before, and beyond what anybody may
+    /// have seen of the transaction.
+    pub fn restored_version(&self) -> Version {
+        match self.old_version.is_present() {
+            true => self.new_version.present_after(Version::NEVER),
+            false => self.new_version.absent_after(),
+        }
+    }
 }
 
 /// Bytes as they were before.

@@ -107,9 +107,9 @@ impl Metrics {
         bump(&self.phases[phase]);
     }
 
-    /// A bucket was split.
-    pub fn split(&self) {
-        bump(&self.splits);
+    /// Buckets were split.
+    pub fn split(&self, buckets: u64) {
+        self.splits.set(self.splits.get() + buckets);
     }
 
     /// A split was given up.

@@ -1,8 +1,11 @@
 //! Owner tags: who holds a lock, and which transaction wrote a log entry.
 //!
-//! Invariant: a tag is never zero and never reused: it names the compute node's slot and
-//! incarnation, the thread, and a count of that thread's transactions. A thread that has used up
-//! its count draws a new incarnation first.
+//! Invariant: a tag is never zero, and no two transactions of which anything is left (a lock, a log
+//! entry, a doubt) have the same: it names the compute node's slot and incarnation, the thread, and
+//! a count of that thread's transactions. The count starts anew after 2^34 of them. By then every
+//! coordinator of the thread has long released the locks and overwritten the log of its own earlier
+//! transactions; a doubt that was left unresolved for so long is the one exception, and resolving
+//! by a tag that old is not allowed.
 //!
 //! ```text
 //! 63 62 | 61        52 | 51          40 | 39    34 | 33                    0

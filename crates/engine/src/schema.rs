@@ -190,9 +190,7 @@ impl TableSchema {
 
     /// Size of a row's payload in bytes.
     pub fn payload_bytes(&self) -> usize {
-        self.columns
-            .last()
-            .map_or(0, |last| last.offset_bytes + last.column_type.width_bytes())
+        self.columns.last().map_or(0, |last| last.offset_bytes + last.column_type.width_bytes())
     }
 
     /// The column called `name`.

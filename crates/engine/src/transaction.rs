@@ -12,9 +12,7 @@ use crate::layout::Version;
 use crate::outcome::{Explanation, Failure};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
-use crate::working_set::{
-    ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn,
-};
+use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -132,8 +130,8 @@ impl<'c> Transaction<'c> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let entry = &mut txn.entries[handle.0 as usize];
         assert!(entry.progress == Progress::Done, "fetch before set");
-        assert!(matches!(entry.mode, Mode::Update | Mode::Insert), "added for reading");
-        if entry.lock == NO_LOCK {
+        assert!(entry.mode != Mode::Read, "added for reading");
+        if entry.lock == NO_LOCK || entry.mode == Mode::Delete {
             return; // there is no such record to change
         }
         assert!(entry.cells.contains(column), "the cell was not asked for");
@@ -198,6 +196,9 @@ impl<'c> Transaction<'c> {
         start_entry(entry, cx, table, word, mode, cells);
         if !full_key.is_empty() {
             entry.full_key = round.reserve(full_key.len().max(8));
+            if entry.full_key == BufferOffset::default() {
+                entry.full_key = round.reserve(full_key.len().max(8)); // 0 means none
+            }
             round.bytes_mut(entry.full_key, full_key.len()).copy_from_slice(full_key);
         }
         Handle(entries.len() as u32 - 1)
@@ -330,7 +331,10 @@ fn fuse(
             entry.mode = Mode::Update;
         } else if !(entry.mode == Mode::Update && mode == Mode::Read) {
             mistake = Some(Explanation::usage(
-                &format!("two wishes for one record of {} without a fetch between", table.schema.name),
+                &format!(
+                    "two wishes for one record of {} without a fetch between",
+                    table.schema.name
+                ),
                 format!("{:?} then {mode:?}", entry.mode),
                 "fetch the first before the second",
             ));
@@ -352,6 +356,12 @@ fn fuse(
         (Mode::Read | Mode::Update, Mode::Insert) if !entry.found => {
             (entry.mode, entry.progress) = (Mode::Insert, Progress::Locate);
             entry.lookup.restart_at_bucket();
+        }
+        (Mode::Read, Mode::Insert) => {
+            entry.mode = Mode::Insert; // it is there: only read, and nothing is set
+            if fetched && more {
+                entry.progress = Progress::Direct;
+            }
         }
         (Mode::Read | Mode::Update, Mode::Delete) if entry.found => {
             (entry.mode, entry.progress) = (Mode::Delete, Progress::Locate);

@@ -97,6 +97,14 @@ pub struct Entry {
     pub void: bool,
 }
 
+impl Entry {
+    /// Whether it is read where its address says: an insert that finds its record only reads it.
+    #[inline]
+    pub fn only_reads(&self) -> bool {
+        self.mode == Mode::Read || self.mode == Mode::Insert
+    }
+}
+
 /// A record (or directory record) that was read and not locked: validation re-reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
@@ -219,8 +227,10 @@ pub struct Txn {
     pub in_doubt: bool,
     /// Whether the caller asked for something that cannot be: the next fetch says so.
     pub mistaken: bool,
-    /// The round that released the last transaction's locks, if it has not been seen to complete.
-    pub unlocking: Option<Detached>,
+    /// How a fetch failed: nothing but a rollback can follow.
+    pub failed: Option<crate::outcome::Failure>,
+    /// Rounds that release earlier transactions' locks and have not been seen to complete.
+    pub unlocking: Vec<Detached>,
 }
 
 impl Txn {
@@ -239,7 +249,8 @@ impl Txn {
             groups: Vec::with_capacity(2),
             in_doubt: false,
             mistaken: false,
-            unlocking: None,
+            failed: None,
+            unlocking: Vec::new(),
         }
     }
 
@@ -257,6 +268,7 @@ impl Txn {
         self.groups.clear();
         self.in_doubt = false;
         self.mistaken = false;
+        self.failed = None;
     }
 
     /// Whether nothing is locked and nothing will be written.

@@ -224,15 +224,7 @@ impl Round {
         let (expected, value) = (0, 0);
         let len_bytes = len_bytes as u16;
         let kind = VerbKind::Read;
-        self.push(Verb {
-            target,
-            expected,
-            value,
-            buffer: buffer.0,
-            len_bytes,
-            kind,
-            flags: 0,
-        });
+        self.push(Verb { target, expected, value, buffer: buffer.0, len_bytes, kind, flags: 0 });
     }
 
     /// WRITE of `len_bytes` of the buffer from `buffer` on; any byte range.
@@ -243,15 +235,7 @@ impl Round {
         let (expected, value) = (0, 0);
         let len_bytes = len_bytes as u16;
         let kind = VerbKind::Write;
-        self.push(Verb {
-            target,
-            expected,
-            value,
-            buffer: buffer.0,
-            len_bytes,
-            kind,
-            flags: 0,
-        });
+        self.push(Verb { target, expected, value, buffer: buffer.0, len_bytes, kind, flags: 0 });
     }
 
     /// WRITE of bytes that nobody reads meanwhile, or that whoever reads them checks (a log entry
@@ -268,15 +252,7 @@ impl Round {
     #[inline]
     pub fn cas(&mut self, target: Target, expected: u64, new: u64) -> VerbIndex {
         let kind = VerbKind::CompareAndSwap;
-        self.push(Verb {
-            target,
-            expected,
-            value: new,
-            buffer: 0,
-            len_bytes: 8,
-            kind,
-            flags: 0,
-        })
+        self.push(Verb { target, expected, value: new, buffer: 0, len_bytes: 8, kind, flags: 0 })
     }
 
     /// FAA of `addend` to the aligned word at `target`, wrapping.
@@ -368,6 +344,24 @@ impl Round {
     pub fn line(&self, at: BufferOffset) -> &[u64; 8] {
         debug_assert!(at.0.is_multiple_of(64));
         &self.lines[(at.0 / 64) as usize].0
+    }
+
+    /// Copies a line of the buffer; both positions are multiples of 64.
+    #[inline]
+    pub fn copy_line(&mut self, from: BufferOffset, to: BufferOffset) {
+        debug_assert!(from.0.is_multiple_of(64) && to.0.is_multiple_of(64));
+        self.lines[(to.0 / 64) as usize] = self.lines[(from.0 / 64) as usize];
+    }
+
+    /// Copies `words` aligned words within the buffer, from the front on.
+    #[inline]
+    pub fn copy_words(&mut self, from: BufferOffset, to: BufferOffset, words: usize) {
+        debug_assert!(from.0.is_multiple_of(8) && to.0.is_multiple_of(8));
+        let (from, to) = ((from.0 / 8) as usize, (to.0 / 8) as usize);
+        let buffer = bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines);
+        for index in 0..words {
+            buffer[to + index] = buffer[from + index];
+        }
     }
 
     /// Copies `len_bytes` within the buffer; the ranges may overlap.

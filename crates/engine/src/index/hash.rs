@@ -224,12 +224,17 @@ impl Lookup {
         let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
         let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
         let target = near.groups.primary(bin);
-        // Slots of several lines: their LOCK and VERSION once more, after the slots.
-        self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 16);
+        // Slots of several lines, which one READ brings in any order: LOCK and VERSION apart, before
+        // the slots and after.
+        self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 32);
+        for slot in 0..Geometry::SLOTS_PER_BIN {
+            let before = self.at.plus(bin_bytes + slot * 32);
+            round.read_into(target.plus(slot * slot_bytes), before, 16);
+        }
         round.read_into(target, self.at, bin_bytes);
         for slot in 0..Geometry::SLOTS_PER_BIN {
-            let again = self.at.plus(bin_bytes + slot * 16);
-            round.read_into(target.plus(slot * slot_bytes), again, 16);
+            let after = self.at.plus(bin_bytes + slot * 32 + 16);
+            round.read_into(target.plus(slot * slot_bytes), after, 16);
         }
     }
 
@@ -301,8 +306,8 @@ impl Lookup {
                 continue;
             }
             let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
-            let again = self.at.plus(bin_bytes + slot * 16);
-            if !table.slot.is_one_line() && !same_head(round, image, again) {
+            let before = self.at.plus(bin_bytes + slot * 32);
+            if !table.slot.is_one_line() && !same_head(round, before, before.plus(16)) {
                 return Answer::Unstable;
             }
             let at = DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes + slot * slot_bytes;

@@ -124,7 +124,7 @@ impl IndexView {
     }
 
     /// The home of the key with this hash.
-    #[inline]
+    #[inline(always)]
     pub fn place(&self, catalog: &Catalog, table: &Table, hash: u64) -> Place {
         let group = group_of(catalog, table, hash);
         let geometry = &table.geometry;
@@ -135,7 +135,12 @@ impl IndexView {
             let offset = geometry.first_segment_at + base * geometry.bucket_bytes as u64;
             return Place { group, bucket: Address::new(group, offset), bin, depth: 0 };
         }
-        let state = GrowthState::from_word(state);
+        self.place_grown(table, group, hash, GrowthState::from_word(state))
+    }
+
+    #[inline(never)]
+    fn place_grown(&self, table: &Table, group: GroupId, hash: u64, state: GrowthState) -> Place {
+        let (geometry, base, bin) = (&table.geometry, base_of(table, hash), bin_of(hash));
         let mut depth = state.level;
         if base + geometry.buckets * low_bits(hash, depth) < state.split {
             depth += 1;
@@ -204,9 +209,119 @@ pub fn hash_of(table: &Table, key_word: u64) -> u64 {
 pub fn group_of(catalog: &Catalog, table: &Table, hash: u64) -> GroupId {
     let groups = catalog.groups() as u64;
     match catalog.options().placement {
-        Placement::Hash => {
-            GroupId((((hash >> GROUP_HASH_SHIFT & 0xffff) * groups) >> 16) as u16)
-        }
+        Placement::Hash => GroupId((((hash >> GROUP_HASH_SHIFT & 0xffff) * groups) >> 16) as u16),
         Placement::Table => GroupId((u64::from(table.id.0) % groups) as u16),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Options;
+    use crate::schema::{ColumnType, TableSchema};
+    use proptest::prelude::*;
+
+    const GROUP: GroupId = GroupId(0);
+
+    fn catalog(records: u64) -> Catalog {
+        let schema = TableSchema::new("t", records).column("c", ColumnType::U64);
+        Catalog::plan(&[schema], &Options::default(), 1).expect("a plan")
+    }
+
+    /// Segments far apart, each as long as it must be.
+    fn view(catalog: &Catalog, state: GrowthState) -> IndexView {
+        let (view, table) = (IndexView::new(catalog), &catalog.tables()[0]);
+        let bytes = table.geometry.buckets * table.geometry.bucket_bytes as u64;
+        let start = |segment: usize| Address::new(GROUP, (1 << 30) + (bytes << segment)).to_word();
+        let segments: Vec<u64> = (0..state.segments()).map(start).collect();
+        view.learn(table, GROUP, state.word(), &segments);
+        view
+    }
+
+    fn all_buckets(table: &Table, view: &IndexView, state: GrowthState) -> Vec<Address> {
+        let buckets = table.geometry.buckets;
+        let total = state.buckets(buckets);
+        (0..total).map(|at| view.bucket(table, GROUP, at % buckets, at / buckets)).collect()
+    }
+
+    proptest! {
+        /// In every state: buckets are disjoint, a key's place is one of them and has the depth
+        /// that the state implies; the next split moves a key nowhere or to the new bucket.
+        #[test]
+        fn places_and_buckets_agree(
+            records in 1u64..120,
+            level in 0u8..6,
+            split in any::<prop::sample::Index>(),
+            keys in prop::collection::vec(any::<u64>(), 50),
+        ) {
+            let catalog = catalog(records);
+            let table = &catalog.tables()[0];
+            let buckets = table.geometry.buckets;
+            let split = split.index((buckets << level) as usize) as u64;
+            let state = GrowthState { level, split };
+            let after = state.after_split(buckets);
+            // A segment that is not in use yet may be known.
+            let (before, later) = (view(&catalog, state), view(&catalog, after));
+            let all = all_buckets(table, &before, state);
+            let mut sorted: Vec<u64> = all.iter().map(|bucket| bucket.to_word()).collect();
+            sorted.sort_unstable();
+            for pair in sorted.windows(2) {
+                prop_assert!(pair[0] + table.geometry.bucket_bytes as u64 <= pair[1]);
+            }
+            let grown = all_buckets(table, &later, after);
+            prop_assert_eq!(grown.len(), all.len() + 1);
+            prop_assert_eq!(&grown[..all.len()], &all[..]);
+            for key in keys {
+                let hash = hash_of(table, key);
+                let place = before.place(&catalog, table, hash);
+                let index = all.iter().position(|&bucket| bucket == place.bucket);
+                prop_assert!(index.is_some());
+                let index = index.unwrap_or_default() as u64;
+                prop_assert_eq!(place.depth, state.depth(buckets, index));
+                let next = later.place(&catalog, table, hash);
+                if index == split {
+                    let moves = hash >> level & 1 == 1;
+                    prop_assert_eq!(next.depth, level + 1);
+                    prop_assert_eq!(next.bucket, if moves { grown[all.len()] } else { place.bucket });
+                } else {
+                    prop_assert_eq!(next, place);
+                }
+            }
+        }
+
+        /// What a bucket's depth tells is never more than is true, and enough to find the key's
+        /// bucket as it is now.
+        #[test]
+        fn a_depth_tells_the_truth(
+            records in 1u64..120,
+            old in (0u8..5, any::<prop::sample::Index>()),
+            new in (0u8..6, any::<prop::sample::Index>()),
+            key in any::<u64>(),
+        ) {
+            let catalog = catalog(records);
+            let table = &catalog.tables()[0];
+            let buckets = table.geometry.buckets;
+            let state = |(level, split): (u8, prop::sample::Index)| {
+                GrowthState { level, split: split.index((buckets << level) as usize) as u64 }
+            };
+            let (old, new) = (state(old), state(new));
+            prop_assume!(old.word() <= new.word());
+            let hash = hash_of(table, key);
+            let believed = view(&catalog, old).place(&catalog, table, hash);
+            let truth = view(&catalog, new);
+            let all = all_buckets(table, &truth, new);
+            let index = all.iter().position(|&bucket| bucket == believed.bucket);
+            let found = new.depth(buckets, index.expect("buckets stay") as u64);
+            prop_assert!(found >= believed.depth);
+            if found > believed.depth {
+                let seen = state_seen(table, hash, believed.depth, found);
+                prop_assert!(seen.word() > old.word());
+                prop_assert!(seen.word() <= new.word());
+                let place = view(&catalog, seen).place(&catalog, table, hash);
+                prop_assert!(place.depth > believed.depth);
+            } else {
+                prop_assert_eq!(truth.place(&catalog, table, hash).bucket, believed.bucket);
+            }
+        }
     }
 }

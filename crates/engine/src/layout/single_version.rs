@@ -15,7 +15,7 @@
 //! body (verbs of a batch are executed in order). That is why payload bytes lie contiguously,
 //! without a version in every line: see docs/design/0003-single-version-layout.md.
 //!
-//! After FORD (Zhang, Hua, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
+//! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
 
 use crate::schema::TableSchema;

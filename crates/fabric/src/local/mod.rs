@@ -245,30 +245,46 @@ impl LocalBackend {
         let round_is_hot = round.is_hot();
         let (verbs, buffer) = round.parts_mut();
         let mut wrote = self.unfenced.get();
-        let mut result = Ok(());
+        let mut failed = None;
         for verb in verbs {
             let offset = verb.target.address().offset_bytes();
             let region = match regions.get(self.index(verb.target)) {
                 Some(region) if region.contains(offset, u64::from(verb.len_bytes)) => region,
                 _ => {
-                    result = Err(self.refusal(verb.target));
+                    failed = Some(self.refusal(verb.target));
                     break;
                 }
             };
-            if wrote && verb.kind == VerbKind::Read {
-                // A processor may load before its earlier stores are seen; the contract's READ
-                // comes after the WRITE of its batch.
-                fence(Ordering::SeqCst);
-                wrote = false;
-            }
-            wrote = match verb.kind {
-                VerbKind::Read => wrote,
-                VerbKind::Write => true,
-                // Atomics of x86-64 are full fences.
-                _ => cfg!(not(target_arch = "x86_64")),
+            let done = match verb.kind {
+                VerbKind::Read => {
+                    if std::mem::take(&mut wrote) {
+                        // A processor may load before its earlier stores are seen; the contract's
+                        // READ comes after the WRITE of its batch.
+                        fence(Ordering::SeqCst);
+                    }
+                    read(region, offset, verb, buffer)
+                }
+                VerbKind::Write => {
+                    wrote = true;
+                    write(region, offset, verb, buffer)
+                }
+                VerbKind::CompareAndSwap => {
+                    wrote = FENCE_AFTER_ATOMICS;
+                    let order = (Ordering::SeqCst, Ordering::SeqCst);
+                    let word = region.word(offset);
+                    verb.value = word
+                        .compare_exchange(verb.expected, verb.value, order.0, order.1)
+                        .unwrap_or_else(|found| found);
+                    Ok(())
+                }
+                VerbKind::FetchAndAdd | VerbKind::MaskedCompareAndSwap => {
+                    wrote = FENCE_AFTER_ATOMICS;
+                    rarer_atomic(region, offset, verb, buffer);
+                    Ok(())
+                }
             };
-            if let Err(StuckStripe) = perform(region, offset, verb, buffer) {
-                result = Err(FabricError::TornLine(verb.target));
+            if let Err(StuckStripe) = done {
+                failed = Some(FabricError::TornLine(verb.target));
                 break;
             }
         }
@@ -277,73 +293,50 @@ impl LocalBackend {
         if wrote && !round_is_hot {
             fence(Ordering::SeqCst);
         }
-        result
+        failed.map_or(Ok(()), Err)
     }
 }
 
-/// Executes one verb whose bounds were checked.
+/// Atomics of x86-64 are full fences themselves.
+const FENCE_AFTER_ATOMICS: bool = cfg!(not(target_arch = "x86_64"));
+
 #[inline(always)]
-fn perform(
-    region: &Region,
-    offset: u64,
-    verb: &mut Verb,
-    buffer: &mut [u64],
-) -> Result<(), StuckStripe> {
-    let at = verb.buffer as usize;
-    let len = usize::from(verb.len_bytes);
+fn read(region: &Region, offset: u64, verb: &Verb, buffer: &mut [u64]) -> Result<(), StuckStripe> {
+    let (at, len) = (verb.buffer as usize, usize::from(verb.len_bytes));
     if (offset | at as u64 | len as u64).is_multiple_of(8) {
-        if verb.kind == VerbKind::Read {
-            return region.read_words(offset, &mut buffer[at / 8..(at + len) / 8]);
-        }
-        if verb.kind == VerbKind::Write {
-            let words = &buffer[at / 8..(at + len) / 8];
-            return region.write_words(offset, words, !verb.has(Verb::PRIVATE));
-        }
+        return region.read_words(offset, &mut buffer[at / 8..(at + len) / 8]);
     }
-    perform_other(region, offset, verb, buffer)
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
+    region.read_bytes(offset, &mut bytes[at..at + len])
 }
 
-fn perform_other(
-    region: &Region,
-    offset: u64,
-    verb: &mut Verb,
-    buffer: &mut [u64],
-) -> Result<(), StuckStripe> {
-    let at = verb.buffer as usize;
-    let len = usize::from(verb.len_bytes);
-    match verb.kind {
-        VerbKind::Read => {
-            let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
-            region.read_bytes(offset, &mut bytes[at..at + len])
-        }
-        VerbKind::Write => {
-            let bytes: &[u8] = bytemuck::cast_slice(buffer);
-            region.write(offset, &bytes[at..at + len])
-        }
-        VerbKind::CompareAndSwap => {
-            let word = region.word(offset);
-            let order = (Ordering::SeqCst, Ordering::SeqCst);
-            verb.value = word
-                .compare_exchange(verb.expected, verb.value, order.0, order.1)
-                .unwrap_or_else(|found| found);
-            Ok(())
-        }
-        VerbKind::FetchAndAdd => {
-            verb.value = region.word(offset).fetch_add(verb.expected, Ordering::SeqCst);
-            Ok(())
-        }
-        VerbKind::MaskedCompareAndSwap => {
-            let (compare_mask, swap_mask) = (buffer[at / 8], buffer[at / 8 + 1]);
-            let swap = |old: u64| {
-                let equal = old & compare_mask == verb.expected & compare_mask;
-                equal.then_some((old & !swap_mask) | (verb.value & swap_mask))
-            };
-            let order = (Ordering::SeqCst, Ordering::SeqCst);
-            let outcome = region.word(offset).fetch_update(order.0, order.1, swap);
-            verb.value = outcome.unwrap_or_else(|found| found);
-            Ok(())
-        }
+#[inline(always)]
+fn write(region: &Region, offset: u64, verb: &Verb, buffer: &[u64]) -> Result<(), StuckStripe> {
+    let (at, len) = (verb.buffer as usize, usize::from(verb.len_bytes));
+    if (offset | at as u64 | len as u64).is_multiple_of(8) {
+        let words = &buffer[at / 8..(at + len) / 8];
+        return region.write_words(offset, words, !verb.has(Verb::PRIVATE));
     }
+    let bytes: &[u8] = bytemuck::cast_slice(buffer);
+    region.write(offset, &bytes[at..at + len])
+}
+
+#[inline(never)]
+fn rarer_atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
+    let word = region.word(offset);
+    if verb.kind == VerbKind::FetchAndAdd {
+        verb.value = word.fetch_add(verb.expected, Ordering::SeqCst);
+        return;
+    }
+    let at = verb.buffer as usize / 8;
+    let (compare_mask, swap_mask) = (buffer[at], buffer[at + 1]);
+    let swap = |old: u64| {
+        let equal = old & compare_mask == verb.expected & compare_mask;
+        equal.then_some((old & !swap_mask) | (verb.value & swap_mask))
+    };
+    let order = (Ordering::SeqCst, Ordering::SeqCst);
+    let outcome = word.fetch_update(order.0, order.1, swap);
+    verb.value = outcome.unwrap_or_else(|found| found);
 }
 
 impl Backend for LocalBackend {

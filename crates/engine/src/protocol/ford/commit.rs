@@ -12,7 +12,7 @@ use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::log;
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Piece, Txn};
-use tarn_fabric::address::{Address, GroupId, Target};
+use tarn_fabric::address::{Address, GroupId, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 /// So many records read by one transaction are still near when it validates them.
@@ -84,20 +84,24 @@ async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failur
 
 /// Decides the new versions and gathers the bytes to write.
 fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    for index in 0..txn.entries.len() {
-        let entry = txn.entries[index];
-        if entry.lock == NO_LOCK || entry.void {
-            continue;
-        }
+    // The entries step aside, so that each can be read beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
         let table = cx.table(entry.table);
         match entry.mode {
-            Mode::Update if entry.dirty.0 != 0 => prepare_update(txn, &entry, table),
-            Mode::Insert => prepare_insert(txn, &entry, table),
-            Mode::Delete => prepare_delete(txn, &entry),
+            Mode::Insert if entry.void => {
+                give_back_body(cx, txn, entry.body);
+                // It may have made the bucket's chain longer.
+                raise_directory(txn, entry.directory_lock, Version::NEVER);
+            }
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(txn, entry, table),
+            Mode::Insert => prepare_insert(txn, entry, table),
+            Mode::Delete => prepare_delete(txn, entry),
             Mode::Update | Mode::Read => {}
         }
-        txn.entries[index].new_version = txn.locks[entry.lock as usize].new_version;
+        entry.new_version = txn.locks[entry.lock as usize].new_version;
     }
+    txn.entries = entries;
     for index in 0..txn.locks.len() {
         let lock = txn.locks[index];
         if !lock.writes {
@@ -122,6 +126,14 @@ fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The body provided for an insert that was taken back.
+fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
+    if let Some(index) = txn.allocated.iter().position(|&(address, _)| address == body) {
+        let (address, bytes) = txn.allocated.swap_remove(index);
+        cx.give_back(address, bytes);
+    }
+}
+
 fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
     let old_version = entry.version;
     let new_version = old_version.present_after(Version::NEVER);
@@ -141,19 +153,36 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
         version_piece(txn, entry.address, old_version, new_version);
         return;
     }
-    // VERSION, KEY and payload lie together: one WRITE, up to the last changed byte.
+    // VERSION, KEY and payload lie together, up to the last changed byte.
     let copy = BufferOffset(entry.payload.0 - table.slot.payload_at as u32);
     txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
     let last = 63 - entry.dirty.0.leading_zeros() as usize;
     let column = &table.schema.columns[last];
     let end = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
-    txn.pieces.push(Piece {
-        address: entry.address.plus(VERSION_AT),
-        new: copy.plus(VERSION_AT),
-        old: entry.image.plus(VERSION_AT),
-        len_bytes: (end - VERSION_AT) as u32,
-        logged: true,
-    });
+    slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
+}
+
+/// Bytes `from..to` of a slot, whose new image is at `new`: its later lines first, the line with
+/// VERSION last and whole, so that where the new VERSION is, all of the record is.
+fn slot_pieces(
+    txn: &mut Txn,
+    entry: &Entry,
+    new: BufferOffset,
+    (from, to): (usize, usize),
+    later_logged: bool,
+) {
+    let first_end = to.min(LINE_BYTES);
+    for (from, to, logged) in [(first_end, to, later_logged), (from, first_end, true)] {
+        if to > from {
+            txn.pieces.push(Piece {
+                address: entry.address.plus(from),
+                new: new.plus(from),
+                old: entry.image.plus(from),
+                len_bytes: (to - from) as u32,
+                logged,
+            });
+        }
+    }
 }
 
 fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table) {
@@ -180,19 +209,8 @@ fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.set_word(head.plus(VERSION_AT), new_version.word());
     txn.round.set_word(head.plus(KEY_AT), entry.key);
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
-    // The old payload of a slot without a record does not matter, but its VERSION and KEY do.
-    let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
-    // VERSION last: where it is new, all of the record is.
-    let pieces = [(header_end, slot.used_bytes(), false), (VERSION_AT, header_end, true)];
-    for (from, to, logged) in pieces.into_iter().filter(|(from, to, _)| to > from) {
-        txn.pieces.push(Piece {
-            address: entry.address.plus(from),
-            new: head.plus(from),
-            old: entry.image.plus(from),
-            len_bytes: (to - from) as u32,
-            logged,
-        });
-    }
+    // What a slot without a record held does not matter, but its VERSION and KEY do.
+    slot_pieces(txn, entry, head, (VERSION_AT, slot.used_bytes()), false);
 }
 
 fn prepare_delete(txn: &mut Txn, entry: &Entry) {
@@ -250,9 +268,9 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     }
     enter(cx, Phase::Write);
     let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
-    if let Some(unlocking) = txn.unlocking.take() {
-        // The log area is used again only when the last transaction's locks are gone. A node that
-        // failed to release them has lost them.
+    while let Some(unlocking) = txn.unlocking.pop() {
+        // The log area is used again only when the locks of all earlier transactions are gone. A
+        // node that failed to release them has lost them.
         let _ = cx.port.settle(unlocking).await;
     }
     txn.in_doubt = true;
@@ -343,9 +361,10 @@ fn unlock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 
 /// Posts the round that releases locks; a node that does not answer must not keep others locked.
 fn post_release(cx: &Context, txn: &mut Txn) {
-    txn.unlocking = cx.port.post_detached(&mut txn.round).ok();
-    let several = txn.locks.len() > 1;
-    while let Some(lock) = txn.locks.pop().filter(|_| several && txn.unlocking.is_none()) {
+    let posted = cx.port.post_detached(&mut txn.round);
+    let one_by_one = posted.is_err() && txn.locks.len() > 1;
+    txn.unlocking.extend(posted);
+    while let Some(lock) = txn.locks.pop().filter(|_| one_by_one) {
         let target = cx.database().groups.primary(lock.address);
         txn.round.begin();
         txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);

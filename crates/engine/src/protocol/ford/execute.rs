@@ -4,7 +4,7 @@
 //! that it is known which locks were granted. A record that will be written is locked, and read
 //! again in the same batch after its lock; what was read before the lock only told where it lies.
 
-use super::{Ford, On, Phase, enter};
+use super::{Ford, On, Phase, enter, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::Shard;
@@ -25,18 +25,42 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
     if txn.mistaken {
         return Err(Failure::Usage);
     }
-    while txn.fetched < txn.entries.len() {
+    if let Some(failure) = txn.failed {
+        return Err(again_after(cx, txn, failure));
+    }
+    // What holds should this future be dropped.
+    txn.failed = Some(Failure::Usage);
+    let outcome = loop {
+        if txn.fetched == txn.entries.len() {
+            break Ok(());
+        }
         plan(cx, txn);
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
-            return Err(error.into());
+            break Err(error.into());
         }
-        absorb(ford, cx, txn)?;
-        if wants_blocks(txn) {
-            provide_blocks(cx, txn).await?;
+        if let Err(failure) = absorb(ford, cx, txn) {
+            break Err(failure);
         }
+        if wants_blocks(txn)
+            && let Err(failure) = provide_blocks(cx, txn).await
+        {
+            break Err(failure);
+        }
+    };
+    txn.failed = outcome.err();
+    outcome
+}
+
+/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+#[cold]
+fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    suspect_all_locks(txn);
+    if failure != Failure::Usage {
+        return failure;
     }
-    Ok(())
+    let allowed = "after a fetch that was dropped a transaction can only end";
+    cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
 /// Adds the next verbs of every entry that is not fetched yet.
@@ -51,7 +75,7 @@ fn plan(cx: &Context, txn: &mut Txn) {
             warm = false;
             let table = cx.table(entry.table);
             entry.lookup.plan(cx.surroundings(), table, &mut txn.round);
-        } else {
+        } else if !home::plan_lock(cx, txn, index) {
             warm &= plan_known(cx, txn, index);
         }
     }
@@ -91,10 +115,14 @@ fn plan_known(cx: &Context, txn: &mut Txn, index: usize) -> bool {
 /// The record at a remembered address: with its lock if it is to be written.
 fn plan_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let target = cx.database().groups.primary(entry.address);
-    if entry.mode == Mode::Read {
+    if entry.only_reads() {
         enter(cx, Phase::ReadDirect);
         let slot_bytes = table.slot.slot_bytes;
-        entry.image = txn.round.reserve_lines(slot_bytes + 16);
+        entry.image = txn.round.reserve_lines(slot_bytes + 32);
+        if !table.slot.is_one_line() {
+            // The lines of one READ come in any order: the head must come before them.
+            txn.round.read_into(target, entry.image.plus(slot_bytes + 16), 16);
+        }
         txn.round.read_into(target, entry.image, slot_bytes);
         if !entry.body.is_null() {
             plan_body(cx, txn, entry, table);
@@ -138,7 +166,8 @@ fn plan_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
 }
 
 /// Asks for a lock that the transaction does not hold.
-fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
+#[inline]
+pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let target = cx.database().groups.primary(address);
     let verb = txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word());
     let index = txn.locks.len() as u32;
@@ -209,45 +238,20 @@ fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let mut verdict = Ok(());
     let mut all_before_done = true;
     for index in txn.fetched..txn.entries.len() {
-        let done = absorb_at_home(cx, txn, index);
-        if !done {
+        let short = match txn.entries[index].progress {
+            Progress::Locate => home::absorb_home(cx, txn, index),
+            Progress::Lock => home::absorb_locked(cx, txn, index),
+            _ => false,
+        };
+        if !short {
             verdict = verdict.and(absorb_entry(ford, cx, txn, index));
         }
-        all_before_done &= done || txn.entries[index].progress == Progress::Done;
+        all_before_done &= txn.entries[index].progress == Progress::Done;
         if all_before_done {
             txn.fetched = index + 1;
         }
     }
     Ok(verdict?)
-}
-
-/// The commonest answer: a record to be read, at home, unlocked. Whether that was it.
-#[inline(always)]
-fn absorb_at_home(cx: &Context, txn: &mut Txn, index: usize) -> bool {
-    let Txn { entries, round, checks, tag, .. } = txn;
-    let entry = &mut entries[index];
-    if entry.progress != Progress::Locate || entry.mode != Mode::Read {
-        return false;
-    }
-    let table = cx.table(entry.table);
-    let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
-    let wanted = Wanted { word: entry.key, full_key, me: tag.word() };
-    let Some((address, image)) = entry.lookup.at_home(table, wanted, round) else { return false };
-    let line = round.line(image);
-    if line[LOCK_AT / 8] != 0 || table.slot.is_out_of_line() {
-        return false;
-    }
-    entry.address = address;
-    entry.image = image;
-    entry.payload = image.plus(table.slot.payload_at);
-    entry.version = Version::from_word(line[VERSION_AT / 8]);
-    entry.found = true;
-    entry.stable = true;
-    entry.progress = Progress::Done;
-    cx.cache.borrow_mut().put(entry.table, entry.key, address, Address::NULL);
-    let again = BufferOffset::default();
-    checks.push(Check { address, version: entry.version, again, covered: false });
-    true
 }
 
 #[inline(never)]
@@ -263,7 +267,7 @@ fn absorb_entry(
     let outcome = match entry.progress {
         Progress::Done => Ok(()),
         Progress::Locate => absorb_lookup(ford, cx, txn, entry, table),
-        Progress::Direct if entry.mode == Mode::Read => absorb_direct(ford, cx, txn, entry, table),
+        Progress::Direct if entry.only_reads() => absorb_direct(ford, cx, txn, entry, table),
         Progress::Direct => absorb_direct_lock(cx, txn, entry, table),
         Progress::Lock => absorb_lock(ford, cx, txn, entry, table),
         Progress::Body => absorb_body(ford, txn, entry),
@@ -280,7 +284,7 @@ fn take_grants(ford: &Ford, txn: &mut Txn) {
 }
 
 /// The verb of a lock whose outcome has been taken in.
-const HELD: VerbIndex = VerbIndex(u32::MAX);
+pub(super) const HELD: VerbIndex = VerbIndex(u32::MAX);
 
 fn granted(txn: &mut Txn, lock: u32) -> bool {
     let lock = &mut txn.locks[lock as usize];
@@ -331,16 +335,16 @@ fn settle_found(
     entry.version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
-        Mode::Insert => entry.progress = Progress::Done, // the caller sees that it exists
-        Mode::Read if table.slot.is_out_of_line() && entry.cells != Cells::NONE => {
-            entry.progress = Progress::Body;
-            return Ok(());
+        // An insert's caller sees what exists already.
+        Mode::Read | Mode::Insert => {
+            if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
+                entry.progress = Progress::Body;
+            } else if !consistent {
+                entry.progress = Progress::Direct;
+            } else {
+                entry.progress = Progress::Done;
+            }
         }
-        Mode::Read if !consistent => {
-            entry.progress = Progress::Direct;
-            return Ok(());
-        }
-        Mode::Read => entry.progress = Progress::Done,
     }
     if entry.progress == Progress::Done {
         entry.payload = entry.image.plus(table.slot.payload_at);
@@ -361,7 +365,9 @@ fn settle_absent(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), Ab
     }
     entry.progress = Progress::Done;
     entry.stable = entry.lookup.stable;
-    let held = txn.lock_on(entry.lookup.directory).is_some();
+    // A lock asked for in this round may have come after the bucket was read.
+    let lock = txn.lock_on(entry.lookup.directory);
+    let held = lock.is_some_and(|lock| txn.locks[lock as usize].verb == HELD);
     if ford.on(On::ProtectAbsent) && !held {
         watch(txn, entry.lookup.directory, entry.version);
     }
@@ -386,7 +392,11 @@ fn absorb_direct(
     }
     let again = entry.image.plus(table.slot.slot_bytes);
     let checked = !table.slot.is_one_line() || !entry.body.is_null();
-    if checked && !same_head(&txn.round, entry.image, again) {
+    let before = match table.slot.is_one_line() {
+        true => entry.image,
+        false => again.plus(16),
+    };
+    if checked && !same_head(&txn.round, before, again) {
         return Err(AbortReason::ReadLocked);
     }
     let payload = entry.payload;
@@ -482,8 +492,8 @@ fn absorb_lock(
         }
         keep_attached_body(cx, txn, entry, table);
     } else {
-        let read_before = txn.checks.iter().any(|check| check.address == entry.address);
-        if read_before && version != entry.version && ford.on(On::ValidateReads) {
+        let changed = |check: &Check| check.address == entry.address && check.version != version;
+        if txn.checks.iter().any(changed) && ford.on(On::ValidateReads) {
             return Err(AbortReason::VersionChanged);
         }
         let moved = body_of(txn, table, entry.image) != entry.body;
@@ -594,7 +604,11 @@ async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         }
         let table = cx.table(entry.table);
         let chosen = entry.lookup.free.filter(|&(slot, _)| txn.lock_on(slot).is_none());
-        let chosen = chosen.filter(|&(slot, _)| !txn.entries.iter().any(|e| e.address == slot));
+        // A slot whose record was read, and is gone since, does not count: validation will tell.
+        let takes = |other: &Entry, slot| {
+            other.mode == Mode::Insert && !other.found && other.address == slot
+        };
+        let chosen = chosen.filter(|&(slot, _)| !txn.entries.iter().any(|e| takes(e, slot)));
         let group = entry.lookup.group();
         if chosen.is_none() && entry.lookup.free.is_some() {
             // Another insert of this transaction has the slot: look again once that is locked.

@@ -1,6 +1,6 @@
 //! FORD: locks beside single-version records, one-sided verbs only.
 //!
-//! After Zhang, Hua and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
+//! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the system as later papers
 //! measured it. The classes of bugs that its public code was shown to have are kept as planted bugs
 //! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
@@ -27,6 +27,7 @@
 
 mod commit;
 mod execute;
+mod home;
 mod recover;
 mod split;
 
@@ -150,7 +151,7 @@ fn enter(cx: &Context, phase: Phase) {
 impl Protocol for Ford {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ford",
-        citation: "Zhang, Hua, Liu: FORD, FAST 2022",
+        citation: "Zhang, Hua, Zuo, Liu: FORD, FAST 2022",
         caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: false },
         switches: SWITCHES,
         phases: PHASES,

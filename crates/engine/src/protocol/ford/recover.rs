@@ -2,18 +2,21 @@
 //!
 //! The rule: take any valid log entry of the transaction. If its owner still holds the locks, and
 //! every live replica of every record in it carries the new VERSION, the transaction has committed;
-//! otherwise its old bytes are written back to every live replica. Then the log entry is made
-//! invalid everywhere, and last the locks that carry its tag are released. A record whose LOCK does
-//! not carry the tag has been released and belongs to others.
+//! otherwise its old bytes are written back to every live replica, under a VERSION beyond the new
+//! one: VERSION never falls, or a reader could take the undone bytes for the record's before and
+//! after. Then the log entry of an undone transaction is made invalid everywhere, and last the locks
+//! that carry its tag are released. A record whose LOCK does not carry the tag has been released
+//! and belongs to others.
 //!
-//! Invariant: idempotent. It rests on: no unlock before all replicas of all records have
+//! Invariant: idempotent, with one resolver at a time. It rests on: no unlock before all replicas of all records have
 //! acknowledged, and at every node the log before the data.
 
 use super::{Phase, enter};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, VERSION_AT};
 use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, decode};
-use crate::outcome::{Failure, Resolution, TxnId};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::owner::OwnerTag;
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
@@ -71,10 +74,15 @@ async fn find_entry(
 ) -> Result<Option<LogEntry>, Failure> {
     let area_bytes = cx.database().catalog.options().log_bytes as usize;
     let mut round = Round::new();
+    let mut used_again = false;
     for target in log_copies(cx, coordinator) {
         round.clear();
         let head = round.read(target, LOG_HEADER_BYTES);
-        if !attempt(cx, &mut round).await? || round.word(head) != id.word() {
+        if !attempt(cx, &mut round).await? {
+            continue;
+        }
+        if round.word(head) != id.word() {
+            used_again |= OwnerTag::from_word(round.word(head)).is_some_and(|tag| is_later(tag, id));
             continue;
         }
         let len = ((round.word(head.plus(8)) >> 32) as usize).clamp(LOG_HEADER_BYTES, area_bytes);
@@ -90,7 +98,18 @@ async fn find_entry(
             return Ok(Some(entry));
         }
     }
+    if used_again {
+        let allowed = "a transaction whose coordinator has not written since";
+        return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
+    }
     Ok(None)
+}
+
+/// Whether `tag` came after `id` from the same coordinator: then `id` was settled before, and its
+/// log is gone.
+fn is_later(tag: OwnerTag, id: TxnId) -> bool {
+    let age = |tag: OwnerTag| (tag.node().incarnation, tag.count());
+    tag.node().slot == id.node().slot && age(tag) > age(id)
 }
 
 /// The records of the entry whose LOCK still carries its tag.
@@ -126,10 +145,15 @@ async fn all_new(cx: &Context, entry: &LogEntry) -> Result<bool, Failure> {
 async fn write_back(cx: &Context, entry: &LogEntry) -> Result<(), Failure> {
     let mut round = Round::new();
     for piece in &entry.pieces {
+        let versioned = |record: &&LoggedRecord| record.address.plus(VERSION_AT) == piece.address;
+        let restored = entry.records.iter().find(versioned).map(LoggedRecord::restored_version);
         for target in cx.database().groups.all(piece.address) {
             round.clear();
             let at = round.reserve(piece.old.len());
             round.bytes_mut(at, piece.old.len()).copy_from_slice(&piece.old);
+            if let Some(version) = restored {
+                round.set_word(at, version.word());
+            }
             round.write(target, at, piece.old.len());
             attempt(cx, &mut round).await?;
         }

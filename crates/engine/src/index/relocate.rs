@@ -1,0 +1,433 @@
+//! What a split changes: which record goes to which slot, and the bytes that say so.
+//!
+//! Half of the old bucket's records move to the new bucket, each into its own bin if there is room.
+//! Then the old bucket is tidied: records away from their bin go home, records of the chain come
+//! into the bucket. Emptied overflow blocks stay linked and are used again.
+//!
+//! Invariants:
+//! - A move changes no record: KEY, VERSION, payload and body are the same before and after. So a
+//!   key's versions are not touched, and histories need not know of splits.
+//! - A slot's VERSION only grows: a record is put only into a slot whose VERSION was below its own,
+//!   and a slot that a record left gets a VERSION above that record's.
+//! - Bodies are neither lost nor shared: a slot that a record left keeps no pointer to its body; it
+//!   takes over the body that a filled slot had left over from an earlier record, or none.
+
+use super::growth::Step;
+use super::hash::{Geometry, growth_bit};
+use super::locate::{bin_of, hash_of};
+use crate::catalog::Table;
+use crate::layout::{DIRECTORY_BYTES, KEY_AT, VERSION_AT, Version};
+use crate::working_set::{Piece, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// Which of the two buckets a slot belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// The one being split.
+    Old,
+    /// The one that comes into use.
+    New,
+}
+
+/// A slot as it was read.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenSlot {
+    /// Where it lies.
+    pub address: Address,
+    /// Its image in the round's buffer; replaced by the one read under its lock.
+    pub image: BufferOffset,
+    side: Side,
+    /// Which bin of the bucket, or none: it lies in the chain.
+    bin: Option<u8>,
+    key: u64,
+    version: Version,
+    /// The bin that its record would like.
+    home: u8,
+    /// Whether its record belongs to the new bucket.
+    leaves: bool,
+    /// The slot whose record it will hold.
+    holds: Option<usize>,
+}
+
+/// The slots of both buckets and their chains, and who goes where.
+#[derive(Default)]
+pub struct Relocation {
+    slots: Vec<SeenSlot>,
+}
+
+impl Relocation {
+    /// Takes in a block: a bucket (`in_chain` false) or a block of its chain.
+    pub fn add_block(
+        &mut self,
+        table: &Table,
+        round: &Round,
+        (address, at): (Address, BufferOffset),
+        (side, in_chain): (Side, bool),
+        depth: u8,
+    ) {
+        for slot in 0..Geometry::SLOTS {
+            let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
+            let image = at.plus(offset);
+            let key = round.word(image.plus(KEY_AT));
+            let version = Version::from_word(round.word(image.plus(VERSION_AT)));
+            let bin = (!in_chain).then_some((slot / Geometry::SLOTS_PER_BIN) as u8);
+            let home = bin_of(hash_of(table, key));
+            let leaves = side == Side::Old && growth_bit(table, key, depth);
+            let holds = version.is_present().then_some(self.slots.len());
+            let address = address.plus(offset);
+            self.slots.push(SeenSlot {
+                address,
+                image,
+                side,
+                bin,
+                key,
+                version,
+                home,
+                leaves,
+                holds,
+            });
+        }
+    }
+
+    /// Blocks that the new bucket's chain needs.
+    pub fn blocks_wanted(&self) -> usize {
+        let leaving = |slot: &&SeenSlot| slot.version.is_present() && slot.leaves;
+        let leaving = self.slots.iter().filter(leaving).count();
+        leaving.saturating_sub(Geometry::SLOTS).div_ceil(Geometry::SLOTS)
+    }
+
+    /// Decides who goes where. False if a record that must leave found no slot.
+    pub fn plan(&mut self) -> bool {
+        let leaving = |slot: &SeenSlot| slot.leaves;
+        for home in [true, false] {
+            self.place(leaving, |of, to| to.side == Side::New && (!home || is_home(of, to)));
+        }
+        let stays = |slot: &SeenSlot| !slot.leaves && slot.side == Side::Old;
+        let away = |slot: &SeenSlot| stays(slot) && slot.bin != Some(slot.home);
+        self.place(away, |of, to| to.side == Side::Old && is_home(of, to));
+        let in_chain = |slot: &SeenSlot| stays(slot) && slot.bin.is_none();
+        self.place(in_chain, |_, to| to.side == Side::Old && to.bin.is_some());
+        !(0..self.slots.len()).any(|at| self.slots[at].leaves && self.slots[at].holds == Some(at))
+    }
+
+    /// Moves every record that `moves` names and that has not moved yet to the first free slot that
+    /// `suits` it.
+    fn place(
+        &mut self,
+        moves: impl Fn(&SeenSlot) -> bool,
+        suits: impl Fn(&SeenSlot, &SeenSlot) -> bool,
+    ) {
+        for from in 0..self.slots.len() {
+            let record = self.slots[from];
+            if record.holds != Some(from) || !moves(&record) {
+                continue;
+            }
+            let fits = |to: &SeenSlot| {
+                to.holds.is_none()
+                    && to.version.counter() < record.version.counter()
+                    && suits(&record, to)
+            };
+            if let Some(to) = self.slots.iter().position(fits) {
+                self.slots[to].holds = Some(from);
+                self.slots[from].holds = None;
+            }
+        }
+    }
+
+    /// The slots that change: to be locked, and read again into the images given back.
+    pub fn changed(&mut self) -> impl Iterator<Item = &mut SeenSlot> {
+        self.slots.iter_mut().enumerate().filter_map(|(at, slot)| {
+            let before = slot.version.is_present().then_some(at);
+            (slot.holds != before).then_some(slot)
+        })
+    }
+
+    /// How many slots change.
+    pub fn changes(&self) -> usize {
+        let before = |(at, slot): &(usize, &SeenSlot)| slot.version.is_present().then_some(*at);
+        self.slots.iter().enumerate().filter(|each| each.1.holds != before(each)).count()
+    }
+
+    /// Whether the plan still holds for the images that were read under the locks: records may have
+    /// been updated since, but nothing came or went, and versions still grow.
+    pub fn still_holds(&mut self, round: &Round) -> bool {
+        let mut same = true;
+        for slot in self.changed() {
+            let version = Version::from_word(round.word(slot.image.plus(VERSION_AT)));
+            let present = slot.version.is_present();
+            same &= version.is_present() == present;
+            same &= !present || round.word(slot.image.plus(KEY_AT)) == slot.key;
+            slot.version = version;
+        }
+        let grows = |(at, slot): (usize, &SeenSlot)| match slot.holds {
+            Some(from) if from != at => slot.version.counter() < self.slots[from].version.counter(),
+            _ => true,
+        };
+        same && self.slots.iter().enumerate().all(grows)
+    }
+
+    /// Adds the bytes to write, and the versions to the locks: those from `first_lock` on are of
+    /// the changed slots, in order.
+    pub fn write(&self, table: &Table, txn: &mut Txn, first_lock: usize) {
+        let mut left_over = self.left_over_bodies(table, &txn.round);
+        let slots = &self.slots;
+        let mut lock = first_lock;
+        for (at, slot) in slots.iter().enumerate() {
+            let present = slot.version.is_present();
+            if slot.holds == present.then_some(at) {
+                continue;
+            }
+            let new_version = match slot.holds {
+                Some(from) => {
+                    fill(table, txn, slot, &slots[from]);
+                    slots[from].version
+                }
+                None => {
+                    let body = left_over.pop().unwrap_or(Address::NULL);
+                    empty(table, txn, slot, body)
+                }
+            };
+            let held = &mut txn.locks[lock];
+            debug_assert_eq!(held.address, slot.address);
+            (held.writes, held.old_version, held.new_version) = (true, slot.version, new_version);
+            lock += 1;
+        }
+    }
+
+    /// Bodies of free slots that are filled now: their pointers are about to be overwritten.
+    fn left_over_bodies(&self, table: &Table, round: &Round) -> Vec<Address> {
+        let Some(body_at) = table.slot.body_at else { return Vec::new() };
+        let filled = |slot: &&SeenSlot| !slot.version.is_present() && slot.holds.is_some();
+        let body = |slot: &SeenSlot| Address::from_word(round.word(slot.image.plus(body_at)));
+        let bodies = self.slots.iter().filter(filled).map(body);
+        bodies.filter(|body| !body.is_null()).collect()
+    }
+}
+
+fn is_home(record: &SeenSlot, to: &SeenSlot) -> bool {
+    to.bin == Some(record.home)
+}
+
+/// A record comes: everything but LOCK is as it was where it came from.
+fn fill(table: &Table, txn: &mut Txn, to: &SeenSlot, from: &SeenSlot) {
+    let slot = &table.slot;
+    // The payload of a slot without a record does not matter, but its VERSION, KEY and BODY do.
+    let header_end = slot.body_at.map_or(KEY_AT + 8, |body_at| body_at + 8);
+    let whole = to.version.is_present();
+    let parts = [(VERSION_AT, header_end, true), (header_end, slot.used_bytes(), whole)];
+    for (start, end, logged) in parts.into_iter().filter(|(start, end, _)| end > start) {
+        txn.pieces.push(Piece {
+            address: to.address.plus(start),
+            new: from.image.plus(start),
+            old: to.image.plus(start),
+            len_bytes: (end - start) as u32,
+            logged,
+        });
+    }
+}
+
+/// A record has gone, and its body with it.
+fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Version {
+    let version = slot.version.absent_after();
+    let end = table.slot.body_at.map_or(KEY_AT, |body_at| body_at + 8);
+    let new = txn.round.reserve(end);
+    txn.round.copy_within(slot.image, new, end);
+    txn.round.set_word(new.plus(VERSION_AT), version.word());
+    if let Some(body_at) = table.slot.body_at {
+        txn.round.set_word(new.plus(body_at), body.to_word());
+    }
+    txn.pieces.push(Piece {
+        address: slot.address.plus(VERSION_AT),
+        new: new.plus(VERSION_AT),
+        old: slot.image.plus(VERSION_AT),
+        len_bytes: (end - VERSION_AT) as u32,
+        logged: true,
+    });
+    version
+}
+
+/// Adds a word to write under a lock.
+pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
+    let words = txn.round.reserve(16);
+    txn.round.set_word(words, new);
+    txn.round.set_word(words.plus(8), old);
+    let (new, old) = (words, words.plus(8));
+    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+}
+
+/// How many slots of the block whose image lies at `at` hold a record.
+pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
+    let version = |slot: usize| {
+        let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes + VERSION_AT;
+        Version::from_word(round.word(at.plus(offset)))
+    };
+    (0..Geometry::SLOTS).filter(|&slot| version(slot).is_present()).count()
+}
+
+/// The depth that both buckets have after the split.
+pub fn depth_after(step: &Step) -> u64 {
+    u64::from(step.before.level) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Catalog, Options};
+    use crate::owner::OwnerTag;
+    use crate::schema::{ColumnType, TableSchema};
+    use crate::working_set::{Lock, LockKind};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
+    use tarn_fabric::round::VerbIndex;
+
+    const DEPTH: u8 = 2;
+
+    /// Memory as words by address.
+    type Memory = BTreeMap<u64, u64>;
+
+    fn catalog(payload: u16) -> Catalog {
+        let schema = TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload));
+        Catalog::plan(&[schema], &Options::default(), 1).expect("a plan")
+    }
+
+    fn block(number: usize) -> Address {
+        Address::new(GroupId(0), (number as u64 + 1) << 20)
+    }
+
+    /// Copies a block's memory into the transaction's buffer.
+    fn read(txn: &mut Txn, table: &Table, memory: &Memory, at: Address) -> BufferOffset {
+        let bytes = table.geometry.bucket_bytes;
+        let image = txn.round.reserve_lines(bytes);
+        for offset in (0..bytes).step_by(8) {
+            let word = memory.get(&(at.to_word() + offset as u64)).copied().unwrap_or(0);
+            txn.round.set_word(image.plus(offset), word);
+        }
+        image
+    }
+
+    /// Key, version and, for rows of their own, body of every record; and every body pointer.
+    fn contents(
+        table: &Table,
+        memory: &Memory,
+        blocks: &[Address],
+    ) -> (BTreeMap<u64, (u64, u64)>, Vec<u64>) {
+        let (mut records, mut bodies) = (BTreeMap::new(), Vec::new());
+        for at in blocks {
+            for slot in 0..Geometry::SLOTS {
+                let start = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes).to_word();
+                let word =
+                    |offset: usize| memory.get(&(start + offset as u64)).copied().unwrap_or(0);
+                let version = Version::from_word(word(VERSION_AT));
+                let body = table.slot.body_at.map_or(0, word);
+                bodies.extend((body != 0).then_some(body));
+                if version.is_present() {
+                    let twice = records.insert(word(KEY_AT), (version.word(), word(24)));
+                    assert_eq!(twice, None, "a key in two slots");
+                }
+            }
+        }
+        bodies.sort_unstable();
+        (records, bodies)
+    }
+
+    /// Plans and carries out a split of `memory`; returns memory afterwards and all blocks.
+    fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>) {
+        let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+        let mut txn = Txn::new(OwnerTag::new(node, 0, 1), 0);
+        let mut relocation = Relocation::default();
+        let mut blocks = Vec::new();
+        for number in 0..chain + 2 {
+            let image = read(&mut txn, table, memory, block(number));
+            let side = if number == 1 { Side::New } else { Side::Old };
+            let kind = (side, number > 1);
+            relocation.add_block(table, &txn.round, (block(number), image), kind, DEPTH);
+            blocks.push(block(number));
+        }
+        for _ in 0..relocation.blocks_wanted() {
+            let fresh = block(blocks.len());
+            let image = read(&mut txn, table, memory, fresh);
+            let kind = (Side::New, true);
+            relocation.add_block(table, &txn.round, (fresh, image), kind, DEPTH);
+            blocks.push(fresh);
+        }
+        assert!(relocation.plan());
+        assert!(relocation.still_holds(&txn.round));
+        for slot in relocation.changed() {
+            txn.locks.push(Lock {
+                address: slot.address,
+                kind: LockKind::Record,
+                granted: true,
+                writes: false,
+                old_version: Version::NEVER,
+                new_version: Version::NEVER,
+                verb: VerbIndex(0),
+            });
+        }
+        relocation.write(table, &mut txn, 0);
+        let mut after = memory.clone();
+        for piece in &txn.pieces {
+            assert_eq!(piece.len_bytes % 8, 0);
+            for offset in (0..piece.len_bytes as usize).step_by(8) {
+                let word = txn.round.word(piece.new.plus(offset));
+                after.insert(piece.address.to_word() + offset as u64, word);
+            }
+        }
+        for lock in &txn.locks {
+            let at = lock.address.plus(VERSION_AT).to_word();
+            let before = memory.get(&at).copied().unwrap_or(0);
+            assert_eq!(lock.old_version.word(), before);
+            assert_eq!(lock.new_version.word(), after[&at]);
+            assert!(lock.new_version.counter() > lock.old_version.counter());
+        }
+        (after, blocks)
+    }
+
+    proptest! {
+        #[test]
+        fn a_split_changes_places_and_nothing_else(
+            payload in prop::sample::select(vec![40u16, 200]),
+            chain in 0usize..4,
+            slots in prop::collection::vec((0u8..4, 1u64..50, any::<u64>()), 40),
+        ) {
+            let catalog = catalog(payload);
+            let table = &catalog.tables()[0];
+            let mut memory = Memory::new();
+            let places = (0..chain + 2).filter(|&number| number != 1);
+            for (number, at) in places.zip((0..).step_by(8)) {
+                for slot in 0..Geometry::SLOTS {
+                    let (kind, count, key) = slots[at + slot];
+                    let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
+                    let start = block(number).plus(offset).to_word();
+                    let present = Version::NEVER.present_after(Version::from_word(count));
+                    let version = match kind {
+                        0 => Version::NEVER,
+                        1 => present.absent_after(),
+                        _ => present,
+                    };
+                    memory.insert(start + VERSION_AT as u64, version.word());
+                    if kind > 0 {
+                        memory.insert(start + KEY_AT as u64, key);
+                        memory.insert(start + 24, start | 1 << 47);
+                    }
+                }
+            }
+            let old: Vec<Address> = (0..chain + 2).map(block).collect();
+            let before = contents(table, &memory, &old);
+            let (memory, blocks) = split(table, &memory, chain);
+            let after = contents(table, &memory, &blocks);
+            prop_assert_eq!(&before.0, &after.0);
+            if table.slot.is_out_of_line() {
+                prop_assert_eq!(&before.1, &after.1);
+            }
+            for (number, at) in blocks.iter().enumerate() {
+                let of_new = number == 1 || number >= chain + 2;
+                let (records, _) = contents(table, &memory, std::slice::from_ref(at));
+                for key in records.keys() {
+                    prop_assert_eq!(growth_bit(table, *key, DEPTH), of_new);
+                }
+            }
+        }
+    }
+}

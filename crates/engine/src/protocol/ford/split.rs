@@ -1,0 +1,349 @@
+//! FORD's structural transactions: adding a segment to an index, and splitting a bucket.
+//!
+//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo
+//! log before the data at each node, every replica, late unlock; [`super::recover`] finishes or
+//! undoes them without knowing what they are. The index header's lock makes them one at a time in
+//! a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what must
+//! move is known before the slots are locked; only slots that change are.
+
+use super::execute::suspect_all_locks;
+use super::{Ford, Phase, commit, enter};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::growth::{Grown, IndexHeader, Next, Shard, Step};
+use crate::index::hash::Geometry;
+use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_word};
+use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
+use crate::log;
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::{Lock, LockKind, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+
+/// What a changed word takes of the undo log.
+const WORD_LOG_BYTES: usize = 24;
+/// What the split of a bucket without a chain takes of it at most.
+const SPLIT_LOG_BYTES: usize = 1536;
+
+/// The next growth of a shard; see [`super::super::Protocol::restructure`].
+pub(super) async fn restructure(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    shard: Shard,
+) -> Result<Grown, Failure> {
+    let table = cx.table(shard.table);
+    let address = table.geometry.header(shard.group);
+    enter(cx, Phase::Restructure);
+    txn.round.begin();
+    let image = ask(cx, txn, address, LockKind::Directory, Geometry::HEADER_BYTES);
+    if await_locks(cx, txn, 0).await? == 0 {
+        return Err(AbortReason::LockRefused.into());
+    }
+    let header = IndexHeader::read(&txn.round, image);
+    match header.next(cx.surroundings(), table, shard.group) {
+        Next::Full => Ok(Grown::TooLarge),
+        Next::Extend { segment, bytes } => {
+            let fresh = segment_memory(cx, shard, segment, bytes).await?;
+            let at = address.plus(Geometry::SEGMENTS_AT + segment * 8);
+            write_word(txn, at, 0, fresh.to_word());
+            raise(txn, 0, Version::NEVER);
+            commit::commit(ford, cx, txn).await?;
+            cx.growth.keep_spare(shard, segment, Address::NULL);
+            Ok(Grown::Extended)
+        }
+        Next::Split(first) => {
+            let grown = split(ford, cx, txn, shard, first).await?;
+            if let Grown::Split { buckets } = grown {
+                let state = first.before.word() + buckets;
+                cx.node.index_view.learn(table, shard.group, state, &header.segments);
+            }
+            Ok(grown)
+        }
+    }
+}
+
+/// Memory of a new segment. It is kept for the next try if this one fails.
+async fn segment_memory(
+    cx: &Context,
+    shard: Shard,
+    segment: usize,
+    bytes: u64,
+) -> Result<Address, Failure> {
+    if let Some(kept) = cx.growth.spare(shard, segment) {
+        return Ok(kept);
+    }
+    let small = bytes * 4 <= cx.database().catalog.options().chunk_bytes;
+    let fresh = match small {
+        true => cx.allocate(shard.group, bytes as u32).await?,
+        false => cx.allocate_run(shard.group, bytes).await?,
+    };
+    cx.growth.keep_spare(shard, segment, fresh);
+    Ok(fresh)
+}
+
+/// One bucket being split.
+struct Halves {
+    step: Step,
+    relocation: Relocation,
+    /// Image of the old directory record.
+    old: BufferOffset,
+    /// Image of the new one.
+    new: BufferOffset,
+    /// The next block of the old one's chain.
+    next: Address,
+    /// The new one's chain.
+    blocks: Vec<Address>,
+    /// The first lock of the slots that change.
+    first_lock: usize,
+}
+
+/// Splits buckets from the split position on, as many as the load asks for and as can be had: what
+/// is not, ends the row. The header is lock 0; what is locked in vain is released with the rest.
+async fn split(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    shard: Shard,
+    first: Step,
+) -> Result<Grown, Failure> {
+    let (table, buckets) = (cx.table(shard.table), cx.table(shard.table).geometry.buckets);
+    let limit = cx.database().catalog.options().log_bytes.min(VERB_BYTES_MAX as u64) as usize;
+    let count = cx.growth.batch(shard, &first, buckets, limit / SPLIT_LOG_BYTES);
+    let steps = IndexHeader::steps(cx.surroundings(), table, shard.group, first, count);
+    let mut row = lock_buckets(cx, txn, table, (shard, &steps)).await?;
+    row.truncate(cx.growth.splits_wanted(shard, &first, buckets));
+    if row.is_empty() {
+        return Ok(Grown::TooLight);
+    }
+    read_chains(cx, txn, table, &mut row).await?;
+    for at in 0..row.len() {
+        match add_blocks(cx, txn, table, &mut row[at]).await {
+            Err(failure) if at == 0 => return Err(failure),
+            Err(_) => row.truncate(at),
+            Ok(()) if row[at].relocation.plan() => continue,
+            Ok(()) => row.truncate(at),
+        }
+        break;
+    }
+    lock_changed(cx, txn, table, &mut row).await?;
+    let changed = write_row(txn, table, &row, limit);
+    cx.growth.note_fit(shard, changed == row.len());
+    give_back_unused(cx, txn, &row[..changed]);
+    let Some(last) = row[..changed].last() else { return Ok(Grown::TooLarge) };
+    let (state_at, after) = (Geometry::STATE_AT, last.step.after.word());
+    let header = table.geometry.header(shard.group);
+    write_word(txn, header.plus(state_at), first.before.word(), after);
+    raise(txn, 0, Version::NEVER);
+    commit::commit(ford, cx, txn).await?;
+    Ok(Grown::Split { buckets: changed as u64 })
+}
+
+/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others are
+/// read for the estimate of the load.
+async fn lock_buckets(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    (shard, steps): (Shard, &[Step]),
+) -> Result<Vec<Halves>, Failure> {
+    let bucket_bytes = table.geometry.bucket_bytes;
+    txn.round.begin();
+    let mut row = Vec::with_capacity(steps.len());
+    for &step in steps {
+        let old = ask(cx, txn, step.old, LockKind::Directory, bucket_bytes);
+        let new = ask(cx, txn, step.new, LockKind::Directory, bucket_bytes);
+        let (relocation, next, blocks) = (Relocation::default(), Address::NULL, Vec::new());
+        row.push(Halves { step, relocation, old, new, next, blocks, first_lock: 0 });
+    }
+    let (near, state) = (cx.surroundings(), steps[0].before);
+    let sample: Vec<BufferOffset> =
+        IndexHeader::sample(near, table, shard.group, state, txn.tag.word())
+            .map(|bucket| txn.round.read(near.groups.primary(bucket), bucket_bytes))
+            .collect();
+    let whole = await_locks(cx, txn, 1).await? / 2;
+    cx.growth.sample(shard, sample.iter().map(|&at| used_slots(table, &txn.round, at)));
+    row.truncate(whole);
+    if row.is_empty() {
+        return Err(AbortReason::LockRefused.into());
+    }
+    for halves in &mut row {
+        let (round, step) = (&txn.round, halves.step);
+        let (old, new) = ((step.old, halves.old), (step.new, halves.new));
+        let relocation = &mut halves.relocation;
+        relocation.add_block(table, round, old, (Side::Old, false), step.before.level);
+        relocation.add_block(table, round, new, (Side::New, false), step.before.level);
+        halves.next = next_of(round, halves.old);
+    }
+    Ok(row)
+}
+
+/// Reads the old buckets' chains, all at once, a block of each in a round.
+async fn read_chains(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    row: &mut [Halves],
+) -> Result<(), Failure> {
+    loop {
+        txn.round.begin();
+        let mut read = Vec::new();
+        for (index, halves) in row.iter().enumerate().filter(|(_, each)| !each.next.is_null()) {
+            let target = cx.database().groups.primary(halves.next);
+            read.push((index, txn.round.read(target, table.geometry.bucket_bytes)));
+        }
+        if read.is_empty() {
+            return Ok(());
+        }
+        cx.port.execute(&mut txn.round).await?;
+        for (index, image) in read {
+            let Halves { relocation, step, next, .. } = &mut row[index];
+            let block = (*next, image);
+            relocation.add_block(table, &txn.round, block, (Side::Old, true), step.before.level);
+            *next = next_of(&txn.round, image);
+        }
+    }
+}
+
+fn next_of(round: &Round, block: BufferOffset) -> Address {
+    Address::from_word(round.word(block.plus(DIRECTORY_NEXT_AT)))
+}
+
+/// Gives the new bucket the overflow blocks that it needs, if any.
+async fn add_blocks(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    halves: &mut Halves,
+) -> Result<(), Failure> {
+    let (bytes, step) = (table.geometry.bucket_bytes, halves.step);
+    for _ in 0..halves.relocation.blocks_wanted() {
+        let block = cx.allocate(step.new.group(), bytes as u32).await?;
+        txn.allocated.push((block, bytes as u32));
+        halves.blocks.push(block);
+        let image = txn.round.reserve_lines(bytes);
+        txn.round.bytes_mut(image, bytes).fill(0);
+        let (round, side) = (&txn.round, (Side::New, true));
+        halves.relocation.add_block(table, round, (block, image), side, step.before.level);
+    }
+    Ok(())
+}
+
+/// Locks every slot that changes and reads it again.
+async fn lock_changed(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    row: &mut Vec<Halves>,
+) -> Result<(), Failure> {
+    let start = txn.locks.len();
+    txn.round.begin();
+    for halves in row.iter_mut() {
+        halves.first_lock = txn.locks.len();
+        for slot in halves.relocation.changed() {
+            slot.image = ask(cx, txn, slot.address, LockKind::Record, table.slot.slot_bytes);
+        }
+    }
+    let asked = txn.locks.len();
+    let granted = start + await_locks(cx, txn, start).await?;
+    let ends = row.iter().skip(1).map(|next| next.first_lock).chain([asked]);
+    let whole = ends.take_while(|&end| end <= granted).count();
+    row.truncate(whole);
+    let holds = |halves: &mut Halves| halves.relocation.still_holds(&txn.round);
+    let whole = row.iter_mut().map(holds).take_while(|&held| held).count();
+    row.truncate(whole);
+    if row.is_empty() { Err(AbortReason::LockRefused.into()) } else { Ok(()) }
+}
+
+/// Adds what is to be written, bucket by bucket, as far as the log has room; returns how many
+/// buckets that is.
+fn write_row(txn: &mut Txn, table: &Table, row: &[Halves], limit: usize) -> usize {
+    for (index, halves) in row.iter().enumerate() {
+        let pieces = txn.pieces.len();
+        let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
+        write_halves(txn, table, halves, 1 + 2 * index);
+        // VERSION of the directories so far; the header's VERSION and STATE.
+        let words = 2 * (index + 1) + 2;
+        if log::encoded_bytes(txn) + words * WORD_LOG_BYTES > limit {
+            txn.pieces.truncate(pieces);
+            for lock in slots.chain(1 + 2 * index..3 + 2 * index) {
+                txn.locks[lock].writes = false;
+            }
+            return index;
+        }
+    }
+    row.len()
+}
+
+/// One bucket's changes; its directories' locks are `first` and the one after.
+fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
+    halves.relocation.write(table, txn, halves.first_lock);
+    let floor = later(txn.locks[first].old_version, txn.locks[first + 1].old_version);
+    for (lock, image) in [(first, halves.old), (first + 1, halves.new)] {
+        let before = txn.round.word(image.plus(DIRECTORY_DEPTH_AT));
+        let address = txn.locks[lock].address.plus(DIRECTORY_DEPTH_AT);
+        write_word(txn, address, before, depth_after(&halves.step));
+        raise(txn, lock, floor);
+    }
+    let mut tail = halves.step.new;
+    let mut next = txn.round.word(halves.new.plus(DIRECTORY_NEXT_AT));
+    for block in &halves.blocks {
+        write_word(txn, tail.plus(DIRECTORY_NEXT_AT), next, block.to_word());
+        (tail, next) = (*block, 0);
+    }
+}
+
+/// Gives back the blocks of buckets that are not split after all.
+fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
+    txn.allocated.retain(|&(block, bytes)| {
+        let used = row.iter().any(|halves| halves.blocks.contains(&block));
+        if !used {
+            cx.give_back(block, bytes);
+        }
+        used
+    });
+}
+
+/// Asks for a lock, and for what it protects, read under it by the very next verb.
+fn ask(
+    cx: &Context,
+    txn: &mut Txn,
+    address: Address,
+    kind: LockKind,
+    len_bytes: usize,
+) -> BufferOffset {
+    let target = cx.database().groups.primary(address);
+    let verb = txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word());
+    let (old_version, new_version) = (Version::NEVER, Version::NEVER);
+    let (granted, writes) = (false, false);
+    txn.locks.push(Lock { address, kind, granted, writes, old_version, new_version, verb });
+    txn.round.read(target, len_bytes)
+}
+
+/// Runs the round that asks for the locks from `first` on, notes the versions found under them, and
+/// forgets those that were refused. Returns how many were granted before the first refusal.
+async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize, Failure> {
+    if let Err(error) = cx.port.execute(&mut txn.round).await {
+        suspect_all_locks(txn);
+        return Err(error.into());
+    }
+    let Txn { round, locks, .. } = txn;
+    for lock in &mut locks[first..] {
+        lock.granted = round.swapped(lock.verb);
+        let image = BufferOffset(round.verbs()[lock.verb.0 as usize + 1].buffer);
+        lock.old_version = Version::from_word(round.word(image.plus(VERSION_AT)));
+    }
+    let row = locks[first..].iter().take_while(|lock| lock.granted).count();
+    locks.retain(|lock| lock.granted);
+    Ok(row)
+}
+
+/// The header's or directory's VERSION will be above its own and above `floor`.
+fn raise(txn: &mut Txn, lock: usize, floor: Version) {
+    let lock = &mut txn.locks[lock];
+    (lock.writes, lock.new_version) = (true, lock.old_version.present_after(floor));
+}
+
+fn later(one: Version, other: Version) -> Version {
+    if one.counter() >= other.counter() { one } else { other }
+}

@@ -1,0 +1,413 @@
+//! A fabric that gives the weakest behaviour that the contract allows, in one thread and a time of
+//! its own.
+//!
+//! Invariant: everything that happens is a function of the seed. Every round's verbs travel to each
+//! node in a stream of their own; streams progress in any order, a line at a time. Within a stream:
+//! READs bring their lines in any order, WRITEs land theirs in any order, each verb after the one
+//! before it, but an unfenced WRITE may overtake a READ or atomic just before it. What a dropped
+//! round asked for may still happen. What may break: a memory node (its streams end in an error), a
+//! compute node's access (of each of its streams any prefix has landed, the last verb perhaps in
+//! part of its lines if `torn_writes`). What survives: memory, and order within a stream.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use super::Shape;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::owner::OwnerTag;
+use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
+use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use tarn_fabric::clock::{ClockInterval, Nanos};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::port::Port;
+use tarn_fabric::rng::{Rng, seeded};
+use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
+
+use rand::RngExt as _;
+
+/// A verb on its way.
+struct Flight {
+    ticket: u64,
+    index: usize,
+    verb: Verb,
+    /// READ: what was brought; WRITE: what will land.
+    bytes: Vec<u8>,
+    /// Parts of a READ or WRITE within one line, (from, to), not done yet.
+    parts: Vec<(usize, usize)>,
+    /// It does not begin before this.
+    not_before: u64,
+}
+
+/// A posted round.
+#[derive(Default)]
+struct Ticket {
+    by: u16,
+    left: usize,
+    results: Vec<(usize, u64, Vec<u8>)>,
+    error: Option<FabricError>,
+}
+
+struct World {
+    now: u64,
+    rng: Rng,
+    memory: BTreeMap<(NodeSlot, u16), Vec<u8>>,
+    streams: BTreeMap<(u16, u16, NodeSlot), VecDeque<Flight>>,
+    tickets: BTreeMap<u64, Ticket>,
+    posted: u64,
+    down: BTreeSet<NodeSlot>,
+    fenced: BTreeSet<NodeId>,
+    /// One flight in so many is slow; 0: none.
+    slow_one_in: u32,
+}
+
+/// The cluster.
+#[derive(Clone)]
+pub struct WeakFabric {
+    world: Rc<RefCell<World>>,
+    pub database: Arc<Database>,
+}
+
+impl WeakFabric {
+    pub fn new(shape: &Shape, seed: u64) -> WeakFabric {
+        let database = shape.database();
+        let bytes = database.catalog.group_bytes() as usize;
+        let mut memory = BTreeMap::new();
+        for group in 0..database.groups.count() as u16 {
+            let start = Address::new(GroupId(group), 0);
+            for target in database.groups.all(start) {
+                memory.insert((target.node(), group), vec![0; bytes]);
+            }
+        }
+        let mut rng = seeded(seed, 77);
+        let slow_one_in = [0, 3, 10, 40][rng.random_range(0..4usize)];
+        let world = World {
+            now: 1,
+            rng,
+            memory,
+            streams: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            posted: 0,
+            down: BTreeSet::new(),
+            fenced: BTreeSet::new(),
+            slow_one_in,
+        };
+        WeakFabric { world: Rc::new(RefCell::new(world)), database }
+    }
+
+    /// A thread of a compute node that joins now.
+    pub fn context(&self, slot: u16, cache: usize) -> Rc<Context> {
+        let id = self.database.membership.join(NodeSlot(slot)).unwrap();
+        let node = Arc::new(ComputeNode::new(Arc::clone(&self.database), id));
+        self.thread(&node, 0, cache)
+    }
+
+    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16, cache: usize) -> Rc<Context> {
+        let backend = WeakBackend { fabric: self.clone(), node: node.id, thread };
+        let port = Port::new(Box::new(backend), 7);
+        Rc::new(Context::new(Arc::clone(node), port, thread, cache).unwrap())
+    }
+
+    /// A number below `limit`, from the schedule's generator.
+    pub fn draw(&self, limit: usize) -> usize {
+        self.world.borrow_mut().rng.random_range(0..limit)
+    }
+
+    /// Lets something happen.
+    pub fn step(&self) {
+        self.world.borrow_mut().step();
+    }
+
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let mut waiting = Waiting::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut waiting) {
+                return value;
+            }
+            self.step();
+        }
+    }
+
+    /// A memory node dies.
+    pub fn fail_node(&self, node: NodeSlot) {
+        let world = &mut *self.world.borrow_mut();
+        world.down.insert(node);
+        let World { streams, tickets, .. } = world;
+        for (_, stream) in streams.iter_mut().filter(|((_, _, to), _)| *to == node) {
+            for flight in stream.drain(..) {
+                fail(tickets, &flight, FabricError::NodeDown(node));
+            }
+        }
+    }
+
+    /// A compute node loses its access; of what it has posted any prefix has landed, often all.
+    pub fn fence(&self, node: NodeId, torn_writes: bool) {
+        let world = &mut *self.world.borrow_mut();
+        world.fenced.insert(node);
+        let keys: Vec<_> =
+            world.streams.keys().copied().filter(|(slot, ..)| *slot == node.slot.0).collect();
+        let all = world.rng.random_range(0..3) == 0;
+        for ticket in world.tickets.values_mut().filter(|ticket| ticket.by == node.slot.0) {
+            ticket.error = Some(FabricError::Fenced); // nobody is told what has landed
+        }
+        for key in keys {
+            let pending = world.streams[&key].len();
+            let keep = if all { pending } else { world.rng.random_range(0..=pending) };
+            while world.streams[&key].len() > pending - keep {
+                world.advance(key);
+            }
+            if torn_writes && world.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
+                world.advance(key);
+            }
+            for flight in world.streams.remove(&key).expect("it is there") {
+                fail(&mut world.tickets, &flight, FabricError::Fenced);
+            }
+        }
+    }
+
+    /// The transactions whose logs stand in a coordinator's areas.
+    pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
+        let world = self.world.borrow();
+        let mut tags = BTreeSet::new();
+        for group in 0..self.database.groups.count() as u16 {
+            let area = self.database.catalog.log(GroupId(group), coordinator);
+            for target in self.database.groups.all(area) {
+                let at = area.offset_bytes() as usize;
+                let bytes = &world.memory[&(target.node(), group)][at..at + 8];
+                tags.extend(OwnerTag::from_word(u64::from_le_bytes(bytes.try_into().unwrap())));
+            }
+        }
+        tags
+    }
+
+    /// Whether a word behind the log areas (an index or the heap) at a primary has this value: a
+    /// lock, if it is a transaction's tag.
+    pub fn has_word(&self, word: u64) -> bool {
+        let options = self.database.catalog.options();
+        let world = self.world.borrow();
+        (0..self.database.groups.count() as u16).any(|group| {
+            let group = GroupId(group);
+            let logs = self.database.catalog.log(group, 0);
+            let after =
+                logs.offset_bytes() + u64::from(options.coordinators_max) * options.log_bytes;
+            let primary = self.database.groups.primary(logs).node();
+            let memory = &world.memory[&(primary, group.0)][after as usize..];
+            memory.as_chunks::<8>().0.iter().any(|bytes| u64::from_le_bytes(*bytes) == word)
+        })
+    }
+}
+
+fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError) {
+    if let Some(ticket) = tickets.get_mut(&flight.ticket) {
+        ticket.left -= 1;
+        ticket.error = Some(error);
+    }
+}
+
+impl World {
+    fn step(&mut self) {
+        self.now += 1;
+        let now = self.now;
+        let ready = |(key, stream): (&(u16, u16, NodeSlot), &VecDeque<Flight>)| {
+            stream.front().filter(|flight| flight.not_before <= now).map(|_| *key)
+        };
+        let count = self.streams.iter().filter_map(ready).count();
+        if count == 0 {
+            return;
+        }
+        let chosen = self.rng.random_range(0..count);
+        let key = self.streams.iter().filter_map(ready).nth(chosen).expect("counted");
+        self.advance(key);
+    }
+
+    /// One line of the stream's first verb, or of the WRITE that overtakes it.
+    fn advance(&mut self, key: (u16, u16, NodeSlot)) {
+        let stream = self.streams.get_mut(&key).expect("it is there");
+        let untouched = |flight: &Flight| flight.verb.kind != VerbKind::Write;
+        if stream.len() > 1
+            && untouched(&stream[0])
+            && stream[1].verb.kind == VerbKind::Write
+            && !stream[1].verb.has(Verb::FENCED)
+            && self.rng.random_range(0..2) == 0
+        {
+            stream.swap(0, 1);
+        }
+        let flight = stream.front_mut().expect("not empty");
+        let target = flight.verb.target;
+        let group = target.address().group().0;
+        let memory =
+            self.memory.get_mut(&(target.node(), group)).expect("the node hosts the group");
+        let at = target.address().offset_bytes() as usize;
+        match flight.verb.kind {
+            VerbKind::Read | VerbKind::Write => {
+                let part = self.rng.random_range(0..flight.parts.len());
+                let (from, to) = flight.parts.swap_remove(part);
+                if flight.verb.kind == VerbKind::Read {
+                    flight.bytes[from..to].copy_from_slice(&memory[at + from..at + to]);
+                } else {
+                    memory[at + from..at + to].copy_from_slice(&flight.bytes[from..to]);
+                }
+            }
+            VerbKind::CompareAndSwap => {
+                let found = u64::from_le_bytes(memory[at..at + 8].try_into().unwrap());
+                if found == flight.verb.expected {
+                    memory[at..at + 8].copy_from_slice(&flight.verb.value.to_le_bytes());
+                }
+                flight.verb.value = found;
+            }
+            other => unreachable!("{other:?} is not used"),
+        }
+        if flight.parts.is_empty() {
+            let done = stream.pop_front().expect("not empty");
+            let stalls =
+                self.slow_one_in > 0 && self.rng.random_range(0..self.slow_one_in * 4) == 0;
+            if let Some(next) = stream.front_mut().filter(|_| stalls) {
+                next.not_before = self.now + self.rng.random_range(0..300);
+            }
+            if let Some(ticket) = self.tickets.get_mut(&done.ticket) {
+                ticket.left -= 1;
+                ticket.results.push((done.index, done.verb.value, done.bytes));
+            }
+        }
+    }
+
+    fn post(&mut self, node: NodeId, thread: u16, round: &mut Round) -> u64 {
+        self.posted += 1;
+        let mut ticket = Ticket { by: node.slot.0, ..Ticket::default() };
+        let delay = match self.slow_one_in {
+            0 => 0,
+            one_in if self.rng.random_range(0..one_in) == 0 => self.rng.random_range(0..400),
+            _ => 0,
+        };
+        for (index, verb) in round.verbs().iter().enumerate() {
+            let to = verb.target.node();
+            if self.fenced.contains(&node) {
+                ticket.error = Some(FabricError::Fenced);
+                break;
+            }
+            if self.down.contains(&to) {
+                ticket.error = Some(FabricError::NodeDown(to));
+                continue;
+            }
+            ticket.left += 1;
+            let flight = Flight {
+                ticket: self.posted,
+                index,
+                verb: *verb,
+                bytes: payload(round, verb),
+                parts: parts(verb),
+                not_before: self.now + delay,
+            };
+            self.streams.entry((node.slot.0, thread, to)).or_default().push_back(flight);
+        }
+        self.tickets.insert(self.posted, ticket);
+        self.posted
+    }
+}
+
+fn payload(round: &Round, verb: &Verb) -> Vec<u8> {
+    let at = verb.buffer as usize;
+    match verb.kind {
+        VerbKind::Write => round.buffer()[at..at + usize::from(verb.len_bytes)].to_vec(),
+        VerbKind::Read => vec![0; usize::from(verb.len_bytes)],
+        _ => Vec::new(),
+    }
+}
+
+fn parts(verb: &Verb) -> Vec<(usize, usize)> {
+    if !matches!(verb.kind, VerbKind::Read | VerbKind::Write) {
+        return Vec::new();
+    }
+    let (start, len) = (verb.target.address().offset_bytes() as usize, usize::from(verb.len_bytes));
+    let mut parts = Vec::new();
+    let mut from = 0;
+    while from < len {
+        let to = ((start + from) / 64 * 64 + 64 - start).min(len);
+        parts.push((from, to));
+        from = to;
+    }
+    parts
+}
+
+struct WeakBackend {
+    fabric: WeakFabric,
+    node: NodeId,
+    thread: u16,
+}
+
+impl Backend for WeakBackend {
+    fn caps(&self) -> Caps {
+        Caps { masked_cas: false, datagram_bytes_max: 1500 }
+    }
+
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { node: self.node.slot, thread: self.thread }
+    }
+
+    fn post(&self, round: &mut Round) -> Posted {
+        round.ticket = self.fabric.world.borrow_mut().post(self.node, self.thread, round);
+        Posted::InFlight
+    }
+
+    fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
+        let world = &mut *self.fabric.world.borrow_mut();
+        if world.tickets[&round.ticket].left > 0 {
+            return Poll::Pending;
+        }
+        let ticket = world.tickets.remove(&round.ticket).expect("posted");
+        for (index, value, bytes) in ticket.results {
+            let verb = round.verbs()[index];
+            match verb.kind {
+                VerbKind::Read => {
+                    let at = BufferOffset(verb.buffer);
+                    round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
+                }
+                VerbKind::Write => {}
+                _ => round.parts_mut().0[index].value = value,
+            }
+        }
+        Poll::Ready(ticket.error.map_or(Ok(()), Err))
+    }
+
+    fn abandon(&self, round: &mut Round) {
+        self.fabric.world.borrow_mut().tickets.remove(&round.ticket);
+    }
+
+    fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
+        Ok(Detached(self.fabric.world.borrow_mut().post(self.node, self.thread, round)))
+    }
+
+    fn detached(&self, Detached(ticket): Detached) -> Poll<Result<(), FabricError>> {
+        match self.fabric.world.borrow().tickets.get(&ticket) {
+            Some(ticket) if ticket.left > 0 => Poll::Pending,
+            Some(ticket) => Poll::Ready(ticket.error.map_or(Ok(()), Err)),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(self.fabric.world.borrow().now)
+    }
+
+    fn clock(&self) -> ClockInterval {
+        ClockInterval { earliest: self.now(), latest: self.now() }
+    }
+
+    fn charge(&self, _: Cost) {}
+
+    fn send(&self, _: Endpoint, _: &[u8]) -> Result<(), FabricError> {
+        unreachable!("no messages here")
+    }
+
+    fn receive(&self, _: usize, _: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        0
+    }
+}

@@ -1,0 +1,363 @@
+//! The RTT budget of FORD: the table in `protocol/ford/mod.rs`, asserted by counting.
+//!
+//! Every line below gives the rounds until the reply, the detached rounds (the unlock after a
+//! commit, the release after an abort: posted before the reply, awaited by nobody), and the verbs
+//! of both. One coroutine, nobody else but where a line says so.
+
+mod common;
+
+use common::*;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::protocol::ALL;
+use tarn_engine::schema::{Cells, ColumnId, TableId};
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::executor::block_on;
+
+const NARROW: TableId = TableId(0);
+const DOUBLE: TableId = TableId(1);
+const APART: TableId = TableId(2);
+/// Four buckets: full, with a chain.
+const SMALL: TableId = TableId(3);
+const REPLICAS: [usize; 2] = [1, 3];
+
+#[derive(PartialEq, Eq, Debug)]
+struct Cost {
+    /// Rounds until the reply.
+    rounds: u64,
+    detached: u64,
+    reads: u64,
+    writes: u64,
+    cas: u64,
+}
+
+fn cost(rounds: u64, detached: u64, reads: u64, writes: u64, cas: u64) -> Cost {
+    Cost { rounds, detached, reads, writes, cas }
+}
+
+fn phase(cx: &Context, name: &str) -> u64 {
+    let position = ALL[0].phases.iter().position(|&phase| phase == name).unwrap();
+    cx.metrics.snapshot().phases[position]
+}
+
+/// Runs one try and says what it cost, in verbs and in bytes read.
+fn measure(
+    by: &mut Coordinator,
+    mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
+) -> (Cost, u64) {
+    let cx = Rc::clone(by.context());
+    let detached = |cx: &Context| phase(cx, "unlock") + phase(cx, "release");
+    let (before, detached_before) = (cx.port.counts(), detached(&cx));
+    let mut tries = 0;
+    let _ = block_on(by.transact(async |tx| {
+        tries += 1;
+        if tries > 1 {
+            return tx.abort();
+        }
+        body(tx).await
+    }));
+    let (spent, detached) = (cx.port.counts() - before, detached(&cx) - detached_before);
+    let [reads, writes, cas, faa, masked] = spent.verbs;
+    assert_eq!((faa, masked, spent.messages), (0, 0, 0));
+    (Cost { rounds: spent.rounds - detached, detached, reads, writes, cas }, spent.bytes_in)
+}
+
+async fn read(tx: &mut Transaction<'_>, table: TableId, key: u64) -> Result<(), Failure> {
+    assert!(tx.get_row(table, key).await?.is_some());
+    Ok(())
+}
+
+async fn add_one(tx: &mut Transaction<'_>, table: TableId, keys: &[u64]) -> Result<(), Failure> {
+    let rows: Vec<_> = keys.iter().map(|&key| tx.update(table, key, Cells::one(A))).collect();
+    tx.fetch().await?;
+    for row in rows {
+        let value = tx.get(row).expect("there").u64(A);
+        tx.set(row, A, value + 1);
+    }
+    Ok(())
+}
+
+struct Bench {
+    world: World,
+    /// Without an address cache.
+    cold: Coordinator,
+    /// Remembers addresses.
+    warm: Coordinator,
+    other: Coordinator,
+}
+
+fn bench(replicas: usize, variant: &str) -> Bench {
+    let schemas =
+        [narrow("narrow", 4000), double("double", 4000), apart("apart", 4000), narrow("small", 1)];
+    // All records of a table in one group: groups do not multiply the writes.
+    let mut shape = Shape::of(&schemas).nodes(replicas, replicas).variant(variant);
+    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    let world = World::new(&shape);
+    let mut cold = world.coordinator(0, 0);
+    for table in [NARROW, DOUBLE, APART] {
+        fill(&mut cold, table, 1..10);
+    }
+    let (warm, other) = (world.coordinator(1, 1024), world.coordinator(2, 0));
+    Bench { world, cold, warm, other }
+}
+
+#[test]
+fn reading_one_record_is_one_round_without_atomics() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "corrected");
+        let (spent, bytes) = measure(&mut cold, async |tx| read(tx, NARROW, 1).await);
+        assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 128));
+        let (spent, _) = measure(&mut cold, async |tx| read(tx, DOUBLE, 1).await);
+        assert_eq!((spent.rounds, spent.cas), (1, 0));
+        // At a remembered address the slot alone.
+        measure(&mut warm, async |tx| read(tx, NARROW, 1).await);
+        let (spent, bytes) = measure(&mut warm, async |tx| read(tx, NARROW, 1).await);
+        assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 64));
+        measure(&mut warm, async |tx| read(tx, DOUBLE, 1).await);
+        let (spent, _) = measure(&mut warm, async |tx| read(tx, DOUBLE, 1).await);
+        assert_eq!((spent.rounds, spent.cas), (1, 0));
+    }
+}
+
+#[test]
+fn reading_several_records_is_two_rounds() {
+    let Bench { mut cold, .. } = bench(1, "corrected");
+    for count in [2, 5] {
+        let (spent, bytes) = measure(&mut cold, async |tx| {
+            let rows: Vec<_> = (1..=count).map(|key| tx.read(NARROW, key, Cells::ALL)).collect();
+            tx.fetch().await?;
+            assert!(rows.iter().all(|&row| tx.existed(row)));
+            Ok(())
+        });
+        assert_eq!((spent, bytes), (cost(2, 0, 2 * count, 0, 0), count * (128 + 16)));
+    }
+}
+
+#[test]
+fn a_write_of_an_unknown_address_is_three_rounds_and_the_unlock() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, world, .. } = bench(replicas, "corrected");
+        let copies = replicas as u64;
+        let (spent, bytes) = measure(&mut cold, async |tx| add_one(tx, NARROW, &[1]).await);
+        assert_eq!((spent, bytes), (cost(3, 1, 2, 2 * copies, 2), 128 + 64 + 2 * 8));
+        let (spent, _) = measure(&mut cold, async |tx| add_one(tx, DOUBLE, &[1]).await);
+        assert_eq!((spent.rounds, spent.detached, spent.writes), (3, 1, 2 * copies));
+        // Several: as many rounds; one log.
+        let (spent, _) = measure(&mut cold, async |tx| add_one(tx, NARROW, &[1, 2, 3]).await);
+        assert_eq!(spent, cost(3, 1, 6, 4 * copies, 6));
+        // Asked for, not changed: nothing to write.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            tx.update(NARROW, 1u64, Cells::ALL);
+            Ok(())
+        });
+        assert_eq!(spent, cost(2, 1, 2, 0, 2));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn a_write_of_a_known_address_is_two_rounds_and_the_unlock() {
+    for replicas in REPLICAS {
+        let Bench { mut warm, .. } = bench(replicas, "corrected");
+        let copies = replicas as u64;
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let (spent, bytes) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        assert_eq!((spent, bytes), (cost(2, 1, 1, 2 * copies, 2), 64 + 2 * 8));
+        // Others are read: one more, the validation.
+        let (spent, _) = measure(&mut warm, async |tx| {
+            tx.read(NARROW, 2u64, Cells::ALL);
+            add_one(tx, NARROW, &[1]).await
+        });
+        assert_eq!(spent, cost(3, 1, 3, 2 * copies, 2));
+    }
+}
+
+#[test]
+fn literal_logs_in_a_round_of_its_own_and_unlocks_with_its_data() {
+    for replicas in REPLICAS {
+        let Bench { mut warm, .. } = bench(replicas, "corrected,-fuse-log");
+        let copies = replicas as u64;
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        assert_eq!(spent, cost(3, 1, 1, 2 * copies, 2));
+        let Bench { mut warm, .. } = bench(replicas, "literal");
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let cx = Rc::clone(warm.context());
+        let before = cx.port.counts();
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let spent = cx.port.counts() - before;
+        // Lock, log, data and unlock, the backups' data.
+        assert_eq!(spent.rounds, if replicas > 1 { 4 } else { 3 });
+        assert_eq!(spent.verbs[1..3], [2 * copies, 2]);
+    }
+}
+
+#[test]
+fn an_absent_read_is_two_rounds_and_needs_no_validation_of_its_own() {
+    let Bench { mut cold, .. } = bench(1, "corrected");
+    let absent = async |tx: &mut Transaction<'_>| {
+        let row = tx.read(NARROW, 777u64, Cells::ALL);
+        tx.fetch().await?;
+        assert!(tx.get(row).is_none());
+        Ok(())
+    };
+    let (spent, bytes) = measure(&mut cold, absent);
+    assert_eq!((spent, bytes), (cost(2, 0, 4, 0, 0), 128 + (64 + 512 + 16)));
+    let (spent, _) = measure(&mut cold, async |tx| {
+        read(tx, NARROW, 1).await?;
+        absent(tx).await
+    });
+    // One after the other: three rounds; then both are validated.
+    assert_eq!(spent, cost(4, 0, 1 + 4 + 2, 0, 0));
+}
+
+#[test]
+fn inserts_and_deletes_lock_the_directory_too() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, world, .. } = bench(replicas, "corrected");
+        let copies = replicas as u64;
+        let insert = async |tx: &mut Transaction<'_>| {
+            let row = tx.insert(NARROW, 500u64);
+            tx.fetch().await?;
+            assert!(!tx.existed(row));
+            Ok(())
+        };
+        // The bucket; directory and slot locked and read; log, slot, directory.
+        let (spent, _) = measure(&mut cold, insert);
+        assert_eq!(spent, cost(3, 1, 3 + 2, 3 * copies, 4));
+        let (spent, _) = measure(&mut cold, async |tx| {
+            let row = tx.delete(NARROW, 500u64);
+            tx.fetch().await?;
+            assert!(tx.existed(row));
+            Ok(())
+        });
+        assert_eq!(spent, cost(3, 1, 3 + 2, 3 * copies, 4));
+        // Deleting nothing is an absent read that skips the bin.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            tx.delete(NARROW, 500u64);
+            Ok(())
+        });
+        assert_eq!(spent, cost(1, 0, 3, 0, 0));
+        // Inserting what is there is a read.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            let row = tx.insert(NARROW, 1u64);
+            tx.fetch().await?;
+            assert!(tx.existed(row));
+            Ok(())
+        });
+        assert_eq!(spent, cost(1, 0, 3, 0, 0));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn payloads_of_their_own_are_read_by_the_line() {
+    let c = ColumnId(2);
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "corrected");
+        let copies = replicas as u64;
+        let get = |cells: Cells| {
+            async move |tx: &mut Transaction<'_>| {
+                let row = tx.read(APART, 1u64, cells);
+                tx.fetch().await?;
+                assert!(tx.existed(row));
+                Ok(())
+            }
+        };
+        // Cold: the bin; then the lines asked for, and the head again.
+        let (spent, bytes) = measure(&mut cold, get(Cells::ALL));
+        assert_eq!((spent, bytes), (cost(2, 0, 3, 0, 0), 128 + 320 + 16));
+        let (spent, bytes) = measure(&mut cold, get(Cells::one(A)));
+        assert_eq!((spent, bytes), (cost(2, 0, 3, 0, 0), 128 + 64 + 16));
+        let (spent, bytes) = measure(&mut cold, get(Cells::one(A).union(Cells::one(c))));
+        assert_eq!((spent, bytes), (cost(2, 0, 4, 0, 0), 128 + 128 + 16));
+        let (spent, bytes) = measure(&mut cold, get(Cells::NONE));
+        assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 128));
+        // Warm: slot, lines and head in one round.
+        measure(&mut warm, get(Cells::ALL));
+        let (spent, bytes) = measure(&mut warm, get(Cells::ALL));
+        assert_eq!((spent, bytes), (cost(1, 0, 3, 0, 0), 64 + 320 + 16));
+        let (spent, bytes) = measure(&mut warm, get(Cells::one(c)));
+        assert_eq!((spent, bytes), (cost(1, 0, 3, 0, 0), 64 + 64 + 16));
+        // Updates of one column: log, VERSION, the column; read is its line.
+        let (spent, bytes) = measure(&mut warm, async |tx| add_one(tx, APART, &[1]).await);
+        assert_eq!((spent, bytes), (cost(2, 1, 2, 3 * copies, 2), 64 + 64 + 2 * 8));
+        let (spent, _) = measure(&mut cold, async |tx| add_one(tx, APART, &[1]).await);
+        assert_eq!(spent, cost(3, 1, 1 + 2, 3 * copies, 2));
+        let (spent, _) = measure(&mut cold, async |tx| {
+            tx.insert(APART, 500u64);
+            Ok(())
+        });
+        // Log, body, header, directory (this table's key is in the header).
+        assert_eq!((spent.rounds, spent.detached, spent.cas), (3, 1, 4));
+    }
+}
+
+#[test]
+fn records_away_from_home_cost_a_round_for_the_bucket_and_one_for_each_block() {
+    let Bench { mut cold, world, .. } = bench(1, "corrected");
+    cold.context().growth.enable(false);
+    fill(&mut cold, SMALL, 0..150);
+    let audit = world.assert_clean();
+    assert!(audit.overflow_blocks > 4, "{audit:?}");
+    let mut seen = [0; 8];
+    for key in 0..150 {
+        let (spent, _) = measure(&mut cold, async |tx| read(tx, SMALL, key).await);
+        let reads = if spent.rounds == 1 { 1 } else { 4 + (spent.rounds - 2) };
+        assert_eq!(spent, cost(spent.rounds, 0, reads, 0, 0));
+        seen[spent.rounds as usize] += 1;
+    }
+    println!("records by rounds: {seen:?}");
+    // Two slots of each of sixteen bins at most; then buckets; then chains.
+    assert!((1..=32).contains(&seen[1]), "{seen:?}");
+    assert!(seen[2] > 0 && seen[3] > 0 && seen[4] > 0, "{seen:?}");
+}
+
+#[test]
+fn an_abort_at_the_lock_costs_one_round_and_the_release() {
+    let Bench { mut warm, mut other, world, .. } = bench(1, "corrected");
+    measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2]).await);
+    let cx = Rc::clone(warm.context());
+    let refused = cx.metrics.snapshot().aborts[AbortReason::LockRefused as usize];
+    block_on(other.transact(async |tx| {
+        tx.update(NARROW, 2u64, Cells::ALL);
+        tx.fetch().await?;
+        // Record 1 is granted, record 2 refused; only the granted lock is released.
+        let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2]).await);
+        assert_eq!(spent, cost(1, 1, 2, 0, 3));
+        // Nothing granted, nothing to release.
+        let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[2]).await);
+        assert_eq!(spent, cost(1, 0, 1, 0, 1));
+        // A reader that meets the lock.
+        let (spent, _) = measure(&mut warm, async |tx| read(tx, NARROW, 2).await);
+        assert_eq!(spent, cost(1, 0, 1, 0, 0));
+        Ok(())
+    }))
+    .unwrap();
+    assert_eq!(cx.metrics.snapshot().aborts[AbortReason::LockRefused as usize], refused + 2);
+    world.assert_clean();
+}
+
+#[test]
+fn an_abort_at_validation_costs_two_rounds_and_the_release() {
+    let Bench { mut warm, mut other, world, .. } = bench(1, "corrected");
+    measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2, 3]).await);
+    let (spent, _) = measure(&mut warm, async |tx| {
+        let row = tx.read(NARROW, 2u64, Cells::ALL);
+        add_one(tx, NARROW, &[1]).await?;
+        other.transact(async |tx| add_one(tx, NARROW, &[2]).await).await?;
+        assert!(tx.get(row).is_some());
+        Ok(())
+    });
+    assert_eq!(spent, cost(2, 1, 2 + 1, 0, 2));
+    let (spent, _) = measure(&mut warm, async |tx| {
+        tx.read(NARROW, 2u64, Cells::ALL);
+        tx.read(NARROW, 3u64, Cells::ALL);
+        tx.fetch().await?;
+        other.transact(async |tx| add_one(tx, NARROW, &[2]).await).await
+    });
+    assert_eq!(spent, cost(2, 0, 2 + 2, 0, 0));
+    world.assert_clean();
+}
