@@ -7,6 +7,7 @@ mod common;
 
 use common::*;
 use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{Explanation, Failure};
 use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::working_set::Handle;
 use tarn_fabric::executor::block_on;
@@ -135,4 +136,37 @@ fn inserts_that_are_taken_back_or_aborted_take_no_memory() {
     attempts(200, true);
     assert_eq!(before, chunks_taken(&world), "taken back");
     assert_eq!(world.assert_clean().records, 0);
+}
+
+#[test]
+fn a_full_heap_is_an_error_and_everything_is_released() {
+    let mut shape = Shape::of(&[apart("apart", 4), narrow("narrow", 4)]);
+    (shape.options.spare_bytes, shape.options.chunk_bytes) = (0, 4096);
+    let world = World::new(&shape);
+    let mut by = world.coordinator(0, 0);
+    let (apart, narrow) = (TableId(0), TableId(1));
+    fill(&mut by, narrow, 0..4);
+    let mut stored = 0u64;
+    let failure = loop {
+        let result = block_on(by.transact(async |tx| {
+            tx.update(narrow, 1u64, Cells::ALL);
+            tx.insert(apart, stored);
+            tx.insert(apart, 1_000_000 + stored);
+            tx.fetch().await
+        }));
+        match result {
+            Ok(()) => stored += 1,
+            Err(failure) => break failure,
+        }
+    };
+    assert_eq!(failure, Failure::OutOfMemory);
+    let explanation = by.context().explanation(failure);
+    assert!(matches!(explanation, Some(Explanation::OutOfMemory { .. })), "{explanation:?}");
+    assert!(stored > 10);
+    assert_eq!(world.assert_clean().records, 4 + 2 * stored);
+    // What is there can still be changed, and a deleted row's memory is used again.
+    block_on(by.transact(async |tx| Ok(tx.delete(apart, 1_000_000u64)))).unwrap();
+    fill(&mut by, apart, [0]);
+    assert_eq!(value_of(&mut by, narrow, 1), Some(1));
+    world.assert_clean();
 }

@@ -25,10 +25,6 @@ fn layouts(records: u64) -> World {
     World::new(&Shape::of(&schemas).nodes(2, 2))
 }
 
-fn world(schema: TableSchema) -> World {
-    World::new(&Shape::of(&[schema]))
-}
-
 fn usage(by: &Coordinator, failure: Failure) -> String {
     assert_eq!(failure, Failure::Usage);
     match by.context().explanation(failure) {
@@ -171,26 +167,26 @@ fn blocks_fetch_when_they_close_and_later_blocks_see_earlier_ones() {
     assert_eq!(value_of(&mut by, T, 1), Some(40));
 }
 
+/// Sets columns A and C of record 1 to one more.
+async fn change(by: &mut Coordinator, table: TableId) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let row = tx.update(table, 1u64, Cells::ALL);
+        tx.fetch().await?;
+        let value = tx.get(row).unwrap().u64(A) + 1;
+        tx.set(row, A, value);
+        tx.set(row, C, value);
+        Ok(())
+    })
+    .await
+}
+
 #[test]
-fn what_a_transaction_saw_twice_must_not_have_changed_between() {
+fn cells_read_one_after_the_other_are_of_one_version() {
     let world = layouts(64);
     let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
-    let change = async |other: &mut Coordinator, table: TableId| {
-        other
-            .transact(async |tx| {
-                let row = tx.update(table, 1u64, Cells::ALL);
-                tx.fetch().await?;
-                let value = tx.get(row).unwrap().u64(A) + 1;
-                tx.set(row, A, value);
-                tx.set(row, C, value);
-                Ok(())
-            })
-            .await
-    };
     let apart = TableId(2);
     fill(&mut by, apart, [1]);
     block_on(change(&mut other, apart)).unwrap();
-    // One cell, then another: read-only, one record, but two moments.
     let mut tries = 0;
     block_on(by.transact(async |tx| {
         tries += 1;
@@ -208,8 +204,14 @@ fn what_a_transaction_saw_twice_must_not_have_changed_between() {
     }))
     .unwrap();
     assert_eq!(tries, 2, "the first try saw two versions");
-    // Read, then deleted: what was read must be what is deleted.
-    for table in [T, apart] {
+    world.assert_clean();
+}
+
+#[test]
+fn what_was_read_is_what_is_deleted() {
+    let world = layouts(64);
+    let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
+    for table in LAYOUTS {
         fill(&mut by, table, [9]);
         let mut tries = 0;
         block_on(by.transact(async |tx| {
@@ -231,7 +233,13 @@ fn what_a_transaction_saw_twice_must_not_have_changed_between() {
         .unwrap();
         assert_eq!(tries, 2, "the first try deleted a version that it had not read");
     }
-    // Absent, then there.
+    world.assert_clean();
+}
+
+#[test]
+fn a_record_is_not_absent_and_then_there() {
+    let world = layouts(64);
+    let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
     let mut tries = 0;
     block_on(by.transact(async |tx| {
         tries += 1;
@@ -313,172 +321,6 @@ fn versions_never_fall_whatever_lives_in_a_slot() {
         assert!(report.is_accepted(), "{report}");
         world.assert_clean();
     }
-}
-
-#[test]
-fn long_keys_are_compared_in_full() {
-    for (width, columns) in [(9u8, 4u16), (16, 20), (64, 40), (64, 300)] {
-        let schema = TableSchema::new("keyed", 4)
-            .key_bytes(width)
-            .column("a", ColumnType::U64)
-            .column("b", ColumnType::Bytes(columns));
-        let world = world(schema);
-        let mut by = world.coordinator(0, 16);
-        let key = |n: u64| {
-            let mut key = vec![3; usize::from(width)];
-            key[usize::from(width) - 8..].copy_from_slice(&n.to_be_bytes());
-            key
-        };
-        for n in 0..200 {
-            let key = key(n);
-            block_on(by.transact(async |tx| {
-                let row = tx.insert(T, &key[..]);
-                tx.fetch().await?;
-                assert!(!tx.existed(row));
-                tx.set(row, A, n);
-                Ok(())
-            }))
-            .unwrap();
-        }
-        for n in 0..250 {
-            let key = key(n);
-            let found = block_on(
-                by.transact(async |tx| Ok(tx.get_row(T, &key[..]).await?.map(|row| row.u64(A)))),
-            );
-            assert_eq!(found, Ok((n < 200).then_some(n)));
-        }
-        world.assert_clean();
-    }
-}
-
-/// Sixteen bytes whose key word is that of `like`: the mixer is a bijection, so it can be computed.
-fn twin(like: [u8; 16], first: u64) -> [u8; 16] {
-    let mix = tarn_fabric::rng::mix;
-    let after = |word: u64| mix(16u64.rotate_left(5) ^ word).rotate_left(5);
-    let word = |from: usize| u64::from_le_bytes(like[from..from + 8].try_into().unwrap());
-    let second = after(first) ^ after(word(0)) ^ word(8);
-    let mut twin = [0; 16];
-    twin[..8].copy_from_slice(&first.to_le_bytes());
-    twin[8..].copy_from_slice(&second.to_le_bytes());
-    twin
-}
-
-#[test]
-fn keys_with_the_same_hash_are_different_records() {
-    for (cache, width) in [(0, 8u16), (16, 8), (0, 200), (16, 200)] {
-        let schema = TableSchema::new("keyed", 64)
-            .key_bytes(16)
-            .column("a", ColumnType::U64)
-            .column("b", ColumnType::Bytes(width));
-        let world = world(schema);
-        let mut by = world.coordinator(0, cache);
-        let one = *b"sixteen bytes ok";
-        let keys = [one, twin(one, 1), twin(one, 2), twin(one, 3)];
-        let get = |by: &mut Coordinator, key: &[u8; 16]| {
-            block_on(by.transact(async |tx| Ok(tx.get_row(T, key).await?.map(|row| row.u64(A)))))
-                .unwrap()
-        };
-        for (n, key) in keys.iter().enumerate() {
-            assert_eq!(get(&mut by, key), None, "{n} is another key");
-            block_on(by.transact(async |tx| {
-                let row = tx.insert(T, key);
-                tx.fetch().await?;
-                assert!(!tx.existed(row), "{n} is another key");
-                tx.set(row, A, n as u64);
-                Ok(())
-            }))
-            .unwrap();
-            for (m, key) in keys.iter().enumerate() {
-                assert_eq!(get(&mut by, key), (m <= n).then_some(m as u64));
-            }
-        }
-        // All in one transaction.
-        block_on(by.transact(async |tx| {
-            let rows = keys.map(|key| tx.update(T, &key, Cells::ALL));
-            tx.fetch().await?;
-            for (n, row) in rows.into_iter().enumerate() {
-                assert_eq!(tx.get(row).unwrap().u64(A), n as u64);
-                tx.set(row, A, 10 + n as u64);
-            }
-            tx.delete(T, &twin(one, 4));
-            Ok(())
-        }))
-        .unwrap();
-        assert_eq!(keys.map(|key| get(&mut by, &key)), [10, 11, 12, 13].map(Some));
-        world.assert_clean();
-    }
-}
-
-#[test]
-fn parts_of_a_row_are_changed_and_the_rest_stays() {
-    let world = layouts(64);
-    let mut by = world.coordinator(0, 16);
-    let apart = TableId(2);
-    fill(&mut by, apart, [1]);
-    let text = [b'x'; 248];
-    block_on(by.transact(async |tx| {
-        let row = tx.update(apart, 1u64, Cells::one(B));
-        tx.fetch().await?;
-        tx.set(row, B, &text);
-        Ok(())
-    }))
-    .unwrap();
-    block_on(by.transact(async |tx| {
-        let row = tx.update(apart, 1u64, Cells::one(C));
-        tx.fetch().await?;
-        tx.set(row, C, 3u64);
-        Ok(())
-    }))
-    .unwrap();
-    block_on(by.transact(async |tx| {
-        let row = tx.get_row(apart, 1u64).await?.unwrap();
-        assert_eq!((row.u64(A), row.bytes(B), row.u64(C)), (1, &text[..], 3));
-        Ok(())
-    }))
-    .unwrap();
-    // More cells of an updated record than at first: refused, not read wrongly.
-    let result = block_on(by.transact(async |tx| {
-        tx.update(apart, 1u64, Cells::one(A));
-        tx.fetch().await?;
-        tx.read(apart, 1u64, Cells::one(C));
-        tx.fetch().await
-    }));
-    assert!(usage(&by, result.unwrap_err()).contains("name all cells at the first update"));
-    world.assert_clean();
-}
-
-#[test]
-fn every_column_type_keeps_its_value() {
-    let schema = TableSchema::new("types", 4)
-        .column("u8", ColumnType::U8)
-        .column("u16", ColumnType::U16)
-        .column("u32", ColumnType::U32)
-        .column("i64", ColumnType::I64)
-        .column("u64", ColumnType::U64)
-        .column("text", ColumnType::Bytes(11));
-    let world = world(schema);
-    let mut by = world.coordinator(0, 0);
-    let column = ColumnId;
-    block_on(by.transact(async |tx| {
-        let row = tx.insert(T, u64::MAX);
-        tx.fetch().await?;
-        for (index, value) in [0xffu64, 0xfffe, 0xffff_fffd].into_iter().enumerate() {
-            tx.set(row, column(index as u8), value);
-        }
-        tx.set(row, column(3), -5i64);
-        tx.set(row, column(4), u64::MAX);
-        tx.set(row, column(5), b"hello");
-        Ok(())
-    }))
-    .unwrap();
-    block_on(by.transact(async |tx| {
-        let row = tx.get_row(T, u64::MAX).await?.unwrap();
-        let words = [0, 1, 2, 4].map(|index| row.u64(column(index)));
-        assert_eq!(words, [0xff, 0xfffe, 0xffff_fffd, u64::MAX]);
-        assert_eq!((row.i64(column(3)), row.text(column(5))), (-5, &b"hello"[..]));
-        Ok(())
-    }))
-    .unwrap();
 }
 
 #[test]
@@ -609,39 +451,6 @@ fn going_on_after_a_failed_or_dropped_fetch_cannot_commit() {
         Ok(())
     }));
     assert!(usage(&by, result.unwrap_err()).contains("fetch"));
-    world.assert_clean();
-}
-
-#[test]
-fn a_full_heap_is_an_error_and_everything_is_released() {
-    let mut shape = Shape::of(&[apart("apart", 4), narrow("narrow", 4)]);
-    (shape.options.spare_bytes, shape.options.chunk_bytes) = (0, 4096);
-    let world = World::new(&shape);
-    let mut by = world.coordinator(0, 0);
-    let (apart, narrow) = (TableId(0), TableId(1));
-    fill(&mut by, narrow, 0..4);
-    let mut stored = 0u64;
-    let failure = loop {
-        let result = block_on(by.transact(async |tx| {
-            tx.update(narrow, 1u64, Cells::ALL);
-            tx.insert(apart, stored);
-            tx.insert(apart, 1_000_000 + stored);
-            tx.fetch().await
-        }));
-        match result {
-            Ok(()) => stored += 1,
-            Err(failure) => break failure,
-        }
-    };
-    assert_eq!(failure, Failure::OutOfMemory);
-    let explanation = by.context().explanation(failure);
-    assert!(matches!(explanation, Some(Explanation::OutOfMemory { .. })), "{explanation:?}");
-    assert!(stored > 10);
-    assert_eq!(world.assert_clean().records, 4 + 2 * stored);
-    // What is there can still be changed, and a deleted row's memory is used again.
-    block_on(by.transact(async |tx| Ok(tx.delete(apart, 1_000_000u64)))).unwrap();
-    fill(&mut by, apart, [0]);
-    assert_eq!(value_of(&mut by, narrow, 1), Some(1));
     world.assert_clean();
 }
 

@@ -235,6 +235,8 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
         patient_tries: 64,
     };
     let contexts: Vec<_> = (0..3).map(|slot| fabric.context(slot, 0)).collect();
+    // Splits are in nobody's history, and to undo one raises versions.
+    contexts.iter().for_each(|cx| cx.growth.enable(false));
     let mut executor = Executor::new();
     for number in 0..6u32 {
         let mut by = Coordinator::new(Rc::clone(&contexts[number as usize / 2]), number, retry);
@@ -259,12 +261,6 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
         turn += 1;
         if turn == fence_at {
             fabric.fence(contexts[0].node.id, torn_writes);
-            // Its splits are nobody's transactions: their logs tell of them.
-            for number in [0, 1] {
-                for tag in fabric.logged(number) {
-                    let _ = fabric.block_on(solver.resolve_of(tag, number));
-                }
-            }
         }
         (0..fabric.draw(6)).for_each(|_| fabric.step());
         executor.poll(TaskId(fabric.draw(6)));
@@ -320,7 +316,7 @@ fn compute_nodes_that_crash_under_any_order_leave_one_answer() {
     let mut found = Found::default();
     for seed in 0..seeds {
         for mix in [ANYTHING, COMING_AND_GOING, CROWDED] {
-            crash(mix, seed, false, &mut found).unwrap_or_else(|text| panic!("{text}"));
+            crash(mix, seed, seed % 2 == 0, &mut found).unwrap_or_else(|text| panic!("{text}"));
         }
     }
     println!("{found:?}");

@@ -5,7 +5,7 @@
 //!   one did not commit.
 //! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
-//! - [`bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
+//! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.

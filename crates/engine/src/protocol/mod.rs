@@ -1,6 +1,6 @@
 //! Protocols: how a transaction's records are read, locked, validated, written and released.
 //!
-//! Invariant: a protocol is one folder and one line of [`protocols`]; it never imports another, and
+//! Invariant: a protocol is one folder and one line of the macro call `protocols!`; it never imports another, and
 //! nobody outside this module names one. What several protocols share lives in `layout`, `index`,
 //! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
 //! enum whose asynchronous calls cost a branch and no allocation.

@@ -1,6 +1,6 @@
 //! The benchmark program's parts: what to run, how, and what to say about it.
 //!
-//! Map: [`driver`] loads a cluster and runs phases on it, [`worker`] is one thread of a phase;
+//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase;
 //! [`run`] is the whole benchmark in its order; [`history`] hands what was recorded to the checker;
 //! [`bare`] measures the machine's own loads; [`report`] says what came of it.
 //!
