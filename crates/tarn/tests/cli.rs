@@ -44,7 +44,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("bench kvs --seconds nan", "error: --seconds = NaN; allowed: ", "more than 0"),
         ("bench kvs --verify-seconds 1e9", "error: --verify-seconds = ", "up to 60"),
         ("bench kvs --memory-nodes 0", "error: --memory-nodes = 0; allowed: ", "1 to "),
-        ("bench kvs --replicas 2", "error: --replicas = 2; allowed: ", "1 to 1"),
+        ("bench kvs --replicas 2 --memory-nodes 1", "error: --replicas = 2; allowed: ", "1 to 1"),
         ("bench kvs --replicas 0 --memory-nodes 3", "error: --replicas = 0; ", "1 to 3"),
         ("bench kvs --placement here", "error: --placement = here; allowed: ", "hash, table"),
         ("bench kvs --memory none", "error: --memory = none; allowed: ", "auto, shared, private"),

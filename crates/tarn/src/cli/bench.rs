@@ -152,8 +152,9 @@ fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     let (protocol, variant) = (settings.protocol.as_deref(), settings.variant.as_deref());
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
     AnyProtocol::by_name(protocol, variant)?;
-    let memory_nodes =
-        within("memory-nodes", settings.memory_nodes, 1..=GROUPS_MAX as u64)?.unwrap_or(1);
+    let memory_nodes = within("memory-nodes", settings.memory_nodes, 1..=GROUPS_MAX as u64)?;
+    // Copies need as many nodes, if nobody says how many there are.
+    let memory_nodes = memory_nodes.unwrap_or(settings.replicas.unwrap_or(1).clamp(1, 16));
     let replicas = within("replicas", settings.replicas, 1..=memory_nodes)?.unwrap_or(1);
     let cache = within("address-cache", settings.address_cache, 0..=ADDRESSES_MAX)?.unwrap_or(0);
     let mut config = ClusterConfig {

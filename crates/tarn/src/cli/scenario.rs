@@ -39,7 +39,7 @@ pub struct Settings {
     /// Length of the measured phase [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
-    /// Memory nodes [default: 1]
+    /// Memory nodes [default: as many as replicas]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub memory_nodes: Option<u64>,
     /// Copies of every record [default: 1]
