@@ -1,7 +1,7 @@
 //! What it costs to keep a line whole: measures the ways on the machine where it runs.
 //!
-//! Invariant: nothing is assumed of the machine; what it lacks is left out. Numbers are medians of
-//! five repetitions. Why the local backend does what it does: docs/design/0002-line-atomicity.md.
+//! Invariant: nothing is assumed of the machine; what it lacks is left out. With a seed, numbers are
+//! medians of five repetitions; without one, a first look at one. Why the local backend does what it does: docs/design/0002-line-atomicity.md.
 //!
 //! `cargo run --release -p tarn-fabric --example line_atomicity [seed]`
 
@@ -16,7 +16,10 @@ use tarn_fabric::local::probe::{WideLine, has_wide, wide_load, wide_store};
 use tarn_fabric::local::{Backing, LineAtomicity, NodeMemory, Region};
 use tarn_fabric::rng::{Rng, seeded};
 
-const REPETITIONS: usize = 5;
+fn repetitions() -> usize {
+    if std::env::args().len() > 1 { 5 } else { 1 }
+}
+
 const LINES: u64 = 1 << 20;
 /// Transactions whose lines are fetched together.
 const BATCH: usize = 16;
@@ -24,7 +27,7 @@ const BATCH: usize = 16;
 fn main() {
     let seed = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1);
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    println!("{}; {cores} processors; seed {seed}; medians of {REPETITIONS}", machine());
+    println!("{}; {cores} processors; seed {seed}; medians of {}", machine(), repetitions());
     println!("memory: {}\n", memory(LineAtomicity::PlantedTorn).pages().name());
     one_line();
     if cores == 1 {
@@ -43,9 +46,9 @@ fn machine() -> String {
 }
 
 fn median(mut measure: impl FnMut() -> f64) -> f64 {
-    let mut results: Vec<f64> = (0..REPETITIONS).map(|_| measure()).collect();
+    let mut results: Vec<f64> = (0..repetitions()).map(|_| measure()).collect();
     results.sort_by(f64::total_cmp);
-    results[REPETITIONS / 2]
+    results[results.len() / 2]
 }
 
 /// Nanoseconds of one `action`.
