@@ -43,6 +43,8 @@ pub struct ClusterConfig {
     pub backing: Backing,
     /// How lines are kept atomic.
     pub atomicity: LineAtomicity,
+    /// Whether a posted round's lines are fetched ahead.
+    pub prefetch: bool,
     /// Addresses that each thread remembers; 0 for none.
     pub address_cache_entries: usize,
 }
@@ -59,6 +61,7 @@ impl Default for ClusterConfig {
             options: Options::default(),
             backing: Backing::Auto,
             atomicity: LineAtomicity::Striped { bits: 18 },
+            prefetch: true,
             address_cache_entries: 0,
         }
     }
@@ -130,6 +133,7 @@ impl Cluster {
             group_bytes: catalog.group_bytes(),
             backing: config.backing,
             atomicity: config.atomicity,
+            prefetch: config.prefetch,
         })
         .map_err(usage_or_io)?;
         let groups = ReplicaGroups::new(fabric.groups().to_vec());

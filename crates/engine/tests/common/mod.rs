@@ -101,6 +101,7 @@ impl World {
             group_bytes: database.catalog.group_bytes(),
             backing: Backing::Private,
             atomicity: shape.atomicity,
+            ..LocalConfig::default()
         })
         .unwrap();
         assert_eq!(database.groups, ReplicaGroups::new(fabric.groups().to_vec()));

@@ -50,6 +50,8 @@ pub struct LocalConfig {
     pub backing: Backing,
     /// How lines are kept atomic.
     pub atomicity: LineAtomicity,
+    /// Whether a posted round's lines are fetched ahead; off only to measure what that is worth.
+    pub prefetch: bool,
 }
 
 impl Default for LocalConfig {
@@ -60,6 +62,7 @@ impl Default for LocalConfig {
             group_bytes: 64 << 20,
             backing: Backing::Auto,
             atomicity: LineAtomicity::Striped { bits: 18 },
+            prefetch: true,
         }
     }
 }
@@ -71,6 +74,7 @@ pub struct LocalFabric {
     faults: Faults,
     mailboxes: Mailboxes,
     started: Instant,
+    prefetch: bool,
 }
 
 impl LocalFabric {
@@ -109,6 +113,7 @@ impl LocalFabric {
             faults: Faults::new(nodes),
             mailboxes: Mailboxes::default(),
             started: Instant::now(),
+            prefetch: config.prefetch,
         }))
     }
 
@@ -357,7 +362,9 @@ impl Backend for LocalBackend {
         if round.is_hot() {
             return Posted::Done(self.execute(round));
         }
-        self.prefetch(round);
+        if self.fabric.prefetch {
+            self.prefetch(round);
+        }
         Posted::InFlight
     }
 

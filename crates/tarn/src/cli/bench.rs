@@ -158,6 +158,7 @@ fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     let replicas = within("replicas", settings.replicas, 1..=memory_nodes)?.unwrap_or(1);
     let cache = within("address-cache", settings.address_cache, 0..=ADDRESSES_MAX)?.unwrap_or(0);
     let mut config = ClusterConfig {
+        prefetch: !settings.no_prefetch,
         protocol: protocol.to_owned(),
         variant: variant.to_owned(),
         memory_nodes: memory_nodes as usize,

@@ -36,6 +36,9 @@ pub struct Settings {
     /// Let the system move threads between cores; they keep to one each while there are enough
     #[arg(long)]
     pub no_pin: bool,
+    /// Do not fetch a round's lines ahead: for measuring what that is worth
+    #[arg(long)]
+    pub no_prefetch: bool,
     /// Length of the measured phase [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
@@ -199,6 +202,7 @@ impl Settings {
             threads_per_node: self.threads_per_node.or(scenario.threads_per_node),
             coroutines: self.coroutines.or(scenario.coroutines),
             no_pin: self.no_pin || scenario.no_pin,
+            no_prefetch: self.no_prefetch || scenario.no_prefetch,
             seconds: self.seconds.or(scenario.seconds),
             memory_nodes: self.memory_nodes.or(scenario.memory_nodes),
             replicas: self.replicas.or(scenario.replicas),
