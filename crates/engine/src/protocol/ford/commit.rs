@@ -36,7 +36,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     }
     // Locks under which nothing was written have not travelled with any data.
     if ford.on(On::UnlockLate) || txn.pieces.is_empty() {
-        unlock(cx, txn)?;
+        unlock(cx, txn);
     }
     Ok(())
 }
@@ -351,12 +351,11 @@ async fn write_and_unlock_early(
 }
 
 /// Releases every granted lock; nobody waits for it.
-fn unlock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Unlock);
     txn.round.begin();
     add_unlocks(cx, txn);
     post_release(cx, txn);
-    Ok(())
 }
 
 /// Posts the round that releases locks; a node that does not answer must not keep others locked.
