@@ -1,7 +1,8 @@
 //! What it costs to keep a line whole: measures the ways on the machine where it runs.
 //!
-//! Invariant: nothing is assumed of the machine; what it lacks is left out. With a seed, numbers are
-//! medians of five repetitions; without one, a first look at one. Why the local backend does what it does: docs/design/0002-line-atomicity.md.
+//! Invariant: nothing is assumed of the machine; what it lacks is left out. With a seed, numbers
+//! are medians of five repetitions; without one, a first look at one. Why the local backend does
+//! what it does: docs/design/0002-line-atomicity.md.
 //!
 //! `cargo run --release -p tarn-fabric --example line_atomicity [seed]`
 
@@ -207,8 +208,11 @@ fn batch(region: &Region<'_>, fetch: Fetch, rng: &mut Rng) {
     for line in lines {
         match fetch {
             Fetch::Nothing => {}
-            Fetch::Lines => region.prefetch(line, 8, true),
-            Fetch::LinesAndStripes => region.prefetch(line, 64, true),
+            Fetch::Lines => region.prefetch_line(line, true),
+            Fetch::LinesAndStripes => {
+                region.prefetch_line(line, true);
+                region.prefetch_stripe(line, true);
+            }
         }
     }
     for line in lines {

@@ -136,6 +136,12 @@ impl Target {
         Address(self.0 & ADDRESS_MASK)
     }
 
+    /// Whether the other target is in the same group's memory at the same node.
+    #[inline]
+    pub fn is_beside(self, other: Target) -> bool {
+        (self.0 ^ other.0) >> OFFSET_BITS == 0
+    }
+
     /// The target `bytes` further on at the same node and group.
     #[inline]
     pub fn plus(self, bytes: usize) -> Target {

@@ -93,14 +93,16 @@ impl Counters {
     pub fn round(&self, verbs: &[Verb]) {
         add(&self.rounds, 1);
         for verb in verbs {
-            add(&self.verbs[verb.kind as usize], 1);
-            match verb.kind {
-                VerbKind::Read => add(&self.bytes_in, u64::from(verb.len_bytes)),
-                VerbKind::Write => add(&self.bytes_out, u64::from(verb.len_bytes)),
-                _ => {
-                    add(&self.bytes_in, 8);
-                    add(&self.bytes_out, 16);
-                }
+            if verb.is(VerbKind::Read) {
+                add(&self.verbs[VerbKind::Read as usize], 1);
+                add(&self.bytes_in, verb.len_bytes() as u64);
+            } else if verb.is(VerbKind::Write) {
+                add(&self.verbs[VerbKind::Write as usize], 1);
+                add(&self.bytes_out, verb.len_bytes() as u64);
+            } else {
+                add(&self.verbs[verb.kind() as usize], 1);
+                add(&self.bytes_in, 8);
+                add(&self.bytes_out, 16);
             }
         }
     }

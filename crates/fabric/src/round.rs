@@ -15,8 +15,11 @@
 //! | atomic | in order | only with [`Round::fence`] | in order |
 //!
 //! Between verbs to different nodes there is no order. A READ or WRITE is atomic within an aligned
-//! 64-byte line and unordered across lines; two 8-byte verbs on different words of one line may be
-//! seen in either order by a READ. Atomics are atomic against every access by verbs of that node.
+//! 64-byte line and unordered across lines, with one weakness: beside verbs of 8 bytes, a READ takes
+//! the words of a line one after the other, in ascending order. It may show a change of a later
+//! word without an earlier change of an earlier word, never the reverse: whoever changes VERSION
+//! and then LOCK, which stands before it, is seen to have changed VERSION where LOCK shows.
+//! Atomics, and WRITEs of a word, are atomic against every access by verbs of that node.
 
 use crate::address::Target;
 
@@ -37,7 +40,7 @@ pub enum VerbKind {
 }
 
 /// One verb. 32 bytes, so that a batch of two fills a line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Verb {
     /// Where it goes.
@@ -46,14 +49,9 @@ pub struct Verb {
     pub expected: u64,
     /// CAS: the new value; after completion of any atomic, the value found.
     pub value: u64,
-    /// READ, WRITE: position in the round's buffer. Masked CAS: position of its two masks.
-    pub buffer: u32,
-    /// READ, WRITE: bytes.
-    pub len_bytes: u16,
-    /// What to do.
-    pub kind: VerbKind,
-    /// [`Verb::FENCED`], [`Verb::PRIVATE`].
-    pub flags: u8,
+    /// Buffer position (32 bits), length (16), kind (8), flags (8): one word, because a processor
+    /// that loads several fields just after they were stored one by one has to wait for the stores.
+    shape: u64,
 }
 
 impl Verb {
@@ -62,10 +60,65 @@ impl Verb {
     /// WRITE: nobody relies on seeing a line of it whole.
     pub const PRIVATE: u8 = 2;
 
+    #[inline(always)]
+    fn new(
+        target: Target,
+        kind: VerbKind,
+        (expected, value): (u64, u64),
+        (buffer, len_bytes): (BufferOffset, usize),
+    ) -> Verb {
+        debug_assert!(len_bytes <= VERB_BYTES_MAX);
+        let shape = u64::from(buffer.0) | ((len_bytes as u64) << 32) | ((kind as u64) << 48);
+        Verb { target, expected, value, shape }
+    }
+
+    /// READ, WRITE: position in the round's buffer. Masked CAS: position of its two masks.
+    #[inline(always)]
+    pub fn buffer(&self) -> BufferOffset {
+        BufferOffset(self.shape as u32)
+    }
+
+    /// READ, WRITE: bytes; 8 for atomics.
+    #[inline(always)]
+    pub fn len_bytes(&self) -> usize {
+        usize::from((self.shape >> 32) as u16)
+    }
+
+    /// What to do.
+    #[inline(always)]
+    pub fn kind(&self) -> VerbKind {
+        match (self.shape >> 48) as u8 {
+            0 => VerbKind::Read,
+            1 => VerbKind::Write,
+            2 => VerbKind::CompareAndSwap,
+            3 => VerbKind::FetchAndAdd,
+            _ => VerbKind::MaskedCompareAndSwap,
+        }
+    }
+
+    /// Whether it is of this kind: cheaper than [`Verb::kind`].
+    #[inline(always)]
+    pub fn is(&self, kind: VerbKind) -> bool {
+        (self.shape >> 48) as u8 == kind as u8
+    }
+
     /// Whether a flag is set.
-    #[inline]
+    #[inline(always)]
     pub fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
+        self.shape >> 56 & u64::from(flag) != 0
+    }
+
+    #[inline(always)]
+    fn with(mut self, flag: u8) -> Verb {
+        self.shape |= u64::from(flag) << 56;
+        self
+    }
+}
+
+impl std::fmt::Debug for Verb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, len, at) = (self.kind(), self.len_bytes(), self.buffer().0);
+        write!(f, "{kind:?} {:?} {len} B, buffer {at}", self.target)
     }
 }
 
@@ -102,6 +155,7 @@ pub struct Round {
     used_bytes: usize,
     fence_next: bool,
     hot: bool,
+    followed: bool,
     /// Set by the backend while the round is in flight; its meaning is the backend's own.
     pub ticket: u64,
 }
@@ -121,6 +175,7 @@ impl Round {
             used_bytes: 0,
             fence_next: false,
             hot: false,
+            followed: false,
             ticket: 0,
         }
     }
@@ -138,6 +193,7 @@ impl Round {
         self.verbs.clear();
         self.fence_next = false;
         self.hot = false;
+        self.followed = false;
     }
 
     /// The verbs added since [`Round::begin`].
@@ -157,6 +213,19 @@ impl Round {
     #[inline]
     pub fn hot(&mut self) {
         self.hot = true;
+    }
+
+    /// Promises that another round of this transaction follows before anybody is told of this one:
+    /// its effect need not be visible to others before that one's.
+    #[inline]
+    pub fn followed(&mut self) {
+        self.followed = true;
+    }
+
+    /// Whether [`Round::followed`] was said.
+    #[inline]
+    pub fn is_followed(&self) -> bool {
+        self.followed
     }
 
     /// Whether [`Round::hot`] was said.
@@ -200,10 +269,10 @@ impl Round {
         self.lines.resize(lines, Line([0; 8]));
     }
 
-    #[inline]
-    fn push(&mut self, mut verb: Verb) -> VerbIndex {
-        verb.flags = if std::mem::take(&mut self.fence_next) { Verb::FENCED } else { 0 };
-        self.verbs.push(verb);
+    #[inline(always)]
+    fn push(&mut self, verb: Verb) -> VerbIndex {
+        let fenced = std::mem::take(&mut self.fence_next);
+        self.verbs.push(if fenced { verb.with(Verb::FENCED) } else { verb });
         VerbIndex(self.verbs.len() as u32 - 1)
     }
 
@@ -221,10 +290,7 @@ impl Round {
     pub fn read_into(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
         debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
-        let (expected, value) = (0, 0);
-        let len_bytes = len_bytes as u16;
-        let kind = VerbKind::Read;
-        self.push(Verb { target, expected, value, buffer: buffer.0, len_bytes, kind, flags: 0 });
+        self.push(Verb::new(target, VerbKind::Read, (0, 0), (buffer, len_bytes)));
     }
 
     /// WRITE of `len_bytes` of the buffer from `buffer` on; any byte range.
@@ -232,42 +298,31 @@ impl Round {
     pub fn write(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
         debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
-        let (expected, value) = (0, 0);
-        let len_bytes = len_bytes as u16;
-        let kind = VerbKind::Write;
-        self.push(Verb { target, expected, value, buffer: buffer.0, len_bytes, kind, flags: 0 });
+        self.push(Verb::new(target, VerbKind::Write, (0, 0), (buffer, len_bytes)));
     }
 
     /// WRITE of bytes that nobody reads meanwhile, or that whoever reads them checks (a log entry
     /// with its checksum): a READ may see any mixture of old and new words.
     #[inline]
     pub fn write_private(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
-        self.write(target, buffer, len_bytes);
-        if let Some(verb) = self.verbs.last_mut() {
-            verb.flags |= Verb::PRIVATE;
-        }
+        assert!(len_bytes <= VERB_BYTES_MAX);
+        debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
+        let verb = Verb::new(target, VerbKind::Write, (0, 0), (buffer, len_bytes));
+        self.push(verb.with(Verb::PRIVATE));
     }
 
     /// CAS of the aligned word at `target` from `expected` to `new`.
     #[inline]
     pub fn cas(&mut self, target: Target, expected: u64, new: u64) -> VerbIndex {
-        let kind = VerbKind::CompareAndSwap;
-        self.push(Verb { target, expected, value: new, buffer: 0, len_bytes: 8, kind, flags: 0 })
+        let nowhere = (BufferOffset(0), 8);
+        self.push(Verb::new(target, VerbKind::CompareAndSwap, (expected, new), nowhere))
     }
 
     /// FAA of `addend` to the aligned word at `target`, wrapping.
     #[inline]
     pub fn faa(&mut self, target: Target, addend: u64) -> VerbIndex {
-        let kind = VerbKind::FetchAndAdd;
-        self.push(Verb {
-            target,
-            expected: addend,
-            value: 0,
-            buffer: 0,
-            len_bytes: 8,
-            kind,
-            flags: 0,
-        })
+        let nowhere = (BufferOffset(0), 8);
+        self.push(Verb::new(target, VerbKind::FetchAndAdd, (addend, 0), nowhere))
     }
 
     /// Masked CAS: compares the bits of `compare_mask`, and if they are equal replaces the bits of
@@ -281,16 +336,7 @@ impl Round {
         let buffer = self.reserve(16);
         self.set_word(buffer, compare_mask);
         self.set_word(buffer.plus(8), swap_mask);
-        let kind = VerbKind::MaskedCompareAndSwap;
-        self.push(Verb {
-            target,
-            expected,
-            value: new,
-            buffer: buffer.0,
-            len_bytes: 8,
-            kind,
-            flags: 0,
-        })
+        self.push(Verb::new(target, VerbKind::MaskedCompareAndSwap, (expected, new), (buffer, 8)))
     }
 
     /// The value that an atomic found, once the round has completed.
@@ -303,7 +349,7 @@ impl Round {
     #[inline]
     pub fn swapped(&self, verb: VerbIndex) -> bool {
         let verb = &self.verbs[verb.0 as usize];
-        debug_assert!(verb.kind == VerbKind::CompareAndSwap);
+        debug_assert!(verb.kind() == VerbKind::CompareAndSwap);
         verb.value == verb.expected
     }
 
@@ -332,25 +378,28 @@ impl Round {
         bytemuck::cast_slice::<Line, u64>(&self.lines)[(at.0 / 8) as usize]
     }
 
+    /// `len` words from `at`, a multiple of 8, on.
+    #[inline]
+    pub fn words(&self, at: BufferOffset, len: usize) -> &[u64] {
+        debug_assert!(at.0.is_multiple_of(8));
+        let at = (at.0 / 8) as usize;
+        &bytemuck::cast_slice::<Line, u64>(&self.lines)[at..at + len]
+    }
+
+    /// The words before `at`, a multiple of 8, and the `len` from there on, to change.
+    #[inline]
+    pub fn split_words(&mut self, at: BufferOffset, len: usize) -> (&[u64], &mut [u64]) {
+        debug_assert!(at.0.is_multiple_of(8));
+        let words = bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines);
+        let (before, after) = words.split_at_mut((at.0 / 8) as usize);
+        (before, &mut after[..len])
+    }
+
     /// Sets the word at `at`, a multiple of 8.
     #[inline]
     pub fn set_word(&mut self, at: BufferOffset, value: u64) {
         debug_assert!(at.0.is_multiple_of(8));
         bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines)[(at.0 / 8) as usize] = value;
-    }
-
-    /// The line at `at`, a multiple of 64.
-    #[inline]
-    pub fn line(&self, at: BufferOffset) -> &[u64; 8] {
-        debug_assert!(at.0.is_multiple_of(64));
-        &self.lines[(at.0 / 64) as usize].0
-    }
-
-    /// Copies a line of the buffer; both positions are multiples of 64.
-    #[inline]
-    pub fn copy_line(&mut self, from: BufferOffset, to: BufferOffset) {
-        debug_assert!(from.0.is_multiple_of(64) && to.0.is_multiple_of(64));
-        self.lines[(to.0 / 64) as usize] = self.lines[(from.0 / 64) as usize];
     }
 
     /// Copies `words` aligned words within the buffer, from the front on.

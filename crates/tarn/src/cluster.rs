@@ -60,7 +60,7 @@ impl Default for ClusterConfig {
             seed: 1,
             options: Options::default(),
             backing: Backing::Auto,
-            atomicity: LineAtomicity::Striped { bits: 18 },
+            atomicity: LineAtomicity::Striped { bits: 16 },
             prefetch: true,
             address_cache_entries: 0,
         }

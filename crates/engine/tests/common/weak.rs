@@ -25,7 +25,7 @@ use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::{Rng, seeded};
-use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
+use tarn_fabric::round::{Round, Verb, VerbKind};
 
 use rand::RngExt as _;
 
@@ -227,10 +227,10 @@ impl World {
     /// One line of the stream's first verb, or of the WRITE that overtakes it.
     fn advance(&mut self, key: (u16, u16, NodeSlot)) {
         let stream = self.streams.get_mut(&key).expect("it is there");
-        let untouched = |flight: &Flight| flight.verb.kind != VerbKind::Write;
+        let untouched = |flight: &Flight| flight.verb.kind() != VerbKind::Write;
         if stream.len() > 1
             && untouched(&stream[0])
-            && stream[1].verb.kind == VerbKind::Write
+            && stream[1].verb.kind() == VerbKind::Write
             && !stream[1].verb.has(Verb::FENCED)
             && self.rng.random_range(0..2) == 0
         {
@@ -242,11 +242,11 @@ impl World {
         let memory =
             self.memory.get_mut(&(target.node(), group)).expect("the node hosts the group");
         let at = target.address().offset_bytes() as usize;
-        match flight.verb.kind {
+        match flight.verb.kind() {
             VerbKind::Read | VerbKind::Write => {
                 let part = self.rng.random_range(0..flight.parts.len());
                 let (from, to) = flight.parts.swap_remove(part);
-                if flight.verb.kind == VerbKind::Read {
+                if flight.verb.kind() == VerbKind::Read {
                     flight.bytes[from..to].copy_from_slice(&memory[at + from..at + to]);
                 } else {
                     memory[at + from..at + to].copy_from_slice(&flight.bytes[from..to]);
@@ -310,19 +310,19 @@ impl World {
 }
 
 fn payload(round: &Round, verb: &Verb) -> Vec<u8> {
-    let at = verb.buffer as usize;
-    match verb.kind {
-        VerbKind::Write => round.buffer()[at..at + usize::from(verb.len_bytes)].to_vec(),
-        VerbKind::Read => vec![0; usize::from(verb.len_bytes)],
+    let at = verb.buffer().0 as usize;
+    match verb.kind() {
+        VerbKind::Write => round.buffer()[at..at + verb.len_bytes()].to_vec(),
+        VerbKind::Read => vec![0; verb.len_bytes()],
         _ => Vec::new(),
     }
 }
 
 fn parts(verb: &Verb) -> Vec<(usize, usize)> {
-    if !matches!(verb.kind, VerbKind::Read | VerbKind::Write) {
+    if !matches!(verb.kind(), VerbKind::Read | VerbKind::Write) {
         return Vec::new();
     }
-    let (start, len) = (verb.target.address().offset_bytes() as usize, usize::from(verb.len_bytes));
+    let (start, len) = (verb.target.address().offset_bytes() as usize, verb.len_bytes());
     let mut parts = Vec::new();
     let mut from = 0;
     while from < len {
@@ -365,9 +365,9 @@ impl Backend for WeakBackend {
         let ticket = world.tickets.remove(&round.ticket).expect("posted");
         for (index, value, bytes) in ticket.results {
             let verb = round.verbs()[index];
-            match verb.kind {
+            match verb.kind() {
                 VerbKind::Read => {
-                    let at = BufferOffset(verb.buffer);
+                    let at = verb.buffer();
                     round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
                 }
                 VerbKind::Write => {}

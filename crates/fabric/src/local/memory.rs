@@ -10,14 +10,14 @@
 //! ```
 
 use super::pages::{Backing, Mapping, Pages};
-use super::region::{LineAtomicity, Region};
+use super::region::{GRANULE_BYTES, LineAtomicity, Region};
 use crate::address::{GROUPS_MAX, GroupId, LINE_BYTES};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TARNMEM1");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const HEADER_BYTES: usize = 4096;
 const HEADER_WORDS: usize = 4;
 const REGIONS_MAX: usize = (HEADER_BYTES / 8 - HEADER_WORDS) / 3;
@@ -138,7 +138,7 @@ impl NodeMemory {
                     bytes,
                     base.add(HEADER_BYTES).cast(),
                     stripes - 1,
-                    start / 64,
+                    start / GRANULE_BYTES,
                     self.checked,
                 )
             };

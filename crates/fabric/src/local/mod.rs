@@ -2,14 +2,15 @@
 //!
 //! Invariant: it keeps the contract of [`crate::round`] and is stronger where the hardware gives it
 //! for free: verbs of a round take effect in the order in which they were added. A round is
-//! *posted* by prefetching its lines and *completed* by executing its verbs, so that sibling
+//! *posted* by prefetching its lines (see [`ahead`]) and *completed* by executing its verbs, so that sibling
 //! coroutines run while the lines travel: what hides a network's latency hides DRAM's.
 //!
 //! A completion means that every other thread can see the effect: a round that wrote ends in a full
-//! fence. Revoking a compute node's access is acknowledged only when none of its threads is inside
-//! a round (see [`quiesce`]).
+//! fence, unless it is [`Round::followed`]. Revoking a compute node's access is acknowledged only
+//! when none of its threads is inside a round (see [`quiesce`]).
 
 mod affinity;
+mod ahead;
 mod mailbox;
 mod memory;
 mod pages;
@@ -28,6 +29,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::port::Port;
 use crate::round::{Round, Verb, VerbKind};
+use ahead::Ahead;
 use mailbox::{Mailboxes, Receiver, Sender};
 use quiesce::{Faults, ThreadGate};
 use std::cell::{Cell, RefCell};
@@ -61,7 +63,7 @@ impl Default for LocalConfig {
             replicas: 1,
             group_bytes: 64 << 20,
             backing: Backing::Auto,
-            atomicity: LineAtomicity::Striped { bits: 18 },
+            atomicity: LineAtomicity::Striped { bits: 16 },
             prefetch: true,
         }
     }
@@ -152,13 +154,14 @@ struct LocalBackend {
     node: NodeId,
     thread: u16,
     gate: Arc<ThreadGate>,
-    /// Whether a hot round wrote and nothing has fenced since: done before the next READ.
+    /// Whether a followed round wrote and nothing has fenced since: done before the next READ.
     unfenced: Cell<bool>,
     /// By node × groups + group; rebuilt when a fault was declared.
     regions: RefCell<Vec<Region<'static>>>,
     group_count: usize,
     faults_seen: Cell<u32>,
     fenced: Cell<bool>,
+    ahead: RefCell<Ahead>,
     sender: RefCell<Sender>,
     receiver: RefCell<Receiver>,
 }
@@ -185,6 +188,7 @@ impl LocalBackend {
             group_count,
             faults_seen: Cell::new(u32::MAX),
             fenced: Cell::new(false),
+            ahead: RefCell::new(Ahead::new()),
             sender: RefCell::new(sender),
             receiver: RefCell::new(receiver),
         };
@@ -214,7 +218,19 @@ impl LocalBackend {
     }
 
     #[cold]
-    fn refusal(&self, target: Target) -> FabricError {
+    fn stopped(&self, target: Target, stop: Stop) -> Box<FabricError> {
+        match stop {
+            Stop::Outside => self.refusal(target),
+            Stop::Stuck => Box::new(FabricError::TornLine(target)),
+        }
+    }
+
+    #[cold]
+    fn refusal(&self, target: Target) -> Box<FabricError> {
+        Box::new(self.why_refused(target))
+    }
+
+    fn why_refused(&self, target: Target) -> FabricError {
         if self.fenced.get() {
             FabricError::Fenced
         } else if usize::from(target.node().0) >= self.fabric.nodes.len()
@@ -226,79 +242,117 @@ impl LocalBackend {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn prefetch(&self, round: &Round) {
-        let regions = self.regions.borrow();
+        let (regions, mut ahead) = (self.regions.borrow(), self.ahead.borrow_mut());
         for verb in round.verbs() {
             if let Some(region) = regions.get(self.index(verb.target)) {
                 let offset = verb.target.address().offset_bytes();
-                let len = u64::from(verb.len_bytes);
-                match verb.kind {
-                    VerbKind::Read => region.prefetch(offset, len, false),
-                    _ => region.prefetch(offset, len, true),
-                }
+                let to_write = !verb.is(VerbKind::Read);
+                region.gather(&mut ahead, offset, verb.len_bytes() as u64, to_write);
             }
         }
+        ahead.posted();
     }
 
-    fn execute(&self, round: &mut Round) -> Result<(), FabricError> {
+    /// Executes the round's verbs in order; a failure is boxed, so that success is a register.
+    fn execute(&self, round: &mut Round) -> Result<(), Box<FabricError>> {
         let _inside = self.gate.enter();
         if self.fabric.faults.epoch() != self.faults_seen.get() {
             self.look_at_faults();
         }
         let regions = self.regions.borrow();
-        let round_is_hot = round.is_hot();
+        let followed = round.is_followed();
         let (verbs, buffer) = round.parts_mut();
         let mut wrote = self.unfenced.get();
-        let mut failed = None;
-        for verb in verbs {
-            let offset = verb.target.address().offset_bytes();
-            let region = match regions.get(self.index(verb.target)) {
-                Some(region) if region.contains(offset, u64::from(verb.len_bytes)) => region,
-                _ => {
-                    failed = Some(self.refusal(verb.target));
-                    break;
-                }
+        let mut outcome = Ok(());
+        let mut next = 0;
+        while let Some(verb) = verbs.get_mut(next) {
+            let Some(region) = regions.get(self.index(verb.target)) else {
+                outcome = Err(self.refusal(verb.target));
+                break;
             };
-            let done = match verb.kind {
-                VerbKind::Read => {
-                    if std::mem::take(&mut wrote) {
-                        // A processor may load before its earlier stores are seen; the contract's
-                        // READ comes after the WRITE of its batch.
-                        fence(Ordering::SeqCst);
+            if verb.is(VerbKind::Read) {
+                if std::mem::take(&mut wrote) {
+                    // A processor may load before its earlier stores are seen; the contract's READ
+                    // comes after the WRITE of its batch.
+                    fence(Ordering::SeqCst);
+                }
+                match read_run(*region, &verbs[next..], buffer) {
+                    Ok(done) => next += done,
+                    Err((done, stop)) => {
+                        outcome = Err(self.stopped(verbs[next + done].target, stop));
+                        break;
                     }
-                    read(region, offset, verb, buffer)
                 }
-                VerbKind::Write => {
-                    wrote = true;
-                    write(region, offset, verb, buffer)
-                }
-                VerbKind::CompareAndSwap => {
-                    wrote = FENCE_AFTER_ATOMICS;
-                    let order = (Ordering::SeqCst, Ordering::SeqCst);
-                    let word = region.word(offset);
-                    verb.value = word
-                        .compare_exchange(verb.expected, verb.value, order.0, order.1)
-                        .unwrap_or_else(|found| found);
-                    Ok(())
-                }
-                VerbKind::FetchAndAdd | VerbKind::MaskedCompareAndSwap => {
-                    wrote = FENCE_AFTER_ATOMICS;
-                    rarer_atomic(region, offset, verb, buffer);
-                    Ok(())
-                }
-            };
-            if let Err(StuckStripe) = done {
-                failed = Some(FabricError::TornLine(verb.target));
+                continue;
+            }
+            let offset = verb.target.address().offset_bytes();
+            if !region.contains(offset, verb.len_bytes() as u64) {
+                outcome = Err(self.refusal(verb.target));
                 break;
             }
+            if verb.is(VerbKind::Write) {
+                wrote = true;
+                if let Err(StuckStripe) = write(region, offset, verb, buffer) {
+                    outcome = Err(self.stopped(verb.target, Stop::Stuck));
+                    break;
+                }
+            } else {
+                wrote = FENCE_AFTER_ATOMICS;
+                atomic(region, offset, verb, buffer);
+            }
+            next += 1;
         }
-        // A hot round goes on at once, as a rule with atomics, which fence for it.
-        self.unfenced.set(wrote && round_is_hot);
-        if wrote && !round_is_hot {
+        // Whatever this thread does next pays the debt: a READ and the end of a round fence, an
+        // atomic is a fence, another followed round carries it on.
+        self.unfenced.set(wrote && followed);
+        if wrote && !followed {
             fence(Ordering::SeqCst);
         }
-        failed.map_or(Ok(()), Err)
+        outcome
+    }
+}
+
+/// Why a verb was not executed.
+enum Stop {
+    Outside,
+    Stuck,
+}
+
+/// Executes READs of one region from the front on; returns how many. A round's READs are as a rule
+/// many and to one region, whose fields stay in registers here.
+///
+/// # Errors
+/// Which verb was stopped, and why.
+#[inline(always)]
+fn read_run(region: Region, verbs: &[Verb], buffer: &mut [u64]) -> Result<usize, (usize, Stop)> {
+    let first = verbs[0].target;
+    for (index, verb) in verbs.iter().enumerate() {
+        if !verb.is(VerbKind::Read) || !verb.target.is_beside(first) {
+            return Ok(index);
+        }
+        let offset = verb.target.address().offset_bytes();
+        if !region.contains(offset, verb.len_bytes() as u64) {
+            return Err((index, Stop::Outside));
+        }
+        if let Err(StuckStripe) = read(&region, offset, verb, buffer) {
+            return Err((index, Stop::Stuck));
+        }
+    }
+    Ok(verbs.len())
+}
+
+#[inline(always)]
+fn atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
+    if verb.is(VerbKind::CompareAndSwap) {
+        let order = (Ordering::SeqCst, Ordering::SeqCst);
+        let word = region.word(offset);
+        verb.value = word
+            .compare_exchange(verb.expected, verb.value, order.0, order.1)
+            .unwrap_or_else(|found| found);
+    } else {
+        rarer_atomic(region, offset, verb, buffer);
     }
 }
 
@@ -307,7 +361,7 @@ const FENCE_AFTER_ATOMICS: bool = cfg!(not(target_arch = "x86_64"));
 
 #[inline(always)]
 fn read(region: &Region, offset: u64, verb: &Verb, buffer: &mut [u64]) -> Result<(), StuckStripe> {
-    let (at, len) = (verb.buffer as usize, usize::from(verb.len_bytes));
+    let (at, len) = (verb.buffer().0 as usize, verb.len_bytes());
     if (offset | at as u64 | len as u64).is_multiple_of(8) {
         return region.read_words(offset, &mut buffer[at / 8..(at + len) / 8]);
     }
@@ -317,7 +371,7 @@ fn read(region: &Region, offset: u64, verb: &Verb, buffer: &mut [u64]) -> Result
 
 #[inline(always)]
 fn write(region: &Region, offset: u64, verb: &Verb, buffer: &[u64]) -> Result<(), StuckStripe> {
-    let (at, len) = (verb.buffer as usize, usize::from(verb.len_bytes));
+    let (at, len) = (verb.buffer().0 as usize, verb.len_bytes());
     if (offset | at as u64 | len as u64).is_multiple_of(8) {
         let words = &buffer[at / 8..(at + len) / 8];
         return region.write_words(offset, words, !verb.has(Verb::PRIVATE));
@@ -329,11 +383,11 @@ fn write(region: &Region, offset: u64, verb: &Verb, buffer: &[u64]) -> Result<()
 #[inline(never)]
 fn rarer_atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
     let word = region.word(offset);
-    if verb.kind == VerbKind::FetchAndAdd {
+    if verb.is(VerbKind::FetchAndAdd) {
         verb.value = word.fetch_add(verb.expected, Ordering::SeqCst);
         return;
     }
-    let at = verb.buffer as usize / 8;
+    let at = verb.buffer().0 as usize / 8;
     let (compare_mask, swap_mask) = (buffer[at], buffer[at + 1]);
     let swap = |old: u64| {
         let equal = old & compare_mask == verb.expected & compare_mask;
@@ -341,7 +395,18 @@ fn rarer_atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
     };
     let order = (Ordering::SeqCst, Ordering::SeqCst);
     let outcome = word.fetch_update(order.0, order.1, swap);
-    verb.value = outcome.unwrap_or_else(|found| found);
+    verb.value = outcome.unwrap_or_else(|found| {
+        fence(Ordering::SeqCst); // nothing was swapped, so nothing has fenced
+        found
+    });
+}
+
+#[inline(always)]
+fn unboxed(result: Result<(), Box<FabricError>>) -> Result<(), FabricError> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(error) => Err(*error),
+    }
 }
 
 impl Backend for LocalBackend {
@@ -360,7 +425,7 @@ impl Backend for LocalBackend {
     #[inline]
     fn post(&self, round: &mut Round) -> Posted {
         if round.is_hot() {
-            return Posted::Done(self.execute(round));
+            return Posted::Done(unboxed(self.execute(round)));
         }
         if self.fabric.prefetch {
             self.prefetch(round);
@@ -370,15 +435,17 @@ impl Backend for LocalBackend {
 
     #[inline]
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
-        Poll::Ready(self.execute(round))
+        self.ahead.borrow_mut().ended();
+        Poll::Ready(unboxed(self.execute(round)))
     }
 
     fn abandon(&self, _: &mut Round) {
+        self.ahead.borrow_mut().ended();
         // Nothing of the round has happened: verbs are executed on completion.
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
-        self.execute(round).map(|()| Detached(0))
+        unboxed(self.execute(round)).map(|()| Detached(0))
     }
 
     fn detached(&self, _: Detached) -> Poll<Result<(), FabricError>> {

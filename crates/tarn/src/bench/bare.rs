@@ -117,7 +117,7 @@ impl Walk<'_> {
                 self.offset(state)
             });
             for offset in offsets {
-                self.region.prefetch(offset, 8, false);
+                self.region.prefetch_line(offset, false);
             }
             for offset in offsets {
                 sum = sum.wrapping_add(self.load(offset));
