@@ -2,14 +2,15 @@
 //! the transaction.
 //!
 //! ```text
-//! 0   TAG u64 | 8  CRC u32, BYTES u32 | 16  RECORDS u32, PIECES u32
-//! 24  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held)
+//! 0   TAG u64 | 8  CHECKSUM u64 | 16  RECORDS u32, PIECES u32 | 24  BYTES u64
+//! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held)
 //! …   PIECES  × { address u64 | length u64 | old bytes, padded to 8 }
 //! ```
-//! Invariants: an entry with a wrong CRC is no entry; at a node, the entry precedes the data in the
-//! same batch, and a WRITE precedes whatever follows it in its batch, so wherever new data are, the
-//! entry is. That is why no round of its own is needed (docs/design/0004-fused-undo-log.md). The
-//! area is used again only when the locks of its last transaction have been released.
+//! Invariants: an entry with a wrong checksum is no entry; at a node, the entry precedes the data
+//! in the same batch, and a WRITE precedes whatever follows it in its batch, so wherever new data
+//! are, the entry is. That is why no round of its own is needed
+//! (docs/design/0004-fused-undo-log.md). The area is used again only when the locks of its last
+//! transaction have been released.
 
 use crate::layout::Version;
 use crate::owner::OwnerTag;
@@ -18,12 +19,11 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Bytes before the records.
-pub const LOG_HEADER_BYTES: usize = 24;
+pub const LOG_HEADER_BYTES: usize = 32;
 const RECORD_BYTES: usize = 24;
 const PIECE_HEADER_BYTES: usize = 16;
-const CRC_AT: usize = 8;
-/// Old bytes up to this many are copied word by word.
-const SHORT_BYTES: usize = 64;
+/// Words before what the checksum covers.
+const COVERED_FROM: usize = 2;
 
 /// Length of the transaction's entry.
 pub fn encoded_bytes(txn: &Txn) -> usize {
@@ -34,48 +34,64 @@ pub fn encoded_bytes(txn: &Txn) -> usize {
     LOG_HEADER_BYTES + records + pieces
 }
 
+/// Length of an entry whose first words, [`LOG_HEADER_BYTES`], are at `head`.
+pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
+    round.word(head.plus(24)) as usize
+}
+
 /// Writes the transaction's entry into its buffer; returns where, and its length.
 pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = encoded_bytes(txn);
     let Txn { tag, round, locks, pieces, .. } = txn;
     let start = round.reserve_lines(len);
-    round.set_word(start, tag.word());
-    let mut at = start.plus(LOG_HEADER_BYTES);
-    let (mut records, mut logged) = (0u64, 0u64);
-    for lock in locks.iter() {
-        round.set_word(at, lock.address.to_word());
-        round.set_word(at.plus(8), lock.old_version.word());
-        round.set_word(at.plus(16), lock.new_version.word());
-        at = at.plus(RECORD_BYTES);
-        records += 1;
+    let (before, entry) = round.split_words(start, len / 8);
+    let (records, mut rest) =
+        entry[LOG_HEADER_BYTES / 8..].split_at_mut(locks.len() * RECORD_BYTES / 8);
+    for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks.iter()) {
+        *record = [lock.address.to_word(), lock.old_version.word(), lock.new_version.word()];
     }
-    for piece in pieces.iter().filter(|each| each.logged) {
+    let mut logged = 0u64;
+    for piece in pieces.iter().filter(|piece| piece.logged) {
         logged += 1;
-        round.set_word(at, piece.address.to_word());
-        round.set_word(at.plus(8), u64::from(piece.len_bytes));
-        let padded = (piece.len_bytes as usize).next_multiple_of(8);
-        at = at.plus(PIECE_HEADER_BYTES);
-        if piece.old.0.is_multiple_of(8) && padded <= SHORT_BYTES {
-            // Whole words: what lies behind the old bytes is copied too, and means nothing.
-            round.copy_words(piece.old, at, padded / 8);
-        } else {
-            round.set_word(at.plus(padded.max(8) - 8), 0);
-            round.copy_within(piece.old, at, piece.len_bytes as usize);
-        }
-        at = at.plus(padded);
+        let len = piece.len_bytes as usize;
+        let (piece_header, after) = rest.split_at_mut(PIECE_HEADER_BYTES / 8);
+        let (old, after) = after.split_at_mut(len.div_ceil(8));
+        piece_header.copy_from_slice(&[piece.address.to_word(), len as u64]);
+        copy_old(before, piece.old, old);
+        rest = after;
     }
-    round.set_word(start.plus(16), records | (logged << 32));
-    let crc = checksum(*tag, round.bytes(start.plus(16), len - 16));
-    round.set_word(start.plus(CRC_AT), u64::from(crc) | ((len as u64) << 32));
+    entry[2] = locks.len() as u64 | (logged << 32);
+    entry[3] = len as u64;
+    entry[0] = tag.word();
+    entry[1] = checksum(*tag, &entry[COVERED_FROM..]);
     (start, len)
 }
 
-/// The tag seeds the checksum: an entry under another tag is no entry.
-fn checksum(tag: OwnerTag, body: &[u8]) -> u32 {
-    let seed = tag.word() ^ (tag.word() >> 32);
-    let mut hasher = crc32fast::Hasher::new_with_initial(seed as u32);
-    hasher.update(body);
-    hasher.finalize()
+/// Copies whole words from position `at` on, any byte: what lies behind the old bytes is copied
+/// too, and means nothing.
+#[inline]
+fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
+    let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
+    if shift == 0 {
+        for (to, from) in old.iter_mut().zip(&buffer[first..]) {
+            *to = *from;
+        }
+        return;
+    }
+    for (index, to) in old.iter_mut().enumerate() {
+        let next = buffer.get(first + index + 1).copied().unwrap_or(0);
+        *to = (buffer[first + index] >> shift) | (next << (64 - shift));
+    }
+}
+
+/// Seeded by the tag: an entry under another tag is no entry. Each word is folded in by a full
+/// multiplication, whose halves are joined; a torn entry passes once in about 2^63 times.
+fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    words.iter().fold(tag.word(), |sum, word| {
+        let product = u128::from(sum ^ word ^ ODD) * u128::from(ODD);
+        product as u64 ^ (product >> 64) as u64
+    })
 }
 
 /// A record that a logged transaction changed.
@@ -129,11 +145,14 @@ pub fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<LogEn
         Some(u64::from_le_bytes(chunk.try_into().ok()?))
     };
     let tag = OwnerTag::from_word(word(0)?)?;
-    let (crc, len) = (word(CRC_AT)? as u32, (word(CRC_AT)? >> 32) as usize);
-    if len < LOG_HEADER_BYTES || checksum(tag, bytes.get(16..len)?) != crc {
+    let (sum, len) = (word(8)?, word(24)? as usize);
+    let (records, pieces) = (word(16)? as u32, (word(16)? >> 32) as u32);
+    if len < LOG_HEADER_BYTES || len > available || !len.is_multiple_of(8) {
         return None;
     }
-    let (records, pieces) = (word(16)? as u32, (word(16)? >> 32) as u32);
+    if checksum(tag, &round.words(at, len / 8)[COVERED_FROM..]) != sum {
+        return None;
+    }
     let mut offset = LOG_HEADER_BYTES;
     let mut entry = LogEntry { tag, records: Vec::new(), pieces: Vec::new() };
     for _ in 0..records {
@@ -195,9 +214,11 @@ mod tests {
     fn any_flipped_bit_and_any_cut_make_it_no_entry() {
         let (mut txn, at, len) = logged();
         for byte in 0..len {
-            txn.round.bytes_mut(at, len)[byte] ^= 1;
-            assert_eq!(decode(&txn.round, at, len), None, "byte {byte}");
-            txn.round.bytes_mut(at, len)[byte] ^= 1;
+            for bit in 0..8 {
+                txn.round.bytes_mut(at, len)[byte] ^= 1 << bit;
+                assert_eq!(decode(&txn.round, at, len), None, "byte {byte}, bit {bit}");
+                txn.round.bytes_mut(at, len)[byte] ^= 1 << bit;
+            }
         }
         for cut in 0..len {
             assert_eq!(decode(&txn.round, at, cut), None, "cut at {cut}");

@@ -4,17 +4,18 @@
 //! every live replica of every record in it carries the new VERSION, the transaction has committed;
 //! otherwise its old bytes are written back to every live replica, under a VERSION beyond the new
 //! one: VERSION never falls, or a reader could take the undone bytes for the record's before and
-//! after. Then the log entry of an undone transaction is made invalid everywhere, and last the locks
-//! that carry its tag are released. A record whose LOCK does not carry the tag has been released
-//! and belongs to others.
+//! after. Then the log entry of an undone transaction is made invalid everywhere, and last the
+//! locks that carry its tag are released. A record whose LOCK does not carry the tag has been
+//! released and belongs to others.
 //!
-//! Invariant: idempotent, with one resolver at a time. It rests on: no unlock before all replicas of all records have
-//! acknowledged, and at every node the log before the data.
+//! Invariant: idempotent, with one resolver at a time. It rests on: at every node
+//! the log before the data; no unlock before all replicas of all records have acknowledged, or have
+//! executed the data earlier in the same batch.
 
 use super::{Phase, enter};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, VERSION_AT};
-use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, decode};
+use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, announced_bytes, decode};
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
 use tarn_fabric::address::{GroupId, Target};
@@ -85,7 +86,7 @@ async fn find_entry(
             used_again |= OwnerTag::from_word(round.word(head)).is_some_and(|tag| is_later(tag, id));
             continue;
         }
-        let len = ((round.word(head.plus(8)) >> 32) as usize).clamp(LOG_HEADER_BYTES, area_bytes);
+        let len = announced_bytes(&round, head).clamp(LOG_HEADER_BYTES, area_bytes);
         round.clear();
         let at = round.reserve_lines(len);
         let step = tarn_fabric::round::VERB_BYTES_MAX;
