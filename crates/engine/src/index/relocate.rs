@@ -387,7 +387,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_split_changes_places_and_nothing_else(
-            payload in prop::sample::select(vec![40u16, 200]),
+            payload in prop::sample::select(vec![8u16, 40, 200]),
             chain in 0usize..4,
             slots in prop::collection::vec((0u8..4, 1u64..50, any::<u64>()), 40),
         ) {

@@ -1,7 +1,7 @@
 //! The single-version record: one copy, updated in place under its lock.
 //!
 //! ```text
-//! a record's slot, line-aligned, a multiple of 64 bytes
+//! a record's slot: half a line, or whole lines
 //!   0        8        16       24                      24 + k            (inline: ≤ 128 bytes)
 //!   | LOCK   | VERSION| KEY    | full key (k bytes)    | payload …
 //!   0        8        16       24       32             32 + k            (out of line)
@@ -9,11 +9,11 @@
 //! a bucket's directory record, one line
 //!   | LOCK   | VERSION| DEPTH  | NEXT   | unused
 //! ```
-//! Invariants: LOCK is an owner's tag or 0 and is changed by CAS alone; VERSION never falls; a
-//! record of one line is consistent when read by one READ (a line is atomic); one of several lines
-//! is consistent if its LOCK and VERSION are free and equal in a READ before and a READ after its
-//! body (verbs of a batch are executed in order). That is why payload bytes lie contiguously,
-//! without a version in every line: see docs/design/0003-single-version-layout.md.
+//! Invariants: LOCK is an owner's tag or 0, taken by CAS and given back by its holder; VERSION
+//! never falls; a record of one line is consistent when read by one READ (a line is atomic); one of
+//! several lines is consistent if its LOCK and VERSION are free and equal in a READ before and a
+//! READ after its body (verbs of a batch are executed in order). That is why payload bytes lie
+//! contiguously, without a version in every line: see docs/design/0003-single-version-layout.md.
 //!
 //! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
@@ -41,11 +41,23 @@ const _: () = assert!(DIRECTORY_NEXT_AT + 8 <= DIRECTORY_BYTES);
 
 /// Largest slot that is stored in its bucket.
 const INLINE_BYTES_MAX: usize = 2 * LINE_BYTES;
+/// Smallest slot: two of them fill a line, so that a bin is one line.
+const SLOT_BYTES_MIN: usize = LINE_BYTES / 2;
+
+/// A slot for so many bytes: half a line if that does, else whole lines. No slot of less than a
+/// line crosses a line's end.
+const fn slot_bytes(used_bytes: usize) -> usize {
+    if used_bytes <= SLOT_BYTES_MIN {
+        SLOT_BYTES_MIN
+    } else {
+        used_bytes.next_multiple_of(LINE_BYTES)
+    }
+}
 
 /// How the records of one table lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Size of a slot, a multiple of a line.
+    /// Size of a slot: half a line, or a multiple of a line.
     pub slot_bytes: usize,
     /// Offset of the body's address; `None` if the payload is in the slot.
     pub body_at: Option<usize>,
@@ -66,7 +78,7 @@ impl Slot {
         let payload_bytes = schema.payload_bytes();
         // The payload starts at a multiple of 8, so that words stay aligned.
         let payload_at = (HEADER_BYTES + full_key_bytes).next_multiple_of(8);
-        let inline_bytes = (payload_at + payload_bytes).next_multiple_of(LINE_BYTES);
+        let inline_bytes = slot_bytes(payload_at + payload_bytes);
         if inline_bytes <= INLINE_BYTES_MAX {
             let (slot_bytes, body_at, full_key_at) = (inline_bytes, None, HEADER_BYTES);
             return Slot {
@@ -80,7 +92,7 @@ impl Slot {
         }
         let full_key_at = HEADER_BYTES + 8;
         Slot {
-            slot_bytes: (full_key_at + full_key_bytes).next_multiple_of(LINE_BYTES),
+            slot_bytes: slot_bytes(full_key_at + full_key_bytes),
             body_at: Some(HEADER_BYTES),
             full_key_at,
             full_key_bytes,
@@ -103,7 +115,14 @@ impl Slot {
     /// Whether one line holds the whole slot, so that one READ of it is consistent.
     #[inline]
     pub fn is_one_line(&self) -> bool {
-        self.slot_bytes == LINE_BYTES
+        self.slot_bytes <= LINE_BYTES
+    }
+
+    /// Whether a record is recognised by its key word, in one line: then one READ of its home shows
+    /// it whole.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.slot_bytes <= LINE_BYTES && self.full_key_bytes == 0
     }
 
     /// Bytes of the slot in use.
@@ -131,14 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn forty_bytes_fill_a_line_and_104_fill_two() {
+    fn eight_bytes_fill_half_a_line_forty_a_line_and_104_two() {
+        assert_eq!((slot(8, 0).slot_bytes, slot(9, 0).slot_bytes), (32, 64));
         assert_eq!(slot(40, 0).slot_bytes, 64);
         assert_eq!(slot(41, 0).slot_bytes, 128);
         assert_eq!(slot(104, 0).slot_bytes, 128);
         assert!(!slot(104, 0).is_out_of_line());
         let wide = slot(105, 0);
         assert!(wide.is_out_of_line());
-        assert_eq!((wide.slot_bytes, wide.body_bytes(), wide.payload_at), (64, 128, 0));
+        assert_eq!((wide.slot_bytes, wide.body_bytes(), wide.payload_at), (32, 128, 0));
     }
 
     #[test]
