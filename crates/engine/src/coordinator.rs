@@ -256,7 +256,7 @@ impl Coordinator {
             }
         };
         let version = match entry.mode {
-            Mode::Insert if !entry.found => entry.lookup.directory_version.counter(),
+            Mode::Insert if !entry.found => self.txn.lookup(entry).directory_version.counter(),
             _ => entry.version.counter(),
         };
         let (table, key, present) = (entry.table, entry.key, entry.found);

@@ -6,14 +6,14 @@
 //! next `fetch`, as an error that names them.
 
 use crate::catalog::Table;
+use crate::context::Context;
 use crate::coordinator::Coordinator;
-use crate::index::hash::Lookup;
-use crate::layout::Version;
+use crate::index::hash::{Lookup, home};
+use crate::index::hash_of;
 use crate::outcome::{Explanation, Failure};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
 use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn};
-use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
 /// A transaction in progress; see [`Coordinator::transact`].
@@ -102,7 +102,8 @@ impl<'c> Transaction<'c> {
     /// The record as this transaction sees it: `None` if there is none.
     ///
     /// # Panics
-    /// If the record was not fetched.
+    /// If the record was not fetched, or none of its cells was asked for: bugs of the caller's that
+    /// no input can cause.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
         let entry = self.entry(handle);
@@ -115,6 +116,7 @@ impl<'c> Transaction<'c> {
         if !visible {
             return None;
         }
+        assert!(entry.cells != Cells::NONE, "no cell was asked for");
         let table = self.coordinator.cx.table(entry.table);
         let bytes = self.coordinator.txn.round.bytes(entry.payload, table.slot.payload_bytes);
         Some(Row::new(&table.schema, bytes))
@@ -173,6 +175,23 @@ impl<'c> Transaction<'c> {
     fn add(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let table = cx.table(table_id);
+        if let Key::Word(word) = key
+            && table.slot.is_plain()
+            && matches!(mode, Mode::Read | Mode::Update)
+        {
+            let hash = hash_of(table, word);
+            if !txn.hashes.contains(&hash) && txn.entries.len() < ENTRIES_MAX {
+                return add_plain(cx, txn, table, (word, hash), mode, cells);
+            }
+        }
+        self.add_rarer(table_id, key, mode, cells)
+    }
+
+    /// Inserts, deletes, long keys, slots of several lines, wishes for a record that is there.
+    #[inline(never)]
+    fn add_rarer(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let table = cx.table(table_id);
         let (word, full_key) = match key {
             Key::Word(word) => (word, &[][..]),
             Key::Bytes(bytes) => (key_word(bytes), bytes),
@@ -185,23 +204,30 @@ impl<'c> Transaction<'c> {
             return self.note_mistake(table_id, width_fits);
         }
         if let Some(index) = find(txn, table, word, full_key) {
-            if let Some(mistake) = fuse(txn, index, mode, cells, table) {
+            if let Some(mistake) = fuse(cx, txn, index, mode, cells, table) {
                 cx.explain(mistake);
                 txn.mistaken = true;
             }
             return Handle(index as u32);
         }
-        let Txn { entries, round, .. } = txn;
-        let entry = entries.add(blank_entry);
-        start_entry(entry, cx, table, word, mode, cells);
+        let hash = hash_of(table, word);
+        let handle = add_plain(cx, txn, table, (word, hash), mode, cells);
         if !full_key.is_empty() {
-            entry.full_key = round.reserve(full_key.len().max(8));
-            if entry.full_key == BufferOffset::default() {
-                entry.full_key = round.reserve(full_key.len().max(8)); // 0 means none
+            let round = &mut txn.round;
+            let mut at = round.reserve(full_key.len().max(8));
+            if at == BufferOffset::default() {
+                at = round.reserve(full_key.len().max(8)); // 0 means none
             }
-            round.bytes_mut(entry.full_key, full_key.len()).copy_from_slice(full_key);
+            round.bytes_mut(at, full_key.len()).copy_from_slice(full_key);
+            txn.entries[handle.0 as usize].full_key = at;
         }
-        Handle(entries.len() as u32 - 1)
+        if txn.entries[handle.0 as usize].progress == Progress::Home {
+            let wants_bucket = matches!(mode, Mode::Insert | Mode::Delete);
+            if wants_bucket || !table.slot.is_plain() {
+                ask_index(cx, txn, handle.0 as usize, wants_bucket);
+            }
+        }
+        handle
     }
 
     /// The handle given back names an absent record; the mistake surfaces at the fetch.
@@ -223,9 +249,9 @@ impl<'c> Transaction<'c> {
             ),
         });
         if txn.entries.is_empty() {
-            let entry = txn.entries.add(blank_entry);
-            start_entry(entry, cx, table, 0, Mode::Read, Cells::NONE);
-            entry.progress = Progress::Done;
+            let absent = Entry::new(table.id, 0, Mode::Read, Cells::NONE, Progress::Done);
+            txn.entries.push(absent);
+            txn.hashes.push(0);
         }
         Handle(txn.entries.len() as u32 - 1)
     }
@@ -242,7 +268,6 @@ pub(crate) fn key_word(bytes: &[u8]) -> u64 {
     hash
 }
 
-#[inline]
 fn find(txn: &Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
     txn.entries.iter().position(|entry| {
         entry.key == word
@@ -251,77 +276,54 @@ fn find(txn: &Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
     })
 }
 
-fn blank_entry() -> Entry {
-    Entry {
-        table: TableId(0),
-        mode: Mode::Read,
-        progress: Progress::Locate,
-        found: false,
-        stable: false,
-        cells: Cells::NONE,
-        key: 0,
-        full_key: BufferOffset::default(),
-        address: Address::NULL,
-        image: BufferOffset::default(),
-        payload: BufferOffset::default(),
-        body: Address::NULL,
-        version: Version::NEVER,
-        new_version: Version::NEVER,
-        lock: NO_LOCK,
-        directory_lock: NO_LOCK,
-        lookup: Lookup::default(),
-        old_payload: BufferOffset::default(),
-        dirty: Cells::NONE,
-        void: false,
-    }
-}
-
-/// Every field that is read before the protocol sets it, field by field: no copy of the whole.
-#[inline]
-fn start_entry(
-    entry: &mut Entry,
-    cx: &crate::context::Context,
+/// Adds a record that is looked for where it was last seen, or at its home.
+#[inline(always)]
+fn add_plain(
+    cx: &Context,
+    txn: &mut Txn,
     table: &Table,
-    key: u64,
+    (key, hash): (u64, u64),
     mode: Mode,
     cells: Cells,
-) {
-    entry.table = table.id;
-    entry.mode = mode;
-    entry.progress = Progress::Locate;
-    entry.found = false;
-    entry.stable = false;
-    entry.cells = cells;
-    entry.key = key;
-    entry.full_key = BufferOffset::default();
-    entry.address = Address::NULL;
-    entry.body = Address::NULL;
-    entry.version = Version::NEVER;
-    entry.new_version = Version::NEVER;
-    entry.lock = NO_LOCK;
-    entry.directory_lock = NO_LOCK;
-    entry.dirty = Cells::NONE;
-    entry.void = false;
-    entry.lookup.start_at_home(cx.surroundings(), table, key);
-    if matches!(mode, Mode::Insert | Mode::Delete) {
-        // They need the bucket's directory record in any case.
-        entry.lookup.restart_at_bucket();
-    } else if let Some((slot, body)) = cx.cache.borrow().get(table.id, key) {
-        (entry.address, entry.body) = (slot, body);
-        entry.progress = Progress::Direct;
+) -> Handle {
+    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Home);
+    match cx.cache.borrow().get(table.id, key) {
+        Some((slot, body)) if matches!(mode, Mode::Read | Mode::Update) => {
+            (entry.address, entry.body) = (slot, body);
+            entry.progress = Progress::Direct;
+        }
+        _ => entry.address = home(cx.surroundings(), table, hash),
     }
+    let handle = Handle(txn.entries.len() as u32);
+    txn.entries.push(entry);
+    txn.hashes.push(hash);
+    handle
+}
+
+/// From here on the entry asks the index; an insert or delete needs the bucket's directory record
+/// in any case.
+pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bool) {
+    let Txn { entries, lookups, .. } = txn;
+    let entry = &mut entries[index];
+    let mut lookup = Lookup::start(cx.surroundings(), cx.table(entry.table), entry.key);
+    if at_bucket {
+        lookup.restart_at_bucket();
+    }
+    (entry.progress, entry.lookup) = (Progress::Locate, lookups.len() as u32);
+    lookups.push(lookup);
 }
 
 /// Another wish for a record that the transaction already has.
 #[cold]
 fn fuse(
+    cx: &Context,
     txn: &mut Txn,
     index: usize,
     mode: Mode,
     cells: Cells,
     table: &Table,
 ) -> Option<Explanation> {
-    let mut mistake = None;
+    let (mut mistake, mut lost) = (None, false);
     let mut entry = txn.entries[index];
     let fetched = entry.progress == Progress::Done;
     let more = !entry.cells.covers(cells) && table.slot.is_out_of_line();
@@ -354,8 +356,7 @@ fn fuse(
         }
         (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
         (Mode::Read | Mode::Update, Mode::Insert) if !entry.found => {
-            (entry.mode, entry.progress) = (Mode::Insert, Progress::Locate);
-            entry.lookup.restart_at_bucket();
+            (entry.mode, lost) = (Mode::Insert, true);
         }
         (Mode::Read, Mode::Insert) => {
             entry.mode = Mode::Insert; // it is there: only read, and nothing is set
@@ -364,8 +365,7 @@ fn fuse(
             }
         }
         (Mode::Read | Mode::Update, Mode::Delete) if entry.found => {
-            (entry.mode, entry.progress) = (Mode::Delete, Progress::Locate);
-            entry.lookup.restart_at_bucket();
+            (entry.mode, lost) = (Mode::Delete, true);
         }
         (Mode::Update, Mode::Update | Mode::Read) if fetched && more && entry.lock != NO_LOCK => {
             mistake = Some(Explanation::usage(
@@ -381,8 +381,7 @@ fn fuse(
             txn.round.bytes_mut(entry.payload, len).fill(0);
         }
         (Mode::Insert, Mode::Delete) if entry.found => {
-            (entry.mode, entry.progress) = (Mode::Delete, Progress::Locate);
-            entry.lookup.restart_at_bucket();
+            (entry.mode, lost) = (Mode::Delete, true);
         }
         (Mode::Insert, Mode::Update) if entry.found => {
             (entry.mode, entry.progress) = (Mode::Update, Progress::Lock);
@@ -391,13 +390,15 @@ fn fuse(
             mistake = replace_deleted(txn, &mut entry, table);
         }
         (Mode::Delete, Mode::Insert) => {
-            (entry.mode, entry.progress) = (Mode::Insert, Progress::Locate);
-            entry.lookup.restart_at_bucket();
+            (entry.mode, lost) = (Mode::Insert, true);
         }
         _ => {}
     }
     txn.entries[index] = entry;
-    if entry.progress != Progress::Done {
+    if lost {
+        ask_index(cx, txn, index, true);
+    }
+    if txn.entries[index].progress != Progress::Done {
         txn.fetched = txn.fetched.min(index);
     }
     mistake

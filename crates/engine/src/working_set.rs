@@ -2,8 +2,9 @@
 //!
 //! Invariant: positions in the round's buffer, never references; vectors keep their capacity from
 //! transaction to transaction, so a coordinator that has warmed up allocates nothing. An entry is
-//! the caller's view (one record, in one mode); a check is what validation re-reads; a lock is what
-//! must be released; a piece is bytes to be written under a lock.
+//! one record, in one mode: what the caller sees of it, and what validation re-reads of it. A
+//! lookup is an entry's way through the index, begun only for a record that is not where it should
+//! be. A lock is what must be released; a piece is bytes to be written under a lock.
 
 use crate::index::hash::Lookup;
 use crate::layout::Version;
@@ -32,7 +33,9 @@ pub enum Mode {
 /// How far the protocol has come with an entry; each protocol uses the states it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// Its place is unknown: ask the index.
+    /// Its place is unknown: look at its home, which the address names.
+    Home,
+    /// It is not at home, or its home says too little: ask the index.
     Locate,
     /// Its place is believed known: read it there.
     Direct,
@@ -50,10 +53,42 @@ pub struct Handle(pub(crate) u32);
 
 /// "No lock": the entry is not locked.
 pub const NO_LOCK: u32 = u32::MAX;
+/// "No lookup": the entry has not asked the index.
+pub const NO_LOOKUP: u32 = u32::MAX;
 
-/// One record of the transaction.
+/// One record of the transaction. A line and a half, written in place: see
+/// docs/design/0006-embedded-speed.md.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
+    /// Key word.
+    pub key: u64,
+    /// Its home ([`Progress::Home`]); its slot, once known.
+    pub address: Address,
+    /// Its version as fetched; for an absent record its directory's.
+    pub version: Version,
+    /// Its version once committed, if it is written.
+    pub new_version: Version,
+    /// Which cells the caller wants.
+    pub cells: Cells,
+    /// Cells changed by the caller.
+    pub dirty: Cells,
+    /// Where a payload that lies apart lies.
+    pub body: Address,
+    /// The slot's image in the round's buffer.
+    pub image: BufferOffset,
+    /// The payload in the round's buffer; for an update the one to change.
+    pub payload: BufferOffset,
+    /// For an update of a payload that lies apart: the payload as it was.
+    pub old_payload: BufferOffset,
+    /// Full key in the round's buffer; position 0 means none (the buffer's first bytes are never
+    /// a key).
+    pub full_key: BufferOffset,
+    /// Index into the locks, or [`NO_LOCK`].
+    pub lock: u32,
+    /// Index into the locks of the directory record, or [`NO_LOCK`].
+    pub directory_lock: u32,
+    /// Index into the lookups, or [`NO_LOOKUP`].
+    pub lookup: u32,
     /// Its table.
     pub table: TableId,
     /// What the caller wants.
@@ -62,42 +97,46 @@ pub struct Entry {
     pub progress: Progress,
     /// Whether the record exists, once fetched.
     pub found: bool,
-    /// Whether the record's absence needs no validation.
+    /// Whether what was fetched is of one moment, so that alone it needs no validation.
     pub stable: bool,
-    /// Which cells the caller wants.
-    pub cells: Cells,
-    /// Key word.
-    pub key: u64,
-    /// Full key in the round's buffer; position 0 means none (the buffer's first bytes are never
-    /// a key).
-    pub full_key: BufferOffset,
-    /// Its slot, once known.
-    pub address: Address,
-    /// The slot's image in the round's buffer.
-    pub image: BufferOffset,
-    /// The payload in the round's buffer; for an update the one to change.
-    pub payload: BufferOffset,
-    /// Where a payload that lies apart lies.
-    pub body: Address,
-    /// Its version as fetched; for an absent record its directory's.
-    pub version: Version,
-    /// Its version once committed, if it is written.
-    pub new_version: Version,
-    /// Index into the locks, or [`NO_LOCK`].
-    pub lock: u32,
-    /// Index into the locks of the directory record, or [`NO_LOCK`].
-    pub directory_lock: u32,
-    /// Its way through the index.
-    pub lookup: Lookup,
-    /// For an update of a payload that lies apart: the payload as it was.
-    pub old_payload: BufferOffset,
-    /// Cells changed by the caller.
-    pub dirty: Cells,
+    /// Whether the caller was shown this version of the record without a lock on it: validation
+    /// re-reads it, and a lock that comes later compares.
+    pub watched: bool,
     /// Whether nothing of it is to be written after all (inserted and deleted again).
     pub void: bool,
 }
 
+const _: () = assert!(size_of::<Entry>() == 96);
+
 impl Entry {
+    /// A record of which nothing is known yet.
+    #[inline(always)]
+    pub fn new(table: TableId, key: u64, mode: Mode, cells: Cells, progress: Progress) -> Entry {
+        Entry {
+            key,
+            address: Address::NULL,
+            version: Version::NEVER,
+            new_version: Version::NEVER,
+            cells,
+            dirty: Cells::NONE,
+            body: Address::NULL,
+            image: BufferOffset::default(),
+            payload: BufferOffset::default(),
+            old_payload: BufferOffset::default(),
+            full_key: BufferOffset::default(),
+            lock: NO_LOCK,
+            directory_lock: NO_LOCK,
+            lookup: NO_LOOKUP,
+            table,
+            mode,
+            progress,
+            found: false,
+            stable: false,
+            watched: false,
+            void: false,
+        }
+    }
+
     /// Whether it is read where its address says: an insert that finds its record only reads it.
     #[inline]
     pub fn only_reads(&self) -> bool {
@@ -105,57 +144,15 @@ impl Entry {
     }
 }
 
-/// A record (or directory record) that was read and not locked: validation re-reads it.
+/// A directory record that an absence was read from and that is not locked: validation re-reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// Its LOCK word; VERSION follows.
     pub address: Address,
     /// The version that was read.
     pub version: Version,
-    /// Where the re-read lands.
-    pub again: BufferOffset,
-    /// No longer to be checked: the transaction has locked the record since.
+    /// No longer to be checked: the transaction has locked the directory since.
     pub covered: bool,
-}
-
-/// A transaction's entries: a slice that grows, whose memory is used again and again.
-#[derive(Default)]
-pub struct Entries {
-    items: Vec<Entry>,
-    len: usize,
-}
-
-impl Entries {
-    /// Forgets all entries.
-    #[inline]
-    pub fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    /// One more entry: whatever an earlier transaction left there, to be overwritten in place.
-    #[inline]
-    pub fn add(&mut self, blank: impl FnOnce() -> Entry) -> &mut Entry {
-        if self.len == self.items.len() {
-            self.items.push(blank());
-        }
-        self.len += 1;
-        &mut self.items[self.len - 1]
-    }
-}
-
-impl std::ops::Deref for Entries {
-    type Target = [Entry];
-    #[inline]
-    fn deref(&self) -> &[Entry] {
-        &self.items[..self.len]
-    }
-}
-
-impl std::ops::DerefMut for Entries {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [Entry] {
-        &mut self.items[..self.len]
-    }
 }
 
 /// What a lock protects.
@@ -210,10 +207,14 @@ pub struct Txn {
     /// The verbs in flight and the buffer.
     pub round: Round,
     /// The caller's records, in the order they were asked for.
-    pub entries: Entries,
+    pub entries: Vec<Entry>,
+    /// The hashes of their keys, in the same order: what another wish for one of them is found by.
+    pub hashes: Vec<u64>,
+    /// Ways through the index.
+    pub lookups: Vec<Lookup>,
     /// Entries before this one are fetched.
     pub fetched: usize,
-    /// What validation re-reads.
+    /// Directory records that validation re-reads.
     pub checks: Vec<Check>,
     /// What must be released.
     pub locks: Vec<Lock>,
@@ -240,9 +241,11 @@ impl Txn {
             tag,
             coordinator,
             round: Round::new(),
-            entries: Entries::default(),
+            entries: Vec::with_capacity(16),
+            hashes: Vec::with_capacity(16),
+            lookups: Vec::new(),
             fetched: 0,
-            checks: Vec::with_capacity(4),
+            checks: Vec::new(),
             locks: Vec::with_capacity(4),
             pieces: Vec::with_capacity(4),
             allocated: Vec::new(),
@@ -260,6 +263,8 @@ impl Txn {
         self.tag = tag;
         self.round.clear();
         self.entries.clear();
+        self.hashes.clear();
+        self.lookups.clear();
         self.fetched = 0;
         self.checks.clear();
         self.locks.clear();
@@ -283,10 +288,19 @@ impl Txn {
         self.locks.iter().position(|lock| lock.address == address).map(|index| index as u32)
     }
 
-    /// Notes that the checks on `address` are no longer needed: the transaction locks it, having
-    /// compared the version under the lock.
-    pub fn cover(&mut self, address: Address) {
-        for check in self.checks.iter_mut().filter(|check| check.address == address) {
+    /// An entry's way through the index.
+    ///
+    /// # Panics
+    /// If it has not asked the index: our bug.
+    #[inline]
+    pub fn lookup(&self, entry: &Entry) -> &Lookup {
+        &self.lookups[entry.lookup as usize]
+    }
+
+    /// Notes that the checks on a directory record are no longer needed: the transaction locks it,
+    /// having compared the version under the lock.
+    pub fn cover(&mut self, directory: Address) {
+        for check in self.checks.iter_mut().filter(|check| check.address == directory) {
             check.covered = true;
         }
     }

@@ -20,8 +20,15 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 
 /// Mostly inserts, of keys that nobody has seen yet.
-const GROWING: Mix =
-    Mix { tables: 3, keys: 80, wishes: 3, modes: [3, 1, 6, 1], read_only_in: 4, user_abort_in: 0 };
+const GROWING: Mix = Mix {
+    first: 0,
+    tables: 4,
+    keys: 80,
+    wishes: 3,
+    modes: [3, 1, 6, 1],
+    read_only_in: 4,
+    user_abort_in: 0,
+};
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 

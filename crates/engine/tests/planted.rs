@@ -9,7 +9,9 @@
 
 mod common;
 
-use common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, Mix, OVERWRITING, SKEW};
+use common::mix::{
+    self, ANYTHING, COMING_AND_GOING, CROWDED, CROWDED_HALVES, HALVES, Mix, OVERWRITING, SKEW,
+};
 use common::*;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,8 +32,8 @@ const SOUND_FOR: Duration = Duration::from_secs(2);
 const THREADS: u16 = 2;
 const COROUTINES: u32 = 4;
 
-/// Protocol, switch, what exposes it, replicas, transactions of a coroutine. Every switch without which a history or the memory
-/// is wrong; the others change cost alone.
+/// Protocol, switch, what exposes it, replicas, transactions of a coroutine. Every switch without
+/// which a history or the memory is wrong; the others change cost alone.
 const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "validate-reads", SKEW, 1, 120),
     ("ford", "refuse-locked", ANYTHING, 3, 120),
@@ -140,6 +142,8 @@ fn planted_bugs_are_found_and_the_corrected_protocol_passes() {
         (SKEW, 1),
         (COMING_AND_GOING, 1),
         (CROWDED, 2),
+        (HALVES, 1),
+        (CROWDED_HALVES, 2),
         (OVERWRITING, 3),
     ];
     while start.elapsed() < SOUND_FOR {

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, Mix, SKEW};
+use common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED, CROWDED_HALVES, HALVES, Mix, SKEW};
 use common::weak::WeakFabric;
 use common::*;
 use std::cell::RefCell;
@@ -83,8 +83,15 @@ fn run(shape: &Shape, mix: Mix, seed: u64, count: u64) -> Outcome {
 }
 
 /// Every mix, with the number of transactions of a coordinator.
-fn mixes() -> [(Mix, u64); 4] {
-    [(ANYTHING, 12), (COMING_AND_GOING, 12), (SKEW, 12), (CROWDED, 25)]
+fn mixes() -> [(Mix, u64); 6] {
+    [
+        (ANYTHING, 12),
+        (COMING_AND_GOING, 12),
+        (SKEW, 12),
+        (CROWDED, 25),
+        (HALVES, 12),
+        (CROWDED_HALVES, 25),
+    ]
 }
 
 #[test]
@@ -131,7 +138,7 @@ fn every_rule_that_is_switched_off_is_missed() {
     found_after("corrected,-unlock-late", 60, ANYTHING, 3);
     found_after("corrected,-release-granted", 20, ANYTHING, 1);
     found_after("corrected,-write-after-validation", 20, SKEW, 1);
-    found_after("corrected,-protect-absent", 60, COMING_AND_GOING, 1);
+    found_after("corrected,-protect-absent", 200, COMING_AND_GOING, 1);
     found_after("corrected,-release-on-abort", 5, ANYTHING, 1);
     found_after("literal", 60, ANYTHING, 3);
 }

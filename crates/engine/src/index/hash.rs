@@ -25,7 +25,7 @@ use crate::layout::{
     Version,
 };
 use crate::replica_groups::ReplicaGroups;
-use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
+use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Where a table's index lies; see [`crate::catalog`].
@@ -158,7 +158,6 @@ type GroupIdOrZero = u16;
 
 impl Lookup {
     /// Starts at the key's home.
-    #[inline]
     pub fn start(near: Surroundings<'_>, table: &Table, key_word: u64) -> Lookup {
         let mut lookup = Lookup::default();
         lookup.start_at_home(near, table, key_word);
@@ -166,7 +165,6 @@ impl Lookup {
     }
 
     /// Starts anew, at the key's home.
-    #[inline]
     pub fn start_at_home(&mut self, near: Surroundings<'_>, table: &Table, key_word: u64) {
         let place = near.view.place(near.catalog, table, hash_of(table, key_word));
         self.directory = place.bucket;
@@ -190,19 +188,7 @@ impl Lookup {
     }
 
     /// Adds the next step's verbs to the round.
-    #[inline(always)]
     pub fn plan(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
-        if self.step == Step::Bin && table.slot.is_one_line() {
-            let bin_bytes = Geometry::SLOTS_PER_BIN * LINE_BYTES;
-            let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
-            self.at = round.read(near.groups.primary(bin), bin_bytes);
-        } else {
-            self.plan_step(near, table, round);
-        }
-    }
-
-    #[inline(never)]
-    fn plan_step(&mut self, near: Surroundings<'_>, table: &Table, round: &mut Round) {
         match self.step {
             Step::Bin => self.plan_bin(near, table, round),
             Step::Bucket => self.plan_bucket(near, table, round),
@@ -224,6 +210,10 @@ impl Lookup {
         let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
         let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
         let target = near.groups.primary(bin);
+        if table.slot.is_one_line() {
+            self.at = round.read(target, bin_bytes);
+            return;
+        }
         // Slots of several lines, which one READ brings in any order: LOCK and VERSION apart, before
         // the slots and after.
         self.at = round.reserve_lines(bin_bytes + Geometry::SLOTS_PER_BIN * 32);
@@ -250,35 +240,7 @@ impl Lookup {
         round.read_into(target, self.at.plus(bucket_bytes), 16);
     }
 
-    /// The shortest way through: the record is at home, in a slot of one line. `None` decides
-    /// nothing; [`Lookup::absorb`] then does.
-    #[inline(always)]
-    pub fn at_home(
-        &self,
-        table: &Table,
-        wanted: Wanted,
-        round: &Round,
-    ) -> Option<(Address, BufferOffset)> {
-        if self.step != Step::Bin || !table.slot.is_one_line() || wanted.full_key.is_some() {
-            return None;
-        }
-        let first = round.line(self.at);
-        let second = round.line(self.at.plus(LINE_BYTES));
-        let is_it = |line: &[u64; 8]| {
-            line[KEY_AT / 8] == wanted.word && Version::from_word(line[VERSION_AT / 8]).is_present()
-        };
-        let slot = match (is_it(first), is_it(second)) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => return None,
-        };
-        let bin = usize::from(self.bin) * Geometry::SLOTS_PER_BIN;
-        let address = self.directory.plus(DIRECTORY_BYTES + (bin + slot) * LINE_BYTES);
-        Some((address, self.at.plus(slot * LINE_BYTES)))
-    }
-
     /// Takes in what the planned verbs brought.
-    #[inline(never)]
     pub fn absorb(
         &mut self,
         near: Surroundings<'_>,
@@ -402,6 +364,39 @@ impl Lookup {
         near.view.learn(table, self.group(), header.state.word(), &header.segments);
         self.start_at_home(near, table, wanted.word);
         Answer::More
+    }
+}
+
+/// The home of the key with this hash: its bin.
+#[inline(always)]
+pub fn home(near: Surroundings<'_>, table: &Table, hash: u64) -> Address {
+    let place = near.view.place(near.catalog, table, hash);
+    let bin_bytes = Geometry::SLOTS_PER_BIN * table.slot.slot_bytes;
+    place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * bin_bytes)
+}
+
+/// How far into the bin, of which the round's buffer has an image, the record of a plain table lies
+/// ([`Slot::is_plain`]); `None` decides nothing: it may live elsewhere in its bucket.
+#[inline(always)]
+pub fn offset_at_home(
+    table: &Table,
+    key: u64,
+    round: &Round,
+    image: BufferOffset,
+) -> Option<usize> {
+    const { assert!(Geometry::SLOTS_PER_BIN == 2) };
+    let slot_words = table.slot.slot_bytes / 8;
+    let words = round.words(image, 2 * slot_words);
+    let (first, second) = words.split_at_checked(slot_words)?;
+    let is_it = |slot: &[u64]| {
+        slot[KEY_AT / 8] == key && Version::from_word(slot[VERSION_AT / 8]).is_present()
+    };
+    if is_it(first) {
+        Some(0)
+    } else if is_it(second) {
+        Some(table.slot.slot_bytes)
+    } else {
+        None
     }
 }
 

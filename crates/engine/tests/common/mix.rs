@@ -4,7 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use super::{A, Shape, apart, double, narrow};
+use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
@@ -16,7 +16,9 @@ use tarn_fabric::rng::Rng;
 /// What transactions are drawn from.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Tables, from the first on.
+    /// The first of its tables.
+    pub first: u16,
+    /// Tables from there on.
     pub tables: u16,
     /// Keys of each.
     pub keys: u64,
@@ -31,30 +33,87 @@ pub struct Mix {
 }
 
 /// Everything, on few records.
-pub const ANYTHING: Mix =
-    Mix { tables: 3, keys: 5, wishes: 4, modes: [3, 3, 2, 1], read_only_in: 4, user_abort_in: 40 };
+pub const ANYTHING: Mix = Mix {
+    first: 0,
+    tables: 4,
+    keys: 5,
+    wishes: 4,
+    modes: [3, 3, 2, 1],
+    read_only_in: 4,
+    user_abort_in: 40,
+};
 
 /// Records come and go.
-pub const COMING_AND_GOING: Mix =
-    Mix { tables: 2, keys: 8, wishes: 3, modes: [3, 0, 3, 2], read_only_in: 3, user_abort_in: 0 };
+pub const COMING_AND_GOING: Mix = Mix {
+    first: 0,
+    tables: 2,
+    keys: 8,
+    wishes: 3,
+    modes: [3, 0, 3, 2],
+    read_only_in: 3,
+    user_abort_in: 0,
+};
 
 /// Read some, write one: write skew.
-pub const SKEW: Mix =
-    Mix { tables: 1, keys: 4, wishes: 3, modes: [4, 3, 1, 0], read_only_in: 3, user_abort_in: 0 };
+pub const SKEW: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 4,
+    wishes: 3,
+    modes: [4, 3, 1, 0],
+    read_only_in: 3,
+    user_abort_in: 0,
+};
 
 /// More keys than their buckets have room for: chains, and splits.
-pub const CROWDED: Mix =
-    Mix { tables: 1, keys: 90, wishes: 5, modes: [2, 1, 8, 2], read_only_in: 5, user_abort_in: 30 };
+pub const CROWDED: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 90,
+    wishes: 5,
+    modes: [2, 1, 8, 2],
+    read_only_in: 5,
+    user_abort_in: 30,
+};
 
 /// Little but writes of the same records.
-pub const OVERWRITING: Mix =
-    Mix { tables: 2, keys: 3, wishes: 3, modes: [0, 4, 1, 0], read_only_in: 50, user_abort_in: 0 };
+pub const OVERWRITING: Mix = Mix {
+    first: 0,
+    tables: 2,
+    keys: 3,
+    wishes: 3,
+    modes: [0, 4, 1, 0],
+    read_only_in: 50,
+    user_abort_in: 0,
+};
+
+/// Everything, on records that share their lines with others.
+pub const HALVES: Mix = Mix {
+    first: 3,
+    tables: 1,
+    keys: 6,
+    wishes: 4,
+    modes: [3, 3, 2, 2],
+    read_only_in: 4,
+    user_abort_in: 40,
+};
+
+/// More of those than their buckets have room for.
+pub const CROWDED_HALVES: Mix = Mix {
+    first: 3,
+    tables: 1,
+    keys: 90,
+    wishes: 5,
+    modes: [2, 1, 8, 2],
+    read_only_in: 5,
+    user_abort_in: 30,
+};
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
 
-/// Three tables, one of each layout, in four buckets each.
+/// Four tables, one of each layout, in four buckets each.
 pub fn shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
-    let schemas = [narrow("narrow", 1), double("double", 1), apart("apart", 1)];
+    let schemas = [narrow("narrow", 1), double("double", 1), apart("apart", 1), half("half", 1)];
     let mut shape = Shape::of(&schemas).nodes(memory_nodes, replicas).variant(variant);
     shape.options.coordinators_max = 16;
     shape.options.log_bytes = 8 << 10;
@@ -88,7 +147,7 @@ impl Mix {
         let mut unfetched = 0;
         for _ in 0..rng.random_range(1..=self.wishes) {
             let mode = if read_only { Mode::Read } else { self.mode(rng) };
-            let table = TableId(rng.random_range(0..self.tables));
+            let table = TableId(self.first + rng.random_range(0..self.tables));
             let key = rng.random_range(0..self.keys);
             let same = |wish: &Wish| wish.table == table && wish.key == key;
             let asked_already = wishes[unfetched..].iter().any(same);
@@ -150,10 +209,11 @@ fn write(tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>, value: u64) 
         match wish.table.0 {
             0 => tx.set(row, ColumnId(1), value),
             1 => tx.set(row, ColumnId(1), &text[..80]),
-            _ => {
+            2 => {
                 tx.set(row, ColumnId(1), &text);
                 tx.set(row, ColumnId(2), value);
             }
+            _ => {}
         }
     }
 }

@@ -154,6 +154,11 @@ pub fn narrow(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::U64)
 }
 
+/// 8 bytes: a slot of half a line, which another record shares.
+pub fn half(name: &str, records: u64) -> TableSchema {
+    TableSchema::new(name, records).column("a", ColumnType::U64)
+}
+
 /// 88 bytes: a slot of two lines.
 pub fn double(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::Bytes(80))

@@ -2,7 +2,7 @@
 //!
 //! Invariants: no data are written before validation has passed with all locks held; at each node
 //! the undo log precedes the data; no lock is released before every replica has acknowledged its
-//! data; an abort releases exactly what was granted.
+//! data, or has it in the same batch before; an abort releases exactly what was granted.
 
 use super::execute::for_each_run;
 use super::{Ford, On, Phase, enter};
@@ -24,6 +24,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         return validate(ford, cx, txn).await;
     }
     prepare(cx, txn)?;
+    settle_unlocks(cx, txn).await;
     if !ford.on(On::FuseLog) {
         log_apart(cx, txn).await?;
     }
@@ -34,8 +35,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         write(ford, cx, txn).await?;
         validate(ford, cx, txn).await?;
     }
-    // Locks under which nothing was written have not travelled with any data.
-    if ford.on(On::UnlockLate) || txn.pieces.is_empty() {
+    if !txn.locks.is_empty() {
         unlock(cx, txn);
     }
     Ok(())
@@ -47,37 +47,48 @@ pub(super) fn is_committed(txn: &Txn) -> bool {
     txn.is_read_only()
         && match &txn.entries[..] {
             [] => true,
-            // Read twice, it may have changed between.
-            [only] => only.stable && txn.checks.len() <= 1,
+            // Not if it was seen absent and then there.
+            [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
             _ => false,
         }
 }
 
 /// Re-reads LOCK and VERSION of everything that was read and not locked.
+#[inline]
 async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if !ford.on(On::ValidateReads) {
+    let nothing = txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched);
+    if nothing || !ford.on(On::ValidateReads) {
         return Ok(());
     }
-    txn.round.begin();
-    for check in txn.checks.iter_mut().filter(|check| !check.covered) {
-        check.again = txn.round.read(cx.database().groups.primary(check.address), 16);
+    let Txn { round, entries, checks, tag, .. } = txn;
+    let groups = &cx.database().groups;
+    round.begin();
+    let watched = || entries.iter().filter(|entry| entry.watched);
+    let directories = || checks.iter().filter(|check| !check.covered);
+    let first = round.reserve(16 * (entries.len() + checks.len()));
+    let mut again = first;
+    for address in watched().map(|it| it.address).chain(directories().map(|it| it.address)) {
+        round.read_into(groups.primary(address), again, 16);
+        again = again.plus(16);
     }
-    if txn.round.is_empty() {
+    if round.is_empty() {
         return Ok(());
     }
     enter(cx, Phase::Validate);
-    if txn.checks.len() <= WARM_CHECKS {
-        txn.round.hot();
+    if entries.len() + checks.len() <= WARM_CHECKS {
+        round.hot();
     }
-    cx.port.execute(&mut txn.round).await?;
-    for check in txn.checks.iter().filter(|check| !check.covered) {
-        let lock = txn.round.word(check.again.plus(LOCK_AT));
-        if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+    cx.port.execute(round).await?;
+    let mut again = first;
+    for version in watched().map(|it| it.version).chain(directories().map(|it| it.version)) {
+        let lock = round.word(again.plus(LOCK_AT));
+        if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
             return Err(AbortReason::ValidationLocked.into());
         }
-        if txn.round.word(check.again.plus(VERSION_AT)) != check.version.word() {
+        if round.word(again.plus(VERSION_AT)) != version.word() {
             return Err(AbortReason::VersionChanged.into());
         }
+        again = again.plus(16);
     }
     Ok(())
 }
@@ -260,6 +271,15 @@ async fn log_apart(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The log area is used again only when the locks of all earlier transactions are gone. A node that
+/// failed to release them has lost them.
+#[inline]
+async fn settle_unlocks(cx: &Context, txn: &mut Txn) {
+    while let Some(unlocking) = txn.unlocking.pop() {
+        let _ = cx.port.settle(unlocking).await;
+    }
+}
+
 /// Undo log and data to every replica, each node's in one batch; from here on the outcome is what
 /// the memory says.
 async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -268,11 +288,6 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     }
     enter(cx, Phase::Write);
     let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
-    while let Some(unlocking) = txn.unlocking.pop() {
-        // The log area is used again only when the locks of all earlier transactions are gone. A
-        // node that failed to release them has lost them.
-        let _ = cx.port.settle(unlocking).await;
-    }
     txn.in_doubt = true;
     if !ford.on(On::UnlockLate) {
         return write_and_unlock_early(cx, txn, log).await;
@@ -288,7 +303,38 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         // The only copies are the ones just read under the locks.
         txn.round.hot();
     }
-    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
+    let alone = ford.on(On::WriteAfterValidation) && is_on_one_node(cx, txn);
+    if alone {
+        enter(cx, Phase::UnlockWithData);
+        add_unlocks_after_data(cx, txn);
+    } else if near {
+        txn.round.followed();
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    if alone {
+        txn.locks.clear();
+    }
+    Ok(())
+}
+
+/// Whether everything that the transaction writes or locks has one copy, all on one node: then its
+/// locks can be released in the data's batch, after the data. No replica's acknowledgement is
+/// awaited because there is none.
+fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
+    let [group] = txn.groups[..] else { return false };
+    cx.database().groups.replicas(group) == 1
+        && txn.locks.iter().all(|lock| lock.address.group() == group)
+}
+
+/// By WRITE, which only the holder does: if it comes late, so do the data before it, and whoever
+/// took the transaction for dead had fenced its owner first.
+fn add_unlocks_after_data(cx: &Context, txn: &mut Txn) {
+    let Txn { round, locks, .. } = txn;
+    let free = round.reserve(8);
+    round.set_word(free, 0);
+    for lock in locks.iter().filter(|lock| lock.granted) {
+        round.write(cx.database().groups.primary(lock.address).plus(LOCK_AT), free, 8);
+    }
 }
 
 #[cold]

@@ -1,74 +1,89 @@
 //! FORD's commonest case, made short: a record of one line, at home, to be read or updated.
 //!
-//! Invariant: every function here either does exactly what `execute` would have done for the entry
-//! and says so, or changes nothing and leaves it to `execute`. Most records of most transactions
-//! pass through here; what is rare (chains, payloads of their own, long keys, locks of others) does
-//! not.
+//! Invariant: looking at a record's home is done here alone; its lock is asked for and taken in
+//! here only if that is what `execute` and `absorb` would do as well. Most records of most
+//! transactions pass through here; what is rare (chains, long keys, payloads of their own) goes on
+//! there. A slot on which this transaction holds a lock for another key is asked for once more, and
+//! refused: the key is gone from there.
 
 use super::execute::{HELD, ask};
-use super::{Phase, enter};
+use super::{Ford, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::Wanted;
+use crate::index::hash::{Geometry, offset_at_home};
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
-use crate::working_set::{Check, Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
-use tarn_fabric::address::{Address, LINE_BYTES};
-use tarn_fabric::round::BufferOffset;
+use crate::outcome::AbortReason;
+use crate::schema::Cells;
+use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::Round;
+
+/// Reads the bin that is the record's home.
+#[inline(always)]
+pub(super) fn plan(cx: &Context, entry: &mut Entry, round: &mut Round) {
+    enter(cx, Phase::Locate);
+    let bin_bytes = Geometry::SLOTS_PER_BIN * cx.table(entry.table).slot.slot_bytes;
+    entry.image = round.read(cx.database().groups.primary(entry.address), bin_bytes);
+}
+
+/// Takes in the home of a record that is to be read or updated. Whether it was there.
+///
+/// # Errors
+/// Another transaction has locked it.
+#[inline(always)]
+pub(super) fn absorb(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<bool, AbortReason> {
+    let Txn { entries, round, tag, .. } = txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    let Some(offset) = offset_at_home(table, entry.key, round, entry.image) else {
+        return Ok(false);
+    };
+    entry.address = entry.address.plus(offset);
+    entry.image = entry.image.plus(offset);
+    entry.found = true;
+    let lock = round.word(entry.image.plus(LOCK_AT));
+    if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
+        let reading = entry.mode == Mode::Read;
+        return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+    }
+    entry.version = Version::from_word(round.word(entry.image.plus(VERSION_AT)));
+    if let Some(at) = table.slot.body_at {
+        entry.body = Address::from_word(round.word(entry.image.plus(at)));
+    }
+    cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
+    if entry.mode == Mode::Update {
+        entry.progress = Progress::Lock;
+    } else if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
+        entry.progress = Progress::Body;
+    } else {
+        entry.payload = entry.image.plus(table.slot.payload_at);
+        (entry.stable, entry.watched) = (true, true);
+        entry.progress = Progress::Done;
+    }
+    Ok(true)
+}
 
 #[inline(always)]
 fn is_short(entry: &Entry, table: &Table) -> bool {
-    entry.full_key.0 == 0 && table.slot.is_one_line() && !table.slot.is_out_of_line()
+    entry.mode == Mode::Update && table.slot.is_plain() && !table.slot.is_out_of_line()
 }
 
-/// Takes in the home of a record that is to be read or updated. Whether that was it.
-#[inline(always)]
-pub(super) fn absorb_home(cx: &Context, txn: &mut Txn, index: usize) -> bool {
-    let Txn { entries, round, checks, tag, .. } = txn;
-    let entry = &mut entries[index];
-    if !matches!(entry.mode, Mode::Read | Mode::Update) {
-        return false;
-    }
-    let table = cx.table(entry.table);
-    if !is_short(entry, table) {
-        return false;
-    }
-    let wanted = Wanted { word: entry.key, full_key: None, me: tag.word() };
-    let Some((address, image)) = entry.lookup.at_home(table, wanted, round) else { return false };
-    let line = round.line(image);
-    if line[LOCK_AT / 8] != 0 {
-        return false;
-    }
-    entry.address = address;
-    entry.image = image;
-    entry.version = Version::from_word(line[VERSION_AT / 8]);
-    entry.found = true;
-    cx.cache.borrow_mut().put(entry.table, entry.key, address, Address::NULL);
-    if entry.mode == Mode::Update {
-        entry.progress = Progress::Lock;
-        return true;
-    }
-    entry.payload = image.plus(table.slot.payload_at);
-    entry.stable = true;
-    entry.progress = Progress::Done;
-    let again = BufferOffset::default();
-    checks.push(Check { address, version: entry.version, again, covered: false });
-    true
-}
-
-/// Adds the lock and the READ of a record that `absorb_home` found. Whether that was it.
+/// Adds the lock and the READ of a record whose slot is known. Whether that was it.
 #[inline(always)]
 pub(super) fn plan_lock(cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
-    let (mode, progress, address) = (entry.mode, entry.progress, entry.address);
-    if mode != Mode::Update || progress != Progress::Lock || entry.lock != NO_LOCK {
-        return false;
-    }
-    if !is_short(entry, cx.table(entry.table)) {
+    let (table, address) = (cx.table(entry.table), entry.address);
+    if entry.lock != NO_LOCK || !is_short(entry, table) {
         return false;
     }
     enter(cx, Phase::Lock);
     let lock = ask(cx, txn, address, LockKind::Record);
-    let image = txn.round.read(cx.database().groups.primary(address), LINE_BYTES);
+    let image = txn.round.read(cx.database().groups.primary(address), table.slot.slot_bytes);
     let entry = &mut txn.entries[index];
     (entry.lock, entry.image) = (lock, image);
     true
@@ -77,27 +92,28 @@ pub(super) fn plan_lock(cx: &Context, txn: &mut Txn, index: usize) -> bool {
 /// Takes in a record that was locked, if nothing about it is out of the way. Whether that was it.
 #[inline(always)]
 pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
-    let Txn { entries, round, checks, locks, .. } = txn;
+    let Txn { entries, round, locks, .. } = txn;
     let entry = &mut entries[index];
-    if entry.mode != Mode::Update || !checks.is_empty() {
-        return false;
-    }
     let table = cx.table(entry.table);
-    let lock = &mut locks[entry.lock as usize];
-    if !is_short(entry, table) || lock.verb == HELD || !round.swapped(lock.verb) {
+    if !is_short(entry, table) || entry.watched {
         return false;
     }
-    let line = round.line(entry.image);
-    let version = Version::from_word(line[VERSION_AT / 8]);
-    if line[KEY_AT / 8] != entry.key || !version.is_present() {
+    let lock = &mut locks[entry.lock as usize];
+    if lock.verb == HELD || !round.swapped(lock.verb) {
+        return false;
+    }
+    let slot_words = table.slot.slot_bytes / 8;
+    let slot = round.words(entry.image, slot_words);
+    let version = Version::from_word(slot[VERSION_AT / 8]);
+    if slot[KEY_AT / 8] != entry.key || !version.is_present() {
         return false;
     }
     lock.verb = HELD;
     lock.old_version = version;
     entry.version = version;
     entry.progress = Progress::Done;
-    let copy = round.reserve_lines(LINE_BYTES);
-    round.copy_line(entry.image, copy);
+    let copy = round.reserve(table.slot.slot_bytes);
+    round.copy_words(entry.image, copy, slot_words);
     entry.payload = copy.plus(table.slot.payload_at);
     true
 }

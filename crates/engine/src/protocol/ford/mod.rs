@@ -16,6 +16,7 @@
 //! | write, address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | payload of its own (rows beyond 104 B) | + 1 when its address is unknown | |
+//! | write, all of it on one node, which has the only copy | as above | nothing: unlocked in the data's batch |
 //! | abort | 1 at lock, 2 at validation | release |
 //! | split of a bucket, after a transaction's reply | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
@@ -25,9 +26,11 @@
 //! # Deviations from the published system, each a switch
 //! See [`Ford::INFO`](crate::protocol::Protocol::INFO).
 
+mod absorb;
 mod commit;
 mod execute;
 mod home;
+mod insert;
 mod recover;
 mod split;
 
@@ -113,6 +116,7 @@ enum Phase {
     Release = 10,
     Resolve = 11,
     Restructure = 12,
+    UnlockWithData = 13,
 }
 
 const PHASES: &[&str] = &[
@@ -129,6 +133,7 @@ const PHASES: &[&str] = &[
     "release",
     "resolve",
     "restructure",
+    "unlock_with_data",
 ];
 
 /// The protocol with its switches.
@@ -155,7 +160,7 @@ impl Protocol for Ford {
         caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: false },
         switches: SWITCHES,
         phases: PHASES,
-        layout: "single-version-1",
+        layout: "single-version-2",
     };
 
     fn new(switches: Switches) -> Ford {

@@ -1,10 +1,10 @@
 //! FORD's structural transactions: adding a segment to an index, and splitting a bucket.
 //!
 //! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo
-//! log before the data at each node, every replica, late unlock; [`super::recover`] finishes or
-//! undoes them without knowing what they are. The index header's lock makes them one at a time in
-//! a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what must
-//! move is known before the slots are locked; only slots that change are.
+//! log before the data at each node, every replica, unlock after them; [`super::recover`] finishes
+//! or undoes them without knowing what they are. The index header's lock makes them one at a time
+//! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
+//! must move is known before the slots are locked; only slots that change are.
 
 use super::execute::suspect_all_locks;
 use super::{Ford, Phase, commit, enter};
@@ -139,8 +139,8 @@ async fn split(
     Ok(Grown::Split { buckets: changed as u64 })
 }
 
-/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others are
-/// read for the estimate of the load.
+/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others
+/// are read for the estimate of the load.
 async fn lock_buckets(
     cx: &Context,
     txn: &mut Txn,
@@ -330,7 +330,7 @@ async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize,
     let Txn { round, locks, .. } = txn;
     for lock in &mut locks[first..] {
         lock.granted = round.swapped(lock.verb);
-        let image = BufferOffset(round.verbs()[lock.verb.0 as usize + 1].buffer);
+        let image = round.verbs()[lock.verb.0 as usize + 1].buffer();
         lock.old_version = Version::from_word(round.word(image.plus(VERSION_AT)));
     }
     let row = locks[first..].iter().take_while(|lock| lock.granted).count();

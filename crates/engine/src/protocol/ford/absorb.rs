@@ -1,0 +1,391 @@
+//! What a round of FORD's execute phase brought, taken in.
+//!
+//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
+//! that it is known which locks were granted. What the caller was shown without a lock is either
+//! still so when the lock comes, or the transaction aborts.
+
+use super::execute::{HELD, for_each_run};
+use super::{Ford, On, home};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::hash::{Answer, Lookup, Wanted, same_head};
+use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use crate::outcome::{AbortReason, Failure};
+use crate::schema::Cells;
+use crate::transaction::ask_index;
+use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::BufferOffset;
+
+/// Takes in everything that the round brought; the first reason to abort is returned when all
+/// grants are known.
+#[inline(always)]
+pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if !txn.locks.is_empty() {
+        take_grants(ford, txn);
+    }
+    let mut verdict = Ok(());
+    let mut all_before_done = true;
+    for index in txn.fetched..txn.entries.len() {
+        let short = match txn.entries[index].progress {
+            Progress::Home => home::absorb(ford, cx, txn, index),
+            Progress::Lock => Ok(home::absorb_locked(cx, txn, index)),
+            Progress::Done => Ok(true),
+            _ => Ok(false),
+        };
+        let settled = match short {
+            Ok(true) => Ok(()),
+            Ok(false) => absorb_rarer(ford, cx, txn, index),
+            Err(reason) => Err(reason),
+        };
+        verdict = verdict.and(settled);
+        all_before_done &= txn.entries[index].progress == Progress::Done;
+        if all_before_done {
+            txn.fetched = index + 1;
+        }
+    }
+    Ok(verdict?)
+}
+
+#[inline(never)]
+fn absorb_rarer(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), AbortReason> {
+    let mut entry = txn.entries[index];
+    let (table, it) = (cx.table(entry.table), &mut entry);
+    let outcome = match it.progress {
+        Progress::Done => unreachable!("skipped by its caller"),
+        Progress::Home => {
+            // It may live elsewhere in its bucket, or nowhere.
+            ask_index(cx, txn, index, true);
+            return Ok(());
+        }
+        Progress::Locate => absorb_lookup(ford, cx, txn, it, table),
+        Progress::Direct if it.only_reads() => absorb_direct(ford, cx, txn, it, table),
+        Progress::Direct => absorb_direct_lock(ford, cx, txn, it, table),
+        Progress::Lock => absorb_lock(ford, cx, txn, it, table),
+        Progress::Body => absorb_body(ford, txn, it),
+    };
+    txn.entries[index] = entry;
+    outcome
+}
+
+/// Notes which of the locks asked for in this round were granted.
+fn take_grants(ford: &Ford, txn: &mut Txn) {
+    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
+        lock.granted = txn.round.swapped(lock.verb) || !ford.on(On::ReleaseGranted);
+    }
+}
+
+fn granted(txn: &mut Txn, lock: u32) -> bool {
+    let lock = &mut txn.locks[lock as usize];
+    let granted = lock.verb == HELD || txn.round.swapped(lock.verb);
+    if granted {
+        lock.verb = HELD;
+    }
+    granted
+}
+
+fn absorb_lookup(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
+    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
+    let Txn { lookups, round, .. } = txn;
+    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
+        Answer::More => Ok(()),
+        Answer::Unstable => Err(AbortReason::ReadLocked),
+        Answer::Found { address, image, consistent } => {
+            let moved = address != entry.address;
+            entry.address = address;
+            entry.image = image;
+            entry.body = body_of(txn, table, image);
+            cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
+            if entry.watched && moved && ford.on(On::ValidateReads) {
+                return Err(AbortReason::VersionChanged); // what the caller was shown is gone
+            }
+            settle_found(ford, txn, entry, table, consistent)
+        }
+        Answer::Absent => settle_absent(ford, txn, entry),
+    }
+}
+
+/// A record was found, but is not locked by this transaction.
+fn settle_found(
+    ford: &Ford,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+    consistent: bool,
+) -> Result<(), AbortReason> {
+    entry.found = true;
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+        let reading = entry.mode == Mode::Read;
+        return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+    }
+    show(ford, entry, Version::from_word(txn.round.word(entry.image.plus(VERSION_AT))))?;
+    match entry.mode {
+        Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
+        // An insert's caller sees what exists already.
+        Mode::Read | Mode::Insert => {
+            if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
+                entry.progress = Progress::Body;
+            } else if !consistent {
+                entry.progress = Progress::Direct;
+            } else {
+                entry.progress = Progress::Done;
+            }
+        }
+    }
+    if entry.progress == Progress::Done {
+        entry.payload = entry.image.plus(table.slot.payload_at);
+        (entry.stable, entry.watched) = (true, true);
+    }
+    Ok(())
+}
+
+fn settle_absent(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), AbortReason> {
+    entry.found = false;
+    if entry.watched && ford.on(On::ValidateReads) {
+        return Err(AbortReason::VersionChanged); // the caller was shown that it is there
+    }
+    entry.version = txn.lookup(entry).directory_version;
+    if entry.mode == Mode::Insert {
+        // `provide_blocks` decides where it goes.
+        entry.progress = Progress::Lock;
+        entry.address = Address::NULL;
+        return Ok(());
+    }
+    entry.progress = Progress::Done;
+    entry.stable = txn.lookup(entry).stable;
+    // A lock asked for in this round may have come after the bucket was read.
+    let (address, version) = (txn.lookup(entry).directory, entry.version);
+    let lock = txn.lock_on(address);
+    let held = lock.is_some_and(|lock| txn.locks[lock as usize].verb == HELD);
+    if ford.on(On::ProtectAbsent) && !held {
+        txn.checks.push(Check { address, version, covered: false });
+    }
+    Ok(())
+}
+
+/// Takes over the version that was read; not another one than the caller was shown before.
+fn show(ford: &Ford, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
+    if entry.watched && entry.version != version && ford.on(On::ValidateReads) {
+        return Err(AbortReason::VersionChanged);
+    }
+    entry.version = version;
+    Ok(())
+}
+
+fn absorb_direct(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    if !is_still_there(txn, entry, table) {
+        return relocate(cx, txn, entry, table);
+    }
+    let again = entry.image.plus(table.slot.slot_bytes);
+    let checked = !table.slot.is_one_line() || !entry.body.is_null();
+    let before = match table.slot.is_one_line() {
+        true => entry.image,
+        false => again.plus(16),
+    };
+    if checked && !same_head(&txn.round, before, again) {
+        return Err(AbortReason::ReadLocked);
+    }
+    let payload = entry.payload;
+    let body = body_of(txn, table, entry.image);
+    if body != entry.body {
+        return relocate(cx, txn, entry, table);
+    }
+    if body.is_null() || entry.cells == Cells::NONE {
+        return settle_found(ford, txn, entry, table, true);
+    }
+    settle_found(ford, txn, entry, table, true)?;
+    entry.payload = payload;
+    entry.progress = Progress::Done;
+    (entry.stable, entry.watched) = (true, true);
+    Ok(())
+}
+
+/// Whether the image read at a remembered address is the record that was looked for.
+fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    if txn.round.word(entry.image.plus(KEY_AT)) != entry.key || !version.is_present() {
+        return false;
+    }
+    let len = table.slot.full_key_bytes;
+    entry.full_key.0 == 0
+        || txn.round.bytes(entry.image.plus(table.slot.full_key_at), len)
+            == txn.round.bytes(entry.full_key, len)
+}
+
+fn body_of(txn: &Txn, table: &Table, image: BufferOffset) -> Address {
+    table.slot.body_at.map_or(Address::NULL, |at| Address::from_word(txn.round.word(image.plus(at))))
+}
+
+/// A remembered address was wrong: ask the index.
+fn relocate(
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    cx.cache.borrow_mut().forget(entry.table, entry.key);
+    (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
+    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
+    entry.lock = NO_LOCK;
+    entry.body = Address::NULL;
+    Ok(())
+}
+
+fn absorb_direct_lock(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    if !granted(txn, entry.lock) {
+        return Err(AbortReason::LockRefused);
+    }
+    let moved = body_of(txn, table, entry.image) != entry.body;
+    if !is_still_there(txn, entry, table) || moved {
+        // The lock stays, on whatever lives there now: released at the end like the others.
+        cx.cache.borrow_mut().forget(entry.table, entry.key);
+        return Err(AbortReason::StaleAddress);
+    }
+    entry.found = true;
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    show(ford, entry, version)?;
+    take_locked_image(txn, entry, table);
+    Ok(())
+}
+
+fn absorb_lock(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let record_granted = granted(txn, entry.lock);
+    let mut directory_granted = true;
+    if entry.directory_lock != NO_LOCK {
+        directory_granted = granted(txn, entry.directory_lock);
+    }
+    if !record_granted || !directory_granted {
+        return Err(AbortReason::LockRefused);
+    }
+    if entry.mode != Mode::Update {
+        absorb_directory(ford, txn, entry)?;
+    }
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    if entry.mode == Mode::Insert {
+        if version != entry.version {
+            return Err(AbortReason::IndexChanged);
+        }
+        keep_attached_body(cx, txn, entry, table);
+    } else {
+        show(ford, entry, version)?;
+        let moved = body_of(txn, table, entry.image) != entry.body;
+        if !is_still_there(txn, entry, table) || moved {
+            return Err(AbortReason::VersionChanged);
+        }
+    }
+    take_locked_image(txn, entry, table);
+    Ok(())
+}
+
+/// A slot that held a record before still has that record's body: use it, and give back the one
+/// that was provided.
+fn keep_attached_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let attached = body_of(txn, table, entry.image);
+    if attached.is_null() {
+        return;
+    }
+    let provided = entry.body;
+    txn.allocated.retain(|&(address, _)| address != provided);
+    cx.give_back(provided, table.slot.body_bytes() as u32);
+    entry.body = attached;
+}
+
+/// The payload that lies apart: was the record free and unchanged while it was read?
+fn absorb_body(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), AbortReason> {
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+        return Err(AbortReason::ReadLocked);
+    }
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    if version != entry.version {
+        return Err(AbortReason::VersionChanged);
+    }
+    entry.progress = Progress::Done;
+    (entry.stable, entry.watched) = (true, true);
+    Ok(())
+}
+
+/// The bucket, under its lock: as it was when the record was looked for?
+fn absorb_directory(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), AbortReason> {
+    let Lookup { directory, directory_image: image, directory_version: expected, .. } =
+        *txn.lookup(entry);
+    let version = Version::from_word(txn.round.word(image.plus(VERSION_AT)));
+    let lock = &mut txn.locks[entry.directory_lock as usize];
+    lock.old_version = version;
+    if entry.mode == Mode::Insert && version != expected && ford.on(On::ProtectAbsent) {
+        return Err(AbortReason::IndexChanged);
+    }
+    for check in txn.checks.iter().filter(|check| check.address == directory) {
+        if check.version != version && ford.on(On::ProtectAbsent) {
+            return Err(AbortReason::IndexChanged);
+        }
+    }
+    txn.cover(directory);
+    Ok(())
+}
+
+/// The record is locked and its image is the current one: copy it, so that the old bytes stay for
+/// the undo log.
+fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    txn.locks[entry.lock as usize].old_version = version;
+    entry.version = version;
+    entry.progress = Progress::Done;
+    entry.watched = false; // the lock protects it now
+    let inserted = entry.mode == Mode::Insert;
+    if !table.slot.is_out_of_line() {
+        let copy = txn.round.reserve_lines(table.slot.slot_bytes);
+        if inserted {
+            txn.round.bytes_mut(copy, table.slot.slot_bytes).fill(0);
+        } else {
+            txn.round.copy_within(entry.image, copy, table.slot.slot_bytes);
+        }
+        entry.payload = copy.plus(table.slot.payload_at);
+        return;
+    }
+    let body_bytes = table.slot.body_bytes();
+    let copy = txn.round.reserve_lines(body_bytes);
+    if inserted {
+        txn.round.bytes_mut(copy, body_bytes).fill(0);
+    } else {
+        let old = entry.payload;
+        for_each_run(table, entry.cells, LINE_BYTES, |from, to| {
+            let to = to.min(body_bytes);
+            txn.round.copy_within(old.plus(from), copy.plus(from), to - from);
+        });
+        entry.old_payload = old;
+    }
+    entry.payload = copy;
+}
+

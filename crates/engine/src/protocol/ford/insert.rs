@@ -1,0 +1,99 @@
+//! Room for FORD's inserts: a slot for every key that is known to be absent, and a body.
+//!
+//! Invariant: no two inserts of a transaction take one slot. What is chosen here is taken only
+//! under the slot's lock and the directory's, both compared with what the choice was made from.
+
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::growth::Shard;
+use crate::index::hash::Geometry;
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Version};
+use crate::outcome::{Explanation, Failure};
+use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
+use tarn_fabric::address::Address;
+
+/// Whether an insert waits for its slot.
+pub(super) fn wants_blocks(txn: &Txn) -> bool {
+    txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
+}
+
+/// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
+pub(super) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    for index in txn.fetched..txn.entries.len() {
+        let entry = txn.entries[index];
+        if entry.mode != Mode::Insert
+            || entry.progress != Progress::Lock
+            || !entry.address.is_null()
+        {
+            continue;
+        }
+        let table = cx.table(entry.table);
+        let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| txn.lock_on(slot).is_none());
+        // A slot whose record was read, and is gone since, does not count: validation will tell.
+        let takes = |other: &Entry, slot| {
+            other.mode == Mode::Insert && !other.found && other.address == slot
+        };
+        let chosen = chosen.filter(|&(slot, _)| !txn.entries.iter().any(|e| takes(e, slot)));
+        let group = txn.lookup(&entry).group();
+        if chosen.is_none() && txn.lookup(&entry).free.is_some() {
+            // Another insert of this transaction has the slot: look again once that is locked.
+            txn.lookups[entry.lookup as usize].restart_at_bucket();
+            txn.entries[index].progress = Progress::Locate;
+            continue;
+        }
+        let (slot, version) = match chosen {
+            Some(free) => free,
+            None => extend_chain(cx, txn, index, table).await?,
+        };
+        let directory = txn.lookup(&entry).directory;
+        let entry = &mut txn.entries[index];
+        entry.address = slot;
+        entry.version = version;
+        if !table.geometry.contains(directory, slot) {
+            cx.growth.request(Shard { table: entry.table, group });
+        }
+        if table.slot.is_out_of_line() {
+            let bytes = table.slot.body_bytes() as u32;
+            let body = cx.allocate(group, bytes).await?;
+            txn.entries[index].body = body;
+            txn.allocated.push((body, bytes));
+        }
+    }
+    Ok(())
+}
+
+/// The bucket's chain is full: a new block, whose first slot the insert takes. NEXT of the last
+/// block is written at commit, under the directory's lock.
+async fn extend_chain(
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+    table: &Table,
+) -> Result<(Address, Version), Failure> {
+    let lookup = *txn.lookup(&txn.entries[index]);
+    let bytes = table.geometry.bucket_bytes;
+    let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
+    if let Some(pending) = txn.pieces.iter().find(|piece| piece.address == next_at) {
+        // This transaction has already extended this chain: take the block's next slot.
+        let block = Address::from_word(txn.round.word(pending.new));
+        let taken = |slot: &Address| txn.entries.iter().any(|entry| entry.address == *slot);
+        let slots = (0..Geometry::SLOTS)
+            .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
+        if let Some(slot) = slots.into_iter().find(|slot| !taken(slot)) {
+            return Ok((slot, Version::NEVER));
+        }
+        let allowed = "at most 8 inserts of one transaction into one full bucket";
+        let (field, inserts) = ("inserts into one bucket", Geometry::SLOTS + 1);
+        return Err(cx.explain(Explanation::usage(field, inserts, allowed)));
+    }
+    let block = cx.allocate(lookup.group(), bytes as u32).await?;
+    txn.allocated.push((block, bytes as u32));
+    let new = txn.round.reserve(8);
+    let old = txn.round.reserve(8);
+    txn.round.set_word(new, block.to_word());
+    txn.round.set_word(old, 0);
+    txn.pieces.push(Piece { address: next_at, new, old, len_bytes: 8, logged: true });
+    let slot = block.plus(DIRECTORY_BYTES);
+    Ok((slot, Version::NEVER))
+}
+
