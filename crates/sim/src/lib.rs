@@ -1,0 +1,11 @@
+//! A cluster that does not exist: the fabric contract in deterministic virtual time.
+//!
+//! Map:
+//! - [`profile`]: what hardware costs, each constant with its source.
+//!
+//! Invariant: no wall clock, no thread, no order of a hash table. The same seed gives the same run,
+//! event for event, on every machine.
+
+#![forbid(unsafe_code)]
+
+pub mod profile;
