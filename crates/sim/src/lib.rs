@@ -2,6 +2,7 @@
 //!
 //! Map:
 //! - [`profile`]: what hardware costs, each constant with its source.
+//! - [`queue`]: what happens next.
 //!
 //! Invariant: no wall clock, no thread, no order of a hash table. The same seed gives the same run,
 //! event for event, on every machine.
@@ -9,3 +10,4 @@
 #![forbid(unsafe_code)]
 
 pub mod profile;
+pub mod queue;
