@@ -2,6 +2,7 @@
 //!
 //! Map:
 //! - [`profile`]: what hardware costs, each constant with its source.
+//! - [`memory`]: lazy memory that replicas share until they write it.
 //! - [`queue`]: what happens next.
 //!
 //! Invariant: no wall clock, no thread, no order of a hash table. The same seed gives the same run,
@@ -9,5 +10,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod memory;
 pub mod profile;
 pub mod queue;
