@@ -87,6 +87,8 @@ section! {
         respond_ns: 0 to 1_000_000,
         /// From the requester's link to a completion that its processor can see.
         complete_ns: 0 to 1_000_000,
+        /// From a request that nobody answers to the error at the requester.
+        retry_timeout_ns: 0 to 1_000_000_000,
         /// Small READs that a responder's pipeline executes a second, in millions.
         read_mops: 0.001 to 10_000,
         /// Small WRITEs.
