@@ -83,7 +83,7 @@ impl Chaos {
         let mut rng = seeded(seed, CHAOS_STREAM);
         let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
         Chaos {
-            delay_max_ns: pick(&[0, 1_000, 10_000]),
+            delay_max_ns: pick(&[0, 1_000, 10_000, 40_000]),
             stall_one_in: pick(&[0, 4, 16, 64]) as u32,
             stall_max_ns: pick(&[500, 5_000, 20_000]),
             loss_percent: pick(&[0, 1, 10, 30]) as u32,

@@ -47,7 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod backend;
 mod clocks;
@@ -61,6 +61,7 @@ mod messages;
 mod nic;
 mod pieces;
 mod post;
+mod prefetch;
 pub mod profile;
 pub mod queue;
 mod respond;

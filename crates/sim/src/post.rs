@@ -48,6 +48,9 @@ impl World {
         for verb in flight.verbs.iter().filter(|verb| verb.target.node() == node) {
             transmit_ps += costs.transmit(verb, nic.in_flight);
             bytes += costs.request_bytes(verb);
+            if let Some(replica) = self.placement.replica(verb.target) {
+                self.memory.prefetch_entry(replica, verb.target.address().offset_bytes());
+            }
         }
         let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
         let out_ps = nic.link_out.reserve(sent_ps, costs.link(bytes));

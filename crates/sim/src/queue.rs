@@ -11,10 +11,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Picoseconds of one bucket, as a power of two: 33 ns, a few events at the busiest.
-const WIDTH_BITS: u32 = 15;
-/// Buckets, a power of two: what lies further ahead than 33 µs waits in the heap.
-const BUCKETS: usize = 1024;
+/// Picoseconds of one bucket, as a power of two: 262 ns, some ten events of a large cluster, so that
+/// one can see who comes soon.
+const WIDTH_BITS: u32 = 18;
+/// Buckets, a power of two: what lies further ahead than 67 µs waits in the heap.
+const BUCKETS: usize = 256;
 const WORDS: usize = BUCKETS / 64;
 
 /// An event and when it happens.
@@ -131,6 +132,14 @@ impl<T: Copy> EventQueue<T> {
             self.open_next();
         }
         self.open.last().map(|entry| entry.at_ps)
+    }
+
+    /// The event that comes `turns` after the next one, if it is known already: it may lie in a bucket
+    /// that was not opened yet, and others may come before it.
+    #[inline]
+    pub fn soon(&self, turns: usize) -> Option<T> {
+        let index = self.open.len().checked_sub(1 + turns)?;
+        Some(self.open[index].item)
     }
 
     /// The next event.

@@ -13,6 +13,9 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
+/// How many events ahead memory is fetched.
+const PREFETCH_TURNS: usize = 4;
+
 /// Why a run returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
@@ -113,6 +116,9 @@ impl<'a> Scheduler<'a> {
                 return None;
             }
             let (at_ps, event) = world.queue.pop().expect("it was seen");
+            if let Some(soon) = world.queue.soon(PREFETCH_TURNS) {
+                world.prefetch(soon);
+            }
             if let Some(task) = world.happen(at_ps, event) {
                 world.begin_turn(task);
                 return Some(task);

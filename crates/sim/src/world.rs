@@ -237,6 +237,22 @@ impl World {
         }
     }
 
+    /// Brings what an event that happens soon will need.
+    #[inline]
+    pub(crate) fn prefetch(&mut self, event: Event) {
+        if let Event::Arrive { flight, batch } = event {
+            let flight = self.flights.get(flight);
+            let Some(batch) = flight.batches.get(batch as usize) else { return };
+            for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
+                if let Some(replica) = self.placement.replica(verb.target) {
+                    let offset_bytes = verb.target.address().offset_bytes();
+                    let len_bytes = usize::from(verb.len_bytes);
+                    self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
+                }
+            }
+        }
+    }
+
     fn complete(&mut self, index: u32) -> Option<u32> {
         let ticket = self.flights.ticket(index);
         let flight = self.flights.get(index);

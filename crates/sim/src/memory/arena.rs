@@ -3,6 +3,8 @@
 //! Invariant: a run never straddles a chunk, and chunks never move. What is given back is used again
 //! for runs of the same length, latest first.
 
+use crate::prefetch::prefetch;
+
 /// Words of one chunk: 1 MiB.
 const CHUNK_WORDS: usize = 1 << 17;
 /// The longest run.
@@ -56,6 +58,15 @@ impl Arena {
     pub(super) fn run_mut(&mut self, index: RunIndex, words: usize) -> &mut [u64] {
         let index = index as usize;
         &mut self.chunks[index / CHUNK_WORDS][index % CHUNK_WORDS..][..words]
+    }
+
+    /// Brings the line of a run's word.
+    #[inline]
+    pub(super) fn prefetch(&self, index: RunIndex, word: usize) {
+        let index = index as usize + word;
+        if let Some(chunk) = self.chunks.get(index / CHUNK_WORDS) {
+            prefetch(chunk, index % CHUNK_WORDS);
+        }
     }
 
     /// Bytes taken from the machine.

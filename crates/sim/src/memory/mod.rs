@@ -17,6 +17,7 @@ mod packed;
 #[cfg(test)]
 mod tests;
 
+use crate::prefetch::prefetch;
 use arena::{Arena, RunIndex};
 use packed::ZEROS;
 use std::ops::Range;
@@ -147,6 +148,28 @@ impl Memory {
         self.write(replica, offset_bytes, &word.to_ne_bytes());
     }
 
+    /// Brings the table's entry for a verb that will be executed some time.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, replica: Replica, offset_bytes: u64) {
+        let page = offset_bytes as usize / PAGE_BYTES;
+        prefetch(&self.groups[usize::from(replica.group.0)], page * self.stride);
+    }
+
+    /// Brings the lines that a verb will use soon; its entry should be there by now.
+    #[inline]
+    pub(crate) fn prefetch_lines(&self, replica: Replica, offset_bytes: u64, len_bytes: usize) {
+        let (page, at) =
+            (offset_bytes as usize / PAGE_BYTES, offset_bytes as usize % PAGE_BYTES / 8);
+        let group = &self.groups[usize::from(replica.group.0)];
+        let first = page * self.stride;
+        let Some(&copy) = group.get(first + 1 + usize::from(replica.index)) else { return };
+        if copy == 0 {
+            return self.arena.prefetch(group[first], 0);
+        }
+        let end = (at + len_bytes.div_ceil(8)).min(PAGE_WORDS);
+        (at..end).step_by(8).for_each(|word| self.arena.prefetch(copy, word));
+    }
+
     /// What it takes on this machine.
     pub fn usage(&self) -> MemoryUse {
         let entries: usize = self.groups.iter().map(Vec::len).sum();
@@ -179,10 +202,7 @@ impl Memory {
             0 => self.ask_for(replica.group, page),
             image => image,
         };
-        let mut words = [0; PAGE_WORDS];
-        packed::unpack(&self.arena, image, at / 8..(at + out.len()).div_ceil(8), &mut words);
-        let bytes: &[u8] = bytemuck::cast_slice(&words);
-        out.copy_from_slice(&bytes[at..at + out.len()]);
+        packed::unpack_bytes(&self.arena, image, at, out);
     }
 
     /// The page's image, asked for when it is first needed.
@@ -206,7 +226,7 @@ impl Memory {
     fn write_image(&mut self, replica: Replica, page: usize, at: usize, bytes: &[u8]) {
         let image = self.image(replica.group, page);
         let mut words = [0; PAGE_WORDS];
-        packed::unpack(&self.arena, image, 0..PAGE_WORDS, &mut words);
+        packed::unpack(&self.arena, image, &mut words);
         let plain: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         if plain[at..at + bytes.len()] == *bytes {
             return;
@@ -231,7 +251,7 @@ impl Memory {
     fn make_copy(&mut self, group: GroupId, page: usize, entry: usize) -> RunIndex {
         let image = self.image(group, page);
         let mut words = [0; PAGE_WORDS];
-        packed::unpack(&self.arena, image, 0..PAGE_WORDS, &mut words);
+        packed::unpack(&self.arena, image, &mut words);
         let copy = self.arena.allocate(PAGE_WORDS);
         self.arena.run_mut(copy, PAGE_WORDS).copy_from_slice(&words);
         self.groups[usize::from(group.0)][entry] = copy;

@@ -5,7 +5,6 @@
 
 use super::PAGE_WORDS;
 use super::arena::{Arena, RunIndex};
-use std::ops::Range;
 
 /// A packed page of zeros: no run.
 pub(super) const ZEROS: RunIndex = 1;
@@ -14,25 +13,44 @@ fn run_words(map: u64) -> usize {
     1 + map.count_ones() as usize
 }
 
-/// Unpacks the words of `range` into the same places of `page`.
+/// Unpacks the page into `page`, which is all zeros.
 #[inline]
-pub(super) fn unpack(
-    arena: &Arena,
-    index: RunIndex,
-    range: Range<usize>,
-    page: &mut [u64; PAGE_WORDS],
-) {
+pub(super) fn unpack(arena: &Arena, index: RunIndex, page: &mut [u64; PAGE_WORDS]) {
     if index == ZEROS {
-        page[range].fill(0);
+        return;
+    }
+    let mut map = arena.run(index, 1)[0];
+    let run = arena.run(index, run_words(map));
+    for word in &run[1..] {
+        page[map.trailing_zeros() as usize % PAGE_WORDS] = *word;
+        map &= map - 1;
+    }
+}
+
+/// Unpacks the bytes from `at` on into `out`, within the page.
+#[inline]
+pub(super) fn unpack_bytes(arena: &Arena, index: RunIndex, at: usize, out: &mut [u8]) {
+    out.fill(0);
+    if index == ZEROS || out.is_empty() {
         return;
     }
     let map = arena.run(index, 1)[0];
     let run = arena.run(index, run_words(map));
-    let mut next = 1 + (map & ((1 << range.start) - 1)).count_ones() as usize;
-    for word in range {
-        let present = map >> word & 1;
-        page[word] = if present == 1 { run[next] } else { 0 };
-        next += present as usize;
+    let (first, last) = (at / 8, (at + out.len() - 1) / 8);
+    let before = map & ((1 << first) - 1);
+    let mut wanted = map & (u64::MAX >> (63 - last)) & !before;
+    let mut next = 1 + before.count_ones() as usize;
+    while wanted != 0 {
+        let start = wanted.trailing_zeros() as usize * 8;
+        let bytes = run[next].to_ne_bytes();
+        if start >= at && start + 8 <= at + out.len() {
+            out[start - at..start - at + 8].copy_from_slice(&bytes);
+        } else {
+            let (from, to) = (start.max(at), (start + 8).min(at + out.len()));
+            out[from - at..to - at].copy_from_slice(&bytes[from - start..to - start]);
+        }
+        next += 1;
+        wanted &= wanted - 1;
     }
 }
 
