@@ -4,6 +4,7 @@
 //! nobody will ask for the result; a ticket holds the place and its generation, so that an old ticket
 //! never names a new flight. Places keep their room: nothing is allocated in steady state.
 
+use crate::prefetch::prefetch_all;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
@@ -160,6 +161,22 @@ impl Flights {
     #[inline]
     pub(crate) fn get(&mut self, index: u32) -> &mut Flight {
         &mut self.all[index as usize]
+    }
+
+    /// Brings the flight itself.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u32) {
+        let flight: &[Flight] = &self.all[index as usize..][..1];
+        prefetch_all(flight);
+    }
+
+    /// Brings what it holds; the flight itself should be there by now.
+    #[inline]
+    pub(crate) fn prefetch_contents(&self, index: u32) {
+        let flight = &self.all[index as usize];
+        prefetch_all(&flight.verbs);
+        prefetch_all(&flight.data[..flight.data.len().min(64)]);
+        prefetch_all(&flight.batches);
     }
 
     /// What a round's owner remembers.

@@ -6,16 +6,29 @@
 
 /// Brings the line of `items[index]`, if there is one.
 #[inline(always)]
-#[allow(unsafe_code, reason = "the instruction takes an address")]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
-    let Some(item) = items.get(index) else { return };
+    if let Some(item) = items.get(index) {
+        prefetch_address(std::ptr::from_ref(item).cast());
+    }
+}
+
+/// Brings all lines of a few items.
+#[inline(always)]
+pub(crate) fn prefetch_all<T>(items: &[T]) {
+    let start: *const i8 = items.as_ptr().cast();
+    (0..size_of_val(items)).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at)));
+}
+
+#[inline(always)]
+#[allow(unsafe_code, reason = "the instruction takes an address")]
+fn prefetch_address(address: *const i8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and `item` is a valid address, though the
-    // instruction accepts any: it neither faults nor writes.
+    // SAFETY: every x86-64 processor has the instruction; it accepts any address, and neither faults
+    // nor writes.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address);
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = item;
+    let _ = address;
 }

@@ -116,6 +116,9 @@ impl<'a> Scheduler<'a> {
                 return None;
             }
             let (at_ps, event) = world.queue.pop().expect("it was seen");
+            if let Some(later) = world.queue.soon(2 * PREFETCH_TURNS) {
+                world.prefetch_flight(later);
+            }
             if let Some(soon) = world.queue.soon(PREFETCH_TURNS) {
                 world.prefetch(soon);
             }

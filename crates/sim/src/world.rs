@@ -14,6 +14,7 @@ use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
+use crate::prefetch::prefetch_all;
 use crate::queue::EventQueue;
 use crate::threads::{ComputeNode, Status, Task, Thread};
 use rand::RngExt as _;
@@ -237,18 +238,37 @@ impl World {
         }
     }
 
+    /// Brings the flight that an event will look at before long.
+    #[inline]
+    pub(crate) fn prefetch_flight(&self, event: Event) {
+        if let Event::Arrive { flight, .. } | Event::Complete { flight } = event {
+            self.flights.prefetch(flight);
+        }
+    }
+
     /// Brings what an event that happens soon will need.
     #[inline]
     pub(crate) fn prefetch(&mut self, event: Event) {
-        if let Event::Arrive { flight, batch } = event {
-            let flight = self.flights.get(flight);
-            let Some(batch) = flight.batches.get(batch as usize) else { return };
-            for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
-                if let Some(replica) = self.placement.replica(verb.target) {
-                    let offset_bytes = verb.target.address().offset_bytes();
-                    let len_bytes = usize::from(verb.len_bytes);
-                    self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
-                }
+        match event {
+            Event::Arrive { flight, batch } => self.prefetch_memory(flight, batch),
+            Event::Complete { flight } => {
+                self.flights.prefetch_contents(flight);
+                let thread = self.flights.get(flight).thread as usize;
+                prefetch_all(&self.threads[thread..=thread]);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn prefetch_memory(&mut self, flight: u32, batch: u32) {
+        let flight = self.flights.get(flight);
+        let Some(batch) = flight.batches.get(batch as usize) else { return };
+        for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
+            if let Some(replica) = self.placement.replica(verb.target) {
+                let offset_bytes = verb.target.address().offset_bytes();
+                let len_bytes = usize::from(verb.len_bytes);
+                self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
             }
         }
     }
