@@ -1,8 +1,7 @@
 //! Asks the processor to bring a line into its cache.
 //!
 //! Invariant: a hint. It changes nothing that a program can see but its speed; at full size the
-//! simulated memory is gigabytes, and without it every verb waits twice for this machine's memory. It
-//! is the only `unsafe` code of the crate.
+//! simulated memory is gigabytes, and without it every verb waits twice for this machine's memory.
 
 /// Brings the line of `items[index]`, if there is one.
 #[inline(always)]

@@ -3,10 +3,11 @@
 //! Invariant: a run never straddles a chunk, and chunks never move. What is given back is used again
 //! for runs of the same length, latest first.
 
+use super::words::Words;
 use crate::prefetch::prefetch;
 
-/// Words of one chunk: 1 MiB.
-const CHUNK_WORDS: usize = 1 << 17;
+/// Words of one chunk: 16 MiB, which the machine hands out as they are touched.
+const CHUNK_WORDS: usize = 1 << 21;
 /// The longest run.
 pub(super) const RUN_WORDS_MAX: usize = 65;
 
@@ -15,7 +16,7 @@ pub(super) type RunIndex = u32;
 
 /// See the module's text.
 pub(super) struct Arena {
-    chunks: Vec<Box<[u64]>>,
+    chunks: Vec<Words>,
     /// First free word of the last chunk, counted from the start of all.
     next: usize,
     free: Vec<Vec<RunIndex>>,
@@ -24,8 +25,7 @@ pub(super) struct Arena {
 impl Arena {
     pub(super) fn new() -> Arena {
         let free = (0..=RUN_WORDS_MAX).map(|_| Vec::new()).collect();
-        let first = vec![0; CHUNK_WORDS].into_boxed_slice();
-        Arena { chunks: vec![first], next: 2, free }
+        Arena { chunks: vec![Words::zeroed(CHUNK_WORDS)], next: 2, free }
     }
 
     /// Room for `words`; what it holds is anybody's guess.
@@ -36,7 +36,7 @@ impl Arena {
         }
         if self.next % CHUNK_WORDS + words > CHUNK_WORDS || self.next.is_multiple_of(CHUNK_WORDS) {
             self.next = self.chunks.len() * CHUNK_WORDS;
-            self.chunks.push(vec![0; CHUNK_WORDS].into_boxed_slice());
+            self.chunks.push(Words::zeroed(CHUNK_WORDS));
         }
         let index = RunIndex::try_from(self.next).expect("32 GiB of simulated memory are in use");
         self.next += words;
@@ -51,13 +51,13 @@ impl Arena {
     #[inline]
     pub(super) fn run(&self, index: RunIndex, words: usize) -> &[u64] {
         let index = index as usize;
-        &self.chunks[index / CHUNK_WORDS][index % CHUNK_WORDS..][..words]
+        &self.chunks[index / CHUNK_WORDS].as_slice()[index % CHUNK_WORDS..][..words]
     }
 
     #[inline]
     pub(super) fn run_mut(&mut self, index: RunIndex, words: usize) -> &mut [u64] {
         let index = index as usize;
-        &mut self.chunks[index / CHUNK_WORDS][index % CHUNK_WORDS..][..words]
+        &mut self.chunks[index / CHUNK_WORDS].as_mut_slice()[index % CHUNK_WORDS..][..words]
     }
 
     /// Brings the line of a run's word.
@@ -65,12 +65,12 @@ impl Arena {
     pub(super) fn prefetch(&self, index: RunIndex, word: usize) {
         let index = index as usize + word;
         if let Some(chunk) = self.chunks.get(index / CHUNK_WORDS) {
-            prefetch(chunk, index % CHUNK_WORDS);
+            prefetch(chunk.as_slice(), index % CHUNK_WORDS);
         }
     }
 
-    /// Bytes taken from the machine.
+    /// Bytes handed out so far, those that were given back included.
     pub(super) fn bytes(&self) -> u64 {
-        (self.chunks.len() * CHUNK_WORDS * 8) as u64
+        (self.next * 8) as u64
     }
 }

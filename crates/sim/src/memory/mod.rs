@@ -16,12 +16,14 @@ mod arena;
 mod packed;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use crate::prefetch::prefetch;
 use arena::{Arena, RunIndex};
 use packed::ZEROS;
 use std::ops::Range;
 use tarn_fabric::address::GroupId;
+use words::Words;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 512;
@@ -62,10 +64,29 @@ pub struct MemoryUse {
     pub copies: u64,
 }
 
+/// A group's table of pages.
+struct Table(Words);
+
+impl std::ops::Deref for Table {
+    type Target = [RunIndex];
+
+    #[inline(always)]
+    fn deref(&self) -> &[RunIndex] {
+        bytemuck::cast_slice(self.0.as_slice())
+    }
+}
+
+impl std::ops::DerefMut for Table {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [RunIndex] {
+        bytemuck::cast_slice_mut(self.0.as_mut_slice())
+    }
+}
+
 /// See the module's text.
 pub struct Memory {
     initial: Box<dyn InitialContents>,
-    groups: Vec<Vec<RunIndex>>,
+    groups: Vec<Table>,
     arena: Arena,
     stride: usize,
     group_bytes: u64,
@@ -85,7 +106,9 @@ impl Memory {
         let pages = group_bytes.div_ceil(PAGE_BYTES as u64) as usize;
         Memory {
             initial,
-            groups: (0..groups).map(|_| vec![0; pages * stride]).collect(),
+            groups: (0..groups)
+                .map(|_| Table(Words::zeroed((pages * stride).div_ceil(2))))
+                .collect(),
             arena: Arena::new(),
             stride,
             group_bytes,
@@ -172,7 +195,7 @@ impl Memory {
 
     /// What it takes on this machine.
     pub fn usage(&self) -> MemoryUse {
-        let entries: usize = self.groups.iter().map(Vec::len).sum();
+        let entries: usize = self.groups.iter().map(|table| table.len()).sum();
         MemoryUse {
             table_bytes: (entries * size_of::<RunIndex>()) as u64,
             page_bytes: self.arena.bytes(),
