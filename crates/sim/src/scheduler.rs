@@ -4,6 +4,10 @@
 //! never otherwise; between two polls the world's events happen in their order. Time does not pass by
 //! itself: a run ends when nothing can happen any more, when its time is over, or when all coroutines
 //! have finished.
+//!
+//! Let coroutines finish before the scheduler is dropped. Those that have not are dropped with it, and
+//! what they do as they are dropped, they do on a cluster at rest: their rounds that are on their way
+//! may land after it.
 
 use crate::fabric::SimFabric;
 use crate::threads::{Status, Task};

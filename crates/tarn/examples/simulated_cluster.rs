@@ -25,7 +25,7 @@ use tarn_sim::config::{Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::profile::Profile;
 use tarn_sim::scheduler::Scheduler;
-use tarn_sim::usage::Part as Hardware;
+use tarn_sim::usage::{Part as Hardware, Usage};
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::{Settings, Workload};
 
@@ -81,12 +81,18 @@ fn main() -> Result<(), AnyError> {
     scheduler.run_until(fabric.now() + Nanos(100_000_000));
     drop(scheduler);
 
-    let virtual_us = used.at.0 as f64 / 1e3;
-    let committed = done.committed;
+    report(&done, &used, seconds);
+    println!("{} pages copied, digest {:016x}", fabric.memory_use().copies, fabric.digest());
+    Ok(())
+}
+
+/// What the measured time came to.
+fn report(done: &Tally, used: &Usage, seconds: f64) {
+    let (virtual_us, committed) = (used.at.0 as f64 / 1e3, done.committed as f64);
     println!(
         "{:.3} M transactions/s of virtual time, {:.1} % aborted",
-        committed as f64 / virtual_us,
-        100.0 * done.aborted() as f64 / (done.aborted() + committed) as f64
+        committed / virtual_us,
+        100.0 * done.aborted() as f64 / (done.aborted() as f64 + committed)
     );
     let parts = [Hardware::Pipeline, Hardware::LinkOut, Hardware::Transmit, Hardware::Processor];
     for part in parts {
@@ -98,11 +104,9 @@ fn main() -> Result<(), AnyError> {
         "{} events in {seconds:.2} s: {:.1} M/s; {:.1} events and {:.1} turns a transaction",
         used.events(),
         used.events() as f64 / seconds / 1e6,
-        used.events() as f64 / committed as f64,
-        used.turns as f64 / committed as f64
+        used.events() as f64 / committed,
+        used.turns as f64 / committed
     );
-    println!("{} pages copied, digest {:016x}", fabric.memory_use().copies, fabric.digest());
-    Ok(())
 }
 
 fn cluster(workload: &SmallBank) -> Result<(SimFabric, Arc<Database>), AnyError> {
