@@ -8,7 +8,7 @@
 //! - [`queue`]: what happens next. [`usage`]: where the time went.
 //!
 //! The way of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
-//! timed mode) or `pieces` (line by line in random mode), `world` (its completion, and who runs next).
+//! timed mode) or `pieces` (line by line in random mode), `world` (its completion) and `turns` (who runs next).
 //!
 //! Invariant: no wall clock, no thread, no order of a hash table. The same seed gives the same run,
 //! event for event, on every machine.
@@ -67,5 +67,6 @@ pub mod queue;
 mod respond;
 pub mod scheduler;
 mod threads;
+mod turns;
 pub mod usage;
 mod world;

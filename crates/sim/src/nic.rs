@@ -39,9 +39,6 @@ impl Resource {
     }
 }
 
-/// Addresses that are kept apart, a power of two: how many is not published; collisions are rare.
-const ADDRESSES: usize = 4096;
-
 /// One node's NIC.
 #[derive(Debug)]
 pub(crate) struct Nic {
@@ -61,10 +58,10 @@ pub(crate) struct Nic {
 }
 
 impl Nic {
-    pub(crate) fn new(unit: AtomicUnit) -> Nic {
+    pub(crate) fn new(unit: AtomicUnit, slots: usize) -> Nic {
         let addresses = match unit {
             AtomicUnit::Serial => Vec::new(),
-            AtomicUnit::PerAddress => vec![Resource::default(); ADDRESSES],
+            AtomicUnit::PerAddress => vec![Resource::default(); slots],
         };
         Nic {
             transmit: Resource::default(),
@@ -86,7 +83,7 @@ impl Nic {
             self.atomics.reserve(taken_ps, ps)
         } else {
             self.atomics.busy_ps += ps;
-            let slot = mix(address) as usize % ADDRESSES;
+            let slot = mix(address) as usize % self.addresses.len();
             self.addresses[slot].reserve(taken_ps, ps)
         };
         end.max(through_ps)
@@ -115,9 +112,9 @@ mod tests {
 
     #[test]
     fn atomics_wait_for_the_unit_or_for_the_address() {
-        let mut serial = Nic::new(AtomicUnit::Serial);
+        let mut serial = Nic::new(AtomicUnit::Serial, 64);
         assert_eq!([8, 16, 8].map(|at| serial.atomic(0, 5, at, 100)), [100, 200, 300]);
-        let mut apart = Nic::new(AtomicUnit::PerAddress);
+        let mut apart = Nic::new(AtomicUnit::PerAddress, 4096);
         assert_eq!([8, 16, 8].map(|at| apart.atomic(0, 5, at, 100)), [100, 100, 200]);
     }
 }

@@ -16,7 +16,7 @@ use crate::messages::Messages;
 use crate::nic::Nic;
 use crate::prefetch::prefetch_all;
 use crate::queue::EventQueue;
-use crate::threads::{ComputeNode, Status, Task, Thread};
+use crate::threads::{ComputeNode, Task, Thread};
 use rand::RngExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_fabric::address::{NodeId, NodeSlot};
@@ -139,10 +139,15 @@ impl World {
                 let slow = dice.one_in(dice.chaos.slow_one_in);
                 if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
             });
-            ComputeNode::new(Nic::new(costs.unit), slowness, costs.doorbell_registers)
+            ComputeNode::new(
+                Nic::new(costs.unit, costs.atomic_slots),
+                slowness,
+                costs.doorbell_registers,
+            )
         };
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
-        let memory_node = |_| MemoryNode { nic: Nic::new(costs.unit), is_down: false };
+        let memory_node =
+            |_| MemoryNode { nic: Nic::new(costs.unit, costs.atomic_slots), is_down: false };
         let clock = |slot| Clock::of(&config.profile, config.seed, slot);
         Ok(World {
             now_ps: 0,
@@ -292,116 +297,5 @@ impl World {
             self.flights.end(index);
         }
         waiter.and_then(|task| self.wake(task))
-    }
-
-    /// Makes a waiting coroutine ready; returns it if it can be polled at once.
-    pub(crate) fn wake(&mut self, task: u32) -> Option<u32> {
-        let state = &mut self.tasks[task as usize];
-        if state.status != Status::Waiting {
-            return None;
-        }
-        let index = state.thread;
-        let thread = &mut self.threads[index as usize];
-        if state.yields > 0 {
-            thread.idlers.retain(|idler| *idler != task);
-        }
-        if !thread.is_scheduled && thread.ready.is_empty() && thread.local_ps <= self.now_ps {
-            return Some(task);
-        }
-        state.status = Status::Queued;
-        thread.ready.push_back(task);
-        self.schedule(index);
-        None
-    }
-
-    /// The thread will look at its queue as soon as it is free.
-    pub(crate) fn schedule(&mut self, index: u32) {
-        let thread = &mut self.threads[index as usize];
-        if !thread.is_scheduled {
-            thread.is_scheduled = true;
-            let at_ps = thread.local_ps.max(self.now_ps);
-            self.queue.push(at_ps, Event::Run { thread: index });
-        }
-    }
-
-    fn next_ready(&mut self, thread: u32) -> Option<u32> {
-        let ready = &mut self.threads[thread as usize].ready;
-        match &mut self.dice {
-            Some(dice) if ready.len() > 1 => {
-                let chosen = dice.up_to(ready.len() as u64 - 1) as usize;
-                ready.swap_remove_back(chosen)
-            }
-            _ => ready.pop_front(),
-        }
-    }
-
-    /// A coroutine is about to be polled.
-    #[inline]
-    pub(crate) fn begin_turn(&mut self, task: u32) {
-        let state = &mut self.tasks[task as usize];
-        state.status = Status::Running;
-        let thread = &mut self.threads[state.thread as usize];
-        debug_assert!(thread.local_ps <= self.now_ps, "the thread is busy");
-        thread.local_ps = self.now_ps;
-        let owed_ps = std::mem::take(&mut thread.owed_ps);
-        thread.spend(self.costs.switch + owed_ps);
-        self.current = Some(task);
-        self.is_registered = false;
-        self.tallies.turns += 1;
-    }
-
-    /// It was polled.
-    #[inline]
-    pub(crate) fn end_turn(&mut self, task: u32, has_finished: bool) {
-        self.current = None;
-        let state = &mut self.tasks[task as usize];
-        let index = state.thread;
-        let thread = &mut self.threads[index as usize];
-        thread.busy_ps += thread.local_ps - self.now_ps;
-        if let Some(dice) = &mut self.dice
-            && dice.one_in(dice.chaos.pause_one_in)
-        {
-            thread.local_ps += dice.up_to(dice.chaos.pause_max_ns) * 1_000;
-        }
-        if has_finished {
-            state.status = Status::Finished;
-        } else if self.is_registered {
-            state.status = Status::Waiting;
-            state.yields = 0;
-        } else {
-            self.has_yielded(task);
-        }
-        if !self.threads[index as usize].ready.is_empty() {
-            self.schedule(index);
-        }
-    }
-
-    /// It waits for something that the world does not know.
-    fn has_yielded(&mut self, task: u32) {
-        let state = &mut self.tasks[task as usize];
-        let thread = &mut self.threads[state.thread as usize];
-        if state.yields == 0 {
-            state.status = Status::Queued;
-            thread.ready.push_back(task);
-        } else {
-            let longest = 2 * self.costs.travel + self.costs.respond + self.costs.complete;
-            let pause = (self.costs.switch.max(1) << state.yields.min(32)).min(longest);
-            state.status = Status::Waiting;
-            state.wake_at_ps = thread.local_ps + pause;
-            thread.idlers.push(task);
-            self.queue.push(state.wake_at_ps, Event::Wake { task });
-        }
-        state.yields += 1;
-    }
-
-    /// The current coroutine sleeps until its thread's clock shows `until`, unless something else
-    /// that it waits for happens before.
-    pub(crate) fn park_until(&mut self, until: Nanos) {
-        let Some(task) = self.current else { return };
-        let state = &mut self.tasks[task as usize];
-        let thread = &self.threads[state.thread as usize];
-        state.wake_at_ps = (until.0.saturating_mul(1_000)).max(thread.local_ps);
-        self.queue.push(state.wake_at_ps, Event::Wake { task });
-        self.is_registered = true;
     }
 }

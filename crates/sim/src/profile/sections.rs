@@ -97,6 +97,8 @@ section! {
         atomic_mops: 0.001 to 10_000,
         /// For how long an atomic occupies the atomic unit, or its address.
         atomic_unit_ns: 0 to 1_000_000,
+        /// Atomics on addresses that share one of so many slots are not side by side.
+        atomic_slots: 1 to 1_000_000,
         /// Payload beyond the first line that the pipeline moves, in gigabits a second.
         pipeline_gbps: 0.001 to 100_000,
     }
