@@ -86,6 +86,10 @@ pub trait Backend {
     /// Whether a detached round has completed, and how.
     fn detached(&self, detached: Detached) -> Poll<Result<(), FabricError>>;
 
+    /// The coroutine that is being polled has nothing to do before `until`, unless a round of its own
+    /// completes earlier. A hint: a backend in virtual time need not poll it meanwhile.
+    fn park_until(&self, _until: Nanos) {}
+
     /// Nanoseconds since the fabric started, by this thread's clock: monotone.
     fn now(&self) -> Nanos;
 

@@ -112,6 +112,7 @@ impl Port {
     pub async fn sleep(&self, duration: Nanos) {
         let end = self.now() + duration;
         while self.now() < end {
+            self.shared.backend.park_until(end);
             self.yield_now().await;
         }
     }

@@ -1,0 +1,147 @@
+//! One thread's hold on the simulated cluster.
+//!
+//! Invariant: while a coroutine is polled by the [`crate::scheduler::Scheduler`], everything it asks for
+//! takes virtual time. Outside of it (a loader, an audit) the cluster is at rest: rounds are done at once
+//! and cost nothing.
+
+use crate::flight::Interest;
+use crate::world::World;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::Poll;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use tarn_fabric::clock::{ClockInterval, Nanos};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::Round;
+
+/// See the module's text.
+pub(crate) struct SimBackend {
+    world: Rc<RefCell<World>>,
+    thread: u32,
+    node: NodeId,
+    number: u16,
+}
+
+/// The ticket of a detached round that was done at once.
+const DONE: u64 = u64::MAX;
+
+impl SimBackend {
+    pub(crate) fn new(world: Rc<RefCell<World>>, node: NodeId, number: u16) -> SimBackend {
+        let thread = world.borrow_mut().join(node, number);
+        SimBackend { world, thread, node, number }
+    }
+}
+
+impl Backend for SimBackend {
+    fn caps(&self) -> Caps {
+        let datagram_bytes_max = self.world.borrow().datagram_bytes_max();
+        Caps { masked_cas: true, datagram_bytes_max }
+    }
+
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { node: self.node.slot, thread: self.number }
+    }
+
+    fn post(&self, round: &mut Round) -> Posted {
+        let world = &mut *self.world.borrow_mut();
+        if world.current.is_none() {
+            return Posted::Done(world.execute_at_rest(self.node, round));
+        }
+        round.ticket = world.post(self.thread, round, Interest::Awaited);
+        world.is_registered = true;
+        Posted::InFlight
+    }
+
+    fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
+        let world = &mut *self.world.borrow_mut();
+        let index = world.flights.find(round.ticket).expect("a round is completed once");
+        let flight = world.flights.get(index);
+        if !flight.is_done {
+            flight.waiter = world.current;
+            world.is_registered = true;
+            return Poll::Pending;
+        }
+        flight.hand_over(round);
+        let error = flight.error;
+        world.flights.end(index);
+        Poll::Ready(error.map_or(Ok(()), Err))
+    }
+
+    fn abandon(&self, round: &mut Round) {
+        let world = &mut *self.world.borrow_mut();
+        let Some(index) = world.flights.find(round.ticket) else { return };
+        let flight = world.flights.get(index);
+        (flight.interest, flight.waiter) = (Interest::Abandoned, None);
+        if flight.is_done {
+            world.flights.end(index);
+        }
+    }
+
+    fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
+        let world = &mut *self.world.borrow_mut();
+        if world.current.is_none() {
+            return world.execute_at_rest(self.node, round).map(|()| Detached(DONE));
+        }
+        if round.is_empty() {
+            return Ok(Detached(DONE));
+        }
+        Ok(Detached(world.post(self.thread, round, Interest::Detached)))
+    }
+
+    fn detached(&self, Detached(ticket): Detached) -> Poll<Result<(), FabricError>> {
+        let world = &mut *self.world.borrow_mut();
+        if let Some(index) = world.flights.find(ticket) {
+            // Whoever asks is told when to ask again.
+            world.flights.get(index).waiter = world.current;
+            world.is_registered = true;
+            return Poll::Pending;
+        }
+        Poll::Ready(world.detached_errors.remove(&ticket).map_or(Ok(()), Err))
+    }
+
+    fn park_until(&self, until: Nanos) {
+        self.world.borrow_mut().park_until(until);
+    }
+
+    fn now(&self) -> Nanos {
+        self.world.borrow().now_of(self.thread)
+    }
+
+    fn clock(&self) -> ClockInterval {
+        let world = self.world.borrow();
+        world.clocks[usize::from(self.node.slot.0)].read(world.now_of(self.thread))
+    }
+
+    fn charge(&self, cost: Cost) {
+        let world = &mut *self.world.borrow_mut();
+        if world.current.is_none() {
+            return;
+        }
+        let ps = match cost {
+            Cost::WorkNanos(ns) => ns * 1_000,
+            Cost::LocalLookup => world.costs.local_lookup,
+            Cost::LocalAtomic => world.costs.local_atomic,
+        };
+        world.threads[self.thread as usize].spend(ps);
+    }
+
+    fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
+        self.world.borrow_mut().send(self.thread, to, bytes)
+    }
+
+    fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        for count in 0..budget {
+            // The sink may send: nothing is borrowed while it runs.
+            let taken = self.world.borrow_mut().take_message(self.thread);
+            let Some((from, bytes, index)) = taken else { return count };
+            sink(from, &bytes);
+            self.world.borrow_mut().give_back_message(index, bytes);
+        }
+        budget
+    }
+}

@@ -1,0 +1,176 @@
+//! What a simulated cluster is made of.
+//!
+//! Invariant: a shape that cannot be is refused when the cluster is made, by the name of the field, with
+//! its value and what is allowed.
+
+use crate::profile::Profile;
+use rand::RngExt as _;
+use std::fmt;
+use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX, NodeSlot};
+use tarn_fabric::rng::seeded;
+
+/// The shape and temper of a cluster.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Memory nodes; there is one replica group for each.
+    pub memory_nodes: usize,
+    /// Copies of every group.
+    pub replicas: usize,
+    /// Compute nodes.
+    pub compute_nodes: usize,
+    /// Size of one replica group's memory at one node, in bytes.
+    pub group_bytes: u64,
+    /// What the hardware costs.
+    pub profile: Profile,
+    /// How kind the world is.
+    pub mode: Mode,
+    /// Of everything that is random.
+    pub seed: u64,
+}
+
+/// How kind the world is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Mode {
+    /// Costs alone decide when something happens: for performance.
+    Timed,
+    /// The weakest that the contract allows, as the seed has it: for correctness.
+    Random(Chaos),
+}
+
+/// What may go wrong, and how often. "One in 0" is never.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chaos {
+    /// A batch is under way for up to so much longer.
+    pub delay_max_ns: u64,
+    /// One piece of work in so many (a line, an atomic, a batch) is held up.
+    pub stall_one_in: u32,
+    /// For so long at the most.
+    pub stall_max_ns: u64,
+    /// So many messages of a hundred are lost.
+    pub loss_percent: u32,
+    /// So many arrive twice.
+    pub duplicate_percent: u32,
+    /// A message is under way for up to so much longer: later ones overtake it.
+    pub message_delay_max_ns: u64,
+    /// One compute node in so many is slow.
+    pub slow_one_in: u32,
+    /// All that its processors do takes so many times as long.
+    pub slow_factor: u32,
+    /// One turn of a coroutine in so many is followed by a pause of its thread.
+    pub pause_one_in: u32,
+    /// For so long at the most.
+    pub pause_max_ns: u64,
+}
+
+impl Chaos {
+    /// Nothing goes wrong; only order is as weak as the contract allows.
+    pub const CALM: Chaos = Chaos {
+        delay_max_ns: 0,
+        stall_one_in: 0,
+        stall_max_ns: 0,
+        loss_percent: 0,
+        duplicate_percent: 0,
+        message_delay_max_ns: 0,
+        slow_one_in: 0,
+        slow_factor: 1,
+        pause_one_in: 0,
+        pause_max_ns: 0,
+    };
+
+    /// Another temper for each seed, each source of trouble being off in some (swarm testing: Groce et
+    /// al., ISSTA 2012).
+    pub fn of(seed: u64) -> Chaos {
+        let mut rng = seeded(seed, CHAOS_STREAM);
+        let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
+        Chaos {
+            delay_max_ns: pick(&[0, 1_000, 10_000, 40_000]),
+            stall_one_in: pick(&[0, 4, 16, 64]) as u32,
+            stall_max_ns: pick(&[500, 5_000, 20_000]),
+            loss_percent: pick(&[0, 1, 10, 30]) as u32,
+            duplicate_percent: pick(&[0, 1, 10, 30]) as u32,
+            message_delay_max_ns: pick(&[0, 2_000, 50_000]),
+            slow_one_in: pick(&[0, 2, 4]) as u32,
+            slow_factor: pick(&[3, 10]) as u32,
+            pause_one_in: pick(&[0, 10, 100]) as u32,
+            pause_max_ns: pick(&[2_000, 20_000]),
+        }
+    }
+}
+
+/// Streams of random numbers, one for each thing that draws them.
+pub(crate) const CHAOS_STREAM: u64 = 0x6368_616f;
+pub(crate) const SCHEDULE_STREAM: u64 = 0x7363_6865;
+pub(crate) const CLOCK_STREAM: u64 = 0x636c_6f63;
+
+/// A shape that cannot be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}; allowed: {}", self.field, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl SimConfig {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        let nodes = self.memory_nodes;
+        check("memory_nodes", nodes as u64, GROUPS_MAX as u64, "")?;
+        check("replicas", self.replicas as u64, nodes as u64, " (memory_nodes)")?;
+        check("compute_nodes", self.compute_nodes as u64, u64::from(u16::MAX), "")?;
+        check("group_bytes", self.group_bytes, GROUP_BYTES_MAX, "")
+    }
+
+    /// The nodes of each replica group, primary first: replica `i` of group `g` lives on node
+    /// `(g + i) mod memory_nodes`, as with the local backend.
+    pub(crate) fn groups(&self) -> Vec<Vec<NodeSlot>> {
+        let slot = |index: usize| NodeSlot((index % self.memory_nodes) as u16);
+        (0..self.memory_nodes)
+            .map(|group| (group..group + self.replicas).map(slot).collect())
+            .collect()
+    }
+}
+
+fn check(field: &'static str, value: u64, most: u64, why: &str) -> Result<(), ConfigError> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError { field, value: value.to_string(), allowed: format!("1 to {most}{why}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_shapes_are_refused_by_name() {
+        let fine = SimConfig {
+            memory_nodes: 2,
+            replicas: 2,
+            compute_nodes: 1,
+            group_bytes: 4096,
+            profile: Profile::load("cx3-56g").unwrap(),
+            mode: Mode::Timed,
+            seed: 1,
+        };
+        assert_eq!(fine.validate(), Ok(()));
+        let text = |config: &SimConfig| config.validate().expect_err("refused").to_string();
+        let none = SimConfig { memory_nodes: 0, ..fine.clone() };
+        assert_eq!(text(&none), "memory_nodes = 0; allowed: 1 to 4096");
+        let many = SimConfig { replicas: 3, ..fine.clone() };
+        assert_eq!(text(&many), "replicas = 3; allowed: 1 to 2 (memory_nodes)");
+        assert!(
+            text(&SimConfig { compute_nodes: 0, ..fine.clone() }).contains("compute_nodes = 0")
+        );
+        assert!(text(&SimConfig { group_bytes: 1 << 40, ..fine }).contains("group_bytes = 10995"));
+    }
+}

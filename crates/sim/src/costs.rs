@@ -1,0 +1,240 @@
+//! A profile's constants in the form in which the model charges them: picoseconds.
+//!
+//! Invariant: derived from the profile once, when a cluster is made; nothing here is tuned. Headers
+//! are those of the specifications (InfiniBand Architecture Specification, vol. 1: LRH 8, BTH 12,
+//! RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8, DETH 8, ICRC 4, VCRC 2 bytes; RoCEv2 has Ethernet
+//! 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in place of LRH and VCRC).
+
+use crate::profile::{AtomicUnit, Constant, Framing, Profile};
+use tarn_fabric::round::{Verb, VerbKind};
+
+/// Headers of each kind of packet, without payload.
+#[derive(Clone, Copy, Debug)]
+struct Headers {
+    read_request: u64,
+    read_response: u64,
+    write: u64,
+    ack: u64,
+    atomic_request: u64,
+    atomic_response: u64,
+    datagram: u64,
+    /// Each packet of a message after the first.
+    more: u64,
+}
+
+const INFINIBAND: Headers = Headers {
+    read_request: 42,
+    read_response: 30,
+    write: 42,
+    ack: 30,
+    atomic_request: 54,
+    atomic_response: 38,
+    datagram: 34,
+    more: 26,
+};
+
+const ROCE_V2: Headers = Headers {
+    read_request: 78,
+    read_response: 66,
+    write: 78,
+    ack: 66,
+    atomic_request: 90,
+    atomic_response: 74,
+    datagram: 70,
+    more: 62,
+};
+
+/// See the module's text. All but the last group are picoseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Costs {
+    pub(crate) switch: u64,
+    pub(crate) post_verb: u64,
+    pub(crate) doorbell: u64,
+    pub(crate) doorbell_shared: u64,
+    pub(crate) doorbell_handoff: u64,
+    pub(crate) poll_completion: u64,
+    pub(crate) send_message: u64,
+    /// A message's completion and its handler.
+    pub(crate) receive_message: u64,
+    pub(crate) local_lookup: u64,
+    pub(crate) local_atomic: u64,
+
+    pub(crate) transmit: u64,
+    pub(crate) receive: u64,
+    pub(crate) second_dma: u64,
+    pub(crate) work_queue_miss: u64,
+    pub(crate) issue: u64,
+    pub(crate) respond: u64,
+    pub(crate) complete: u64,
+    pub(crate) retry_timeout: u64,
+    pub(crate) atomic_unit: u64,
+    /// One way over cables and switch.
+    pub(crate) travel: u64,
+    read: u64,
+    write: u64,
+    atomic: u64,
+
+    pub(crate) doorbell_registers: u32,
+    pub(crate) inline_max_bytes: u64,
+    pub(crate) work_queue_entries: u64,
+    pub(crate) unit: AtomicUnit,
+    pub(crate) atomic_slots: usize,
+    pipeline_ps_per_byte: f64,
+    link_ps_per_byte: f64,
+    mtu_bytes: u64,
+    headers: Headers,
+}
+
+fn ps(ns: &Constant<f64>) -> u64 {
+    (ns.value * 1e3).round() as u64
+}
+
+fn ps_each(mops: &Constant<f64>) -> u64 {
+    (1e6 / mops.value).round() as u64
+}
+
+impl Costs {
+    pub(crate) fn of(profile: &Profile) -> Costs {
+        let Profile { form, cpu, nic, link, .. } = profile;
+        Costs {
+            switch: ps(&cpu.switch_ns),
+            post_verb: ps(&cpu.post_verb_ns),
+            doorbell: ps(&cpu.doorbell_ns),
+            doorbell_shared: ps(&cpu.doorbell_shared_ns),
+            doorbell_handoff: ps(&cpu.doorbell_handoff_ns),
+            poll_completion: ps(&cpu.poll_completion_ns),
+            send_message: ps(&cpu.send_message_ns),
+            receive_message: ps(&cpu.receive_message_ns) + ps(&cpu.handler_ns),
+            local_lookup: ps(&cpu.local_lookup_ns),
+            local_atomic: ps(&cpu.local_atomic_ns),
+            transmit: ps_each(&nic.transmit_mops),
+            receive: ps_each(&nic.receive_mops),
+            second_dma: ps(&nic.second_dma_ns),
+            work_queue_miss: ps(&nic.work_queue_miss_ns),
+            issue: ps(&nic.issue_ns),
+            respond: ps(&nic.respond_ns),
+            complete: ps(&nic.complete_ns),
+            retry_timeout: ps(&nic.retry_timeout_ns),
+            atomic_unit: ps(&nic.atomic_unit_ns),
+            travel: ps(&link.propagation_ns) + ps(&link.switch_ns),
+            read: ps_each(&nic.read_mops),
+            write: ps_each(&nic.write_mops),
+            atomic: ps_each(&nic.atomic_mops),
+            doorbell_registers: cpu.doorbell_registers.value as u32,
+            inline_max_bytes: nic.inline_max_bytes.value as u64,
+            work_queue_entries: nic.work_queue_entries.value as u64,
+            unit: form.atomic_unit.value,
+            atomic_slots: nic.atomic_slots.value as usize,
+            pipeline_ps_per_byte: 8e3 / nic.pipeline_gbps.value,
+            link_ps_per_byte: 8e3 / link.bandwidth_gbps.value,
+            mtu_bytes: link.mtu_bytes.value as u64,
+            headers: match form.framing.value {
+                Framing::Infiniband => INFINIBAND,
+                Framing::RoceV2 => ROCE_V2,
+            },
+        }
+    }
+
+    /// For how long a verb occupies the responder's pipeline.
+    #[inline]
+    pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
+        let base = match verb.kind {
+            VerbKind::Read => self.read,
+            VerbKind::Write => self.write,
+            _ => return self.atomic,
+        };
+        let beyond = u64::from(verb.len_bytes).saturating_sub(64);
+        base + (beyond as f64 * self.pipeline_ps_per_byte) as u64
+    }
+
+    /// For how long a verb occupies the requester's transmit side.
+    #[inline]
+    pub(crate) fn transmit(&self, verb: &Verb, in_flight: u64) -> u64 {
+        let fetched =
+            verb.kind == VerbKind::Write && u64::from(verb.len_bytes) > self.inline_max_bytes;
+        let missed = in_flight.saturating_sub(self.work_queue_entries);
+        let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
+        self.transmit + if fetched { self.second_dma } else { 0 } + miss
+    }
+
+    /// For how long so many bytes occupy a link.
+    #[inline]
+    pub(crate) fn link(&self, bytes: u64) -> u64 {
+        (bytes as f64 * self.link_ps_per_byte) as u64
+    }
+
+    /// Bytes on the wire of a verb's request.
+    #[inline]
+    pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
+        match verb.kind {
+            VerbKind::Read => self.headers.read_request,
+            VerbKind::Write => self.headers.write + self.payload(u64::from(verb.len_bytes)),
+            _ => self.headers.atomic_request,
+        }
+    }
+
+    /// Bytes on the wire of a verb's response; a WRITE has none of its own.
+    #[inline]
+    pub(crate) fn response_bytes(&self, verb: &Verb) -> Option<u64> {
+        match verb.kind {
+            VerbKind::Read => {
+                Some(self.headers.read_response + self.payload(u64::from(verb.len_bytes)))
+            }
+            VerbKind::Write => None,
+            _ => Some(self.headers.atomic_response),
+        }
+    }
+
+    /// Bytes of the acknowledgement that ends a batch of WRITEs.
+    pub(crate) fn ack_bytes(&self) -> u64 {
+        self.headers.ack
+    }
+
+    /// Payload of one packet.
+    pub(crate) fn mtu_bytes(&self) -> u64 {
+        self.mtu_bytes
+    }
+
+    /// Bytes of a message.
+    pub(crate) fn datagram_bytes(&self, payload: usize) -> u64 {
+        self.headers.datagram + self.payload(payload as u64)
+    }
+
+    /// Payload, padded to words of 4, and the headers of all packets but the first.
+    #[inline]
+    fn payload(&self, bytes: u64) -> u64 {
+        let more = if bytes > self.mtu_bytes { (bytes - 1) / self.mtu_bytes } else { 0 };
+        bytes.next_multiple_of(4) + more * self.headers.more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Address, GroupId, NodeSlot};
+    use tarn_fabric::round::Round;
+
+    fn verb(bytes: usize) -> Verb {
+        let mut round = Round::new();
+        round.read(Address::new(GroupId(0), 64).at(NodeSlot(0)), bytes);
+        round.verbs()[0]
+    }
+
+    #[test]
+    fn bytes_on_the_wire_are_those_of_the_specification() {
+        let ib = Costs::of(&Profile::load("cx3-56g").unwrap());
+        let roce = Costs::of(&Profile::load("cx5-100g").unwrap());
+        let read = verb(1418);
+        assert_eq!((ib.request_bytes(&read), ib.response_bytes(&read)), (42, Some(30 + 1420)));
+        assert_eq!((roce.request_bytes(&read), roce.response_bytes(&read)), (78, Some(66 + 1420)));
+        assert_eq!(ib.response_bytes(&verb(10_000)), Some(30 + 10_000 + 2 * 26));
+    }
+
+    #[test]
+    fn a_read_occupies_the_pipeline_by_its_bytes() {
+        let costs = Costs::of(&Profile::load("cx3-56g").unwrap());
+        assert_eq!(costs.pipeline(&verb(8)), 37_736); // 26.5 M/s
+        assert_eq!(costs.pipeline(&verb(8)), costs.pipeline(&verb(64)));
+        assert_eq!(costs.pipeline(&verb(764)) - costs.pipeline(&verb(64)), 100_000);
+    }
+}

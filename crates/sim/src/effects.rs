@@ -1,0 +1,109 @@
+//! What a verb does to memory.
+//!
+//! Invariant: the only code that executes verbs, whoever decides when: on arrival, a line at a time, or
+//! at rest.
+
+use crate::memory::{Memory, Replica};
+use std::ops::Range;
+use tarn_fabric::address::{LINE_BYTES, Target};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::{Verb, VerbKind};
+
+/// Where groups live: replica `i` of group `g` on node `(g + i) mod nodes`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement {
+    pub(crate) nodes: u16,
+    pub(crate) replicas: u16,
+}
+
+impl Placement {
+    /// Which replica a target is, if its node holds its group.
+    #[inline]
+    pub(crate) fn replica(self, target: Target) -> Option<Replica> {
+        let (node, group) = (target.node().0, target.address().group());
+        if node >= self.nodes || group.0 >= self.nodes {
+            return None;
+        }
+        let index = if node >= group.0 { node - group.0 } else { node + self.nodes - group.0 };
+        (index < self.replicas).then_some(Replica { group, index })
+    }
+
+    /// The replica, if all bytes of the verb lie in its memory.
+    #[inline]
+    pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Replica, FabricError> {
+        let offset = verb.target.address().offset_bytes();
+        self.replica(verb.target)
+            .filter(|_| memory.contains(offset, usize::from(verb.len_bytes)))
+            .ok_or(FabricError::OutOfBounds(verb.target))
+    }
+}
+
+/// Executes a whole verb; `data` is where its `buffer` points into.
+#[inline]
+pub(crate) fn execute(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &mut [u64]) {
+    match verb.kind {
+        VerbKind::Read | VerbKind::Write => {
+            transfer(memory, replica, verb, data, 0..usize::from(verb.len_bytes));
+        }
+        _ => atomic(memory, replica, verb, data),
+    }
+}
+
+/// The part of a READ or WRITE in one of its lines.
+pub(crate) fn execute_line(
+    memory: &mut Memory,
+    replica: Replica,
+    verb: &Verb,
+    data: &mut [u64],
+    line: u16,
+) {
+    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
+    let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
+    let to = ((usize::from(line) + 1) * LINE_BYTES - into).min(usize::from(verb.len_bytes));
+    transfer(memory, replica, verb, data, from..to);
+}
+
+/// How many lines a READ or WRITE touches.
+pub(crate) fn lines(verb: &Verb) -> u16 {
+    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
+    (into + usize::from(verb.len_bytes)).div_ceil(LINE_BYTES) as u16
+}
+
+#[inline]
+fn transfer(
+    memory: &mut Memory,
+    replica: Replica,
+    verb: &Verb,
+    data: &mut [u64],
+    part: Range<usize>,
+) {
+    let offset = verb.target.address().offset_bytes() + part.start as u64;
+    let at = verb.buffer as usize;
+    let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
+    let bytes = &mut bytes[at + part.start..at + part.end];
+    if verb.kind == VerbKind::Read {
+        memory.read(replica, offset, bytes);
+    } else {
+        memory.write(replica, offset, bytes);
+    }
+}
+
+fn atomic(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &[u64]) {
+    let offset = verb.target.address().offset_bytes();
+    assert!(offset.is_multiple_of(8), "an atomic on a word that is not aligned");
+    let found = memory.word(replica, offset);
+    let new = match verb.kind {
+        VerbKind::CompareAndSwap => (found == verb.expected).then_some(verb.value),
+        VerbKind::FetchAndAdd => Some(found.wrapping_add(verb.expected)),
+        _ => {
+            let at = verb.buffer as usize / 8;
+            let (compare, swap) = (data[at], data[at + 1]);
+            let equal = found & compare == verb.expected & compare;
+            equal.then_some((found & !swap) | (verb.value & swap))
+        }
+    };
+    if let Some(new) = new {
+        memory.set_word(replica, offset, new);
+    }
+    verb.value = found;
+}

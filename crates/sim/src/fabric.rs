@@ -1,0 +1,93 @@
+//! The simulated cluster as its user holds it.
+//!
+//! Invariant: one thread of this machine; clones name the same cluster. Placement is that of the local
+//! backend, so that the same catalog fits both.
+
+use crate::backend::SimBackend;
+use crate::config::{ConfigError, SimConfig};
+use crate::memory::{InitialContents, MemoryUse, Zeros};
+use crate::usage::Usage;
+use crate::world::World;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::port::Port;
+
+/// See the module's text.
+#[derive(Clone)]
+pub struct SimFabric {
+    pub(crate) world: Rc<RefCell<World>>,
+}
+
+impl SimFabric {
+    /// A cluster of fresh memory.
+    ///
+    /// # Errors
+    /// A shape that cannot be: the field, its value, what is allowed.
+    pub fn new(config: &SimConfig) -> Result<SimFabric, ConfigError> {
+        SimFabric::with_contents(config, Box::new(Zeros))
+    }
+
+    /// A cluster whose memory holds `initial` where nobody has written yet.
+    ///
+    /// # Errors
+    /// As [`SimFabric::new`].
+    pub fn with_contents(
+        config: &SimConfig,
+        initial: Box<dyn InitialContents>,
+    ) -> Result<SimFabric, ConfigError> {
+        let world = World::new(config, initial)?;
+        Ok(SimFabric { world: Rc::new(RefCell::new(world)) })
+    }
+
+    /// The nodes of each replica group, primary first.
+    pub fn groups(&self) -> Vec<Vec<NodeSlot>> {
+        self.world.borrow().groups.clone()
+    }
+
+    /// A thread's port; `thread` numbers the threads of one compute node.
+    ///
+    /// # Panics
+    /// If the cluster has no such compute node.
+    pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
+        Port::new(Box::new(SimBackend::new(Rc::clone(&self.world), node, thread)), seed)
+    }
+
+    /// From now on a write changes one replica; until then it changed the image that all of them
+    /// share. The first scheduler says so too.
+    pub fn end_loading(&self) {
+        self.world.borrow_mut().memory.end_loading();
+    }
+
+    /// Kills a memory node: rounds that have not arrived there end in `NodeDown`.
+    pub fn fail_node(&self, slot: NodeSlot) {
+        self.world.borrow_mut().memory_nodes[usize::from(slot.0)].is_down = true;
+    }
+
+    /// Revokes a compute node's access at every memory node. When this returns, nothing of it will
+    /// ever take effect; its rounds end in `Fenced`.
+    pub fn fence(&self, node: NodeId) {
+        self.world.borrow_mut().fenced.insert(node);
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Nanos {
+        Nanos(self.world.borrow().now_ps / 1_000)
+    }
+
+    /// A digest of all that has happened so far: equal for equal runs, and only for those.
+    pub fn digest(&self) -> u64 {
+        self.world.borrow().digest
+    }
+
+    /// What was used so far; see [`Usage::since`].
+    pub fn usage(&self) -> Usage {
+        Usage::of(&self.world.borrow())
+    }
+
+    /// What the simulated memory takes on this machine.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.world.borrow().memory.usage()
+    }
+}

@@ -1,0 +1,72 @@
+//! A cluster that does not exist: the fabric contract in deterministic virtual time.
+//!
+//! Map:
+//! - [`fabric`]: the cluster as its user holds it; [`config`]: its shape and temper.
+//! - [`scheduler`]: runs coroutines; each is polled when what it waits for has happened.
+//! - [`profile`]: what hardware costs, each constant with its source.
+//! - [`memory`]: lazy memory that replicas share until they write it.
+//! - [`queue`]: what happens next. [`usage`]: where the time went.
+//!
+//! The way of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
+//! timed mode) or `pieces` (line by line in random mode), `world` (its completion) and `turns` (who runs next).
+//!
+//! Invariant: no wall clock, no thread, no order of a hash table. The same seed gives the same run,
+//! event for event, on every machine.
+//!
+//! ```
+//! use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
+//! use tarn_fabric::round::Round;
+//! use tarn_sim::config::{Mode, SimConfig};
+//! use tarn_sim::fabric::SimFabric;
+//! use tarn_sim::profile::Profile;
+//! use tarn_sim::scheduler::Scheduler;
+//!
+//! let fabric = SimFabric::new(&SimConfig {
+//!     memory_nodes: 1,
+//!     replicas: 1,
+//!     compute_nodes: 1,
+//!     group_bytes: 1 << 30,
+//!     profile: Profile::load("cx3-56g")?,
+//!     mode: Mode::Timed,
+//!     seed: 42,
+//! })?;
+//! let port = fabric.port(NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) }, 0, 42);
+//! let word = Address::new(GroupId(0), 4096).at(NodeSlot(0));
+//! let taken = Scheduler::new(&fabric).block_on(&port, {
+//!     let port = port.clone();
+//!     async move {
+//!         let mut round = Round::new();
+//!         let seen = round.read(word, 8);
+//!         let start = port.now();
+//!         port.execute(&mut round).await.expect("the node lives");
+//!         assert_eq!(round.word(seen), 0);
+//!         port.now() - start
+//!     }
+//! });
+//! assert!((1_800..2_050).contains(&taken.0), "a READ takes 1.92 µs, not {taken}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![deny(unsafe_code)]
+
+mod backend;
+mod clocks;
+pub mod config;
+mod costs;
+mod effects;
+pub mod fabric;
+mod flight;
+pub mod memory;
+mod messages;
+mod nic;
+mod pieces;
+mod post;
+mod prefetch;
+pub mod profile;
+pub mod queue;
+mod respond;
+pub mod scheduler;
+mod threads;
+mod turns;
+pub mod usage;
+mod world;

@@ -1,0 +1,133 @@
+//! Datagrams between threads of compute nodes.
+//!
+//! Invariant: a datagram arrives whole or not at all. In timed mode it arrives once, unless nobody has
+//! the endpoint; in random mode it may be lost, arrive twice, or be overtaken. Buffers are kept: nothing
+//! is allocated in steady state.
+
+use crate::world::{Event, World};
+use tarn_fabric::backend::Endpoint;
+use tarn_fabric::error::FabricError;
+
+/// A datagram.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) from: Endpoint,
+    to: Endpoint,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// All datagrams on their way or not yet received.
+#[derive(Default, Debug)]
+pub(crate) struct Messages {
+    all: Vec<Message>,
+    free: Vec<u32>,
+}
+
+impl Messages {
+    fn begin(&mut self, from: Endpoint, to: Endpoint, bytes: &[u8]) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Message { from, to, bytes: Vec::new() });
+            self.all.len() as u32 - 1
+        });
+        let message = &mut self.all[index as usize];
+        (message.from, message.to) = (from, to);
+        message.bytes.clear();
+        message.bytes.extend_from_slice(bytes);
+        index
+    }
+
+    fn end(&mut self, index: u32) {
+        self.free.push(index);
+    }
+}
+
+impl World {
+    /// Largest datagram, in bytes: one packet.
+    pub(crate) fn datagram_bytes_max(&self) -> usize {
+        self.costs.mtu_bytes() as usize
+    }
+
+    /// Sends a datagram.
+    pub(crate) fn send(
+        &mut self,
+        thread: u32,
+        to: Endpoint,
+        bytes: &[u8],
+    ) -> Result<(), FabricError> {
+        let limit_bytes = self.datagram_bytes_max();
+        if bytes.len() > limit_bytes {
+            return Err(FabricError::MessageTooLarge { bytes: bytes.len(), limit_bytes });
+        }
+        let thread = &mut self.threads[thread as usize];
+        thread.spend(self.costs.send_message + self.costs.doorbell);
+        let nic = &mut self.compute_nodes[usize::from(thread.node.slot.0)].nic;
+        let wire_ps = self.costs.link(self.costs.datagram_bytes(bytes.len()));
+        let sent_ps = nic.transmit.reserve(self.now_ps, self.costs.transmit);
+        let out_ps = nic.link_out.reserve(sent_ps, wire_ps);
+        let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
+        let arrival_ps = out_ps + processor_ps + self.costs.issue + self.costs.travel;
+        let from = thread.endpoint();
+        self.tallies.messages += 1;
+        for delay_ps in self.fates() {
+            let Some(delay_ps) = delay_ps else { continue };
+            let message = self.messages.begin(from, to, bytes);
+            self.queue.push(arrival_ps + delay_ps, Event::Message { message });
+        }
+        Ok(())
+    }
+
+    /// How much later each copy of a message arrives, if it does.
+    fn fates(&mut self) -> [Option<u64>; 2] {
+        let Some(dice) = &mut self.dice else { return [Some(0), None] };
+        let chaos = dice.chaos;
+        let mut delay_ps = || dice.up_to(chaos.message_delay_max_ns) * 1_000;
+        let delays = [delay_ps(), delay_ps()];
+        let lost = dice.percent(chaos.loss_percent);
+        let twice = dice.percent(chaos.duplicate_percent);
+        self.tallies.messages_lost += u64::from(lost);
+        [(!lost).then_some(delays[0]), twice.then_some(delays[1])]
+    }
+
+    /// A datagram reaches its node's NIC.
+    pub(crate) fn message_arrives(&mut self, index: u32) {
+        let message = &self.messages.all[index as usize];
+        let node = self.compute_nodes.get_mut(usize::from(message.to.node.0));
+        let Some(node) = node else { return self.messages.end(index) };
+        let wire_ps = self.costs.link(self.costs.datagram_bytes(message.bytes.len()));
+        let there_ps = node.nic.link_in.reserve_until(self.now_ps, wire_ps);
+        let taken_ps = node.nic.receive.reserve(there_ps, self.costs.receive);
+        self.queue.push(taken_ps + self.costs.complete, Event::Deliver { message: index });
+    }
+
+    /// Its thread can see it.
+    pub(crate) fn deliver(&mut self, index: u32) {
+        let to = self.messages.all[index as usize].to;
+        let Some(&thread) = self.endpoints.get(&to) else { return self.messages.end(index) };
+        self.note(self.now_ps ^ u64::from(index) << 48);
+        self.threads[thread as usize].inbox.push_back(index);
+        // Whoever waits by yielding may wait for this.
+        while let Some(task) = self.threads[thread as usize].idlers.pop() {
+            if let Some(task) = self.wake(task) {
+                // `wake` would let it run at once; the queue keeps several in order.
+                self.tasks[task as usize].status = crate::threads::Status::Queued;
+                self.threads[thread as usize].ready.push_back(task);
+                self.schedule(thread);
+            }
+        }
+    }
+
+    /// Takes the next datagram out of a thread's inbox.
+    pub(crate) fn take_message(&mut self, thread: u32) -> Option<(Endpoint, Vec<u8>, u32)> {
+        let thread = &mut self.threads[thread as usize];
+        let index = thread.inbox.pop_front()?;
+        thread.spend(self.costs.receive_message);
+        let message = &mut self.messages.all[index as usize];
+        Some((message.from, std::mem::take(&mut message.bytes), index))
+    }
+
+    /// Gives a datagram's buffer back.
+    pub(crate) fn give_back_message(&mut self, index: u32, bytes: Vec<u8>) {
+        self.messages.all[index as usize].bytes = bytes;
+        self.messages.end(index);
+    }
+}

@@ -1,0 +1,134 @@
+//! The responder's side in random mode: the weakest behaviour that the contract allows.
+//!
+//! Invariant: batches are concurrent, but for those after a detached one on the same connection. Within
+//! a batch verbs take effect in order, except that a WRITE without fence may overtake READs and atomics
+//! before it. A READ brings its lines, and a WRITE lands them, one by one in any order, and whatever
+//! other batches do comes between. The batch's completion is sent when all is done. Access that is
+//! revoked in the middle leaves it where it is: some lines landed, others never will.
+
+use crate::effects::{execute, execute_line, lines};
+use crate::flight::{Batch, Pending};
+use crate::world::{Event, World};
+use tarn_fabric::round::{Verb, VerbKind};
+
+impl World {
+    /// A batch has arrived.
+    pub(crate) fn begin_pieces(&mut self, index: u32, batch_index: u32) {
+        let flight = self.flights.get(index);
+        let batch = &mut flight.batches[batch_index as usize];
+        let connection =
+            &mut self.threads[flight.thread as usize].connections[usize::from(batch.node.0)];
+        if connection.detached.iter().any(|earlier| *earlier < batch.number) {
+            connection.held.push((index, batch_index));
+            return;
+        }
+        let node = batch.node;
+        let mine = flight.verbs.iter().enumerate().filter(|(_, verb)| verb.target.node() == node);
+        batch.pending.extend(mine.map(|(at, verb)| pending(at, verb)));
+        self.next_piece(index, batch_index);
+    }
+
+    fn next_piece(&mut self, index: u32, batch_index: u32) {
+        let dice = self.dice.as_mut().expect("random mode");
+        let wait_ps = self.costs.switch + dice.stall_ps();
+        let event = Event::Piece { flight: index, batch: batch_index };
+        self.queue.push(self.now_ps + wait_ps, event);
+    }
+
+    /// One line, or one atomic.
+    pub(crate) fn piece(&mut self, index: u32, batch_index: u32) {
+        let flight = self.flights.get(index);
+        let to = flight.batches[batch_index as usize].node;
+        let node = self.threads[flight.thread as usize].node;
+        if let Some(error) = self.refusal(node, to) {
+            return self.refuse(index, batch_index, error);
+        }
+        let dice = self.dice.as_mut().expect("random mode");
+        let flight = self.flights.get(index);
+        let batch = &mut flight.batches[batch_index as usize];
+        let chosen = choose(batch, &flight.verbs, |most| dice.up_to(most));
+        let pending = &mut batch.pending[chosen];
+        let line = dice.up_to(pending.lines.len() as u64 - 1) as usize;
+        let line = pending.lines.swap_remove(line);
+        let is_last = pending.lines.is_empty();
+        let verb = &mut flight.verbs[pending.verb as usize];
+        if is_last {
+            batch.pending.remove(chosen);
+        }
+        match self.placement.locate(&self.memory, verb) {
+            Err(error) => return self.refuse(index, batch_index, error),
+            Ok(replica) if matches!(verb.kind, VerbKind::Read | VerbKind::Write) => {
+                execute_line(&mut self.memory, replica, verb, &mut flight.data, line);
+            }
+            Ok(replica) => execute(&mut self.memory, replica, verb, &mut flight.data),
+        }
+        let seen = verb.value ^ verb.target.address().to_word() ^ u64::from(line) << 56;
+        self.note(self.now_ps ^ seen.rotate_left(17));
+        self.tallies.verbs += u64::from(is_last);
+        if self.flights.get(index).batches[batch_index as usize].pending.is_empty() {
+            self.end_pieces(index, batch_index);
+        } else {
+            self.next_piece(index, batch_index);
+        }
+    }
+
+    fn end_pieces(&mut self, index: u32, batch_index: u32) {
+        self.leave_connection(index, batch_index);
+        let dice = self.dice.as_mut().expect("random mode");
+        let delay_ps = dice.up_to(dice.chaos.delay_max_ns) * 1_000 + dice.stall_ps();
+        let back_ps = self.costs.respond + self.costs.travel + self.costs.complete;
+        self.answer(index, self.now_ps + delay_ps + back_ps);
+    }
+
+    /// A batch is done: those that waited for it, if it was detached, may begin.
+    pub(crate) fn leave_connection(&mut self, index: u32, batch_index: u32) {
+        if self.dice.is_none() {
+            return self.count_refused(index, batch_index);
+        }
+        let flight = self.flights.get(index);
+        let batch = &flight.batches[batch_index as usize];
+        let connections = &mut self.threads[flight.thread as usize].connections;
+        let known = connections.len() - 1;
+        let connection = &mut connections[usize::from(batch.node.0).min(known)];
+        let open = connection.detached.len();
+        connection.detached.retain(|number| *number != batch.number);
+        if connection.detached.len() < open {
+            for (flight, batch) in connection.held.drain(..) {
+                self.queue.push(self.now_ps, Event::Arrive { flight, batch });
+            }
+        }
+    }
+
+    /// Timed mode: a batch that was refused has arrived all the same.
+    fn count_refused(&mut self, index: u32, batch_index: u32) {
+        let flight = self.flights.get(index);
+        let batch = &flight.batches[batch_index as usize];
+        let connections = &mut self.threads[flight.thread as usize].connections;
+        let known = connections.len() - 1;
+        connections[usize::from(batch.node.0).min(known)].arrived += 1;
+    }
+}
+
+fn pending(at: usize, verb: &Verb) -> Pending {
+    let count = match verb.kind {
+        VerbKind::Read | VerbKind::Write => lines(verb).max(1),
+        _ => 1,
+    };
+    Pending { verb: at as u32, lines: (0..count).collect() }
+}
+
+/// Which verb goes on: the first, or a WRITE without fence behind nothing but READs and atomics. The
+/// order table of the contract is asserted here.
+fn choose(batch: &Batch, verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
+    let verb = |at: usize| &verbs[batch.pending[at].verb as usize];
+    let overtaken =
+        (0..batch.pending.len()).take_while(|at| verb(*at).kind != VerbKind::Write).count();
+    let may_overtake = overtaken > 0
+        && overtaken < batch.pending.len()
+        && (1..=overtaken).all(|at| !verb(at).has(Verb::FENCED));
+    if may_overtake && up_to(1) == 1 {
+        assert!(verb(overtaken).kind == VerbKind::Write, "only WRITEs overtake");
+        return overtaken;
+    }
+    0
+}

@@ -1,0 +1,156 @@
+//! Runs coroutines in virtual time.
+//!
+//! Invariant: a coroutine is polled when what it waits for has happened and its thread is free, and
+//! never otherwise; between two polls the world's events happen in their order. Time does not pass by
+//! itself: a run ends when nothing can happen any more, when its time is over, or when all coroutines
+//! have finished.
+//!
+//! Let coroutines finish before the scheduler is dropped. Those that have not are dropped with it, and
+//! what they do as they are dropped, they do on a cluster at rest: their rounds that are on their way
+//! may land after it.
+
+use crate::fabric::SimFabric;
+use crate::threads::{Status, Task};
+use std::cell::RefCell;
+use std::rc::Rc;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::{Executor, TaskId};
+use tarn_fabric::port::Port;
+
+/// How many events ahead memory is fetched.
+const PREFETCH_TURNS: usize = 4;
+
+/// Why a run returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// Every coroutine has finished.
+    Finished,
+    /// The time is over; call again to go on.
+    TimeOver,
+}
+
+/// The coroutines of all threads of a cluster.
+pub struct Scheduler<'a> {
+    fabric: SimFabric,
+    executor: Executor<'a>,
+    /// The world's number of this scheduler's first coroutine.
+    first: usize,
+}
+
+impl<'a> Scheduler<'a> {
+    /// A scheduler without coroutines. Loading is over.
+    pub fn new(fabric: &SimFabric) -> Scheduler<'a> {
+        fabric.end_loading();
+        let first = fabric.world.borrow().tasks.len();
+        Scheduler { fabric: fabric.clone(), executor: Executor::new(), first }
+    }
+
+    /// Adds a coroutine to the thread of `port`; it first runs when its thread is free.
+    ///
+    /// # Panics
+    /// If the port is not of this cluster.
+    pub fn spawn(&mut self, port: &Port, task: impl Future<Output = ()> + 'a) -> TaskId {
+        let id = self.executor.spawn(task);
+        let world = &mut *self.fabric.world.borrow_mut();
+        let thread = *world.endpoints.get(&port.endpoint()).expect("a port of this cluster");
+        let number = world.tasks.len();
+        assert_eq!(number, self.first + id.0, "one scheduler adds coroutines at a time");
+        world.tasks.push(Task { thread, status: Status::Queued, wake_at_ps: 0, yields: 0 });
+        world.threads[thread as usize].ready.push_back(number as u32);
+        world.schedule(thread);
+        id
+    }
+
+    /// Coroutines that have not finished.
+    pub fn live(&self) -> usize {
+        self.executor.live()
+    }
+
+    /// Runs until every coroutine has finished, or virtual time reaches `until`.
+    ///
+    /// # Panics
+    /// If coroutines wait and nothing can happen any more: a bug of ours.
+    pub fn run_until(&mut self, until: Nanos) -> Ended {
+        let until_ps = until.0.saturating_mul(1_000);
+        while self.executor.live() > 0 {
+            let Some(task) = self.next_task(until_ps) else { return Ended::TimeOver };
+            self.turn(task);
+        }
+        Ended::Finished
+    }
+
+    /// Runs one future on the thread of `port` to its end, beside the coroutines.
+    ///
+    /// # Panics
+    /// As [`Scheduler::run_until`].
+    pub fn block_on<T: 'a>(&mut self, port: &Port, future: impl Future<Output = T> + 'a) -> T {
+        let result = Rc::new(RefCell::new(None));
+        let slot = Rc::clone(&result);
+        self.spawn(port, async move {
+            let value = future.await;
+            *slot.borrow_mut() = Some(value);
+        });
+        loop {
+            if let Some(value) = result.borrow_mut().take() {
+                return value;
+            }
+            let task = self.next_task(u64::MAX).expect("time does not end");
+            self.turn(task);
+        }
+    }
+
+    /// Lets everything that is on its way arrive, without polling anybody: for a look at memory when
+    /// nobody runs any more.
+    pub fn drain(&mut self) {
+        let world = &mut *self.fabric.world.borrow_mut();
+        assert_eq!(self.executor.live(), 0, "coroutines still run");
+        while let Some((at_ps, event)) = world.queue.pop() {
+            world.happen(at_ps, event);
+        }
+    }
+
+    /// Lets events happen until a coroutine can go on.
+    fn next_task(&mut self, until_ps: u64) -> Option<u32> {
+        let world = &mut *self.fabric.world.borrow_mut();
+        loop {
+            let at_ps = world.queue.next_at_ps();
+            let at_ps = at_ps.expect("coroutines wait for something that will never happen");
+            if at_ps > until_ps {
+                world.now_ps = until_ps;
+                return None;
+            }
+            let (at_ps, event) = world.queue.pop().expect("it was seen");
+            if let Some(later) = world.queue.soon(2 * PREFETCH_TURNS) {
+                world.prefetch_flight(later);
+            }
+            if let Some(soon) = world.queue.soon(PREFETCH_TURNS) {
+                world.prefetch(soon);
+            }
+            if let Some(task) = world.happen(at_ps, event) {
+                world.begin_turn(task);
+                return Some(task);
+            }
+        }
+    }
+
+    #[inline]
+    fn turn(&mut self, task: u32) {
+        let live = self.executor.live();
+        self.executor.poll(TaskId(task as usize - self.first));
+        let has_finished = self.executor.live() < live;
+        self.fabric.world.borrow_mut().end_turn(task, has_finished);
+    }
+}
+
+impl Drop for Scheduler<'_> {
+    fn drop(&mut self) {
+        let world = &mut *self.fabric.world.borrow_mut();
+        for task in &mut world.tasks[self.first..] {
+            task.status = Status::Finished;
+        }
+        world.threads.iter_mut().for_each(|thread| {
+            thread.ready.clear();
+            thread.idlers.clear();
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! What a run used: where the time of NICs, links and processors went.
+//!
+//! Invariant: readings only grow; the difference of two of them is what was used between them.
+
+use crate::nic::Nic;
+use crate::world::World;
+use tarn_fabric::clock::Nanos;
+
+/// A part of the hardware that can be the limit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// A compute node's thread.
+    Processor,
+    /// The transmit side of a compute node's NIC.
+    Transmit,
+    /// The receive side of a compute node's NIC.
+    Receive,
+    /// The pipeline of a memory node's NIC.
+    Pipeline,
+    /// Its atomics; more than all of the time, if they run side by side.
+    Atomics,
+    /// A link out of a node.
+    LinkOut,
+    /// A link into a node.
+    LinkIn,
+}
+
+impl Part {
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Processor => "cpu",
+            Part::Transmit => "nic transmit",
+            Part::Receive => "nic receive",
+            Part::Pipeline => "nic pipeline",
+            Part::Atomics => "nic atomics",
+            Part::LinkOut => "link out",
+            Part::LinkIn => "link in",
+        }
+    }
+}
+
+/// For how long one part was busy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartUse {
+    /// Which part.
+    pub part: Part,
+    /// Of what: `memory node 2`, `compute node 0`, `node 0.1 thread 3`.
+    pub of: String,
+    /// Busy for so long, in picoseconds.
+    pub busy_ps: u64,
+}
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Usage {
+    /// Virtual time.
+    pub at: Nanos,
+    /// Verbs executed.
+    pub verbs: u64,
+    /// Completions delivered, one a batch.
+    pub completions: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Messages that chaos lost.
+    pub messages_lost: u64,
+    /// Turns of coroutines.
+    pub turns: u64,
+    /// Every part.
+    pub parts: Vec<PartUse>,
+}
+
+impl Usage {
+    pub(crate) fn of(world: &World) -> Usage {
+        let mut parts = Vec::new();
+        for (index, node) in world.memory_nodes.iter().enumerate() {
+            let of = format!("memory node {index}");
+            push(&mut parts, &of, &node.nic, &[Part::Pipeline, Part::Atomics]);
+        }
+        for (index, node) in world.compute_nodes.iter().enumerate() {
+            let of = format!("compute node {index}");
+            push(&mut parts, &of, &node.nic, &[Part::Transmit, Part::Receive]);
+        }
+        for thread in &world.threads {
+            let of = format!("{} thread {}", thread.node, thread.number);
+            parts.push(PartUse { part: Part::Processor, of, busy_ps: thread.busy_ps });
+        }
+        let tallies = world.tallies;
+        Usage {
+            at: Nanos(world.now_ps / 1_000),
+            verbs: tallies.verbs,
+            completions: tallies.completions,
+            messages: tallies.messages,
+            messages_lost: tallies.messages_lost,
+            turns: tallies.turns,
+            parts,
+        }
+    }
+
+    /// Events: a verb executed, a completion delivered, a message sent.
+    pub fn events(&self) -> u64 {
+        self.verbs + self.completions + self.messages
+    }
+
+    /// What was used since an earlier reading of the same cluster.
+    #[must_use]
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        let mut used = self.clone();
+        used.at = self.at - earlier.at;
+        used.verbs -= earlier.verbs;
+        used.completions -= earlier.completions;
+        used.messages -= earlier.messages;
+        used.messages_lost -= earlier.messages_lost;
+        used.turns -= earlier.turns;
+        for part in &mut used.parts {
+            let same = |other: &&PartUse| other.part == part.part && other.of == part.of;
+            part.busy_ps -= earlier.parts.iter().find(same).map_or(0, |other| other.busy_ps);
+        }
+        used
+    }
+
+    /// The share of the time for which the busiest part of a kind was busy, and whose it is.
+    pub fn busiest(&self, part: Part) -> Option<(f64, &str)> {
+        let of_kind = self.parts.iter().filter(|used| used.part == part);
+        let busiest = of_kind.max_by_key(|used| used.busy_ps)?;
+        Some((self.share(busiest), &busiest.of))
+    }
+
+    /// The part that was busy for most of the time: what limits the cluster, if it is near 1.
+    pub fn bottleneck(&self) -> Option<(f64, &PartUse)> {
+        let one_at_a_time = self.parts.iter().filter(|used| used.part != Part::Atomics);
+        let busiest = one_at_a_time.max_by_key(|used| used.busy_ps)?;
+        Some((self.share(busiest), busiest))
+    }
+
+    fn share(&self, used: &PartUse) -> f64 {
+        used.busy_ps as f64 / (self.at.0.max(1) as f64 * 1e3)
+    }
+}
+
+fn push(parts: &mut Vec<PartUse>, of: &str, nic: &Nic, own: &[Part]) {
+    for part in own.iter().chain(&[Part::LinkOut, Part::LinkIn]) {
+        let busy_ps = match part {
+            Part::Processor => continue,
+            Part::Transmit => nic.transmit.busy_ps(),
+            Part::Receive => nic.receive.busy_ps(),
+            Part::Pipeline => nic.pipeline.busy_ps(),
+            Part::Atomics => nic.atomics_busy_ps(),
+            Part::LinkOut => nic.link_out.busy_ps(),
+            Part::LinkIn => nic.link_in.busy_ps(),
+        };
+        parts.push(PartUse { part: *part, of: of.to_owned(), busy_ps });
+    }
+}

@@ -1,0 +1,301 @@
+//! The cluster's state, and what happens next.
+//!
+//! Invariant: everything that happens is an event, handled in the order of the queue, and a function of
+//! configuration and seed. What may break: memory nodes (requests to them end in an error), compute
+//! nodes' access (what had arrived has happened, the rest never will), and in random mode the order of
+//! whatever the contract leaves open, messages, clocks and the speed of processors. What survives: the
+//! order within a batch, single lines, the bytes of memory and of messages that arrive.
+
+use crate::clocks::Clock;
+use crate::config::{Chaos, ConfigError, Mode, SCHEDULE_STREAM, SimConfig};
+use crate::costs::Costs;
+use crate::effects::Placement;
+use crate::flight::{Flights, Interest};
+use crate::memory::{InitialContents, Memory};
+use crate::messages::Messages;
+use crate::nic::Nic;
+use crate::prefetch::prefetch_all;
+use crate::queue::EventQueue;
+use crate::threads::{ComputeNode, Task, Thread};
+use rand::RngExt as _;
+use std::collections::{BTreeMap, BTreeSet};
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::backend::Endpoint;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
+use tarn_fabric::rng::{Rng, seeded};
+
+/// What can happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// A batch reaches its memory node.
+    Arrive { flight: u32, batch: u32 },
+    /// Random mode: the next piece of a batch is done.
+    Piece { flight: u32, batch: u32 },
+    /// The last answer to a round is seen.
+    Complete { flight: u32 },
+    /// A thread looks at its queue.
+    Run { thread: u32 },
+    /// A coroutine's timer.
+    Wake { task: u32 },
+    /// A message reaches its node.
+    Message { message: u32 },
+    /// A message is seen.
+    Deliver { message: u32 },
+}
+
+/// A memory node.
+#[derive(Debug)]
+pub(crate) struct MemoryNode {
+    pub(crate) nic: Nic,
+    pub(crate) is_down: bool,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Tallies {
+    pub(crate) verbs: u64,
+    pub(crate) completions: u64,
+    pub(crate) messages: u64,
+    pub(crate) messages_lost: u64,
+    pub(crate) turns: u64,
+}
+
+/// The schedule's draws in random mode.
+#[derive(Debug)]
+pub(crate) struct Dice {
+    pub(crate) chaos: Chaos,
+    rng: Rng,
+}
+
+impl Dice {
+    /// Up to `most`.
+    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
+        if most == 0 { 0 } else { self.rng.random_range(0..=most) }
+    }
+
+    /// Once in so many times; never, if zero.
+    pub(crate) fn one_in(&mut self, times: u32) -> bool {
+        times > 0 && self.rng.random_range(0..times) == 0
+    }
+
+    pub(crate) fn percent(&mut self, percent: u32) -> bool {
+        self.rng.random_range(0..100) < percent
+    }
+
+    /// Picoseconds for which some piece of work is held up: mostly none.
+    pub(crate) fn stall_ps(&mut self) -> u64 {
+        if self.one_in(self.chaos.stall_one_in) {
+            self.up_to(self.chaos.stall_max_ns) * 1_000
+        } else {
+            0
+        }
+    }
+}
+
+/// See the module's text.
+pub(crate) struct World {
+    pub(crate) now_ps: u64,
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) costs: Costs,
+    pub(crate) placement: Placement,
+    pub(crate) groups: Vec<Vec<NodeSlot>>,
+    pub(crate) memory: Memory,
+    pub(crate) memory_nodes: Vec<MemoryNode>,
+    pub(crate) compute_nodes: Vec<ComputeNode>,
+    pub(crate) clocks: Vec<Clock>,
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) endpoints: BTreeMap<Endpoint, u32>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) flights: Flights,
+    /// Errors of detached rounds, by ticket.
+    pub(crate) detached_errors: BTreeMap<u64, FabricError>,
+    pub(crate) messages: Messages,
+    pub(crate) fenced: BTreeSet<NodeId>,
+    /// Random mode's; `None` in timed mode.
+    pub(crate) dice: Option<Dice>,
+    /// The coroutine that is being polled.
+    pub(crate) current: Option<u32>,
+    /// Whether the current one will be woken by something.
+    pub(crate) is_registered: bool,
+    pub(crate) tallies: Tallies,
+    pub(crate) digest: u64,
+}
+
+impl World {
+    pub(crate) fn new(
+        config: &SimConfig,
+        initial: Box<dyn InitialContents>,
+    ) -> Result<World, ConfigError> {
+        config.validate()?;
+        let costs = Costs::of(&config.profile);
+        let (nodes, replicas) = (config.memory_nodes, config.replicas);
+        let mut dice = match config.mode {
+            Mode::Timed => None,
+            Mode::Random(chaos) => Some(Dice { chaos, rng: seeded(config.seed, SCHEDULE_STREAM) }),
+        };
+        let compute_node = |_| {
+            let slowness = dice.as_mut().map_or(1, |dice| {
+                let slow = dice.one_in(dice.chaos.slow_one_in);
+                if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
+            });
+            ComputeNode::new(
+                Nic::new(costs.unit, costs.atomic_slots),
+                slowness,
+                costs.doorbell_registers,
+            )
+        };
+        let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
+        let memory_node =
+            |_| MemoryNode { nic: Nic::new(costs.unit, costs.atomic_slots), is_down: false };
+        let clock = |slot| Clock::of(&config.profile, config.seed, slot);
+        Ok(World {
+            now_ps: 0,
+            queue: EventQueue::new(),
+            placement: Placement { nodes: nodes as u16, replicas: replicas as u16 },
+            groups: config.groups(),
+            memory: Memory::new(nodes, replicas, config.group_bytes, initial),
+            memory_nodes: (0..nodes).map(memory_node).collect(),
+            compute_nodes,
+            clocks: (0..config.compute_nodes).map(clock).collect(),
+            threads: Vec::new(),
+            endpoints: BTreeMap::new(),
+            tasks: Vec::new(),
+            flights: Flights::default(),
+            detached_errors: BTreeMap::new(),
+            messages: Messages::default(),
+            fenced: BTreeSet::new(),
+            dice,
+            current: None,
+            is_registered: false,
+            tallies: Tallies::default(),
+            digest: config.seed,
+            costs,
+        })
+    }
+
+    /// A thread joins. An earlier one with the same endpoint gets no more messages.
+    pub(crate) fn join(&mut self, node: NodeId, number: u16) -> u32 {
+        let count = self.compute_nodes.len();
+        let compute = self.compute_nodes.get_mut(usize::from(node.slot.0));
+        let compute = compute.unwrap_or_else(|| panic!("{node} of {count} compute nodes"));
+        let doorbell = compute.join(node.incarnation);
+        // One connection more, for targets on nodes that do not exist.
+        let connections = self.memory_nodes.len() + 1;
+        let mut thread = Thread::new(node, number, doorbell, connections, compute.slowness);
+        thread.local_ps = self.now_ps;
+        let index = self.threads.len() as u32;
+        self.endpoints.insert(thread.endpoint(), index);
+        self.threads.push(thread);
+        index
+    }
+
+    /// This thread's clock.
+    pub(crate) fn now_of(&self, thread: u32) -> Nanos {
+        Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
+    }
+
+    /// Folds something that happened into the digest of the run.
+    #[inline]
+    pub(crate) fn note(&mut self, word: u64) {
+        self.digest = (self.digest.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// The error that awaits a batch at its node, if any.
+    pub(crate) fn refusal(&self, node: NodeId, to: NodeSlot) -> Option<FabricError> {
+        if self.fenced.contains(&node) {
+            return Some(FabricError::Fenced);
+        }
+        let memory_node = self.memory_nodes.get(usize::from(to.0));
+        memory_node.is_none_or(|node| node.is_down).then_some(FabricError::NodeDown(to))
+    }
+
+    /// Lets the next event happen; the coroutine that can go on, if it makes one.
+    #[inline]
+    pub(crate) fn happen(&mut self, at_ps: u64, event: Event) -> Option<u32> {
+        self.now_ps = at_ps;
+        match event {
+            Event::Arrive { flight, batch } => {
+                self.arrive(flight, batch);
+                None
+            }
+            Event::Piece { flight, batch } => {
+                self.piece(flight, batch);
+                None
+            }
+            Event::Complete { flight } => self.complete(flight),
+            Event::Run { thread } => {
+                self.threads[thread as usize].is_scheduled = false;
+                self.next_ready(thread)
+            }
+            Event::Wake { task } => {
+                let due = self.tasks[task as usize].wake_at_ps == at_ps;
+                if due { self.wake(task) } else { None }
+            }
+            Event::Message { message } => {
+                self.message_arrives(message);
+                None
+            }
+            Event::Deliver { message } => {
+                self.deliver(message);
+                None
+            }
+        }
+    }
+
+    /// Brings the flight that an event will look at before long.
+    #[inline]
+    pub(crate) fn prefetch_flight(&self, event: Event) {
+        if let Event::Arrive { flight, .. } | Event::Complete { flight } = event {
+            self.flights.prefetch(flight);
+        }
+    }
+
+    /// Brings what an event that happens soon will need.
+    #[inline]
+    pub(crate) fn prefetch(&mut self, event: Event) {
+        match event {
+            Event::Arrive { flight, batch } => self.prefetch_memory(flight, batch),
+            Event::Complete { flight } => {
+                self.flights.prefetch_contents(flight);
+                let thread = self.flights.get(flight).thread as usize;
+                prefetch_all(&self.threads[thread..=thread]);
+            }
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn prefetch_memory(&mut self, flight: u32, batch: u32) {
+        let flight = self.flights.get(flight);
+        let Some(batch) = flight.batches.get(batch as usize) else { return };
+        for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
+            if let Some(replica) = self.placement.replica(verb.target) {
+                let offset_bytes = verb.target.address().offset_bytes();
+                let len_bytes = usize::from(verb.len_bytes);
+                self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
+            }
+        }
+    }
+
+    fn complete(&mut self, index: u32) -> Option<u32> {
+        let ticket = self.flights.ticket(index);
+        let flight = self.flights.get(index);
+        flight.is_done = true;
+        let (batches, verbs) = (flight.batches.len() as u64, flight.verbs.len() as u64);
+        let (waiter, interest, error) = (flight.waiter, flight.interest, flight.error);
+        let thread = &mut self.threads[flight.thread as usize];
+        thread.owed_ps += batches * self.costs.poll_completion;
+        let node = usize::from(thread.node.slot.0);
+        self.compute_nodes[node].nic.in_flight -= verbs;
+        self.tallies.completions += batches;
+        self.note(self.now_ps ^ u64::from(index) << 40);
+        if interest != Interest::Awaited {
+            if let (Interest::Detached, Some(error)) = (interest, error) {
+                self.detached_errors.insert(ticket, error);
+            }
+            self.flights.end(index);
+        }
+        waiter.and_then(|task| self.wake(task))
+    }
+}
