@@ -78,6 +78,13 @@ impl Verb {
         BufferOffset(self.shape as u32)
     }
 
+    /// The same verb with its bytes at another position: a backend keeps them in a buffer of its own.
+    #[must_use]
+    pub fn moved_to(mut self, buffer: BufferOffset) -> Verb {
+        self.shape = self.shape >> 32 << 32 | u64::from(buffer.0);
+        self
+    }
+
     /// READ, WRITE: bytes; 8 for atomics.
     #[inline(always)]
     pub fn len_bytes(&self) -> usize {

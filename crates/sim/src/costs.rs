@@ -138,12 +138,12 @@ impl Costs {
     /// For how long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
-        let base = match verb.kind {
+        let base = match verb.kind() {
             VerbKind::Read => self.read,
             VerbKind::Write => self.write,
             _ => return self.atomic,
         };
-        let beyond = u64::from(verb.len_bytes).saturating_sub(64);
+        let beyond = (verb.len_bytes() as u64).saturating_sub(64);
         base + (beyond as f64 * self.pipeline_ps_per_byte) as u64
     }
 
@@ -151,7 +151,7 @@ impl Costs {
     #[inline]
     pub(crate) fn transmit(&self, verb: &Verb, in_flight: u64) -> u64 {
         let fetched =
-            verb.kind == VerbKind::Write && u64::from(verb.len_bytes) > self.inline_max_bytes;
+            verb.kind() == VerbKind::Write && (verb.len_bytes() as u64) > self.inline_max_bytes;
         let missed = in_flight.saturating_sub(self.work_queue_entries);
         let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
         self.transmit + if fetched { self.second_dma } else { 0 } + miss
@@ -166,9 +166,9 @@ impl Costs {
     /// Bytes on the wire of a verb's request.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
-        match verb.kind {
+        match verb.kind() {
             VerbKind::Read => self.headers.read_request,
-            VerbKind::Write => self.headers.write + self.payload(u64::from(verb.len_bytes)),
+            VerbKind::Write => self.headers.write + self.payload(verb.len_bytes() as u64),
             _ => self.headers.atomic_request,
         }
     }
@@ -176,9 +176,9 @@ impl Costs {
     /// Bytes on the wire of a verb's response; a WRITE has none of its own.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> Option<u64> {
-        match verb.kind {
+        match verb.kind() {
             VerbKind::Read => {
-                Some(self.headers.read_response + self.payload(u64::from(verb.len_bytes)))
+                Some(self.headers.read_response + self.payload(verb.len_bytes() as u64))
             }
             VerbKind::Write => None,
             _ => Some(self.headers.atomic_response),

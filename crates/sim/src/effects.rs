@@ -33,7 +33,7 @@ impl Placement {
     pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Replica, FabricError> {
         let offset = verb.target.address().offset_bytes();
         self.replica(verb.target)
-            .filter(|_| memory.contains(offset, usize::from(verb.len_bytes)))
+            .filter(|_| memory.contains(offset, verb.len_bytes()))
             .ok_or(FabricError::OutOfBounds(verb.target))
     }
 }
@@ -41,9 +41,9 @@ impl Placement {
 /// Executes a whole verb; `data` is where its `buffer` points into.
 #[inline]
 pub(crate) fn execute(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &mut [u64]) {
-    match verb.kind {
+    match verb.kind() {
         VerbKind::Read | VerbKind::Write => {
-            transfer(memory, replica, verb, data, 0..usize::from(verb.len_bytes));
+            transfer(memory, replica, verb, data, 0..verb.len_bytes());
         }
         _ => atomic(memory, replica, verb, data),
     }
@@ -59,14 +59,14 @@ pub(crate) fn execute_line(
 ) {
     let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
     let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
-    let to = ((usize::from(line) + 1) * LINE_BYTES - into).min(usize::from(verb.len_bytes));
+    let to = ((usize::from(line) + 1) * LINE_BYTES - into).min(verb.len_bytes());
     transfer(memory, replica, verb, data, from..to);
 }
 
 /// How many lines a READ or WRITE touches.
 pub(crate) fn lines(verb: &Verb) -> u16 {
     let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
-    (into + usize::from(verb.len_bytes)).div_ceil(LINE_BYTES) as u16
+    (into + verb.len_bytes()).div_ceil(LINE_BYTES) as u16
 }
 
 #[inline]
@@ -78,10 +78,10 @@ fn transfer(
     part: Range<usize>,
 ) {
     let offset = verb.target.address().offset_bytes() + part.start as u64;
-    let at = verb.buffer as usize;
+    let at = verb.buffer().0 as usize;
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
     let bytes = &mut bytes[at + part.start..at + part.end];
-    if verb.kind == VerbKind::Read {
+    if verb.kind() == VerbKind::Read {
         memory.read(replica, offset, bytes);
     } else {
         memory.write(replica, offset, bytes);
@@ -92,11 +92,11 @@ fn atomic(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &[u64]) 
     let offset = verb.target.address().offset_bytes();
     assert!(offset.is_multiple_of(8), "an atomic on a word that is not aligned");
     let found = memory.word(replica, offset);
-    let new = match verb.kind {
+    let new = match verb.kind() {
         VerbKind::CompareAndSwap => (found == verb.expected).then_some(verb.value),
         VerbKind::FetchAndAdd => Some(found.wrapping_add(verb.expected)),
         _ => {
-            let at = verb.buffer as usize / 8;
+            let at = verb.buffer().0 as usize / 8;
             let (compare, swap) = (data[at], data[at + 1]);
             let equal = found & compare == verb.expected & compare;
             equal.then_some((found & !swap) | (verb.value & swap))

@@ -84,13 +84,12 @@ impl Flight {
         self.batches.clear();
         for verb in round.verbs() {
             let at = self.data.len();
-            let mut copy = *verb;
-            copy.buffer = (at * 8) as u32;
+            let copy = verb.moved_to(BufferOffset((at * 8) as u32));
             let len = payload_bytes(verb);
             self.data.resize(at + len.div_ceil(8), 0);
-            if verb.kind != VerbKind::Read && len > 0 {
+            if verb.kind() != VerbKind::Read && len > 0 {
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.data[at..]);
-                bytes[..len].copy_from_slice(round.bytes(BufferOffset(verb.buffer), len));
+                bytes[..len].copy_from_slice(round.bytes(verb.buffer(), len));
             }
             self.verbs.push(copy);
             let node = verb.target.node();
@@ -105,10 +104,10 @@ impl Flight {
     /// Copies the results into the round that was posted.
     pub(crate) fn hand_over(&self, round: &mut Round) {
         for (index, verb) in self.verbs.iter().enumerate() {
-            match verb.kind {
+            match verb.kind() {
                 VerbKind::Read => {
-                    let (at, len) = (verb.buffer as usize, usize::from(verb.len_bytes));
-                    let to = BufferOffset(round.verbs()[index].buffer);
+                    let (at, len) = (verb.buffer().0 as usize, verb.len_bytes());
+                    let to = round.verbs()[index].buffer();
                     let bytes: &[u8] = bytemuck::cast_slice(&self.data);
                     round.bytes_mut(to, len).copy_from_slice(&bytes[at..at + len]);
                 }
@@ -124,8 +123,8 @@ impl Flight {
 }
 
 fn payload_bytes(verb: &Verb) -> usize {
-    match verb.kind {
-        VerbKind::Read | VerbKind::Write => usize::from(verb.len_bytes),
+    match verb.kind() {
+        VerbKind::Read | VerbKind::Write => verb.len_bytes(),
         VerbKind::MaskedCompareAndSwap => 16,
         _ => 0,
     }

@@ -57,7 +57,7 @@ impl World {
         }
         match self.placement.locate(&self.memory, verb) {
             Err(error) => return self.refuse(index, batch_index, error),
-            Ok(replica) if matches!(verb.kind, VerbKind::Read | VerbKind::Write) => {
+            Ok(replica) if matches!(verb.kind(), VerbKind::Read | VerbKind::Write) => {
                 execute_line(&mut self.memory, replica, verb, &mut flight.data, line);
             }
             Ok(replica) => execute(&mut self.memory, replica, verb, &mut flight.data),
@@ -110,7 +110,7 @@ impl World {
 }
 
 fn pending(at: usize, verb: &Verb) -> Pending {
-    let count = match verb.kind {
+    let count = match verb.kind() {
         VerbKind::Read | VerbKind::Write => lines(verb).max(1),
         _ => 1,
     };
@@ -122,12 +122,12 @@ fn pending(at: usize, verb: &Verb) -> Pending {
 fn choose(batch: &Batch, verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
     let verb = |at: usize| &verbs[batch.pending[at].verb as usize];
     let overtaken =
-        (0..batch.pending.len()).take_while(|at| verb(*at).kind != VerbKind::Write).count();
+        (0..batch.pending.len()).take_while(|at| verb(*at).kind() != VerbKind::Write).count();
     let may_overtake = overtaken > 0
         && overtaken < batch.pending.len()
         && (1..=overtaken).all(|at| !verb(at).has(Verb::FENCED));
     if may_overtake && up_to(1) == 1 {
-        assert!(verb(overtaken).kind == VerbKind::Write, "only WRITEs overtake");
+        assert!(verb(overtaken).kind() == VerbKind::Write, "only WRITEs overtake");
         return overtaken;
     }
     0

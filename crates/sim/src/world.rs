@@ -272,7 +272,7 @@ impl World {
         for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
             if let Some(replica) = self.placement.replica(verb.target) {
                 let offset_bytes = verb.target.address().offset_bytes();
-                let len_bytes = usize::from(verb.len_bytes);
+                let len_bytes = verb.len_bytes();
                 self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
             }
         }
