@@ -92,6 +92,10 @@ impl Coordinator {
         &mut self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
+        if self.cx.growth.is_wanted() {
+            // What an earlier transaction made necessary: its caller has the reply by now.
+            Box::pin(self.grow()).await;
+        }
         let mut tries = 0;
         let start = self.retry.deadline.map(|_| self.cx.port.now());
         loop {
@@ -111,9 +115,6 @@ impl Coordinator {
                         Err(failure) => failure,
                         Ok(()) => {
                             attempt.end(None);
-                            if self.cx.growth.is_wanted() {
-                                Box::pin(self.grow()).await;
-                            }
                             return Ok(result);
                         }
                     }

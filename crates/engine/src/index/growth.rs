@@ -1,7 +1,7 @@
 //! When and where an index grows: linear hashing, one bucket at a time, in a fixed order.
 //!
-//! An insert that landed in an overflow block notes its shard; the thread's next coordinator that
-//! has committed then splits the bucket at the shard's split position, which need not be the one
+//! An insert that landed in an overflow block notes its shard; the thread's next transaction first
+//! splits the bucket at the shard's split position, which need not be the one
 //! that overflowed. After Litwin, "Linear hashing: a new tool for file and table addressing", VLDB
 //! 1980. We differ in two ways. The load is controlled by a sample of buckets, because nobody counts
 //! the records (a sample at the split position would stall growth at a bucket that is empty by

@@ -9,35 +9,53 @@
 //!
 //! Invariant: a hint only. What is never fetched ahead is fetched when it is used.
 
-/// Most lines that are gathered.
-const LINES: usize = 64;
+use crate::address::LINE_BYTES;
+
+/// Most verbs whose lines are gathered.
+const RUNS: usize = 32;
 /// So many lines keep the processor's fill buffers busy by themselves.
 const ENOUGH_LINES: usize = 16;
 /// One in so many of the rounds in flight may wait for others to be fetched with.
 const SHARE: usize = 4;
 
+/// The lines of one verb.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    /// The first line; any address will do.
+    pub(super) first: *const u8,
+    /// The stripe that guards it, or null.
+    pub(super) stripe: *const u8,
+    /// How many lines.
+    pub(super) lines: u32,
+    /// Whether they will be written.
+    pub(super) to_write: bool,
+}
+
 /// One thread's gathered lines.
 pub(super) struct Ahead {
-    /// Addresses of lines; bit 0: to be written.
-    lines: [usize; LINES],
+    runs: [Run; RUNS],
     gathered: usize,
+    lines: usize,
     rounds: usize,
     in_flight: usize,
 }
 
 impl Ahead {
     pub(super) fn new() -> Ahead {
-        Ahead { lines: [0; LINES], gathered: 0, rounds: 0, in_flight: 0 }
+        let none = std::ptr::null();
+        let run = Run { first: none, stripe: none, lines: 0, to_write: false };
+        Ahead { runs: [run; RUNS], gathered: 0, lines: 0, rounds: 0, in_flight: 0 }
     }
 
-    /// One more line of the round being posted; any address will do.
+    /// The lines of one more verb of the round being posted.
     #[inline(always)]
-    pub(super) fn add(&mut self, at: *const u8, to_write: bool) {
-        if self.gathered == LINES {
+    pub(super) fn add(&mut self, run: Run) {
+        if self.gathered == RUNS {
             self.fetch();
         }
-        self.lines[self.gathered] = (at as usize & !1) | usize::from(to_write);
+        self.runs[self.gathered] = run;
         self.gathered += 1;
+        self.lines += run.lines as usize;
     }
 
     /// The round's lines have been added.
@@ -45,7 +63,7 @@ impl Ahead {
     pub(super) fn posted(&mut self) {
         self.in_flight += 1;
         self.rounds += 1;
-        if self.rounds * SHARE >= self.in_flight || self.gathered >= ENOUGH_LINES {
+        if self.rounds * SHARE >= self.in_flight || self.lines >= ENOUGH_LINES {
             self.fetch();
         }
     }
@@ -56,12 +74,17 @@ impl Ahead {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn fetch(&mut self) {
-        for &line in &self.lines[..self.gathered] {
-            prefetch_line(line as *const u8, line & 1 != 0);
+        for run in &self.runs[..self.gathered] {
+            for line in 0..run.lines as usize {
+                prefetch_line(run.first.wrapping_add(line * LINE_BYTES), run.to_write);
+            }
+            if !run.stripe.is_null() {
+                prefetch_line(run.stripe, run.to_write);
+            }
         }
-        (self.gathered, self.rounds) = (0, 0);
+        (self.gathered, self.lines, self.rounds) = (0, 0, 0);
     }
 }
 

@@ -249,7 +249,7 @@ impl LocalBackend {
             if let Some(region) = regions.get(self.index(verb.target)) {
                 let offset = verb.target.address().offset_bytes();
                 let to_write = !verb.is(VerbKind::Read);
-                region.gather(&mut ahead, offset, verb.len_bytes() as u64, to_write);
+                ahead.add(region.run(offset, verb.len_bytes() as u64, to_write));
             }
         }
         ahead.posted();

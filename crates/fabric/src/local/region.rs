@@ -12,7 +12,7 @@
 //! Every access is through atomics of one size, so that races are defined behaviour: a WRITE of a
 //! part of a word merges it into the word with a compare-and-swap.
 
-use super::ahead::{Ahead, prefetch_line};
+use super::ahead::{Run, prefetch_line};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -145,24 +145,18 @@ impl<'a> Region<'a> {
         prefetch_line(self.stripes.wrapping_add(index as usize).cast(), to_write);
     }
 
-    /// Notes the lines of `len` bytes from `offset` on, and the first one's stripe, to be fetched.
+    /// The lines of `len` bytes from `offset` on, to be fetched ahead. Sixteen stripes share a line,
+    /// so the first granule's does for most; longer runs are few, and the processor's own prefetcher
+    /// follows them.
     #[inline(always)]
-    pub(super) fn gather(&self, ahead: &mut Ahead, offset: u64, len: u64, to_write: bool) {
-        let end = offset + len;
-        let mut line = offset & !63;
-        loop {
-            ahead.add(self.words.cast::<u8>().wrapping_add(line as usize), to_write);
-            line += 64;
-            if line >= end {
-                break;
-            }
-        }
-        if len > 8 {
-            // Sixteen stripes share a line; runs longer than that are few, and the processor's own
-            // prefetcher follows them.
-            let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
-            ahead.add(self.stripes.wrapping_add(index as usize).cast(), to_write);
-        }
+    pub(super) fn run(&self, offset: u64, len: u64, to_write: bool) -> Run {
+        let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
+        let stripe = match len > 8 {
+            true => self.stripes.wrapping_add(index as usize).cast(),
+            false => std::ptr::null(),
+        };
+        let first = self.words.cast::<u8>().wrapping_add(offset as usize);
+        Run { first, stripe, lines: (offset % 64 + len).div_ceil(64) as u32, to_write }
     }
 
     /// READ of whole aligned words into `out`.

@@ -18,7 +18,7 @@
 //! | payload of its own (rows beyond 104 B) | + 1 when its address is unknown | |
 //! | write, all of it on one node, which has the only copy | as above | nothing: unlocked in the data's batch |
 //! | abort | 1 at lock, 2 at validation | release |
-//! | split of a bucket, after a transaction's reply | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
+//! | split of a bucket, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
 //! The counts are the same for every number of replicas: the undo log needs no round of its own,
 //! because at every node it precedes the data in the same batch (see [`crate::log`]).
