@@ -1,19 +1,23 @@
 //! What a message costs between two threads of this machine: the mailbox alone, and a call.
 //!
-//! Invariant: one client thread, one server thread that does nothing but answer; medians of five.
+//! Invariant: one client thread, one server thread that does nothing but answer; medians of five
+//! repetitions of a fixed time, so that a busy machine makes the figures worse and not the wait.
 //!
 //! `cargo run --release -p tarn-fabric --example messages`
 
 #![allow(clippy::disallowed_methods, reason = "measures the machine")]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::Executor;
 use tarn_fabric::local::{LocalConfig, LocalFabric};
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
 
+/// Length of a repetition.
+const REPETITION: Duration = Duration::from_millis(300);
 const ECHO: HandlerId = HandlerId(0);
 const SERVER: NodeId = NodeId { slot: NodeSlot(1), incarnation: Incarnation(1) };
 const CLIENT: NodeId = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
@@ -59,7 +63,6 @@ fn beside<T>(serve: impl FnOnce(&dyn Fn() -> bool) + Send, work: impl FnOnce() -
 }
 
 fn datagrams(fabric: &Arc<LocalFabric>) -> f64 {
-    const TRIPS: u32 = 500_000;
     let serve = |go_on: &dyn Fn() -> bool| {
         let port = fabric.port(SERVER, 0, 1);
         while go_on() {
@@ -73,11 +76,15 @@ fn datagrams(fabric: &Arc<LocalFabric>) -> f64 {
     beside(serve, || {
         let port = fabric.port(CLIENT, 0, 1);
         let start = Instant::now();
-        for _ in 0..TRIPS {
-            port.send(PEER.endpoint(), &[0; 64]).expect("it fits");
-            while port.receive(1, &mut |_, _| ()) == 0 {}
+        let mut trips = 0u32;
+        while start.elapsed() < REPETITION {
+            for _ in 0..100 {
+                port.send(PEER.endpoint(), &[0; 64]).expect("it fits");
+                while port.receive(1, &mut |_, _| ()) == 0 {}
+            }
+            trips += 100;
         }
-        start.elapsed().as_nanos() as f64 / f64::from(TRIPS)
+        start.elapsed().as_nanos() as f64 / f64::from(trips)
     })
 }
 
@@ -85,8 +92,6 @@ const CLIENT_ENDPOINT: tarn_fabric::backend::Endpoint =
     tarn_fabric::backend::Endpoint { node: CLIENT.slot, thread: 0 };
 
 fn calls(fabric: &Arc<LocalFabric>, coroutines: u32, bytes: usize) -> f64 {
-    let total = if bytes > 4096 { 5_000 } else { 300_000 };
-    let each = total / coroutines;
     let serve = |go_on: &dyn Fn() -> bool| {
         let rpc = Rpc::new(fabric.port(SERVER, 0, 1), RpcConfig::default());
         rpc.register(ECHO, |request, reply| {
@@ -100,16 +105,19 @@ fn calls(fabric: &Arc<LocalFabric>, coroutines: u32, bytes: usize) -> f64 {
     beside(serve, || {
         let rpc = Rpc::new(fabric.port(CLIENT, 0, 1), RpcConfig::default());
         let start = Instant::now();
+        let done = Cell::new(0u32);
         let mut executor = Executor::new();
         for _ in 0..coroutines {
             executor.spawn(async {
-                for _ in 0..each {
+                while start.elapsed() < REPETITION {
                     let call = rpc.call(PEER, ECHO, |request| request.resize(bytes, 1));
                     assert_eq!(call.await.expect("the server lives").len(), bytes);
+                    done.set(done.get() + 1);
                 }
             });
         }
         executor.run_with(|| _ = rpc.poll(64));
-        start.elapsed().as_nanos() as f64 / f64::from(each * coroutines)
+        drop(executor);
+        start.elapsed().as_nanos() as f64 / f64::from(done.get())
     })
 }
