@@ -14,7 +14,7 @@ use crate::outcome::{Explanation, Failure};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
 use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn};
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::round::{BufferOffset, Round};
 
 /// A transaction in progress; see [`Coordinator::transact`].
 pub struct Transaction<'c> {
@@ -323,40 +323,91 @@ fn fuse(
     cells: Cells,
     table: &Table,
 ) -> Option<Explanation> {
-    let (mut mistake, mut lost) = (None, false);
-    let mut entry = txn.entries[index];
-    let fetched = entry.progress == Progress::Done;
-    let more = !entry.cells.covers(cells) && table.slot.is_out_of_line();
-    if !fetched && entry.mode != mode {
-        // Not fetched yet: the stronger wish decides, and a mixture of wishes waits its turn.
-        if entry.mode == Mode::Read && mode == Mode::Update {
-            entry.mode = Mode::Update;
-        } else if !(entry.mode == Mode::Update && mode == Mode::Read) {
-            mistake = Some(Explanation::usage(
+    let entry = &mut txn.entries[index];
+    if entry.progress != Progress::Done && entry.mode != mode {
+        return fuse_unfetched(entry, mode, cells, table);
+    }
+    let wish = Wish {
+        mode,
+        fetched: entry.progress == Progress::Done,
+        more: !entry.cells.covers(cells) && table.slot.is_out_of_line(),
+    };
+    if mode != Mode::Delete {
+        entry.cells = entry.cells.union(cells);
+    }
+    let mistake = match fuse_fetched(txn, index, wish, table) {
+        Fused::Mistake(mistake) => return Some(mistake),
+        Fused::AskIndex => {
+            ask_index(cx, txn, index, true);
+            None
+        }
+        Fused::Done => None,
+    };
+    if txn.entries[index].progress != Progress::Done {
+        txn.fetched = txn.fetched.min(index);
+    }
+    mistake
+}
+
+/// What is asked of a record that the transaction has.
+#[derive(Clone, Copy)]
+struct Wish {
+    mode: Mode,
+    /// Whether the record is fetched.
+    fetched: bool,
+    /// Whether it asks for cells that are not.
+    more: bool,
+}
+
+/// What becomes of it.
+enum Fused {
+    Done,
+    /// The bucket has to be looked at.
+    AskIndex,
+    Mistake(Explanation),
+}
+
+/// Not fetched yet: the stronger wish decides, and a mixture of wishes waits its turn.
+fn fuse_unfetched(
+    entry: &mut Entry,
+    mode: Mode,
+    cells: Cells,
+    table: &Table,
+) -> Option<Explanation> {
+    let before = entry.mode;
+    entry.cells = entry.cells.union(cells);
+    match (before, mode) {
+        (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
+        (Mode::Update, Mode::Read) => {}
+        _ => {
+            return Some(Explanation::usage(
                 &format!(
                     "two wishes for one record of {} without a fetch between",
                     table.schema.name
                 ),
-                format!("{:?} then {mode:?}", entry.mode),
+                format!("{before:?} then {mode:?}"),
                 "fetch the first before the second",
             ));
         }
-        entry.cells = entry.cells.union(cells);
-        txn.entries[index] = entry;
-        return mistake;
     }
-    entry.cells = if mode == Mode::Delete { entry.cells } else { entry.cells.union(cells) };
+    None
+}
+
+fn fuse_fetched(txn: &mut Txn, index: usize, wish: Wish, table: &Table) -> Fused {
+    let Txn { entries, round, .. } = txn;
+    let entry = &mut entries[index];
+    let Wish { mode, fetched, more } = wish;
     match (entry.mode, mode) {
         (Mode::Read, Mode::Read) if fetched && more && entry.found => {
             entry.progress = Progress::Direct;
         }
-        (Mode::Read, Mode::Update) if entry.found => {
-            entry.mode = Mode::Update;
-            entry.progress = Progress::Lock;
+        (Mode::Read | Mode::Insert, Mode::Update) if entry.found => {
+            (entry.mode, entry.progress) = (Mode::Update, Progress::Lock);
         }
         (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
         (Mode::Read | Mode::Update, Mode::Insert) if !entry.found => {
-            (entry.mode, lost) = (Mode::Insert, true);
+            entry.mode = Mode::Insert;
+            return Fused::AskIndex;
         }
         (Mode::Read, Mode::Insert) => {
             entry.mode = Mode::Insert; // it is there: only read, and nothing is set
@@ -364,11 +415,8 @@ fn fuse(
                 entry.progress = Progress::Direct;
             }
         }
-        (Mode::Read | Mode::Update, Mode::Delete) if entry.found => {
-            (entry.mode, lost) = (Mode::Delete, true);
-        }
         (Mode::Update, Mode::Update | Mode::Read) if fetched && more && entry.lock != NO_LOCK => {
-            mistake = Some(Explanation::usage(
+            return Fused::Mistake(Explanation::usage(
                 &format!("cells of an updated record of {}", table.schema.name),
                 "more than at its first fetch",
                 "name all cells at the first update",
@@ -377,37 +425,28 @@ fn fuse(
         (Mode::Insert, Mode::Delete) if entry.lock != NO_LOCK => entry.void = true,
         (Mode::Insert, Mode::Insert) if entry.void => {
             entry.void = false;
-            let len = table.slot.payload_bytes;
-            txn.round.bytes_mut(entry.payload, len).fill(0);
+            round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
         }
-        (Mode::Insert, Mode::Delete) if entry.found => {
-            (entry.mode, lost) = (Mode::Delete, true);
-        }
-        (Mode::Insert, Mode::Update) if entry.found => {
-            (entry.mode, entry.progress) = (Mode::Update, Progress::Lock);
+        (Mode::Read | Mode::Update | Mode::Insert, Mode::Delete) if entry.found => {
+            entry.mode = Mode::Delete;
+            return Fused::AskIndex;
         }
         (Mode::Delete, Mode::Insert) if entry.lock != NO_LOCK => {
-            mistake = replace_deleted(txn, &mut entry, table);
+            return replace_deleted(round, entry, table);
         }
         (Mode::Delete, Mode::Insert) => {
-            (entry.mode, lost) = (Mode::Insert, true);
+            entry.mode = Mode::Insert;
+            return Fused::AskIndex;
         }
         _ => {}
     }
-    txn.entries[index] = entry;
-    if lost {
-        ask_index(cx, txn, index, true);
-    }
-    if txn.entries[index].progress != Progress::Done {
-        txn.fetched = txn.fetched.min(index);
-    }
-    mistake
+    Fused::Done
 }
 
 /// Deleted and inserted again by one transaction: an update of every cell.
-fn replace_deleted(txn: &mut Txn, entry: &mut Entry, table: &Table) -> Option<Explanation> {
+fn replace_deleted(round: &mut Round, entry: &mut Entry, table: &Table) -> Fused {
     if table.slot.is_out_of_line() {
-        return Some(Explanation::usage(
+        return Fused::Mistake(Explanation::usage(
             &format!("insert into {}", table.schema.name),
             "a record that this transaction deletes",
             "update it instead",
@@ -416,6 +455,6 @@ fn replace_deleted(txn: &mut Txn, entry: &mut Entry, table: &Table) -> Option<Ex
     let columns = table.schema.columns.len();
     let whole = if columns == 64 { u64::MAX } else { (1 << columns) - 1 };
     (entry.mode, entry.dirty, entry.found) = (Mode::Update, Cells(whole), true);
-    txn.round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
-    None
+    round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
+    Fused::Done
 }
