@@ -7,7 +7,8 @@ use super::{Stop, Verdict, progress::Progress, say};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use tarn::bench::report::{CheckKind, Report};
+use tarn::bench::checks::{CheckKind, Checks};
+use tarn::bench::report::Report;
 use tarn::bench::run::{Plan, RunError, run as run_plan};
 use tarn::bench::{Config, coroutines_for};
 use tarn::cluster::ClusterConfig;
@@ -68,12 +69,12 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
             say(&format!("{object}\n"));
         }
     }
-    Ok(judge(&settings, &kinds, &report))
+    Ok(judge(&settings, &kinds, &report.checks))
 }
 
 /// Compares the checks that failed with what was expected, and says so where they differ.
-fn judge(settings: &Settings, kinds: &[CheckKind], report: &Report) -> Verdict {
-    let failed = report.failed();
+fn judge(settings: &Settings, kinds: &[CheckKind], checks: &Checks) -> Verdict {
+    let failed = checks.failed();
     let names =
         |kinds: &[CheckKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
     match settings.expect.unwrap_or(Expect::Clean) {

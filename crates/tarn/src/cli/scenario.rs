@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use tarn::bench::report::CheckKind;
+use tarn::bench::checks::CheckKind;
 use tarn_engine::outcome::UsageError;
 
 /// Flags and keys; `None` is the default.
