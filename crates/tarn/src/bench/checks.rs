@@ -3,7 +3,7 @@
 //! Invariant: the verdict on serializability is of the verification phase, never of the measured one;
 //! the workload's and the engine's rules are judged on the memory that both phases left.
 
-use super::lines::{row, verdict};
+use super::lines::{length, row, verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -200,7 +200,8 @@ impl fmt::Display for Checks {
                 "history",
                 format_args!(
                     "{judged}: {isolation}, {transactions} transactions recorded in the \
-                     verification phase ({seconds:.2} s)"
+                     verification phase ({})",
+                    length(*seconds)
                 ),
             )?,
         }

@@ -27,3 +27,12 @@ pub(crate) fn parts<V: Copy + PartialOrd + Default>(
         .collect();
     if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
 }
+
+/// A length of time in the unit that shows it.
+pub(crate) fn length(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
+        seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        seconds => format!("{:.2} µs", seconds * 1e6),
+    }
+}

@@ -4,7 +4,7 @@
 //! history was recorded while they were taken.
 
 use super::driver::Phase;
-use super::lines::{parts, row};
+use super::lines::{length, parts, row};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,10 +108,10 @@ impl fmt::Display for Measured {
             f,
             "throughput",
             format_args!(
-                "{:.3} M transactions/s ({} committed in {:.2} s)",
+                "{:.3} M transactions/s ({} committed in {})",
                 self.throughput_per_s / 1e6,
                 self.committed,
-                self.seconds
+                length(self.seconds)
             ),
         )?;
         let Latency { p50, p99, p999, samples } = self.latency_us;

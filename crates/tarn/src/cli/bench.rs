@@ -20,7 +20,7 @@ use tarn_fabric::address::GROUPS_MAX;
 use tarn_fabric::local::{Backing, LineAtomicity};
 use tarn_workloads::{Workload, with_workload};
 
-const RECORDS_MAX: u64 = 1 << 36;
+pub(super) const RECORDS_MAX: u64 = 1 << 36;
 const COROUTINES_MAX: u64 = 1024;
 const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
@@ -149,7 +149,8 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
     })
 }
 
-fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
+/// The cluster that these settings ask for, apart from its compute nodes.
+pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     let (protocol, variant) = (settings.protocol.as_deref(), settings.variant.as_deref());
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
     AnyProtocol::by_name(protocol, variant)?;
@@ -183,7 +184,8 @@ fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     Ok(config)
 }
 
-fn within(
+/// `value`, if it is allowed.
+pub(super) fn within(
     field: &str,
     value: Option<u64>,
     allowed: RangeInclusive<u64>,
