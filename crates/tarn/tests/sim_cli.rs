@@ -175,7 +175,7 @@ fn every_workload_runs_and_says_what_limits_it() {
 #[test]
 fn a_planted_bug_ends_in_exit_code_1() {
     let line = "sim smallbank --records 20 --compute-nodes 3 --replicas 3 --coordinators 48 \
-                --virtual-ms 2 --verify-ms 2 --variant corrected,-validate-reads";
+                --virtual-ms 2 --verify-ms 2 --variant corrected,-write-after-validation";
     let ended = tarn_line(line);
     assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("VIOLATED"), "{}", ended.out);

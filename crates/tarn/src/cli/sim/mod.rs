@@ -18,7 +18,8 @@ use tarn_workloads::{Workload, with_workload};
 /// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the database
 /// at rest, runs a verification phase whose history is checked for strict serializability, then the
 /// measured phase, then judges the memory. The same flags and seed give the same report, but for what
-/// stands under `wall`.
+/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run the
+/// random schedules of the tests instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
