@@ -63,6 +63,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("sim kvs --no-verify --history x.jsonl", "error: --history = ", "verification phase"),
         ("sim kvs --history no/such/folder/x", "error: --history = ", "written"),
         ("sim kvs --virtual 3", "error: argument = --virtual; allowed: ", "--virtual-ms"),
+        ("sim kvs nic", "error: COMMAND = set together with ", "WORKLOAD"),
         ("profiles none", "error: PROFILE = none; allowed: ", "cx3-56g"),
     ] {
         let said = refused(line);
@@ -214,9 +215,31 @@ fn profiles_are_listed_with_source_and_standing() {
 
 #[test]
 fn help_has_examples() {
-    for line in ["sim --help", "profiles --help"] {
+    for line in ["sim --help", "sim nic --help", "profiles --help"] {
         let ended = tarn_line(line);
         assert_eq!(ended.code, Some(0));
         assert!(ended.out.contains("Examples:"), "{line}");
     }
+}
+
+#[test]
+fn a_nic_is_measured_beside_what_was_published() {
+    let report = object("sim nic --profile cx3-56g --json");
+    assert_eq!(report["profile"], "cx3-56g");
+    let all = report["measurements"].as_array().expect("a list");
+    let published: Vec<_> = all.iter().filter(|each| !each["beside"].is_null()).collect();
+    assert!(all.len() > 50 && published.len() == 8, "{} {}", all.len(), published.len());
+    for each in published {
+        let (model, beside) = (&each["model"], &each["beside"]);
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let ratio = number(model) / number(&beside["published"]);
+        assert!((ratio - number(&beside["ratio"])).abs() < 1e-9);
+        assert!(beside["source"].as_str().is_some_and(|source| !source.is_empty()));
+        let told = beside["standing"] != "predicted";
+        assert_eq!(told, beside["rests_on"].is_string());
+        assert!(!told || (0.9..1.1).contains(&ratio), "a constant that is not kept: {each}");
+    }
+    let table = tarn_line("sim nic --profile cx6-200g").out;
+    assert!(table.contains("threads 96") && table.contains("SMART"), "{table}");
+    assert!(refused("sim nic --profile none").starts_with("error: --profile = none; allowed: "));
 }

@@ -45,6 +45,7 @@ pub fn of_clap(error: &clap::Error) -> String {
         }
         ErrorKind::ArgumentConflict => {
             let other = text_of(error, ContextKind::PriorArg).unwrap_or_default();
+            let name = if name.is_empty() { "COMMAND" } else { name };
             format!("{name} = set together with {other}; allowed: one of them, once")
         }
         _ => {

@@ -6,7 +6,8 @@ use super::sim::load_profile;
 use super::{Stop, Verdict, say};
 use serde::Serialize;
 use std::fmt::Write as _;
-use tarn_sim::profile::{Constant, Profile, Standing};
+use tarn::simulate::published::standing_name;
+use tarn_sim::profile::{Constant, Profile};
 
 /// Lists the hardware profiles of the simulator; with a name, every constant of one.
 #[derive(clap::Args)]
@@ -138,14 +139,5 @@ fn row<'a, T: Serialize>(
     // Whole numbers as such.
     let whole = value.as_f64().filter(|number| number.fract() == 0.0);
     let value = whole.map_or(value, |number| (number as i64).into());
-    Row { section, name, value, standing: name_of(*standing), source }
-}
-
-/// A standing in one word.
-pub(super) fn name_of(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Measured => "measured",
-        Standing::Derived => "derived",
-        Standing::Assumed => "assumed",
-    }
+    Row { section, name, value, standing: standing_name(*standing), source }
 }

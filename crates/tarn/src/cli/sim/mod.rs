@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything that can be refused is refused before anything is simulated.
 
+mod nic;
 mod plan;
 
 use super::bench::RECORDS_MAX;
@@ -21,7 +22,7 @@ use tarn_workloads::{Workload, with_workload};
 /// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run the
 /// random schedules of the tests instead.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
     /// What to run: kvs, smallbank, tatp, ycsb
     #[arg(value_name = "WORKLOAD")]
@@ -84,10 +85,20 @@ pub struct Arguments {
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
+    /// What to measure instead of a workload.
+    #[command(subcommand)]
+    instrument: Option<Instrument>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Instrument {
+    /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
+    Nic(nic::Arguments),
 }
 
 const EXAMPLES: &str = "Examples:
   tarn sim smallbank
+  tarn sim nic --profile cx3-56g
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
       --coordinators 540 --records 1000000 --virtual-ms 50 --json
@@ -96,9 +107,12 @@ Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if let Some(Instrument::Nic(arguments)) = &arguments.instrument {
+        return nic::run(arguments);
+    }
     let Some(workload) = &arguments.workload else {
         let allowed = tarn_workloads::NAMES.join(", ");
-        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}")));
+        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic")));
     };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     match arguments.json {
