@@ -6,6 +6,7 @@
 //! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
 //! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
+//! - [`simulate`]: the same on a cluster in virtual time.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.
@@ -62,6 +63,7 @@ mod error;
 pub mod machine;
 mod rows;
 mod session;
+pub mod simulate;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;

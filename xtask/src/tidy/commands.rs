@@ -175,6 +175,9 @@ fn judge_tarn(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
             if subcommands.is_empty() {
                 break;
             }
+            if !subcommands.contains(name) && takes_arguments(&help) {
+                break;
+            }
             if !subcommands.contains(name) {
                 return (
                     vec![format!(
@@ -236,6 +239,11 @@ fn subcommands_of(help: &str) -> BTreeSet<&str> {
         .collect()
 }
 
+/// Whether a command with commands of its own takes positional arguments too.
+fn takes_arguments(help: &str) -> bool {
+    help.lines().any(|line| line.trim() == "Arguments:")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,8 +261,10 @@ mod tests {
         tree.packages = vec![tarn];
         tree.tarn = Some(Box::new(|subcommands| {
             match subcommands {
-            [] => Some("Usage: tarn <COMMAND>\n\nCommands:\n  bench  Measure\n  lock   Locks\n\nOptions:\n  --version\n".to_owned()),
+            [] => Some("Usage: tarn <COMMAND>\n\nCommands:\n  bench  Measure\n  lock   Locks\n  sim    Simulate\n\nOptions:\n  --version\n".to_owned()),
             ["bench"] => Some("Usage: tarn bench <WORKLOAD>\n\nOptions:\n  --seed <SEED>\n  --json\n".to_owned()),
+            ["sim"] => Some("Commands:\n  nic  A NIC\n\nArguments:\n  [WORKLOAD]\n\nOptions:\n  --ms <MS>\n".to_owned()),
+            ["sim", "nic"] => Some("Options:\n  --profile <NAME>\n".to_owned()),
             ["lock"] => Some("Commands:\n  serve  Serve\n\nOptions:\n".to_owned()),
             ["lock", "serve"] => Some("Options:\n  --port <PORT>\n".to_owned()),
             _ => None,
@@ -272,6 +282,7 @@ mod tests {
             "`./target/release/tarn bench [--seed N]`, `tarn --version`, `tarn`",
             "`RUST_LOG=x cargo test -p tarn` and `cargo run --example bank -- --none`",
             "`tarn::Database` and `tarn → engine` and `cargo install --path crates/tarn`",
+            "`tarn sim kvs --ms 3` and `tarn sim nic --profile x`",
             "The word tarn nonsense --none in prose.",
         ] {
             assert_eq!(problems(text), Vec::<String>::new(), "{text}");
@@ -288,6 +299,7 @@ mod tests {
             ("`cargo run --example none`", "example `none` does not exist"),
             ("`tarn polish`", "`tarn polish` does not exist"),
             ("`tarn lock steal`", "`tarn lock steal` does not exist"),
+            ("`tarn sim kvs --profile x`", "`tarn sim` has no flag `--profile`"),
             ("`tarn --none`", "`tarn` has no flag `--none`"),
             ("```\ntarn bench x \\\n  --seeds 7\n```\n", "`tarn bench` has no flag `--seeds`"),
             ("`X=1 tarn lock serve --none=1`", "`tarn lock serve` has no flag `--none`"),

@@ -5,7 +5,8 @@
 //! tags never repeat.
 
 use super::Config;
-use super::worker::{self, Signals, ThreadResult, histogram};
+use super::desk::{Signals, histogram};
+use super::worker::{self, ThreadResult};
 use crate::cluster::{Cluster, OpenError};
 use hdrhistogram::Histogram;
 use std::rc::Rc;
@@ -38,6 +39,21 @@ pub struct Phase {
     pub history: Vec<RecordedTxn>,
     /// Failures that no retry could overcome, and transactions that never ended.
     pub failures: Vec<String>,
+}
+
+impl Phase {
+    /// Nothing done yet, by so many kinds of transactions.
+    pub(crate) fn empty(kinds: usize) -> Phase {
+        Phase {
+            seconds: 0.0,
+            tally: Tally::default(),
+            counts: Counts::default(),
+            mix: vec![0; kinds],
+            latency_ns: histogram(),
+            history: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
 }
 
 /// How long a phase runs.
@@ -194,15 +210,7 @@ where
         &mut self,
         results: Vec<Result<ThreadResult<W::Tally>, OpenError>>,
     ) -> Result<Phase, OpenError> {
-        let mut phase = Phase {
-            seconds: 0.0,
-            tally: Tally::default(),
-            counts: Counts::default(),
-            mix: vec![0; W::TRANSACTIONS.len()],
-            latency_ns: histogram(),
-            history: Vec::new(),
-            failures: Vec::new(),
-        };
+        let mut phase = Phase::empty(W::TRANSACTIONS.len());
         for result in results {
             let result = result?;
             phase.seconds = phase.seconds.max(result.seconds);
@@ -246,7 +254,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    fn explained(cx: &Context, failure: Failure) -> LoadError {
+    pub(crate) fn explained(cx: &Context, failure: Failure) -> LoadError {
         let explanation = cx.explanation(failure);
         LoadError::Failure(
             failure,

@@ -4,9 +4,47 @@
 //! transaction of the cluster ever has.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use tarn_check::{History, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind};
+use tarn_check::{HistoryError, HistoryWriter};
 use tarn_engine::history::{self as engine, RecordedOutcome, RecordedTxn};
+use tarn_engine::outcome::UsageError;
 use tarn_engine::schema::TableSchema;
+
+/// Opens a history file; before anything runs, so that a path that cannot be written costs nothing.
+/// It appears under its name only when it is whole.
+///
+/// # Errors
+/// A path that cannot be, or no phase that could be recorded.
+pub fn create(
+    path: &Path,
+    is_recorded: bool,
+    meta: &BTreeMap<String, String>,
+    schemas: &[TableSchema],
+) -> Result<HistoryWriter, UsageError> {
+    let refuse = |allowed: String| UsageError {
+        field: "history".into(),
+        value: path.display().to_string(),
+        allowed,
+    };
+    if !is_recorded {
+        return Err(refuse("only with a verification phase, which records it".into()));
+    }
+    if path.is_dir() {
+        return Err(refuse("a file, not a folder".into()));
+    }
+    let writer = HistoryWriter::create(path, meta, &table_names(schemas));
+    writer.map_err(|error| refuse(format!("a file that can be written ({error})")))
+}
+
+/// Writes what was recorded, and ends the file.
+///
+/// # Errors
+/// The file's.
+pub fn write_all(mut writer: HistoryWriter, recorded: &[RecordedTxn]) -> Result<(), HistoryError> {
+    recorded.iter().try_for_each(|txn| writer.write(&transaction(txn)))?;
+    writer.finish()
+}
 
 /// A run's history in the checker's terms, in the order in which transactions were invoked.
 pub fn history_of(

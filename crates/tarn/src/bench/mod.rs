@@ -1,15 +1,21 @@
 //! The benchmark program's parts: what to run, how, and what to say about it.
 //!
-//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase;
+//! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase and
+//! `desk` its coroutines;
 //! [`run`] is the whole benchmark in its order; [`history`] hands what was recorded to the checker;
-//! [`bare`] measures the machine's own loads; [`report`] says what came of it.
+//! [`measured`] is what a phase came to and [`checks`] what is wrong, on any fabric; [`bare`] measures
+//! the machine's own loads; [`report`] says all of it.
 //!
 //! Invariant: a figure is reported only with what it was measured on and whether the checks of the
 //! same run passed.
 
 pub mod bare;
+pub mod checks;
+pub(crate) mod desk;
 pub mod driver;
 pub mod history;
+pub(crate) mod lines;
+pub mod measured;
 pub mod report;
 pub mod run;
 mod worker;

@@ -4,11 +4,11 @@
 //! memory, before it; the invariants are judged on what both left behind. A history file appears
 //! only when it is whole.
 
+use super::checks::{Checks, HistoryReport};
 use super::driver::{Driver, Length, LoadError, Phase};
-use super::history::{history_of, table_names, transaction};
-use super::report::{
-    AuditReport, Chosen, HistoryReport, Invariants, Latency, OneInvariant, PerTxn, Report,
-};
+use super::history::{self, history_of};
+use super::measured::Measured;
+use super::report::{Chosen, Report};
 use super::{Config, bare};
 use crate::cluster::{Cluster, OpenError};
 use crate::machine;
@@ -16,14 +16,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tarn_check::{History, HistoryWriter, Isolation, check};
+use tarn_check::HistoryWriter;
 use tarn_engine::catalog::Placement;
-use tarn_engine::inspect::Audit;
-use tarn_engine::outcome::{AbortReason, UsageError};
+use tarn_engine::outcome::UsageError;
 use tarn_fabric::address::NodeSlot;
-use tarn_fabric::counters::VERB_NAMES;
 use tarn_fabric::local::{Backing, LineAtomicity};
-use tarn_workloads::{Invariant, Workload};
+use tarn_workloads::Workload;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -121,7 +119,7 @@ where
     let mut failures = Vec::new();
     let history = match plan.verify {
         Some(length) => verify(&mut driver, plan, length, writer, &mut failures, watch)?,
-        None => not_recorded(),
+        None => HistoryReport::not_recorded(),
     };
     watch.phase("measured phase", plan.measured);
     let mut phase = driver.phase(Length {
@@ -133,14 +131,16 @@ where
     failures.append(&mut phase.failures);
     watch.judging(load_seconds);
     let (invariants, audit) = driver.check()?;
-    let outcomes = driver.workload().outcomes(driver.tally()).into_iter().collect();
-    let mut report = report_of(&driver, plan, &phase, history);
+    let checks = Checks {
+        outcomes: driver.workload().outcomes(driver.tally()).into_iter().collect(),
+        invariants: invariants.into(),
+        audit: (&audit).into(),
+        history,
+        failures,
+    };
+    let mut report = report_of(&driver, plan, &phase, checks);
     report.records = records;
     report.load_seconds = load_seconds;
-    report.outcomes = outcomes;
-    report.invariants = invariants_of(invariants);
-    report.audit = audit_of(&audit);
-    report.failures = failures;
     drop(driver);
     report.line_round_trip_ns = match plan.config.threads {
         0 | 1 => None,
@@ -181,26 +181,13 @@ fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
     meta
 }
 
-/// Opened before anything runs, so that a path that cannot be written costs nothing.
 fn open_history<W: Workload>(
     workload: &W,
     plan: &Plan,
 ) -> Result<Option<HistoryWriter>, UsageError> {
     let Some(path) = &plan.history else { return Ok(None) };
-    let refuse = |allowed: String| UsageError {
-        field: "history".into(),
-        value: path.display().to_string(),
-        allowed,
-    };
-    if plan.verify.is_none() {
-        return Err(refuse("only with a verification phase, which records it".into()));
-    }
-    if path.is_dir() {
-        return Err(refuse("a file, not a folder".into()));
-    }
-    let tables = table_names(&workload.schemas());
-    let writer = HistoryWriter::create(path, &meta(workload, plan), &tables);
-    writer.map(Some).map_err(|error| refuse(format!("a file that can be written ({error})")))
+    history::create(path, plan.verify.is_some(), &meta(workload, plan), &workload.schemas())
+        .map(Some)
 }
 
 fn verify<W>(
@@ -223,77 +210,24 @@ where
         record: true,
     })?;
     failures.append(&mut phase.failures);
-    if let Some(mut writer) = writer {
-        let failed = |error: tarn_check::HistoryError| RunError::Failed(error.to_string());
-        phase.history.iter().try_for_each(|txn| writer.write(&transaction(txn))).map_err(failed)?;
-        writer.finish().map_err(failed)?;
+    if let Some(writer) = writer {
+        history::write_all(writer, &phase.history)
+            .map_err(|error| RunError::Failed(error.to_string()))?;
     }
     let workload = driver.workload();
     let history = history_of(meta(workload, plan), &workload.schemas(), &phase.history);
-    Ok(judge(&history, phase.seconds, plan))
+    let file = plan.history.as_ref().map(|path| path.display().to_string());
+    Ok(HistoryReport::judge(&history, phase.seconds, file))
 }
 
-fn judge(history: &History, seconds: f64, plan: &Plan) -> HistoryReport {
-    let isolation = Isolation::StrictSerializable;
-    let report = check(history, isolation);
-    let accepted = report.is_accepted();
-    HistoryReport {
-        verdict: if accepted { "accepted" } else { "violated" },
-        transactions: history.transactions.len() as u64,
-        isolation: isolation.name(),
-        recorded_in: "verification phase",
-        seconds,
-        anomalies: report.totals.iter().map(|(kind, total)| (kind.name(), *total)).collect(),
-        counterexample: (!accepted).then(|| report.to_string()),
-        file: plan.history.as_ref().map(|path| path.display().to_string()),
-    }
-}
-
-fn not_recorded() -> HistoryReport {
-    HistoryReport {
-        verdict: "not recorded",
-        transactions: 0,
-        isolation: Isolation::StrictSerializable.name(),
-        recorded_in: "no phase",
-        seconds: 0.0,
-        anomalies: BTreeMap::new(),
-        counterexample: None,
-        file: None,
-    }
-}
-
-fn invariants_of(invariants: Vec<Invariant>) -> Invariants {
-    let each: Vec<OneInvariant> = invariants
-        .into_iter()
-        .map(|Invariant { name, ok, detail }| OneInvariant { name, ok, detail })
-        .collect();
-    let details: Vec<String> =
-        each.iter().map(|one| format!("{}: {}", one.name, one.detail)).collect();
-    Invariants { ok: each.iter().all(|one| one.ok), detail: details.join("; "), each }
-}
-
-fn audit_of(audit: &Audit) -> AuditReport {
-    AuditReport {
-        ok: audit.is_clean(),
-        detail: audit.to_string(),
-        locks_left: audit.locks_left,
-        replicas_differ: audit.replicas_differ,
-        misplaced: audit.misplaced,
-    }
-}
-
-/// Everything that the measured phase tells; the rest is filled in by the caller.
-fn report_of<W>(driver: &Driver<W>, plan: &Plan, phase: &Phase, history: HistoryReport) -> Report
+/// What was run and what came of it; the rest is filled in by the caller.
+fn report_of<W>(driver: &Driver<W>, plan: &Plan, phase: &Phase, checks: Checks) -> Report
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
 {
-    let (cluster, tally) = (&plan.config.cluster, &phase.tally);
-    let user = tally.aborts[AbortReason::User as usize];
-    let tries = (tally.committed + tally.aborted()).max(1) as f64;
-    let reasons = AbortReason::ALL.map(AbortReason::name);
+    let cluster = &plan.config.cluster;
     let protocol = driver.cluster().database().protocol.info();
-    let quantile = |at| phase.latency_ns.value_at_quantile(at) as f64 / 1e3;
     Report {
         workload: W::NAME.to_owned(),
         protocol: cluster.protocol.clone(),
@@ -306,39 +240,10 @@ where
         memory_bytes: driver.cluster().memory_bytes(),
         records: 0,
         load_seconds: 0.0,
-        mix_run: W::TRANSACTIONS.iter().copied().zip(phase.mix.iter().copied()).collect(),
-        committed: tally.committed,
-        seconds: phase.seconds,
-        throughput_per_s: tally.committed as f64 / phase.seconds.max(1e-9),
-        latency_us: Latency {
-            p50: quantile(0.5),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            samples: phase.latency_ns.len(),
-        },
-        aborts: reasons.into_iter().zip(tally.aborts).collect(),
-        conflict_rate: (tally.aborted() - user) as f64 / tries,
-        phases: protocol.phases.iter().copied().zip(tally.phases).collect(),
-        per_txn: per_txn(phase),
-        outcomes: BTreeMap::new(),
-        invariants: invariants_of(Vec::new()),
-        audit: audit_of(&Audit::default()),
-        history,
-        failures: Vec::new(),
+        measured: Measured::of::<W>(phase, protocol.phases),
+        checks,
         line_round_trip_ns: None,
         baseline_loops: Vec::new(),
-    }
-}
-
-fn per_txn(phase: &Phase) -> PerTxn {
-    let committed = phase.tally.committed.max(1) as f64;
-    let each = |count: u64| count as f64 / committed;
-    let counts = &phase.counts;
-    PerTxn {
-        rounds: each(counts.rounds),
-        verbs: VERB_NAMES.into_iter().zip(counts.verbs.map(each)).collect(),
-        messages: each(counts.messages),
-        bytes: each(counts.bytes_in + counts.bytes_out),
     }
 }
 

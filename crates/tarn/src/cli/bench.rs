@@ -7,7 +7,8 @@ use super::{Stop, Verdict, progress::Progress, say};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use tarn::bench::report::{CheckKind, Report};
+use tarn::bench::checks::{CheckKind, Checks};
+use tarn::bench::report::Report;
 use tarn::bench::run::{Plan, RunError, run as run_plan};
 use tarn::bench::{Config, coroutines_for};
 use tarn::cluster::ClusterConfig;
@@ -19,7 +20,7 @@ use tarn_fabric::address::GROUPS_MAX;
 use tarn_fabric::local::{Backing, LineAtomicity};
 use tarn_workloads::{Workload, with_workload};
 
-const RECORDS_MAX: u64 = 1 << 36;
+pub(super) const RECORDS_MAX: u64 = 1 << 36;
 const COROUTINES_MAX: u64 = 1024;
 const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
@@ -68,12 +69,12 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
             say(&format!("{object}\n"));
         }
     }
-    Ok(judge(&settings, &kinds, &report))
+    Ok(judge(&settings, &kinds, &report.checks))
 }
 
 /// Compares the checks that failed with what was expected, and says so where they differ.
-fn judge(settings: &Settings, kinds: &[CheckKind], report: &Report) -> Verdict {
-    let failed = report.failed();
+fn judge(settings: &Settings, kinds: &[CheckKind], checks: &Checks) -> Verdict {
+    let failed = checks.failed();
     let names =
         |kinds: &[CheckKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
     match settings.expect.unwrap_or(Expect::Clean) {
@@ -148,7 +149,8 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
     })
 }
 
-fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
+/// The cluster that these settings ask for, apart from its compute nodes.
+pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     let (protocol, variant) = (settings.protocol.as_deref(), settings.variant.as_deref());
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
     AnyProtocol::by_name(protocol, variant)?;
@@ -182,7 +184,8 @@ fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> {
     Ok(config)
 }
 
-fn within(
+/// `value`, if it is allowed.
+pub(super) fn within(
     field: &str,
     value: Option<u64>,
     allowed: RangeInclusive<u64>,

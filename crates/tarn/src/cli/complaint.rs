@@ -38,13 +38,14 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
-            format!("COMMAND = {value}; allowed: bench, check (see tarn --help)")
+            format!("COMMAND = {value}; allowed: bench, sim, profiles, check (see tarn --help)")
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{name} = nothing; allowed: a value (see --help)")
         }
         ErrorKind::ArgumentConflict => {
             let other = text_of(error, ContextKind::PriorArg).unwrap_or_default();
+            let name = if name.is_empty() { "COMMAND" } else { name };
             format!("{name} = set together with {other}; allowed: one of them, once")
         }
         _ => {

@@ -6,8 +6,10 @@
 mod bench;
 mod check;
 mod complaint;
+mod profiles;
 mod progress;
 mod scenario;
+mod sim;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -26,6 +28,10 @@ struct Cli {
 enum Command {
     /// Run a workload on an embedded cluster, measure it and check it
     Bench(Box<bench::Arguments>),
+    /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
+    Sim(Box<sim::Arguments>),
+    /// List hardware profiles, or the constants of one with their sources
+    Profiles(profiles::Arguments),
     /// Decide whether a recorded history is strictly serializable
     Check(check::Arguments),
 }
@@ -35,6 +41,8 @@ const EXAMPLES: &str = "Examples:
   tarn bench kvs --mix-profile mixed --records 1000000 --threads 2 --json
   tarn bench smallbank --records 1000 --history bank.jsonl
   tarn check bank.jsonl
+  tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
+  tarn profiles cx3-56g
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
 
@@ -72,6 +80,8 @@ pub fn main() -> ExitCode {
     };
     let ended = match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Sim(arguments) => sim::run(arguments),
+        Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };
     match ended {

@@ -1,13 +1,14 @@
 //! How far a run is, on standard error: a bar on a terminal, plain lines elsewhere.
 //!
-//! Invariant: nothing is shown that takes less than a second, and nothing moves while the measured
-//! phase runs: drawing would take a core from it.
+//! Invariant: nothing is shown that takes less than a second, and nothing moves while a measured
+//! phase runs in real time: drawing would take a core from it.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tarn::bench::run::Watch;
+use tarn::simulate::{self, driver::Now};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -34,18 +35,22 @@ impl Progress {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
-    fn line(&self, shown: &mut Shown, done: u64, all: u64) {
+    fn line(&self, shown: &mut Shown, text: impl FnOnce() -> String) {
         let now = Instant::now();
         if shown.last_line.is_none_or(|last| now - last >= BETWEEN_LINES) {
-            eprintln!("loading: {} of {all} records ({} %)", done, done * 100 / all.max(1));
+            eprintln!("{}", text());
             shown.last_line = Some(now);
         }
     }
 }
 
-fn bar(all: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("loading {bar:40} {human_pos}/{human_len} {eta}");
-    ProgressBar::new(all).with_style(style.expect("a valid template"))
+fn loading_line(done: u64, all: u64) -> String {
+    format!("loading: {done} of {all} records ({} %)", done * 100 / all.max(1))
+}
+
+fn bar(what: &'static str, all: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {eta}");
+    ProgressBar::new(all).with_style(style.expect("a valid template")).with_message(what)
 }
 
 impl Watch for Progress {
@@ -56,8 +61,8 @@ impl Watch for Progress {
         // Whoever finds the bar in use leaves it: somebody else is drawing.
         let Ok(mut shown) = self.shown.try_lock() else { return };
         match self.terminal {
-            true => shown.bar.get_or_insert_with(|| bar(all)).set_position(done),
-            false => self.line(&mut shown, done, all),
+            true => shown.bar.get_or_insert_with(|| bar("loading", all)).set_position(done),
+            false => self.line(&mut shown, || loading_line(done, all)),
         }
     }
 
@@ -86,5 +91,49 @@ impl Watch for Progress {
 
     fn notice(&self, text: &str) {
         eprintln!("notice: {text}");
+    }
+}
+
+/// Virtual time takes as long as it takes, so that a phase is told of while it runs.
+impl simulate::run::Watch for Progress {
+    fn loading(&self, done: u64, all: u64) {
+        Watch::loading(self, done, all);
+    }
+
+    fn loaded(&self, records: u64, seconds: f64) {
+        Watch::loaded(self, records, seconds);
+    }
+
+    fn running(&self, phase: &'static str, now: Now) {
+        if self.start.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        let (passed_us, of_us) = (now.passed.0 / 1_000, now.of.0 / 1_000);
+        match self.terminal {
+            true if passed_us >= of_us => {
+                shown.bar.take().inspect(ProgressBar::finish_and_clear);
+            }
+            true => {
+                let bar = shown.bar.get_or_insert_with(|| bar(phase, of_us));
+                if bar.message() != phase {
+                    // The phase before ended early.
+                    bar.set_message(phase);
+                    bar.set_length(of_us);
+                }
+                bar.set_position(passed_us);
+            }
+            false => self.line(&mut shown, || {
+                let ms = |us: u64| us as f64 / 1e3;
+                format!("{phase}: {:.1} of {:.1} ms of virtual time", ms(passed_us), ms(of_us))
+            }),
+        }
+    }
+
+    fn judging(&self, about_seconds: f64) {
+        if let Ok(mut shown) = self.shown.lock() {
+            shown.bar.take().inspect(ProgressBar::finish_and_clear);
+        }
+        Watch::judging(self, about_seconds);
     }
 }

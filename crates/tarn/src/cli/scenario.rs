@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use tarn::bench::report::CheckKind;
+use tarn::bench::checks::CheckKind;
 use tarn_engine::outcome::UsageError;
 
 /// Flags and keys; `None` is the default.
@@ -167,11 +167,13 @@ pub enum Expect {
     Violation,
 }
 
-fn whole(text: &str) -> Result<u64, String> {
+/// A count on the command line.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a whole number".to_owned())
 }
 
-fn number(text: &str) -> Result<f64, String> {
+/// A quantity on the command line.
+pub(super) fn number(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| "a number".to_owned())
 }
 

@@ -1,0 +1,227 @@
+//! What the checks of a run found, whatever fabric it ran on.
+//!
+//! Invariant: the verdict on serializability is of the verification phase, never of the measured one;
+//! the workload's and the engine's rules are judged on the memory that both phases left.
+
+use super::lines::{length, row, verdict};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use tarn_check::{History, Isolation, check};
+use tarn_engine::inspect::Audit;
+use tarn_workloads::Invariant;
+
+/// See the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checks {
+    /// What the workload tells beyond counts, over all phases.
+    pub outcomes: BTreeMap<&'static str, String>,
+    /// The workload's own rules, judged on the memory that was left.
+    pub invariants: Invariants,
+    /// The engine's rules, likewise.
+    pub audit: AuditReport,
+    /// The verdict on the verification phase.
+    pub history: HistoryReport,
+    /// What no retry could overcome, in either phase.
+    pub failures: Vec<String>,
+}
+
+/// Verdicts of the workload's invariants.
+#[derive(Clone, Debug, Serialize)]
+pub struct Invariants {
+    /// Whether all hold.
+    pub ok: bool,
+    /// Their numbers, in words.
+    pub detail: String,
+    /// One by one.
+    pub each: Vec<OneInvariant>,
+}
+
+/// One invariant's verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct OneInvariant {
+    /// What must hold.
+    pub name: &'static str,
+    /// Whether it does.
+    pub ok: bool,
+    /// The numbers.
+    pub detail: String,
+}
+
+/// The engine's audit.
+#[derive(Clone, Debug, Serialize)]
+pub struct AuditReport {
+    /// Whether nothing is wrong.
+    pub ok: bool,
+    /// The numbers in words.
+    pub detail: String,
+    /// Locks that nobody should hold any more.
+    pub locks_left: u64,
+    /// Lines of a backup that differ from the primary's.
+    pub replicas_differ: u64,
+    /// Records where their keys do not lead.
+    pub misplaced: u64,
+}
+
+/// The verdict on what was recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct HistoryReport {
+    /// `accepted`, `violated`, or `not recorded`.
+    pub verdict: &'static str,
+    /// Transactions recorded.
+    pub transactions: u64,
+    /// What the history was held against.
+    pub isolation: &'static str,
+    /// Which phase recorded it: never the measured one.
+    pub recorded_in: &'static str,
+    /// Length of that phase.
+    pub seconds: f64,
+    /// Anomalies found, by name.
+    pub anomalies: BTreeMap<&'static str, u64>,
+    /// The checker's whole report, if it found any.
+    pub counterexample: Option<String>,
+    /// Where the history was written.
+    pub file: Option<String>,
+}
+
+/// Kinds of checks that can fail.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum CheckKind {
+    /// The recorded history is not strictly serializable.
+    History,
+    /// A rule of the workload is broken.
+    Invariant,
+    /// Locks are left, replicas differ, or records are misplaced.
+    Audit,
+    /// A transaction failed, or never ended.
+    Failure,
+}
+
+impl CheckKind {
+    /// Every kind.
+    pub const ALL: [CheckKind; 4] =
+        [CheckKind::History, CheckKind::Invariant, CheckKind::Audit, CheckKind::Failure];
+
+    /// Its name in scenarios.
+    pub fn name(self) -> &'static str {
+        match self {
+            CheckKind::History => "history",
+            CheckKind::Invariant => "invariant",
+            CheckKind::Audit => "audit",
+            CheckKind::Failure => "failure",
+        }
+    }
+}
+
+impl Checks {
+    /// Which checks failed.
+    pub fn failed(&self) -> Vec<CheckKind> {
+        CheckKind::ALL
+            .into_iter()
+            .filter(|kind| match kind {
+                CheckKind::History => self.history.verdict == "violated",
+                CheckKind::Invariant => !self.invariants.ok,
+                CheckKind::Audit => !self.audit.ok,
+                CheckKind::Failure => !self.failures.is_empty(),
+            })
+            .collect()
+    }
+}
+
+impl HistoryReport {
+    /// Checks `history`, which was recorded in `seconds` and written to `file`.
+    pub fn judge(history: &History, seconds: f64, file: Option<String>) -> HistoryReport {
+        let isolation = Isolation::StrictSerializable;
+        let report = check(history, isolation);
+        let accepted = report.is_accepted();
+        HistoryReport {
+            verdict: if accepted { "accepted" } else { "violated" },
+            transactions: history.transactions.len() as u64,
+            isolation: isolation.name(),
+            recorded_in: "verification phase",
+            seconds,
+            anomalies: report.totals.iter().map(|(kind, total)| (kind.name(), *total)).collect(),
+            counterexample: (!accepted).then(|| report.to_string()),
+            file,
+        }
+    }
+
+    /// There was no verification phase.
+    pub fn not_recorded() -> HistoryReport {
+        HistoryReport {
+            verdict: "not recorded",
+            transactions: 0,
+            isolation: Isolation::StrictSerializable.name(),
+            recorded_in: "no phase",
+            seconds: 0.0,
+            anomalies: BTreeMap::new(),
+            counterexample: None,
+            file: None,
+        }
+    }
+}
+
+impl From<Vec<Invariant>> for Invariants {
+    fn from(invariants: Vec<Invariant>) -> Invariants {
+        let each: Vec<OneInvariant> = invariants
+            .into_iter()
+            .map(|Invariant { name, ok, detail }| OneInvariant { name, ok, detail })
+            .collect();
+        let details: Vec<String> =
+            each.iter().map(|one| format!("{}: {}", one.name, one.detail)).collect();
+        Invariants { ok: each.iter().all(|one| one.ok), detail: details.join("; "), each }
+    }
+}
+
+impl From<&Audit> for AuditReport {
+    fn from(audit: &Audit) -> AuditReport {
+        AuditReport {
+            ok: audit.is_clean(),
+            detail: audit.to_string(),
+            locks_left: audit.locks_left,
+            replicas_differ: audit.replicas_differ,
+            misplaced: audit.misplaced,
+        }
+    }
+}
+
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.outcomes.is_empty() {
+            let outcomes: Vec<String> =
+                self.outcomes.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            row(f, "outcomes", format_args!("{} (all phases)", outcomes.join(", ")))?;
+        }
+        let HistoryReport { verdict: judged, transactions, isolation, seconds, .. } = &self.history;
+        match *judged {
+            "not recorded" => row(f, "history", "not recorded: there was no verification phase")?,
+            judged => row(
+                f,
+                "history",
+                format_args!(
+                    "{judged}: {isolation}, {transactions} transactions recorded in the \
+                     verification phase ({})",
+                    length(*seconds)
+                ),
+            )?,
+        }
+        if let Some(file) = &self.history.file {
+            row(f, "", format_args!("written to {file}"))?;
+        }
+        for invariant in &self.invariants.each {
+            let (name, detail) = (invariant.name, &invariant.detail);
+            row(f, "invariant", format_args!("{}: {name}: {detail}", verdict(invariant.ok)))?;
+        }
+        row(f, "audit", format_args!("{}: {}", verdict(self.audit.ok), self.audit.detail))?;
+        for failure in self.failures.iter().take(5) {
+            row(f, "failure", failure)?;
+        }
+        if self.failures.len() > 5 {
+            row(f, "", format_args!("and {} more failures", self.failures.len() - 5))?;
+        }
+        match &self.history.counterexample {
+            Some(text) => write!(f, "{text}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A phase's coroutines, and the desk at which they leave what they did.
+//!
+//! Invariant: what a coroutine tallied and recorded is handed over when its future is dropped, so
+//! that a transaction which never ends costs its own outcome and nothing else. Nothing here knows
+//! whether time is the machine's or virtual.
+
+use hdrhistogram::Histogram;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::history::RecordedTxn;
+use tarn_fabric::clock::Nanos;
+use tarn_workloads::Workload;
+
+/// What a phase's threads look at between turns.
+pub(super) const WARM_UP: u8 = 0;
+const MEASURE: u8 = 1;
+pub(super) const STOP: u8 = 2;
+
+/// How the driver and its threads talk during a phase.
+#[derive(Default)]
+pub(crate) struct Signals {
+    stage: AtomicU8,
+    recorded: AtomicU64,
+}
+
+impl Signals {
+    pub(crate) fn measure(&self) {
+        self.stage.store(MEASURE, Ordering::Release);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stage.store(STOP, Ordering::Release);
+    }
+
+    /// Transactions finished while recording.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stage(&self) -> u8 {
+        self.stage.load(Ordering::Relaxed)
+    }
+}
+
+/// What coroutines leave behind.
+#[derive(Default)]
+pub(crate) struct Left<T> {
+    pub(crate) tallies: Vec<T>,
+    pub(crate) history: Vec<RecordedTxn>,
+    pub(crate) failures: Vec<String>,
+}
+
+/// Nanoseconds up to a minute, to three digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
+}
+
+/// Runs transactions until the phase stops.
+pub(crate) async fn coroutine<W: Workload>(
+    workload: &W,
+    mut seat: Seat<'_, W>,
+    signals: &Signals,
+    record: bool,
+) {
+    let mut rng = seat.coordinator.context().port.rng();
+    let mut count = 0u64;
+    while signals.stage() != STOP {
+        let input = workload.draw(&mut rng);
+        count += 1;
+        let timed = count.is_multiple_of(seat.desk.timed_one_in) && signals.stage() == MEASURE;
+        let start = timed.then(|| seat.coordinator.context().port.now());
+        let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
+        if let Err(failure) = ended {
+            let explanation = seat.coordinator.context().explanation(failure);
+            let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
+            let kind = W::TRANSACTIONS[W::kind(&input)];
+            seat.desk.left.borrow_mut().failures.push(format!("{kind}: {text}"));
+            break;
+        }
+        if let Some(start) = start {
+            let taken = seat.coordinator.context().port.now() - start;
+            seat.desk.latency_ns.borrow_mut().saturating_record(taken.0);
+        }
+        seat.desk.finished(W::kind(&input));
+        if record {
+            signals.recorded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    seat.stands = false;
+}
+
+/// A coroutine's place at its thread's desk: what it has is handed over when it leaves.
+pub(crate) struct Seat<'a, W: Workload> {
+    coordinator: Coordinator,
+    tally: W::Tally,
+    desk: &'a Desk<W::Tally>,
+    /// Still in a transaction.
+    stands: bool,
+}
+
+impl<'a, W: Workload> Seat<'a, W> {
+    pub(crate) fn new(coordinator: Coordinator, desk: &'a Desk<W::Tally>) -> Seat<'a, W> {
+        Seat { coordinator, tally: W::Tally::default(), desk, stands: true }
+    }
+}
+
+impl<W: Workload> Drop for Seat<'_, W> {
+    fn drop(&mut self) {
+        let mut left = self.desk.left.borrow_mut();
+        left.tallies.push(std::mem::take(&mut self.tally));
+        left.history.extend(self.coordinator.take_history());
+        if self.stands {
+            let ms = self.desk.patience.0 / 1_000_000;
+            left.failures.push(format!("a transaction had not ended {ms} ms after its phase"));
+        }
+    }
+}
+
+/// What coroutines share: those of one thread, or of a whole simulated cluster.
+pub(crate) struct Desk<T> {
+    mix: Vec<Cell<u64>>,
+    pub(crate) latency_ns: RefCell<Histogram<u64>>,
+    pub(crate) left: RefCell<Left<T>>,
+    /// One transaction in so many is timed.
+    timed_one_in: u64,
+    /// A transaction that has not ended so long after its phase never will.
+    pub(crate) patience: Nanos,
+}
+
+impl<T> Desk<T> {
+    pub(crate) fn new(kinds: usize, timed_one_in: u64, patience: Nanos) -> Desk<T> {
+        let left = Left { tallies: Vec::new(), history: Vec::new(), failures: Vec::new() };
+        Desk {
+            mix: vec![Cell::new(0); kinds],
+            latency_ns: RefCell::new(histogram()),
+            left: RefCell::new(left),
+            timed_one_in,
+            patience,
+        }
+    }
+
+    #[inline]
+    fn finished(&self, kind: usize) {
+        self.mix[kind].set(self.mix[kind].get() + 1);
+    }
+
+    /// Transactions finished so far, by kind.
+    pub(crate) fn mix(&self) -> Vec<u64> {
+        self.mix.iter().map(Cell::get).collect()
+    }
+}

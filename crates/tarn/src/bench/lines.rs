@@ -1,0 +1,38 @@
+//! Lines of the tables that people read.
+//!
+//! Invariant: one form for every report: a name, then what there is to say.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One line.
+pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
+    writeln!(f, "  {name:<18} {value}")
+}
+
+/// A verdict in one word.
+pub(crate) fn verdict(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAILED" }
+}
+
+/// The parts that are not zero, in order.
+pub(crate) fn parts<V: Copy + PartialOrd + Default>(
+    map: &BTreeMap<&'static str, V>,
+    show: impl Fn(V) -> String,
+) -> String {
+    let parts: Vec<String> = map
+        .iter()
+        .filter(|(_, value)| **value > V::default())
+        .map(|(name, value)| format!("{name} {}", show(*value)))
+        .collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}
+
+/// A length of time in the unit that shows it.
+pub(crate) fn length(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds >= 1.0 => format!("{seconds:.2} s"),
+        seconds if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        seconds => format!("{:.2} µs", seconds * 1e6),
+    }
+}

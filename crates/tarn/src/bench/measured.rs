@@ -1,0 +1,142 @@
+//! What a measured phase came to: the figures that every fabric has.
+//!
+//! Invariant: times are of the fabric's own clock, which is virtual on a simulated cluster; no
+//! history was recorded while they were taken.
+
+use super::driver::Phase;
+use super::lines::{length, parts, row};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use tarn_engine::outcome::AbortReason;
+use tarn_fabric::counters::VERB_NAMES;
+use tarn_workloads::Workload;
+
+/// See the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Transactions of the measured phase by kind, as drawn and ended.
+    pub mix_run: BTreeMap<&'static str, u64>,
+    /// Transactions acknowledged in the measured phase.
+    pub committed: u64,
+    /// Length of the measured phase.
+    pub seconds: f64,
+    /// Committed transactions a second.
+    pub throughput_per_s: f64,
+    /// Latencies, sampled.
+    pub latency_us: Latency,
+    /// Aborted tries by reason; `user` is the transaction's own decision.
+    pub aborts: BTreeMap<&'static str, u64>,
+    /// Tries aborted by the protocol, of all tries.
+    pub conflict_rate: f64,
+    /// How often each phase of the protocol was entered.
+    pub phases: BTreeMap<&'static str, u64>,
+    /// What one committed transaction sends, aborted tries included.
+    pub per_txn: PerTxn,
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: f64,
+    /// One in a hundred is longer.
+    pub p99: f64,
+    /// One in a thousand is longer.
+    pub p999: f64,
+    /// How many transactions were timed.
+    pub samples: u64,
+}
+
+/// Per committed transaction.
+#[derive(Clone, Debug, Serialize)]
+pub struct PerTxn {
+    /// Round trips, those that nobody waits for included.
+    pub rounds: f64,
+    /// Verbs by kind.
+    pub verbs: BTreeMap<&'static str, f64>,
+    /// Messages.
+    pub messages: f64,
+    /// Payload in both directions.
+    pub bytes: f64,
+}
+
+impl Measured {
+    /// What `phase` tells of workload `W` under a protocol with phases of these names.
+    pub fn of<W: Workload>(phase: &Phase, phase_names: &[&'static str]) -> Measured {
+        let tally = &phase.tally;
+        let user = tally.aborts[AbortReason::User as usize];
+        let tries = (tally.committed + tally.aborted()).max(1) as f64;
+        let reasons = AbortReason::ALL.map(AbortReason::name);
+        let quantile = |at| phase.latency_ns.value_at_quantile(at) as f64 / 1e3;
+        Measured {
+            mix_run: W::TRANSACTIONS.iter().copied().zip(phase.mix.iter().copied()).collect(),
+            committed: tally.committed,
+            seconds: phase.seconds,
+            throughput_per_s: tally.committed as f64 / phase.seconds.max(1e-9),
+            latency_us: Latency {
+                p50: quantile(0.5),
+                p99: quantile(0.99),
+                p999: quantile(0.999),
+                samples: phase.latency_ns.len(),
+            },
+            aborts: reasons.into_iter().zip(tally.aborts).collect(),
+            conflict_rate: (tally.aborted() - user) as f64 / tries,
+            phases: phase_names.iter().copied().zip(tally.phases).collect(),
+            per_txn: PerTxn::of(phase),
+        }
+    }
+}
+
+impl PerTxn {
+    fn of(phase: &Phase) -> PerTxn {
+        let committed = phase.tally.committed.max(1) as f64;
+        let each = |count: u64| count as f64 / committed;
+        let counts = &phase.counts;
+        PerTxn {
+            rounds: each(counts.rounds),
+            verbs: VERB_NAMES.into_iter().zip(counts.verbs.map(each)).collect(),
+            messages: each(counts.messages),
+            bytes: each(counts.bytes_in + counts.bytes_out),
+        }
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        row(
+            f,
+            "throughput",
+            format_args!(
+                "{:.3} M transactions/s ({} committed in {})",
+                self.throughput_per_s / 1e6,
+                self.committed,
+                length(self.seconds)
+            ),
+        )?;
+        let Latency { p50, p99, p999, samples } = self.latency_us;
+        row(
+            f,
+            "latency",
+            format_args!(
+                "p50 {p50:.2} µs, p99 {p99:.2} µs, p99.9 {p999:.2} µs ({samples} samples)"
+            ),
+        )?;
+        let ended = self.mix_run.values().sum::<u64>().max(1) as f64;
+        let share = |count: u64| format!("{:.1} %", count as f64 * 100.0 / ended);
+        row(f, "mix run", parts(&self.mix_run, share))?;
+        let aborts = parts(&self.aborts, |count| count.to_string());
+        let rate = self.conflict_rate * 100.0;
+        row(f, "aborted tries", format_args!("{aborts}; conflicts {rate:.3} % of tries"))?;
+        let PerTxn { rounds, verbs, messages, bytes } = &self.per_txn;
+        let verbs = parts(verbs, |count| format!("{count:.2}"));
+        row(
+            f,
+            "per transaction",
+            format_args!(
+                "{rounds:.2} rounds; verbs: {verbs}; {messages:.2} messages; {bytes:.0} bytes"
+            ),
+        )?;
+        row(f, "phases", parts(&self.phases, |count| count.to_string()))
+    }
+}

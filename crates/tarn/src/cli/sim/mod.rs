@@ -1,0 +1,171 @@
+//! `tarn sim`: a workload on a simulated cluster.
+//!
+//! Invariant: everything that can be refused is refused before anything is simulated.
+
+mod nic;
+mod plan;
+
+use super::bench::RECORDS_MAX;
+use super::progress::Progress;
+use super::scenario::{Placement, number, whole};
+use super::{Stop, Verdict, say};
+use std::path::PathBuf;
+use tarn::bench::run::RunError;
+use tarn::simulate::report::SimReport;
+use tarn::simulate::run::run as run_plan;
+use tarn_sim::profile::Profile;
+use tarn_workloads::{Workload, with_workload};
+
+/// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the database
+/// at rest, runs a verification phase whose history is checked for strict serializability, then the
+/// measured phase, then judges the memory. The same flags and seed give the same report, but for what
+/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run the
+/// random schedules of the tests instead.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// What to run: kvs, smallbank, tatp, ycsb
+    #[arg(value_name = "WORKLOAD")]
+    workload: Option<String>,
+    /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// Length of the measured phase in virtual milliseconds [default: 10]
+    #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
+    virtual_ms: Option<f64>,
+    /// Compute nodes [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    compute_nodes: Option<u64>,
+    /// Memory nodes [default: as many as replicas]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    memory_nodes: Option<u64>,
+    /// Copies of every record [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    replicas: Option<u64>,
+    /// Coordinators in all: transactions in progress at once [default: four a thread]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    coordinators: Option<u64>,
+    /// Threads of each compute node [default: one for every four of its coordinators, or 4]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    threads: Option<u64>,
+    /// Records, accounts, subscribers [default: the mix profile's]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    records: Option<u64>,
+    /// Zipf exponent of the keys, 0 for uniform [default: the mix profile's]
+    #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
+    zipf: Option<f64>,
+    /// The workload's profile: its own definition or what a paper ran [default: its first]
+    #[arg(long, value_name = "NAME")]
+    mix_profile: Option<String>,
+    /// Protocol [default: ford]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<String>,
+    /// corrected or literal, then ,-SWITCH or ,+SWITCH [default: corrected]
+    #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
+    variant: Option<String>,
+    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
+    #[arg(long, value_name = "HOW")]
+    placement: Option<Placement>,
+    /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    address_cache: Option<u64>,
+    /// Seed of every generator [default: 1]
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
+    seed: Option<u64>,
+    /// Length of the verification phase in virtual milliseconds; it ends earlier after 100,000
+    /// transactions [default: a fifth of the measured phase, at most 5]
+    #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
+    verify_ms: Option<f64>,
+    /// No verification phase
+    #[arg(long, conflicts_with = "verify_ms")]
+    no_verify: bool,
+    /// Write the verification phase's history to this file
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+    /// What to measure instead of a workload.
+    #[command(subcommand)]
+    instrument: Option<Instrument>,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Instrument {
+    /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
+    Nic(nic::Arguments),
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn sim smallbank
+  tarn sim nic --profile cx3-56g
+  tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
+  tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
+      --coordinators 540 --records 1000000 --virtual-ms 50 --json
+
+Exit code 0: all checks passed. 1: one failed. 2: bad input.";
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if let Some(Instrument::Nic(arguments)) = &arguments.instrument {
+        return nic::run(arguments);
+    }
+    let Some(workload) = &arguments.workload else {
+        let allowed = tarn_workloads::NAMES.join(", ");
+        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic")));
+    };
+    let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
+    match arguments.json {
+        false => say(&report.to_string()),
+        true => {
+            let object = serde_json::to_string(&report);
+            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+            say(&format!("{object}\n"));
+        }
+    }
+    let failed: Vec<&str> = report.checks.failed().iter().map(|kind| kind.name()).collect();
+    if failed.is_empty() {
+        return Ok(Verdict::Good);
+    }
+    eprintln!("checks failed: {}", failed.join(", "));
+    Ok(Verdict::Bad)
+}
+
+fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
+    super::bench::within("records", arguments.records, 1..=RECORDS_MAX)?;
+    let workload = W::new(&tarn_workloads::Settings {
+        profile: arguments.mix_profile.clone(),
+        records: arguments.records,
+        zipf: arguments.zipf,
+    })?;
+    let profile =
+        load_profile("--profile", arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
+    let plan = plan::plan(arguments, profile)?;
+    run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
+        RunError::Usage(error) => error.into(),
+        RunError::Failed(text) => Stop::Failed(text),
+    })
+}
+
+const DEFAULT_PROFILE: &str = "cx5-100g";
+
+/// A profile by its name or from its file; `argument` is where the name was given.
+pub(super) fn load_profile(argument: &str, name: &str) -> Result<Profile, Stop> {
+    Profile::load(name).map_err(|error| {
+        let text = error.to_string();
+        if let Some(problem) = text.strip_prefix("profile = ") {
+            return Stop::Input(format!("{argument} = {problem}"));
+        }
+        // What is wrong inside a file: its first line says where, its last one what.
+        let problem = text.strip_prefix(&format!("{name}: ")).unwrap_or(&text);
+        let lines: Vec<&str> = problem.lines().map(str::trim).collect();
+        let problem = match lines.as_slice() {
+            [first, .., last] => {
+                let at = first.strip_prefix("TOML parse error at ").unwrap_or(first);
+                format!("{at}: {last}")
+            }
+            _ => problem.to_owned(),
+        };
+        Stop::Input(format!("{argument} = {name}; allowed: a whole profile; {problem}"))
+    })
+}

@@ -1,0 +1,129 @@
+//! A simulated cluster: memory nodes and compute nodes of a hardware profile, with a database on them.
+//!
+//! Invariant: the database is laid out by the same catalog as on the embedded cluster; what cannot be
+//! simulated is refused before any memory is asked for.
+
+use super::Config;
+use crate::cluster::OpenError;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::catalog::Catalog;
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::schema::TableSchema;
+use tarn_fabric::address::NodeSlot;
+use tarn_sim::config::{ConfigError, Mode, SimConfig};
+use tarn_sim::fabric::SimFabric;
+
+/// What a simulated page of 512 bytes costs in the table, for the image or one replica.
+const TABLE_ENTRY_BYTES: u64 = 4;
+const PAGE_BYTES: u64 = 512;
+/// The least that a record leaves in the packed image: a slot's words that are not zero.
+const RECORD_BYTES_MIN: u64 = 24;
+
+/// See the module's text.
+pub struct SimCluster {
+    fabric: SimFabric,
+    database: Arc<Database>,
+    config: Config,
+}
+
+impl SimCluster {
+    /// A cluster of fresh memory with log areas for every coordinator.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn new(
+        schemas: &[TableSchema],
+        config: &Config,
+        records: u64,
+    ) -> Result<SimCluster, OpenError> {
+        let shape = &config.cluster;
+        let protocol = AnyProtocol::by_name(&shape.protocol, &shape.variant)?;
+        let mut options = shape.options.clone();
+        options.coordinators_max = config.coordinators as u32;
+        let catalog = Catalog::plan(schemas, &options, shape.memory_nodes)?;
+        check_memory(&catalog, config, records)?;
+        let fabric = SimFabric::new(&SimConfig {
+            memory_nodes: shape.memory_nodes,
+            replicas: shape.replicas,
+            compute_nodes: shape.compute_nodes,
+            group_bytes: catalog.group_bytes(),
+            profile: config.profile.clone(),
+            mode: Mode::Timed,
+            seed: shape.seed,
+        })
+        .map_err(usage)?;
+        let groups = ReplicaGroups::new(fabric.groups());
+        let membership = Arc::new(EmbeddedMembership::new(shape.compute_nodes));
+        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        Ok(SimCluster { fabric, database, config: config.clone() })
+    }
+
+    /// The hardware.
+    pub fn fabric(&self) -> &SimFabric {
+        &self.fabric
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// As it was asked for.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Memory laid out, over all nodes and replicas, in bytes; simulating it takes less.
+    pub fn memory_bytes(&self) -> u64 {
+        let shape = &self.config.cluster;
+        self.database.catalog.group_bytes() * (shape.memory_nodes * shape.replicas) as u64
+    }
+
+    /// A compute node joins in a new life.
+    ///
+    /// # Errors
+    /// When the slot has used up its lives.
+    pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
+        let id = self.database.membership.join(NodeSlot(slot))?;
+        Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+    }
+
+    /// A thread of a compute node.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
+        let shape = &self.config.cluster;
+        let port = self.fabric.port(node.id, thread, shape.seed);
+        let cx = Context::new(Arc::clone(node), port, thread, shape.address_cache_entries)?;
+        Ok(Rc::new(cx))
+    }
+}
+
+/// Refuses what this machine has not the memory to simulate.
+fn check_memory(catalog: &Catalog, config: &Config, records: u64) -> Result<(), OpenError> {
+    let shape = &config.cluster;
+    let pages = catalog.group_bytes().div_ceil(PAGE_BYTES) * shape.memory_nodes as u64;
+    let tables = pages * TABLE_ENTRY_BYTES * (1 + shape.replicas as u64);
+    let wanted = tables + records.saturating_mul(RECORD_BYTES_MIN);
+    let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
+    if wanted <= available {
+        return Ok(());
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Err(OpenError::Usage(UsageError {
+        field: "records".into(),
+        value: format!("{records}, {:.1} GiB at the least to simulate", gib(wanted)),
+        allowed: format!("what this machine has available, {:.1} GiB", gib(available)),
+    }))
+}
+
+fn usage(error: ConfigError) -> OpenError {
+    let ConfigError { field, value, allowed } = error;
+    OpenError::Usage(UsageError { field: field.replace('_', "-"), value, allowed })
+}

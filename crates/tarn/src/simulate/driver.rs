@@ -1,0 +1,229 @@
+//! Runs a workload on a simulated cluster: load at rest, phases in virtual time, then the judgement.
+//!
+//! Invariant: one thread of this machine runs everything. A phase ends when all of its transactions
+//! have ended and nothing is on its way any more, so that the memory can be judged and the next phase,
+//! a new life of every compute node, begins on a cluster at rest.
+
+use super::Config;
+use super::cluster::SimCluster;
+use crate::bench::desk::{Desk, Seat, Signals, coroutine};
+use crate::bench::driver::{LoadError, Phase};
+use crate::cluster::OpenError;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::inspect::{Audit, audit};
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::Failure;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::counters::Counts;
+use tarn_fabric::executor::block_on;
+use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_sim::usage::Usage;
+use tarn_workloads::{Invariant, Workload};
+
+/// A transaction that has not ended so long after its phase never will.
+const PATIENCE: Nanos = Nanos(100_000_000);
+/// Whoever watches is told after so much virtual time.
+const SLICE: Nanos = Nanos(100_000);
+
+/// How long a phase runs, in virtual time.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    /// Not counted. A recorded phase has none.
+    pub warm_up: Nanos,
+    /// Counted.
+    pub measured: Nanos,
+    /// Ends earlier when so many transactions have been recorded.
+    pub transactions_max: u64,
+    /// Whether to record history.
+    pub record: bool,
+}
+
+/// A thread, and the numbers of its coordinators.
+type Crew = (Rc<Context>, Vec<u32>);
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Virtual time since the phase began.
+    pub passed: Nanos,
+    /// Of so much, warm-up included.
+    pub of: Nanos,
+}
+
+/// A phase, and what hardware it used in its measured part.
+pub struct SimPhase {
+    /// What the coordinators did.
+    pub phase: Phase,
+    /// What they used.
+    pub used: Usage,
+}
+
+/// A loaded cluster and its workload.
+pub struct Driver<W: Workload> {
+    workload: W,
+    cluster: SimCluster,
+    tally: W::Tally,
+}
+
+impl<W: Workload> Driver<W> {
+    /// Makes the cluster.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
+        let cluster = SimCluster::new(&workload.schemas(), config, workload.records())?;
+        Ok(Driver { workload, cluster, tally: W::Tally::default() })
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &SimCluster {
+        &self.cluster
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &W {
+        &self.workload
+    }
+
+    /// What the transactions of all phases add up to.
+    pub fn tally(&self) -> &W::Tally {
+        &self.tally
+    }
+
+    fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
+        Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
+    }
+
+    /// Loads the tables while the cluster is at rest: no virtual time passes.
+    ///
+    /// # Errors
+    /// The pool's memory.
+    pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
+        let cx = self.context_at_rest()?;
+        let (done, all) = (Cell::new(0), self.workload.records());
+        let tell = |count| {
+            done.set(done.get() + count);
+            progress(done.get(), all);
+        };
+        let mut loader = Loader::new(&cx, Part { index: 0, of: 1 }).telling(&tell);
+        let loaded = block_on(async {
+            self.workload.load(&mut loader).await?;
+            loader.finish().await
+        });
+        loaded.map_err(|failure| LoadError::explained(&cx, failure))
+    }
+
+    /// Every thread's context in a new life of its compute node, with its coordinators' numbers.
+    fn contexts(&self) -> Result<Vec<Crew>, OpenError> {
+        let config = self.cluster.config();
+        let slots = 0..config.cluster.compute_nodes as u16;
+        let nodes: Vec<Arc<_>> =
+            slots.map(|slot| self.cluster.join(slot)).collect::<Result<_, _>>()?;
+        let seats = config.seats().into_iter();
+        let contexts = seats.map(|seats| {
+            let cx = self.cluster.context(&nodes[usize::from(seats.slot)], seats.thread)?;
+            Ok((cx, seats.coordinators))
+        });
+        contexts.collect()
+    }
+
+    /// Runs one phase; `watch` is told now and then.
+    ///
+    /// # Errors
+    /// When a compute node cannot join.
+    pub fn phase(&mut self, length: Length, watch: &dyn Fn(Now)) -> Result<SimPhase, OpenError> {
+        let contexts = self.contexts()?;
+        let (workload, fabric) = (&self.workload, self.cluster.fabric());
+        let signals = Signals::default();
+        let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
+        let mut scheduler = Scheduler::new(fabric);
+        for (cx, numbers) in &contexts {
+            for &number in numbers {
+                let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
+                if length.record {
+                    coordinator.record_history();
+                }
+                let seat = Seat::<W>::new(coordinator, &desk);
+                scheduler.spawn(&cx.port, coroutine(workload, seat, &signals, length.record));
+            }
+        }
+        let start = fabric.now();
+        let of = length.warm_up + length.measured;
+        let mut run_to = |until: Nanos, is_enough: &dyn Fn() -> bool| {
+            while fabric.now() < until && !is_enough() {
+                if scheduler.run_until((fabric.now() + SLICE).min(until)) == Ended::Finished {
+                    break;
+                }
+                watch(Now { passed: fabric.now() - start, of });
+            }
+        };
+        run_to(start + length.warm_up, &|| false);
+        signals.measure();
+        let before = Reading::take(&contexts, &desk, fabric.usage());
+        let is_enough = || length.record && signals.recorded() >= length.transactions_max;
+        run_to(start + of, &is_enough);
+        signals.stop();
+        let after = Reading::take(&contexts, &desk, fabric.usage());
+        if scheduler.run_until(fabric.now() + desk.patience) == Ended::Finished {
+            scheduler.drain();
+        }
+        drop(scheduler);
+        let mut ended = after.since(&before, W::TRANSACTIONS.len());
+        ended.phase.latency_ns = desk.latency_ns.into_inner();
+        let left = desk.left.into_inner();
+        ended.phase.history = left.history;
+        ended.phase.failures = left.failures;
+        for tally in left.tallies {
+            W::merge(&mut self.tally, tally);
+        }
+        Ok(ended)
+    }
+
+    /// Judges the memory while nothing runs: the workload's invariants and the engine's audit.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub fn check(&self) -> Result<(Vec<Invariant>, Audit), LoadError> {
+        let cx = self.context_at_rest()?;
+        let judged = block_on(async {
+            let invariants = self.workload.check(&cx, &self.tally).await?;
+            Ok::<_, Failure>((invariants, audit(&cx).await?))
+        });
+        judged.map_err(|failure| LoadError::explained(&cx, failure))
+    }
+}
+
+/// All counters at one moment.
+struct Reading {
+    tally: Tally,
+    counts: Counts,
+    mix: Vec<u64>,
+    usage: Usage,
+}
+
+impl Reading {
+    fn take<T>(contexts: &[Crew], desk: &Desk<T>, usage: Usage) -> Reading {
+        let (mut tally, mut counts) = (Tally::default(), Counts::default());
+        for (cx, _) in contexts {
+            tally.add(&cx.metrics.snapshot());
+            counts += cx.port.counts();
+        }
+        Reading { tally, counts, mix: desk.mix(), usage }
+    }
+
+    fn since(self, earlier: &Reading, kinds: usize) -> SimPhase {
+        let used = self.usage.since(&earlier.usage);
+        let mut phase = Phase::empty(kinds);
+        phase.seconds = used.at.0 as f64 / 1e9;
+        phase.tally = self.tally.since(&earlier.tally);
+        phase.counts = self.counts - earlier.counts;
+        let mix = self.mix.iter().zip(&earlier.mix);
+        phase.mix = mix.map(|(end, start)| end - start).collect();
+        SimPhase { phase, used }
+    }
+}

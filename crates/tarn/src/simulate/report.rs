@@ -1,0 +1,265 @@
+//! What a simulated run says: an object for programs, a table for people; the same figures in both.
+//!
+//! Invariant: seconds and microseconds are virtual, and the same for the same configuration and seed
+//! on every machine; whatever depends on this machine stands under `wall`.
+
+use crate::bench::checks::Checks;
+use crate::bench::lines::row;
+use crate::bench::measured::Measured;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use tarn_sim::usage::{Part, PartUse, Usage};
+
+/// A run's result; see the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimReport {
+    /// The benchmark.
+    pub workload: String,
+    /// The protocol.
+    pub protocol: String,
+    /// Its variant.
+    pub variant: String,
+    /// What the transactions ran on: always `sim`.
+    pub fabric: &'static str,
+    /// The hardware profile.
+    pub profile: String,
+    /// What hardware that is.
+    pub hardware: String,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// Virtual milliseconds measured, as asked for.
+    pub virtual_ms: f64,
+    /// Everything else that was chosen.
+    pub config: Chosen,
+    /// Memory laid out, over all memory nodes and replicas; simulating it takes less.
+    pub memory_bytes: u64,
+    /// Records loaded.
+    pub records: u64,
+    /// What the measured phase came to.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Verbs executed, completions delivered and messages sent in the measured phase.
+    pub events: u64,
+    /// The part that was busy for most of the measured phase.
+    pub bottleneck: Option<Busy>,
+    /// Shares of the measured phase for which the busiest part of each kind was busy.
+    pub utilisation: Utilisation,
+    /// The busiest part of each kind by name.
+    pub busiest: Vec<Busy>,
+    /// Of all that happened, all phases: equal for equal runs.
+    pub digest: String,
+    /// What the checks found.
+    #[serde(flatten)]
+    pub checks: Checks,
+    /// What it took this machine: the only part that differs from run to run.
+    pub wall: Wall,
+}
+
+/// What was chosen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Chosen {
+    /// Compute nodes.
+    pub compute_nodes: usize,
+    /// Threads of each.
+    pub threads: usize,
+    /// Coordinators in all.
+    pub coordinators: usize,
+    /// Memory nodes.
+    pub memory_nodes: usize,
+    /// Copies of every record.
+    pub replicas: usize,
+    /// Where records go.
+    pub placement: &'static str,
+    /// Addresses that each thread remembers.
+    pub address_cache: usize,
+    /// The workload's profile.
+    pub mix_profile: &'static str,
+    /// Where it is from and how it deviates.
+    pub mix_profile_note: &'static str,
+    /// The workload's own numbers.
+    pub workload: BTreeMap<&'static str, String>,
+    /// Not counted before the measured phase, in virtual milliseconds.
+    pub warm_up_ms: f64,
+    /// Of the verification phase, as asked for; 0 for none.
+    pub verify_ms: f64,
+}
+
+/// A part of the hardware, and for which share of the measured phase it was busy.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Busy {
+    /// What kind of part.
+    pub part: &'static str,
+    /// Whose.
+    pub of: String,
+    /// Share of the time.
+    pub share: f64,
+}
+
+/// The busiest of each kind.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Utilisation {
+    /// A memory node's pipeline, or either side of a compute node's NIC.
+    pub nic: f64,
+    /// A thread of a compute node.
+    pub cpu: f64,
+    /// Atomics of a memory node; above 1 if they run side by side.
+    pub atomics: f64,
+    /// One direction of a link.
+    pub bandwidth: f64,
+}
+
+/// What this machine took.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Wall {
+    /// Processor, cores, system.
+    pub machine: String,
+    /// Loading, in seconds.
+    pub load_seconds: f64,
+    /// The verification phase, its history's check included.
+    pub verify_seconds: f64,
+    /// The measured phase, warm-up included.
+    pub measure_seconds: f64,
+    /// Judging the memory.
+    pub check_seconds: f64,
+    /// Events of the measured phase, warm-up included, a second.
+    pub events_per_s: f64,
+    /// Memory that simulated pages took.
+    pub simulated_bytes: u64,
+}
+
+const PARTS: [Part; 7] = [
+    Part::Processor,
+    Part::Transmit,
+    Part::Receive,
+    Part::Pipeline,
+    Part::Atomics,
+    Part::LinkOut,
+    Part::LinkIn,
+];
+
+/// Below this no part limits the cluster: transactions wait for round trips or for one another.
+const SATURATED: f64 = 0.9;
+
+impl Utilisation {
+    /// Of what was used.
+    pub fn of(used: &Usage) -> Utilisation {
+        let most = |parts: &[Part]| {
+            let shares = parts.iter().filter_map(|part| used.busiest(*part));
+            shares.map(|(share, _)| share).fold(0.0, f64::max)
+        };
+        Utilisation {
+            nic: most(&[Part::Pipeline, Part::Transmit, Part::Receive]),
+            cpu: most(&[Part::Processor]),
+            atomics: most(&[Part::Atomics]),
+            bandwidth: most(&[Part::LinkOut, Part::LinkIn]),
+        }
+    }
+}
+
+/// The busiest part of each kind.
+pub fn busiest(used: &Usage) -> Vec<Busy> {
+    let busiest = |part: Part| {
+        let (share, of) = used.busiest(part)?;
+        Some(Busy { part: part.name(), of: of.to_owned(), share })
+    };
+    PARTS.into_iter().filter_map(busiest).collect()
+}
+
+/// The busiest part of all.
+pub fn bottleneck(used: &Usage) -> Option<Busy> {
+    let (share, PartUse { part, of, .. }) = used.bottleneck()?;
+    Some(Busy { part: part.name(), of: of.clone(), share })
+}
+
+impl fmt::Display for SimReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SimReport { workload, protocol, variant, seed, .. } = self;
+        writeln!(f, "{workload} on {protocol} ({variant}), simulated, seed {seed}")?;
+        self.what_was_run(f)?;
+        writeln!(f, "measured phase, in virtual time (no history recorded)")?;
+        self.measured.fmt(f)?;
+        self.limits(f)?;
+        writeln!(f, "checks")?;
+        self.checks.fmt(f)?;
+        writeln!(f, "what simulating it took")?;
+        self.took(f)
+    }
+}
+
+impl SimReport {
+    fn what_was_run(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Chosen { compute_nodes, threads, coordinators, memory_nodes, replicas, .. } =
+            self.config;
+        let placement = self.config.placement;
+        let numbers: Vec<String> =
+            self.config.workload.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        row(f, "hardware", format_args!("{}: {}", self.profile, self.hardware))?;
+        row(f, "profile", format_args!("{} ({})", self.config.mix_profile, numbers.join(", ")))?;
+        row(
+            f,
+            "compute",
+            format_args!(
+                "{compute_nodes} compute nodes × {threads} threads, {coordinators} coordinators in all"
+            ),
+        )?;
+        row(
+            f,
+            "memory",
+            format_args!(
+                "{memory_nodes} memory nodes, {replicas} replicas, placed by {placement}; {:.1} MiB \
+                 laid out, {} records",
+                self.memory_bytes as f64 / f64::from(1 << 20),
+                self.records
+            ),
+        )
+    }
+
+    fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Utilisation { nic, cpu, atomics, bandwidth } = self.utilisation;
+        let percent = |share: f64| share * 100.0;
+        row(
+            f,
+            "utilisation",
+            format_args!(
+                "nic {:.1} %, cpu {:.1} %, atomics {:.1} % (of one at a time), bandwidth {:.1} %: the \
+                 busiest of each",
+                percent(nic),
+                percent(cpu),
+                percent(atomics),
+                percent(bandwidth)
+            ),
+        )?;
+        let Some(Busy { part, of, share }) = &self.bottleneck else { return Ok(()) };
+        let meaning = match *share >= SATURATED {
+            true => "the limit",
+            false => "not the limit: transactions wait for round trips or for one another",
+        };
+        row(f, "busiest", format_args!("{part} of {of}, {:.1} %: {meaning}", percent(*share)))
+    }
+
+    fn took(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wall = &self.wall;
+        row(
+            f,
+            "events",
+            format_args!(
+                "{} in the measured phase; {:.2} M/s of real time",
+                self.events,
+                wall.events_per_s / 1e6
+            ),
+        )?;
+        row(
+            f,
+            "real time",
+            format_args!(
+                "loading {:.2} s, verification {:.2} s, measured {:.2} s, judging {:.2} s",
+                wall.load_seconds, wall.verify_seconds, wall.measure_seconds, wall.check_seconds
+            ),
+        )?;
+        let mib = wall.simulated_bytes as f64 / f64::from(1 << 20);
+        row(f, "memory", format_args!("{mib:.1} MiB for simulated pages"))?;
+        row(f, "machine", &wall.machine)?;
+        row(f, "digest", &self.digest)
+    }
+}

@@ -1,0 +1,224 @@
+//! The whole simulated benchmark in its order: open, load, verify, measure, judge.
+//!
+//! Invariant: the verification phase runs the same configuration as the measured one, on the same
+//! memory, before it; the invariants are judged on what both left behind. The wall clock is read
+//! between phases and decides nothing.
+
+use super::driver::{Driver, Length, Now, SimPhase};
+use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
+use super::{Config, virtual_ms};
+use crate::bench::checks::{Checks, HistoryReport};
+use crate::bench::history::{self, history_of};
+use crate::bench::measured::Measured;
+use crate::bench::run::RunError;
+use crate::machine;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+use tarn_check::HistoryWriter;
+use tarn_engine::catalog::Placement;
+use tarn_fabric::clock::Nanos;
+use tarn_workloads::Workload;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// On what.
+    pub config: Config,
+    /// Length of the measured phase, in virtual milliseconds.
+    pub virtual_ms: f64,
+    /// Length of the verification phase, likewise; `None` for none.
+    pub verify_ms: Option<f64>,
+    /// The verification phase ends earlier when it has recorded so many transactions.
+    pub verify_transactions_max: u64,
+    /// Where the history goes.
+    pub history: Option<PathBuf>,
+}
+
+/// Who is told how far a run is.
+pub trait Watch {
+    /// So many of so many records are loaded.
+    fn loading(&self, done: u64, all: u64);
+    /// Loading is over.
+    fn loaded(&self, records: u64, seconds: f64);
+    /// A phase is so far.
+    fn running(&self, phase: &'static str, now: Now);
+    /// The memory is judged, which takes about as long as loading did.
+    fn judging(&self, about_seconds: f64);
+}
+
+/// A tenth of the measured phase, at least half a millisecond, at most five.
+fn warm_up(plan: &Plan) -> f64 {
+    (plan.virtual_ms / 10.0).clamp(0.5, 5.0)
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// What cannot be, or could not be done. A check that fails is no error: the report says so.
+#[expect(clippy::disallowed_methods, reason = "the program's clock")]
+pub fn run<W: Workload>(
+    workload: W,
+    plan: &Plan,
+    watch: &dyn Watch,
+) -> Result<SimReport, RunError> {
+    let mut wall = Wall { machine: machine::describe(), ..Wall::default() };
+    let mut driver = Driver::new(workload, &plan.config)?;
+    let writer = open_history(driver.workload(), plan)?;
+
+    let start = Instant::now();
+    let records = driver.load(&|done, all| watch.loading(done, all))?;
+    wall.load_seconds = start.elapsed().as_secs_f64();
+    watch.loaded(records, wall.load_seconds);
+
+    let start = Instant::now();
+    let mut failures = Vec::new();
+    let history = match plan.verify_ms {
+        Some(ms) => verify(&mut driver, plan, ms, writer, &mut failures, watch)?,
+        None => HistoryReport::not_recorded(),
+    };
+    wall.verify_seconds = start.elapsed().as_secs_f64();
+
+    let (start, before) = (Instant::now(), driver.cluster().fabric().usage().events());
+    let length = Length {
+        warm_up: virtual_ms(warm_up(plan)),
+        measured: virtual_ms(plan.virtual_ms),
+        transactions_max: u64::MAX,
+        record: false,
+    };
+    let mut measured = driver.phase(length, &|now| watch.running("measured phase", now))?;
+    failures.append(&mut measured.phase.failures);
+    wall.measure_seconds = start.elapsed().as_secs_f64();
+    let events = driver.cluster().fabric().usage().events() - before;
+    wall.events_per_s = events as f64 / wall.measure_seconds.max(1e-9);
+
+    watch.judging(wall.load_seconds);
+    let start = Instant::now();
+    let (invariants, audit) = driver.check()?;
+    wall.check_seconds = start.elapsed().as_secs_f64();
+    let checks = Checks {
+        outcomes: driver.workload().outcomes(driver.tally()).into_iter().collect(),
+        invariants: invariants.into(),
+        audit: (&audit).into(),
+        history,
+        failures,
+    };
+    let memory = driver.cluster().fabric().memory_use();
+    wall.simulated_bytes = memory.table_bytes + memory.page_bytes;
+    Ok(report_of(&driver, plan, &measured, records, checks, wall))
+}
+
+fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
+    let (config, cluster) = (&plan.config, &plan.config.cluster);
+    let mut meta: BTreeMap<String, String> = workload
+        .describe()
+        .into_iter()
+        .map(|(name, value)| (format!("workload.{name}"), value))
+        .collect();
+    let own = [
+        ("workload", W::NAME.to_owned()),
+        ("mix_profile", workload.profile().name.to_owned()),
+        ("protocol", cluster.protocol.clone()),
+        ("variant", cluster.variant.clone()),
+        ("fabric", "sim".to_owned()),
+        ("profile", config.profile.name.clone()),
+        ("seed", cluster.seed.to_string()),
+        ("compute_nodes", cluster.compute_nodes.to_string()),
+        ("threads", config.threads.to_string()),
+        ("coordinators", config.coordinators.to_string()),
+        ("memory_nodes", cluster.memory_nodes.to_string()),
+        ("replicas", cluster.replicas.to_string()),
+    ];
+    meta.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    meta
+}
+
+fn open_history<W: Workload>(workload: &W, plan: &Plan) -> Result<Option<HistoryWriter>, RunError> {
+    let Some(path) = &plan.history else { return Ok(None) };
+    let meta = meta(workload, plan);
+    let is_recorded = plan.verify_ms.is_some();
+    Ok(Some(history::create(path, is_recorded, &meta, &workload.schemas())?))
+}
+
+fn verify<W: Workload>(
+    driver: &mut Driver<W>,
+    plan: &Plan,
+    ms: f64,
+    writer: Option<HistoryWriter>,
+    failures: &mut Vec<String>,
+    watch: &dyn Watch,
+) -> Result<HistoryReport, RunError> {
+    let length = Length {
+        warm_up: Nanos(0),
+        measured: virtual_ms(ms),
+        transactions_max: plan.verify_transactions_max,
+        record: true,
+    };
+    let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
+    let mut phase = recorded.phase;
+    failures.append(&mut phase.failures);
+    if let Some(writer) = writer {
+        history::write_all(writer, &phase.history)
+            .map_err(|error| RunError::Failed(error.to_string()))?;
+    }
+    let workload = driver.workload();
+    let history = history_of(meta(workload, plan), &workload.schemas(), &phase.history);
+    let file = plan.history.as_ref().map(|path| path.display().to_string());
+    Ok(HistoryReport::judge(&history, phase.seconds, file))
+}
+
+fn report_of<W: Workload>(
+    driver: &Driver<W>,
+    plan: &Plan,
+    measured: &SimPhase,
+    records: u64,
+    checks: Checks,
+    wall: Wall,
+) -> SimReport {
+    let SimPhase { phase, used } = measured;
+    let (cluster, config) = (driver.cluster(), &plan.config);
+    let shape = &config.cluster;
+    let protocol = cluster.database().protocol.info();
+    SimReport {
+        workload: W::NAME.to_owned(),
+        protocol: shape.protocol.clone(),
+        variant: shape.variant.clone(),
+        fabric: "sim",
+        profile: config.profile.name.clone(),
+        hardware: config.profile.hardware.clone(),
+        seed: shape.seed,
+        virtual_ms: plan.virtual_ms,
+        config: chosen(driver.workload(), plan),
+        memory_bytes: cluster.memory_bytes(),
+        records,
+        measured: Measured::of::<W>(phase, protocol.phases),
+        events: used.events(),
+        bottleneck: bottleneck(used),
+        utilisation: Utilisation::of(used),
+        busiest: busiest(used),
+        digest: format!("{:016x}", cluster.fabric().digest()),
+        checks,
+        wall,
+    }
+}
+
+fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
+    let (config, shape) = (&plan.config, &plan.config.cluster);
+    Chosen {
+        compute_nodes: shape.compute_nodes,
+        threads: config.threads,
+        coordinators: config.coordinators,
+        memory_nodes: shape.memory_nodes,
+        replicas: shape.replicas,
+        placement: match shape.options.placement {
+            Placement::Hash => "hash",
+            Placement::Table => "table",
+        },
+        address_cache: shape.address_cache_entries,
+        mix_profile: workload.profile().name,
+        mix_profile_note: workload.profile().note,
+        workload: workload.describe().into_iter().collect(),
+        warm_up_ms: warm_up(plan),
+        verify_ms: plan.verify_ms.unwrap_or_default(),
+    }
+}

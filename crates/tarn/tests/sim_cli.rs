@@ -1,0 +1,245 @@
+//! `tarn sim` and `tarn profiles`: what they print, what they refuse, and that a seed decides all but
+//! the wall clock.
+//!
+//! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no
+//! file behind.
+
+mod common;
+
+use common::{root, tarn, tarn_line};
+use serde_json::Value;
+use std::fs;
+
+/// A run that takes a fraction of a second.
+const SMALL: &str = "--records 2000 --virtual-ms 1 --compute-nodes 2 --replicas 3";
+
+fn refused(line: &str) -> String {
+    let ended = tarn_line(line);
+    assert_eq!(ended.code, Some(2), "{line}: {}", ended.err);
+    assert_eq!(ended.out, "", "{line}");
+    assert_eq!(ended.err.lines().count(), 1, "{line}: {}", ended.err);
+    ended.err
+}
+
+fn object(line: &str) -> Value {
+    let ended = tarn_line(line);
+    assert_eq!(ended.code, Some(0), "{line}: {}", ended.err);
+    serde_json::from_str(&ended.out).expect("one object")
+}
+
+#[test]
+fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+    for (line, start, allowed) in [
+        ("sim", "error: WORKLOAD = nothing; allowed: ", "smallbank"),
+        ("sim none", "error: WORKLOAD = none; allowed: ", "tatp"),
+        ("sim kvs --profile none", "error: --profile = none; allowed: ", "cx5-100g"),
+        ("sim kvs --profile no/such.toml", "error: --profile = no/such.toml; ", "can be read"),
+        ("sim kvs --virtual-ms 0", "error: --virtual-ms = 0; allowed: ", "0.001 to "),
+        ("sim kvs --virtual-ms -1", "error: --virtual-ms = -1; allowed: ", "0.001 to "),
+        ("sim kvs --virtual-ms nan", "error: --virtual-ms = NaN; allowed: ", "0.001 to "),
+        ("sim kvs --verify-ms 0", "error: --verify-ms = 0; allowed: ", "0.001 to "),
+        ("sim kvs --compute-nodes 0", "error: --compute-nodes = 0; allowed: ", "1 to 1024"),
+        ("sim kvs --compute-nodes 1025", "error: --compute-nodes = 1025; ", "1 to 1024"),
+        ("sim kvs --memory-nodes 0", "error: --memory-nodes = 0; allowed: ", "1 to "),
+        ("sim kvs --memory-nodes two", "error: --memory-nodes = two; ", "a whole number"),
+        ("sim kvs --replicas 3 --memory-nodes 2", "error: --replicas = 3; allowed: ", "1 to 2"),
+        ("sim kvs --replicas 0 --memory-nodes 2", "error: --replicas = 0; allowed: ", "1 to 2"),
+        ("sim kvs --threads 0", "error: --threads = 0; allowed: ", "1 to 64"),
+        ("sim kvs --threads 65", "error: --threads = 65; allowed: ", "1 to 64"),
+        ("sim kvs --coordinators 0", "error: --coordinators = 0; allowed: ", "1 to 65536"),
+        ("sim kvs --coordinators 65537", "error: --coordinators = 65537; ", "1 to 65536"),
+        (
+            "sim kvs --compute-nodes 3 --threads 2 --coordinators 5",
+            "error: --coordinators = 5; allowed: ",
+            "6 to 6144 (3 compute nodes of 2 threads",
+        ),
+        ("sim kvs --records 0", "error: --records = 0; allowed: ", "1 to "),
+        ("sim kvs --records 60000000000", "error: --records = ", "allowed: "),
+        ("sim kvs --zipf -1", "error: --zipf = -1; allowed: ", "0 (uniform)"),
+        ("sim kvs --mix-profile none", "error: --mix-profile = none; allowed: ", "mixed"),
+        ("sim kvs --protocol none", "error: --protocol = none; allowed: ", "ford"),
+        ("sim kvs --variant none", "error: --variant = none; allowed: ", "corrected"),
+        ("sim kvs --placement here", "error: --placement = here; allowed: ", "hash, table"),
+        ("sim kvs --no-verify --history x.jsonl", "error: --history = ", "verification phase"),
+        ("sim kvs --history no/such/folder/x", "error: --history = ", "written"),
+        ("sim kvs --virtual 3", "error: argument = --virtual; allowed: ", "--virtual-ms"),
+        ("sim kvs nic", "error: COMMAND = set together with ", "WORKLOAD"),
+        ("profiles none", "error: PROFILE = none; allowed: ", "cx3-56g"),
+    ] {
+        let said = refused(line);
+        assert!(said.starts_with(start), "{line}: {said}");
+        assert!(said.contains(allowed), "{line}: {said}");
+    }
+}
+
+#[test]
+fn a_bad_profile_names_the_file_the_constant_and_what_is_allowed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bad.toml");
+    let whole = fs::read_to_string(root().join("profiles/cx3-56g.toml")).expect("a profile");
+    for (from, to, expected) in [
+        ("transmit_mops", "transmit_mop", "unknown field `transmit_mop`"),
+        (
+            "switch_ns = { value = 20,",
+            "switch_ns = { value = -20,",
+            "cpu.switch_ns = -20; allowed: 0 to",
+        ),
+        ("[clock]", "[clocks]", "clocks"),
+    ] {
+        fs::write(&path, whole.replacen(from, to, 1)).expect("written");
+        let name = path.to_str().expect("a name");
+        for line in [format!("sim kvs --profile {name}"), format!("profiles {name}")] {
+            let said = refused(&line);
+            assert!(said.contains(name) && said.contains(expected), "{line}: {said}");
+        }
+    }
+}
+
+#[test]
+fn one_seed_gives_one_report_apart_from_the_wall_clock() {
+    let report = |seed: u64| {
+        let mut report = object(&format!("sim smallbank --json --seed {seed} {SMALL}"));
+        let wall = report.as_object_mut().expect("an object").remove("wall").expect("wall");
+        assert!(wall["events_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+        serde_json::to_string(&report).expect("text")
+    };
+    assert_eq!(report(7), report(7));
+    assert_ne!(report(7), report(8));
+}
+
+#[test]
+fn json_has_the_fields_of_bench_and_those_of_the_simulator() {
+    let report = object(&format!("sim smallbank --json --coordinators 40 {SMALL}"));
+    for key in [
+        "workload",
+        "protocol",
+        "variant",
+        "mix_run",
+        "committed",
+        "seconds",
+        "aborts",
+        "conflict_rate",
+        "phases",
+        "per_txn",
+        "memory_bytes",
+        "outcomes",
+        "failures",
+        "busiest",
+    ] {
+        assert!(report.get(key).is_some(), "{key}");
+    }
+    assert_eq!(report["fabric"], "sim");
+    assert_eq!(report["profile"], "cx5-100g");
+    assert_eq!(report["virtual_ms"], 1.0);
+    assert_eq!(report["seconds"], 0.001);
+    assert_eq!(report["config"]["coordinators"], 40);
+    assert_eq!(report["config"]["threads"], 5);
+    assert_eq!(report["config"]["memory_nodes"], 3);
+    assert_eq!(report["history"]["verdict"], "accepted");
+    assert_eq!(report["history"]["recorded_in"], "verification phase");
+    assert_eq!(report["invariants"]["ok"], true);
+    assert_eq!(report["audit"]["ok"], true);
+    assert_eq!(report["digest"].as_str().map(str::len), Some(16));
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let per_second = number(&report["committed"]) * 1e3;
+    assert!((number(&report["throughput_per_s"]) - per_second).abs() < 1.0);
+    assert!(number(&report["latency_us"]["p50"]) > 5.0, "a transaction takes several round trips");
+    assert!(number(&report["events"]) > number(&report["committed"]));
+    for part in ["nic", "cpu", "atomics", "bandwidth"] {
+        assert!(number(&report["utilisation"][part]) > 0.0, "{part}");
+    }
+    assert!((0.0..=1.0).contains(&number(&report["bottleneck"]["share"])));
+}
+
+#[test]
+fn slower_hardware_gives_fewer_transactions() {
+    let rate = |profile: &str| {
+        let report =
+            object(&format!("sim smallbank --json --no-verify --profile {profile} {SMALL}"));
+        assert_eq!(report["history"]["verdict"], "not recorded");
+        report["throughput_per_s"].as_f64().expect("a number")
+    };
+    assert!(rate("cx3-56g") < rate("cx5-100g"));
+}
+
+#[test]
+fn every_workload_runs_and_says_what_limits_it() {
+    for workload in ["kvs", "smallbank", "tatp", "ycsb"] {
+        let ended = tarn_line(&format!("sim {workload} {SMALL}"));
+        assert_eq!(ended.code, Some(0), "{workload}: {}{}", ended.out, ended.err);
+        for part in ["throughput", "utilisation", "busiest", "accepted", "audit", "digest"] {
+            assert!(ended.out.contains(part), "{workload}: {part}: {}", ended.out);
+        }
+    }
+}
+
+#[test]
+fn a_planted_bug_ends_in_exit_code_1() {
+    let line = "sim smallbank --records 20 --compute-nodes 3 --replicas 3 --coordinators 48 \
+                --virtual-ms 2 --verify-ms 2 --variant corrected,-write-after-validation";
+    let ended = tarn_line(line);
+    assert_eq!(ended.code, Some(1), "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("VIOLATED"), "{}", ended.out);
+    assert!(ended.err.contains("checks failed: "), "{}", ended.err);
+}
+
+#[test]
+fn a_history_can_be_judged_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("h.jsonl");
+    let path = path.to_str().expect("a name");
+    object(&format!("sim smallbank --json --history {path} {SMALL}"));
+    let ended = tarn(&["check", path]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.out.starts_with("strict serializable: accepted"), "{}", ended.out);
+}
+
+#[test]
+fn profiles_are_listed_with_source_and_standing() {
+    let list = object("profiles --json");
+    let names: Vec<_> = list.as_array().expect("a list").iter().map(|each| &each["name"]).collect();
+    assert_eq!(names, ["cx3-56g", "cx5-100g", "cx6-200g"]);
+    let profile = object("profiles cx3-56g --json");
+    let constants = profile["constants"].as_array().expect("a list");
+    assert!(constants.len() > 30);
+    for constant in constants {
+        assert!(constant["source"].as_str().is_some_and(|source| !source.is_empty()));
+        let standing = constant["standing"].as_str().expect("a word");
+        assert!(["measured", "derived", "assumed"].contains(&standing));
+    }
+    let text = tarn_line("profiles cx3-56g").out;
+    let line = text.lines().find(|line| line.contains("nic.read_mops")).expect("a line");
+    assert!(line.contains("26.5") && line.contains("measured") && line.contains("rdma_bench"));
+    assert!(tarn_line("profiles").out.contains("cx6-200g"));
+}
+
+#[test]
+fn help_has_examples() {
+    for line in ["sim --help", "sim nic --help", "profiles --help"] {
+        let ended = tarn_line(line);
+        assert_eq!(ended.code, Some(0));
+        assert!(ended.out.contains("Examples:"), "{line}");
+    }
+}
+
+#[test]
+fn a_nic_is_measured_beside_what_was_published() {
+    let report = object("sim nic --profile cx3-56g --json");
+    assert_eq!(report["profile"], "cx3-56g");
+    let all = report["measurements"].as_array().expect("a list");
+    let published: Vec<_> = all.iter().filter(|each| !each["beside"].is_null()).collect();
+    assert!(all.len() > 50 && published.len() == 8, "{} {}", all.len(), published.len());
+    for each in published {
+        let (model, beside) = (&each["model"], &each["beside"]);
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let ratio = number(model) / number(&beside["published"]);
+        assert!((ratio - number(&beside["ratio"])).abs() < 1e-9);
+        assert!(beside["source"].as_str().is_some_and(|source| !source.is_empty()));
+        let told = beside["standing"] != "predicted";
+        assert_eq!(told, beside["rests_on"].is_string());
+        assert!(!told || (0.9..1.1).contains(&ratio), "a constant that is not kept: {each}");
+    }
+    let table = tarn_line("sim nic --profile cx6-200g").out;
+    assert!(table.contains("threads 96") && table.contains("SMART"), "{table}");
+    assert!(refused("sim nic --profile none").starts_with("error: --profile = none; allowed: "));
+}
