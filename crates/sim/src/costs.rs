@@ -147,14 +147,19 @@ impl Costs {
         base + (beyond as f64 * self.pipeline_ps_per_byte) as u64
     }
 
-    /// For how long a verb occupies the requester's transmit side.
+    /// Whether the requester's NIC fetches a verb's bytes by itself.
     #[inline]
-    pub(crate) fn transmit(&self, verb: &Verb, in_flight: u64) -> u64 {
-        let fetched =
-            verb.kind() == VerbKind::Write && (verb.len_bytes() as u64) > self.inline_max_bytes;
+    pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
+        verb.is(VerbKind::Write) && (verb.len_bytes() as u64) > self.inline_max_bytes
+    }
+
+    /// For how long `verbs` of a batch, `fetched` of them with bytes to fetch, occupy the requester's
+    /// transmit side.
+    #[inline]
+    pub(crate) fn transmit(&self, verbs: u64, fetched: u64, in_flight: u64) -> u64 {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
         let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
-        self.transmit + if fetched { self.second_dma } else { 0 } + miss
+        verbs * (self.transmit + miss) + fetched * self.second_dma
     }
 
     /// For how long so many bytes occupy a link.

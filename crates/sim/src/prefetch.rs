@@ -3,6 +3,9 @@
 //! Invariant: a hint. It changes nothing that a program can see but its speed; at full size the
 //! simulated memory is gigabytes, and without it every verb waits twice for this machine's memory.
 
+/// So much of a long transfer is brought; the processor notices by itself that the rest is wanted.
+const BYTES_MAX: usize = 512;
+
 /// Brings the line of `items[index]`, if there is one.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
@@ -16,6 +19,20 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
 pub(crate) fn prefetch_all<T>(items: &[T]) {
     let start: *const i8 = items.as_ptr().cast();
     (0..size_of_val(items)).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at)));
+}
+
+/// Brings the lines of some bytes of `words`, the first few of many.
+#[inline(always)]
+pub(crate) fn prefetch_bytes(words: &[u64], at: usize, len: usize) {
+    let end = (at + len.min(BYTES_MAX)).min(size_of_val(words));
+    let start: *const i8 = words.as_ptr().cast();
+    (at & !63..end).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at)));
+}
+
+/// Brings the lines of `bytes` from `start` on, whatever they are.
+#[inline(always)]
+pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
+    (0..bytes).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at).cast()));
 }
 
 #[inline(always)]

@@ -10,6 +10,7 @@
 //! may land after it.
 
 use crate::fabric::SimFabric;
+use crate::prefetch::prefetch_range;
 use crate::threads::{Status, Task};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,8 +18,13 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
-/// How many events ahead memory is fetched.
-const PREFETCH_TURNS: usize = 4;
+/// How many events ahead things are fetched: a flight, what it holds, what its verbs touch. Each is
+/// found in the one before.
+const FLIGHT_AHEAD: usize = 11;
+const VERBS_AHEAD: usize = 7;
+const MEMORY_AHEAD: usize = 3;
+/// So much of a coroutine's frame is fetched before it is polled.
+const FRAME_BYTES: usize = 4096;
 
 /// Why a run returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,11 +126,17 @@ impl<'a> Scheduler<'a> {
                 return None;
             }
             let (at_ps, event) = world.queue.pop().expect("it was seen");
-            if let Some(later) = world.queue.soon(2 * PREFETCH_TURNS) {
-                world.prefetch_flight(later);
+            if let Some(event) = world.queue.soon(FLIGHT_AHEAD) {
+                world.prefetch_flight(event);
             }
-            if let Some(soon) = world.queue.soon(PREFETCH_TURNS) {
-                world.prefetch(soon);
+            if let Some(event) = world.queue.soon(VERBS_AHEAD)
+                && let Some(task) = world.prefetch_verbs(event)
+                && let Some((frame, bytes)) = self.executor.frame(TaskId(task as usize - self.first))
+            {
+                prefetch_range(frame, bytes.min(FRAME_BYTES));
+            }
+            if let Some(event) = world.queue.soon(MEMORY_AHEAD) {
+                world.prefetch_memory(event);
             }
             if let Some(task) = world.happen(at_ps, event) {
                 world.begin_turn(task);

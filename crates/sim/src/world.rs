@@ -14,7 +14,7 @@ use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
-use crate::prefetch::prefetch_all;
+use crate::prefetch::prefetch_bytes;
 use crate::queue::EventQueue;
 use crate::threads::{ComputeNode, Task, Thread};
 use rand::RngExt as _;
@@ -24,6 +24,7 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::{Rng, seeded};
+use tarn_fabric::round::VerbKind;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,29 +252,40 @@ impl World {
         }
     }
 
-    /// Brings what an event that happens soon will need.
+    /// Brings the verbs that an event will look at; returns the coroutine that it will wake, if any.
     #[inline]
-    pub(crate) fn prefetch(&mut self, event: Event) {
+    pub(crate) fn prefetch_verbs(&self, event: Event) -> Option<u32> {
         match event {
-            Event::Arrive { flight, batch } => self.prefetch_memory(flight, batch),
-            Event::Complete { flight } => {
-                self.flights.prefetch_contents(flight);
-                let thread = self.flights.get(flight).thread as usize;
-                prefetch_all(&self.threads[thread..=thread]);
+            Event::Arrive { flight, .. } => {
+                self.flights.prefetch_verbs(flight);
+                None
             }
-            _ => {}
+            Event::Complete { flight } => {
+                self.flights.prefetch_verbs(flight);
+                self.flights.waiter(flight)
+            }
+            _ => None,
         }
     }
 
+    /// Brings the memory that a batch will touch, and where its bytes come from or go to.
     #[inline]
-    fn prefetch_memory(&mut self, flight: u32, batch: u32) {
-        let flight = self.flights.get(flight);
-        let Some(batch) = flight.batches.get(batch as usize) else { return };
-        for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
-            if let Some(replica) = self.placement.replica(verb.target) {
+    pub(crate) fn prefetch_memory(&mut self, event: Event) {
+        let (index, node) = match event {
+            Event::Arrive { flight, batch } => {
+                (flight, Some(self.flights.get(flight).batches.get(batch).node))
+            }
+            Event::Complete { flight } => (flight, None),
+            _ => return,
+        };
+        let (verbs, data) = self.flights.get(index).parts();
+        for verb in verbs.iter().filter(|verb| node.is_none_or(|node| verb.target.node() == node)) {
+            if !verb.is(VerbKind::CompareAndSwap) {
+                prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+            }
+            if let (Some(_), Some(replica)) = (node, self.placement.replica(verb.target)) {
                 let offset_bytes = verb.target.address().offset_bytes();
-                let len_bytes = verb.len_bytes();
-                self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
+                self.memory.prefetch_lines(replica, offset_bytes, verb.len_bytes());
             }
         }
     }
@@ -282,7 +294,7 @@ impl World {
         let ticket = self.flights.ticket(index);
         let flight = self.flights.get(index);
         flight.is_done = true;
-        let (batches, verbs) = (flight.batches.len() as u64, flight.verbs.len() as u64);
+        let (batches, verbs) = (u64::from(flight.batches.len()), flight.verbs().len() as u64);
         let (waiter, interest, error) = (flight.waiter, flight.interest, flight.error);
         let thread = &mut self.threads[flight.thread as usize];
         thread.owed_ps += batches * self.costs.poll_completion;
