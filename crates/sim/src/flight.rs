@@ -162,11 +162,7 @@ impl Flight {
     /// Its verbs, and what their `buffer` points into.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64]) {
-        if self.is_copied {
-            (&mut self.verbs, &mut self.data)
-        } else {
-            self.round.0.parts_mut()
-        }
+        if self.is_copied { (&mut self.verbs, &mut self.data) } else { self.round.0.parts_mut() }
     }
 
     /// Counts what the round asks of each node.

@@ -131,7 +131,8 @@ impl<'a> Scheduler<'a> {
             }
             if let Some(event) = world.queue.soon(VERBS_AHEAD)
                 && let Some(task) = world.prefetch_verbs(event)
-                && let Some((frame, bytes)) = self.executor.frame(TaskId(task as usize - self.first))
+                && let Some((frame, bytes)) =
+                    self.executor.frame(TaskId(task as usize - self.first))
             {
                 prefetch_range(frame, bytes.min(FRAME_BYTES));
             }

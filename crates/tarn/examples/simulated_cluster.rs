@@ -82,7 +82,7 @@ fn main() -> Result<(), AnyError> {
     drop(scheduler);
 
     report(&done, &used, seconds);
-    println!("{} pages copied, digest {:016x}", fabric.memory_use().copies, fabric.digest());
+    println!("{} lines copied, digest {:016x}", fabric.memory_use().copies, fabric.digest());
     Ok(())
 }
 
