@@ -44,6 +44,21 @@ const ROCE_V2: Headers = Headers {
     more: 62,
 };
 
+/// Picoseconds a byte in units of 2^-24: a batch is far shorter than 2^24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct PerByte(u64);
+
+impl PerByte {
+    fn of_gbps(gbps: f64) -> PerByte {
+        PerByte((8e3 / gbps * f64::from(1 << 24)).round() as u64)
+    }
+
+    #[inline(always)]
+    fn of(self, bytes: u64) -> u64 {
+        (bytes * self.0) >> 24
+    }
+}
+
 /// See the module's text. All but the last group are picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
@@ -79,8 +94,8 @@ pub(crate) struct Costs {
     pub(crate) work_queue_entries: u64,
     pub(crate) unit: AtomicUnit,
     pub(crate) atomic_slots: usize,
-    pipeline_ps_per_byte: f64,
-    link_ps_per_byte: f64,
+    pipeline_each_byte: PerByte,
+    link_each_byte: PerByte,
     mtu_bytes: u64,
     headers: Headers,
 }
@@ -125,8 +140,8 @@ impl Costs {
             work_queue_entries: nic.work_queue_entries.value as u64,
             unit: form.atomic_unit.value,
             atomic_slots: nic.atomic_slots.value as usize,
-            pipeline_ps_per_byte: 8e3 / nic.pipeline_gbps.value,
-            link_ps_per_byte: 8e3 / link.bandwidth_gbps.value,
+            pipeline_each_byte: PerByte::of_gbps(nic.pipeline_gbps.value),
+            link_each_byte: PerByte::of_gbps(link.bandwidth_gbps.value),
             mtu_bytes: link.mtu_bytes.value as u64,
             headers: match form.framing.value {
                 Framing::Infiniband => INFINIBAND,
@@ -138,13 +153,15 @@ impl Costs {
     /// For how long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
-        let base = match verb.kind() {
-            VerbKind::Read => self.read,
-            VerbKind::Write => self.write,
-            _ => return self.atomic,
+        let base = if verb.is(VerbKind::Read) {
+            self.read
+        } else if verb.is(VerbKind::Write) {
+            self.write
+        } else {
+            return self.atomic;
         };
         let beyond = (verb.len_bytes() as u64).saturating_sub(64);
-        base + (beyond as f64 * self.pipeline_ps_per_byte) as u64
+        base + self.pipeline_each_byte.of(beyond)
     }
 
     /// Whether the requester's NIC fetches a verb's bytes by itself.
@@ -165,7 +182,7 @@ impl Costs {
     /// For how long so many bytes occupy a link.
     #[inline]
     pub(crate) fn link(&self, bytes: u64) -> u64 {
-        (bytes as f64 * self.link_ps_per_byte) as u64
+        self.link_each_byte.of(bytes)
     }
 
     /// Bytes on the wire of a verb's request.

@@ -20,9 +20,54 @@ pub(crate) struct Batch {
     pub(crate) verbs: u32,
     /// WRITEs whose bytes the NIC fetches by itself.
     pub(crate) fetched: u32,
+    /// Which of the flight's first 64 verbs are its own.
+    pub(crate) mask: u64,
     /// Bytes of its requests on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
+}
+
+impl Batch {
+    fn none(node: NodeSlot) -> Batch {
+        Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node }
+    }
+
+    /// The positions of its verbs in order, one a call.
+    #[inline(always)]
+    pub(crate) fn mine(&self) -> Mine {
+        Mine { mask: self.mask, node: self.node, next: MASKED }
+    }
+}
+
+/// So many verbs of a flight are found by a batch's mask; later ones are looked for.
+const MASKED: usize = 64;
+
+/// See [`Batch::mine`].
+pub(crate) struct Mine {
+    mask: u64,
+    node: NodeSlot,
+    next: usize,
+}
+
+impl Mine {
+    /// The next position, `verbs` being all of the flight.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, verbs: &[Verb]) -> Option<usize> {
+        if self.mask != 0 {
+            let index = self.mask.trailing_zeros() as usize;
+            self.mask &= self.mask - 1;
+            return Some(index);
+        }
+        if verbs.len() > MASKED { self.search(verbs) } else { None }
+    }
+
+    #[cold]
+    fn search(&mut self, verbs: &[Verb]) -> Option<usize> {
+        let rest = verbs.get(self.next..)?;
+        let found = self.next + rest.iter().position(|verb| verb.target.node() == self.node)?;
+        self.next = found + 1;
+        Some(found)
+    }
 }
 
 /// A verb of which something is still to be done.
@@ -58,8 +103,7 @@ pub(crate) struct Batches {
 
 impl Batches {
     fn new() -> Batches {
-        let none = Batch { number: 0, verbs: 0, fetched: 0, request_bytes: 0, node: NodeSlot(0) };
-        Batches { few: [none; FEW], len: 0, more: Vec::new() }
+        Batches { few: [Batch::none(NodeSlot(0)); FEW], len: 0, more: Vec::new() }
     }
 
     /// How many there are.
@@ -85,7 +129,7 @@ impl Batches {
     fn of(&mut self, node: NodeSlot) -> &mut Batch {
         let known = (0..self.len).find(|index| self.get(*index).node == node);
         let index = known.unwrap_or_else(|| {
-            let batch = Batch { number: 0, verbs: 0, fetched: 0, request_bytes: 0, node };
+            let batch = Batch::none(node);
             match self.few.get_mut(self.len as usize) {
                 Some(place) => *place = batch,
                 None => self.more.push(batch),
@@ -165,15 +209,17 @@ impl Flight {
         if self.is_copied { (&mut self.verbs, &mut self.data) } else { self.round.0.parts_mut() }
     }
 
-    /// Counts what the round asks of each node.
-    #[inline]
-    fn count(&mut self, costs: &Costs) {
+    /// Counts what the round asks of each node; `look` is called with every verb.
+    #[inline(always)]
+    fn count(&mut self, costs: &Costs, look: impl Fn(&Verb)) {
         let verbs = if self.is_copied { &self.verbs } else { self.round.0.verbs() };
         self.batches.len = 0;
         self.batches.more.clear();
-        for verb in verbs {
+        for (index, verb) in verbs.iter().enumerate() {
+            look(verb);
             let batch = self.batches.of(verb.target.node());
             batch.verbs += 1;
+            batch.mask |= if index < MASKED { 1 << index } else { 0 };
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
         }
@@ -243,7 +289,7 @@ pub(crate) struct Flights {
 
 impl Flights {
     /// A place for `round`: for itself, if it is awaited, and else for a copy.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(
         &mut self,
         round: &mut Round,
@@ -251,6 +297,7 @@ impl Flights {
         waiter: Option<u32>,
         interest: Interest,
         costs: &Costs,
+        look: impl Fn(&Verb),
     ) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.all.push(Flight::new());
@@ -263,7 +310,7 @@ impl Flights {
         } else {
             flight.copy(round);
         }
-        flight.count(costs);
+        flight.count(costs, look);
         (flight.thread, flight.waiter, flight.interest) = (thread, waiter, interest);
         (flight.done_ps, flight.is_done, flight.error) = (0, false, None);
         index

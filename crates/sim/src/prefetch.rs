@@ -3,9 +3,6 @@
 //! Invariant: a hint. It changes nothing that a program can see but its speed; at full size the
 //! simulated memory is gigabytes, and without it every verb waits twice for this machine's memory.
 
-/// So much of a long transfer is brought; the processor notices by itself that the rest is wanted.
-const BYTES_MAX: usize = 512;
-
 /// Brings the line of `items[index]`, if there is one.
 #[inline(always)]
 pub(crate) fn prefetch<T>(items: &[T], index: usize) {
@@ -21,12 +18,15 @@ pub(crate) fn prefetch_all<T>(items: &[T]) {
     (0..size_of_val(items)).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at)));
 }
 
-/// Brings the lines of some bytes of `words`, the first few of many.
+/// Brings the first and the last line of some bytes of `words`: most transfers have no others, and of a
+/// long one the processor notices by itself what is wanted.
 #[inline(always)]
 pub(crate) fn prefetch_bytes(words: &[u64], at: usize, len: usize) {
-    let end = (at + len.min(BYTES_MAX)).min(size_of_val(words));
     let start: *const i8 = words.as_ptr().cast();
-    (at & !63..end).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at)));
+    prefetch_address(start.wrapping_add(at));
+    if at % 64 + len > 64 {
+        prefetch_address(start.wrapping_add(at + len - 1));
+    }
 }
 
 /// Brings the lines of `bytes` from `start` on, whatever they are.

@@ -44,14 +44,15 @@ impl World {
     fn serve(&mut self, index: u32, batch_index: u32) -> (u64, u64, u64) {
         let costs = &self.costs;
         let flight = self.flights.get(index);
-        let &Batch { node: to, request_bytes, .. } = flight.batches.get(batch_index);
+        let batch = flight.batches.get(batch_index);
+        let (to, request_bytes, mut mine) = (batch.node, batch.request_bytes, batch.mine());
         let nic = &mut self.memory_nodes[usize::from(to.0)].nic;
         let request_ps = costs.link(request_bytes.into());
         let mut at_ps = nic.link_in.reserve_until(self.now_ps, request_ps);
         let (mut left_ps, mut bytes, mut responses) = (at_ps, 0, 0);
         let (mut unanswered, mut error, mut seen) = (false, None, 0);
         let (verbs, data) = flight.parts();
-        for verb in verbs.iter_mut().filter(|verb| verb.target.node() == to) {
+        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get_mut(index)) {
             let replica = match self.placement.locate(&self.memory, verb) {
                 Ok(replica) => replica,
                 Err(out_of_bounds) => {

@@ -271,22 +271,26 @@ impl World {
     /// Brings the memory that a batch will touch, and where its bytes come from or go to.
     #[inline]
     pub(crate) fn prefetch_memory(&mut self, event: Event) {
-        let (index, node) = match event {
+        match event {
             Event::Arrive { flight, batch } => {
-                (flight, Some(self.flights.get(flight).batches.get(batch).node))
+                let flight = self.flights.get(flight);
+                let mut mine = flight.batches.get(batch).mine();
+                let (verbs, data) = flight.parts();
+                while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
+                    let (at, len_bytes) = (verb.target.address().offset_bytes(), verb.len_bytes());
+                    prefetch_bytes(data, verb.buffer().0 as usize, len_bytes);
+                    if let Some(replica) = self.placement.replica(verb.target) {
+                        self.memory.prefetch_lines(replica, at, len_bytes);
+                    }
+                }
             }
-            Event::Complete { flight } => (flight, None),
-            _ => return,
-        };
-        let (verbs, data) = self.flights.get(index).parts();
-        for verb in verbs.iter().filter(|verb| node.is_none_or(|node| verb.target.node() == node)) {
-            if !verb.is(VerbKind::CompareAndSwap) {
-                prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+            Event::Complete { flight } => {
+                let (verbs, data) = self.flights.get(flight).parts();
+                for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
+                    prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+                }
             }
-            if let (Some(_), Some(replica)) = (node, self.placement.replica(verb.target)) {
-                let offset_bytes = verb.target.address().offset_bytes();
-                self.memory.prefetch_lines(replica, offset_bytes, verb.len_bytes());
-            }
+            _ => {}
         }
     }
 

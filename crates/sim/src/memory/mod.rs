@@ -103,7 +103,17 @@ impl OwnLines {
 
     /// How many there are.
     fn count(self) -> u32 {
-        (0..PAGE_LINES).filter(|line| self.get(*line).is_some()).count() as u32
+        self.count_in(0, PAGE_LINES - 1)
+    }
+
+    /// How many there are from line `first` to line `last` of the page.
+    fn count_in(self, first: usize, last: usize) -> u32 {
+        let places = (self.0 >> 32) as u32;
+        let used = (places | places >> 1 | places >> 2 | places >> 3) & 0x1111_1111;
+        let from = u32::MAX << (4 * first);
+        let to = u32::MAX >> (28 - 4 * last);
+        // Sums the eight digits: the highest one of the product.
+        (used & from & to).wrapping_mul(0x1111_1111) >> 28
     }
 
     /// The run's first line.
@@ -177,27 +187,34 @@ impl Memory {
     #[inline]
     pub fn read(&mut self, replica: Replica, offset_bytes: u64, out: &mut [u8]) {
         let (mut at, mut rest) = (offset_bytes as usize, out);
-        while !rest.is_empty() {
-            let len = rest.len().min(LINE_BYTES - at % LINE_BYTES);
-            let (piece, others) = rest.split_at_mut(len);
+        while at % LINE_BYTES + rest.len() > LINE_BYTES {
+            let (piece, others) = rest.split_at_mut(LINE_BYTES - at % LINE_BYTES);
             self.read_piece(replica, at, piece);
-            (at, rest) = (at + len, others);
+            (at, rest) = (at + piece.len(), others);
         }
+        self.read_piece(replica, at, rest);
     }
 
     /// Copies bytes in.
     #[inline]
     pub fn write(&mut self, replica: Replica, offset_bytes: u64, bytes: &[u8]) {
+        if self.loading {
+            return self.load(replica, offset_bytes, bytes);
+        }
+        let (mut at, mut rest) = (offset_bytes as usize, bytes);
+        while at % LINE_BYTES + rest.len() > LINE_BYTES {
+            let (piece, others) = rest.split_at(LINE_BYTES - at % LINE_BYTES);
+            self.write_piece(replica, at, piece, rest.len());
+            (at, rest) = (at + piece.len(), others);
+        }
+        self.write_piece(replica, at, rest, rest.len());
+    }
+
+    fn load(&mut self, replica: Replica, offset_bytes: u64, bytes: &[u8]) {
         let (mut at, mut rest) = (offset_bytes as usize, bytes);
         while !rest.is_empty() {
-            let unit = if self.loading { PAGE_BYTES } else { LINE_BYTES };
-            let (piece, others) = rest.split_at(rest.len().min(unit - at % unit));
-            if self.loading {
-                self.write_image(replica, at / PAGE_BYTES, at % PAGE_BYTES, piece);
-            } else {
-                let line = self.own_line(replica, at, piece.len(), rest.len());
-                copy_in(line, at % LINE_BYTES, piece);
-            }
+            let (piece, others) = rest.split_at(rest.len().min(PAGE_BYTES - at % PAGE_BYTES));
+            self.write_image(replica, at / PAGE_BYTES, at % PAGE_BYTES, piece);
             (at, rest) = (at + piece.len(), others);
         }
     }
@@ -218,8 +235,7 @@ impl Memory {
         if self.loading {
             return self.write(replica, offset_bytes, &word.to_ne_bytes());
         }
-        let at = offset_bytes as usize;
-        self.own_line(replica, at, 8, 8)[at % LINE_BYTES / 8] = word;
+        self.write_piece(replica, offset_bytes as usize, &word.to_ne_bytes(), 8);
     }
 
     /// Brings the table's entry for a verb that will be executed some time.
@@ -236,16 +252,15 @@ impl Memory {
         let group = self.groups[usize::from(replica.group.0)].0.as_slice();
         let first = page * self.stride;
         let Some(&own) = group.get(first + 1 + usize::from(replica.index)) else { return };
-        let last = (at + len_bytes.max(1) - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
-        let mut wants_image = false;
-        for line in at / LINE_BYTES..=last {
-            match OwnLines(own).get(line) {
-                Some(index) => self.lines.prefetch(index),
-                None => wants_image = true,
+        match OwnLines(own).get(at / LINE_BYTES) {
+            Some(index) => {
+                self.lines.prefetch(index);
+                // Lines that were written together lie together.
+                if at % LINE_BYTES + len_bytes > LINE_BYTES {
+                    self.lines.prefetch(index + 1);
+                }
             }
-        }
-        if wants_image {
-            self.arena.prefetch(group[first] as RunIndex, 0);
+            None => self.arena.prefetch(group[first] as RunIndex, 0),
         }
     }
 
@@ -269,6 +284,9 @@ impl Memory {
     /// Bytes of one line.
     #[inline]
     fn read_piece(&mut self, replica: Replica, at: usize, out: &mut [u8]) {
+        if out.is_empty() {
+            return;
+        }
         let page = at / PAGE_BYTES;
         let first = self.entry(replica, page);
         let group = &self.groups[usize::from(replica.group.0)];
@@ -317,35 +335,38 @@ impl Memory {
         self.groups[usize::from(replica.group.0)].set(page * self.stride, image.into());
     }
 
-    /// The replica's own line at `at`, made when it is first written: `written` bytes of it now, and
-    /// of the page `run` from `at` on.
+    /// Bytes into one line of the replica's own, which is made when it is first written; `run` bytes of
+    /// the page are about to be written from `at` on.
     #[inline]
-    fn own_line(
-        &mut self,
-        replica: Replica,
-        at: usize,
-        written: usize,
-        run: usize,
-    ) -> &mut [u64; LINE_WORDS] {
+    fn write_piece(&mut self, replica: Replica, at: usize, bytes: &[u8], run: usize) {
+        if bytes.is_empty() {
+            return;
+        }
         let page = at / PAGE_BYTES;
         let entry = self.entry(replica, page) + 1 + usize::from(replica.index);
         let own = OwnLines(self.groups[usize::from(replica.group.0)].entry(entry));
-        let line = at % PAGE_BYTES / LINE_BYTES;
-        let index = match own.get(line) {
+        let index = match own.get(at % PAGE_BYTES / LINE_BYTES) {
             Some(index) => index,
-            None => {
-                let last = (at % PAGE_BYTES + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
-                let index = self.make_line(replica.group, entry, line, last);
-                if written < LINE_BYTES {
-                    let image = self.image(replica.group, page);
-                    let words = self.lines.line_mut(index);
-                    *words = [0; LINE_WORDS];
-                    packed::unpack_line(&self.arena, image, line, words);
-                }
-                index
-            }
+            None => self.first_write(replica, at, bytes.len(), run),
         };
-        self.lines.line_mut(index)
+        copy_in(self.lines.line_mut(index), at % LINE_BYTES, bytes);
+    }
+
+    /// Makes the line at `at`, of which `written` bytes are about to be written.
+    #[inline(never)]
+    fn first_write(&mut self, replica: Replica, at: usize, written: usize, run: usize) -> u32 {
+        let page = at / PAGE_BYTES;
+        let entry = self.entry(replica, page) + 1 + usize::from(replica.index);
+        let line = at % PAGE_BYTES / LINE_BYTES;
+        let last = (at % PAGE_BYTES + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
+        let index = self.make_line(replica.group, entry, line, last);
+        if written < LINE_BYTES {
+            let image = self.image(replica.group, page);
+            let words = self.lines.line_mut(index);
+            *words = [0; LINE_WORDS];
+            packed::unpack_line(&self.arena, image, line, words);
+        }
+        index
     }
 
     /// Room for one more line of a page, of which the lines up to `last` are about to be written.
@@ -354,7 +375,7 @@ impl Memory {
         let mut own = OwnLines(table.entry(entry));
         let count = own.count();
         if count == 0 || count == 1 << own.class() {
-            let wanted = (line..=last).filter(|line| own.get(*line).is_none()).count() as u32;
+            let wanted = (last - line + 1) as u32 - own.count_in(line, last);
             let class = (count + wanted).next_power_of_two().trailing_zeros();
             let run = self.lines.allocate(class);
             if count > 0 {
