@@ -188,22 +188,24 @@ impl Costs {
     /// Bytes on the wire of a verb's request.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
-        match verb.kind() {
-            VerbKind::Read => self.headers.read_request,
-            VerbKind::Write => self.headers.write + self.payload(verb.len_bytes() as u64),
-            _ => self.headers.atomic_request,
+        if verb.is(VerbKind::Read) {
+            self.headers.read_request
+        } else if verb.is(VerbKind::Write) {
+            self.headers.write + self.payload(verb.len_bytes() as u64)
+        } else {
+            self.headers.atomic_request
         }
     }
 
     /// Bytes on the wire of a verb's response; a WRITE has none of its own.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> Option<u64> {
-        match verb.kind() {
-            VerbKind::Read => {
-                Some(self.headers.read_response + self.payload(verb.len_bytes() as u64))
-            }
-            VerbKind::Write => None,
-            _ => Some(self.headers.atomic_response),
+        if verb.is(VerbKind::Read) {
+            Some(self.headers.read_response + self.payload(verb.len_bytes() as u64))
+        } else if verb.is(VerbKind::Write) {
+            None
+        } else {
+            Some(self.headers.atomic_response)
         }
     }
 

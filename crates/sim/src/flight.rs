@@ -7,7 +7,7 @@
 //! never names a new flight. Places keep their room: nothing is allocated in steady state.
 
 use crate::costs::Costs;
-use crate::prefetch::prefetch_all;
+use crate::prefetch::{prefetch_all, prefetch_range};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
@@ -18,7 +18,7 @@ pub(crate) struct Batch {
     /// Its number on its connection, from 1.
     pub(crate) number: u64,
     pub(crate) verbs: u32,
-    /// WRITEs whose bytes the NIC fetches by itself.
+    /// Of these, WRITEs whose bytes the NIC fetches by itself.
     pub(crate) fetched: u32,
     /// Which of the flight's first 64 verbs are its own.
     pub(crate) mask: u64,
@@ -95,9 +95,10 @@ const FEW: usize = 4;
 
 /// A round's batches, in the order in which their nodes are first asked.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Batches {
-    few: [Batch; FEW],
     len: u32,
+    few: [Batch; FEW],
     more: Vec<Batch>,
 }
 
@@ -156,10 +157,11 @@ pub(crate) struct Flight {
     pub(crate) is_done: bool,
     /// Whether `verbs` and `data` are the round, not `round`.
     is_copied: bool,
-    pub(crate) batches: Batches,
-    pub(crate) error: Option<FabricError>,
     /// The round that was posted; else an idle one.
     round: RoundBox,
+    pub(crate) batches: Batches,
+    /// The rest is seldom looked at.
+    pub(crate) error: Option<FabricError>,
     /// As posted, but for `buffer`, which is a position in `data`.
     verbs: Vec<Verb>,
     /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
@@ -167,6 +169,9 @@ pub(crate) struct Flight {
     /// Random mode: of each batch what is still to be done, in the order in which it was asked for.
     pub(crate) pending: Vec<Vec<Pending>>,
 }
+
+/// So much of a flight is used by every round of up to three batches.
+const HOT_BYTES: usize = 256;
 
 /// A round that can be printed.
 struct RoundBox(Round);
@@ -324,8 +329,7 @@ impl Flights {
     /// Brings the flight itself.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32) {
-        let flight: &[Flight] = &self.all[index as usize..][..1];
-        prefetch_all(flight);
+        prefetch_range(std::ptr::from_ref(&self.all[index as usize]).cast(), HOT_BYTES);
     }
 
     /// Brings its verbs; the flight itself should be there by now.

@@ -63,7 +63,7 @@ impl World {
             let service_ps = costs.pipeline(verb);
             let through_ps = nic.pipeline.reserve(at_ps, service_ps);
             at_ps = at_ps.max(through_ps);
-            if !matches!(verb.kind(), VerbKind::Read | VerbKind::Write) {
+            if !verb.is(VerbKind::Read) && !verb.is(VerbKind::Write) {
                 let address = verb.target.address().to_word();
                 let taken_ps = through_ps - service_ps;
                 at_ps = at_ps.max(nic.atomic(taken_ps, through_ps, address, costs.atomic_unit));

@@ -72,6 +72,14 @@ impl Lines {
         words[index % CHUNK_LINES * LINE_WORDS..].first_chunk_mut().expect("chunks are whole lines")
     }
 
+    /// Some lines of one run.
+    #[inline(always)]
+    pub(super) fn lines_mut(&mut self, index: u32, count: usize) -> &mut [u64] {
+        let index = index as usize;
+        let words = self.chunks[index / CHUNK_LINES].as_mut_slice();
+        &mut words[index % CHUNK_LINES * LINE_WORDS..][..count * LINE_WORDS]
+    }
+
     /// Brings a line.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: u32) {

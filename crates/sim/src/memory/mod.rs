@@ -101,6 +101,17 @@ impl OwnLines {
         (place != 0).then(|| self.run() + place - 1)
     }
 
+    /// The number of the first of the lines from `first` to `last`, if it has all of them, one after
+    /// the other.
+    #[inline(always)]
+    fn get_all(self, first: usize, last: usize) -> Option<u32> {
+        let places = (self.0 >> 32) as u32 >> (4 * first);
+        let place = places & 15;
+        let mask = u32::MAX >> (28 - 4 * (last - first));
+        let in_a_row = place.wrapping_mul(0x1111_1111).wrapping_add(0x7654_3210);
+        (place != 0 && (places ^ in_a_row) & mask == 0).then(|| self.run() + place - 1)
+    }
+
     /// How many there are.
     fn count(self) -> u32 {
         self.count_in(0, PAGE_LINES - 1)
@@ -201,13 +212,61 @@ impl Memory {
         if self.loading {
             return self.load(replica, offset_bytes, bytes);
         }
-        let (mut at, mut rest) = (offset_bytes as usize, bytes);
-        while at % LINE_BYTES + rest.len() > LINE_BYTES {
-            let (piece, others) = rest.split_at(LINE_BYTES - at % LINE_BYTES);
-            self.write_piece(replica, at, piece, rest.len());
-            (at, rest) = (at + piece.len(), others);
+        let at = offset_bytes as usize;
+        if at % LINE_BYTES + bytes.len() > LINE_BYTES {
+            return self.write_lines(replica, at, bytes);
         }
-        self.write_piece(replica, at, rest, rest.len());
+        self.write_piece(replica, at, bytes, bytes.len());
+    }
+
+    /// Writes several lines: at once, if they lie one after the other, as they do when they were first
+    /// written together.
+    #[inline]
+    fn write_lines(&mut self, replica: Replica, mut at: usize, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let entry = self.entry(replica, at / PAGE_BYTES) + 1 + usize::from(replica.index);
+            let own = OwnLines(self.groups[usize::from(replica.group.0)].entry(entry));
+            let whole = bytes.len().min(PAGE_BYTES - at % PAGE_BYTES);
+            let (first, last) =
+                (at % PAGE_BYTES / LINE_BYTES, (at + whole - 1) % PAGE_BYTES / LINE_BYTES);
+            let piece = if let Some(index) = own.get_all(first, last) {
+                let words = self.lines.lines_mut(index, last - first + 1);
+                copy_in(words, at % LINE_BYTES, &bytes[..whole]);
+                whole
+            } else {
+                let piece = whole.min(LINE_BYTES - at % LINE_BYTES);
+                self.write_piece(replica, at, &bytes[..piece], whole);
+                piece
+            };
+            (at, bytes) = (at + piece, &bytes[piece..]);
+        }
+    }
+
+    /// What `change` makes of the aligned word at `offset_bytes`, if anything; returns what it was.
+    #[inline]
+    pub fn change_word(
+        &mut self,
+        replica: Replica,
+        offset_bytes: u64,
+        change: impl Fn(u64) -> Option<u64>,
+    ) -> u64 {
+        debug_assert!(offset_bytes.is_multiple_of(8));
+        let at = offset_bytes as usize;
+        let entry = self.entry(replica, at / PAGE_BYTES) + 1 + usize::from(replica.index);
+        let own = OwnLines(self.groups[usize::from(replica.group.0)].entry(entry));
+        if let Some(index) = own.get(at % PAGE_BYTES / LINE_BYTES) {
+            let word = &mut self.lines.line_mut(index)[at % LINE_BYTES / 8];
+            let found = *word;
+            if let Some(new) = change(found) {
+                *word = new;
+            }
+            return found;
+        }
+        let found = self.word(replica, offset_bytes);
+        if let Some(new) = change(found) {
+            self.set_word(replica, offset_bytes, new);
+        }
+        found
     }
 
     fn load(&mut self, replica: Replica, offset_bytes: u64, bytes: &[u8]) {
@@ -405,9 +464,9 @@ fn copy_out(line: &[u64; LINE_WORDS], at: usize, out: &mut [u8]) {
     }
 }
 
-/// Copies bytes into a line, whole words at once where they are given.
+/// Copies bytes into lines, whole words at once where they are given.
 #[inline(always)]
-fn copy_in(line: &mut [u64; LINE_WORDS], at: usize, bytes: &[u8]) {
+fn copy_in(line: &mut [u64], at: usize, bytes: &[u8]) {
     if (at | bytes.len()).is_multiple_of(8) {
         let words = &mut line[at / 8..at / 8 + bytes.len() / 8];
         for (word, from) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
