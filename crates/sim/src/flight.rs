@@ -214,14 +214,13 @@ impl Flight {
         if self.is_copied { (&mut self.verbs, &mut self.data) } else { self.round.0.parts_mut() }
     }
 
-    /// Counts what the round asks of each node; `look` is called with every verb.
+    /// Counts what the round asks of each node.
     #[inline(always)]
-    fn count(&mut self, costs: &Costs, look: impl Fn(&Verb)) {
+    fn count(&mut self, costs: &Costs) {
         let verbs = if self.is_copied { &self.verbs } else { self.round.0.verbs() };
         self.batches.len = 0;
         self.batches.more.clear();
         for (index, verb) in verbs.iter().enumerate() {
-            look(verb);
             let batch = self.batches.of(verb.target.node());
             batch.verbs += 1;
             batch.mask |= if index < MASKED { 1 << index } else { 0 };
@@ -302,7 +301,6 @@ impl Flights {
         waiter: Option<u32>,
         interest: Interest,
         costs: &Costs,
-        look: impl Fn(&Verb),
     ) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.all.push(Flight::new());
@@ -315,7 +313,7 @@ impl Flights {
         } else {
             flight.copy(round);
         }
-        flight.count(costs, look);
+        flight.count(costs);
         (flight.thread, flight.waiter, flight.interest) = (thread, waiter, interest);
         (flight.done_ps, flight.is_done, flight.error) = (0, false, None);
         index

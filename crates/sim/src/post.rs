@@ -11,19 +11,13 @@ use crate::threads::DoorbellCosts;
 use crate::world::{Event, World};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::round::{Round, Verb};
+use tarn_fabric::round::Round;
 
 impl World {
     /// Sends a round; returns its ticket.
     pub(crate) fn post(&mut self, thread: u32, round: &mut Round, interest: Interest) -> u64 {
         let waiter = if interest == Interest::Awaited { self.current } else { None };
-        let (memory, placement) = (&self.memory, self.placement);
-        let look = |verb: &Verb| {
-            if let Some(replica) = placement.replica(verb.target) {
-                memory.prefetch_entry(replica, verb.target.address().offset_bytes());
-            }
-        };
-        let flight = self.flights.begin(round, thread, waiter, interest, &self.costs, look);
+        let flight = self.flights.begin(round, thread, waiter, interest, &self.costs);
         for batch in 0..self.flights.get(flight).batches.len() {
             self.ring(flight, batch);
         }

@@ -19,7 +19,7 @@ const WIDTH_BITS: u32 = 16;
 const BUCKETS: usize = 2048;
 const WORDS: usize = BUCKETS / 64;
 /// So many events after the next one are known, if there are so many.
-pub const KNOWN_AHEAD: usize = 12;
+pub const KNOWN_AHEAD: usize = 19;
 /// No node.
 const NONE: u32 = u32::MAX;
 

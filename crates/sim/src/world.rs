@@ -268,9 +268,23 @@ impl World {
         }
     }
 
-    /// Brings the memory that a batch will touch, and where its bytes come from or go to.
+    /// Brings the entries of the pages that a batch will touch.
     #[inline]
-    pub(crate) fn prefetch_memory(&mut self, event: Event) {
+    pub(crate) fn prefetch_entries(&mut self, event: Event) {
+        let Event::Arrive { flight, batch } = event else { return };
+        let flight = self.flights.get(flight);
+        let mut mine = flight.batches.get(batch).mine();
+        let verbs = flight.verbs();
+        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
+            if let Some(replica) = self.placement.replica(verb.target) {
+                self.memory.prefetch_entry(replica, verb.target.address().offset_bytes());
+            }
+        }
+    }
+
+    /// Brings the lines that a batch will touch, and those where its bytes come from or go to.
+    #[inline]
+    pub(crate) fn prefetch_lines(&mut self, event: Event) {
         match event {
             Event::Arrive { flight, batch } => {
                 let flight = self.flights.get(flight);

@@ -319,7 +319,11 @@ impl Memory {
                     self.lines.prefetch(index + 1);
                 }
             }
-            None => self.arena.prefetch(group[first] as RunIndex, 0),
+            None => {
+                let image = group[first] as RunIndex;
+                self.arena.prefetch(image, 0);
+                self.arena.prefetch(image, LINE_WORDS);
+            }
         }
     }
 
