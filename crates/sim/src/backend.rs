@@ -52,7 +52,9 @@ impl Backend for SimBackend {
         if world.current.is_none() {
             return Posted::Done(world.execute_at_rest(self.node, round));
         }
-        round.ticket = world.post(self.thread, round, Interest::Awaited);
+        let ticket = world.post(self.thread, round, Interest::Awaited);
+        // The round is the world's until it is done; this is an idle one.
+        round.ticket = ticket;
         world.is_registered = true;
         Posted::InFlight
     }
@@ -76,7 +78,7 @@ impl Backend for SimBackend {
         let world = &mut *self.world.borrow_mut();
         let Some(index) = world.flights.find(round.ticket) else { return };
         let flight = world.flights.get(index);
-        (flight.interest, flight.waiter) = (Interest::Abandoned, None);
+        flight.give_up(round);
         if flight.is_done {
             world.flights.end(index);
         }

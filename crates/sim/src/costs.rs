@@ -44,6 +44,21 @@ const ROCE_V2: Headers = Headers {
     more: 62,
 };
 
+/// Picoseconds a byte in units of 2^-24: a batch is far shorter than 2^24 bytes.
+#[derive(Clone, Copy, Debug)]
+struct PerByte(u64);
+
+impl PerByte {
+    fn of_gbps(gbps: f64) -> PerByte {
+        PerByte((8e3 / gbps * f64::from(1 << 24)).round() as u64)
+    }
+
+    #[inline(always)]
+    fn of(self, bytes: u64) -> u64 {
+        (bytes * self.0) >> 24
+    }
+}
+
 /// See the module's text. All but the last group are picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
@@ -79,8 +94,8 @@ pub(crate) struct Costs {
     pub(crate) work_queue_entries: u64,
     pub(crate) unit: AtomicUnit,
     pub(crate) atomic_slots: usize,
-    pipeline_ps_per_byte: f64,
-    link_ps_per_byte: f64,
+    pipeline_each_byte: PerByte,
+    link_each_byte: PerByte,
     mtu_bytes: u64,
     headers: Headers,
 }
@@ -125,8 +140,8 @@ impl Costs {
             work_queue_entries: nic.work_queue_entries.value as u64,
             unit: form.atomic_unit.value,
             atomic_slots: nic.atomic_slots.value as usize,
-            pipeline_ps_per_byte: 8e3 / nic.pipeline_gbps.value,
-            link_ps_per_byte: 8e3 / link.bandwidth_gbps.value,
+            pipeline_each_byte: PerByte::of_gbps(nic.pipeline_gbps.value),
+            link_each_byte: PerByte::of_gbps(link.bandwidth_gbps.value),
             mtu_bytes: link.mtu_bytes.value as u64,
             headers: match form.framing.value {
                 Framing::Infiniband => INFINIBAND,
@@ -138,50 +153,59 @@ impl Costs {
     /// For how long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
-        let base = match verb.kind() {
-            VerbKind::Read => self.read,
-            VerbKind::Write => self.write,
-            _ => return self.atomic,
+        let base = if verb.is(VerbKind::Read) {
+            self.read
+        } else if verb.is(VerbKind::Write) {
+            self.write
+        } else {
+            return self.atomic;
         };
         let beyond = (verb.len_bytes() as u64).saturating_sub(64);
-        base + (beyond as f64 * self.pipeline_ps_per_byte) as u64
+        base + self.pipeline_each_byte.of(beyond)
     }
 
-    /// For how long a verb occupies the requester's transmit side.
+    /// Whether the requester's NIC fetches a verb's bytes by itself.
     #[inline]
-    pub(crate) fn transmit(&self, verb: &Verb, in_flight: u64) -> u64 {
-        let fetched =
-            verb.kind() == VerbKind::Write && (verb.len_bytes() as u64) > self.inline_max_bytes;
+    pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
+        verb.is(VerbKind::Write) && (verb.len_bytes() as u64) > self.inline_max_bytes
+    }
+
+    /// For how long `verbs` of a batch, `fetched` of them with bytes to fetch, occupy the requester's
+    /// transmit side.
+    #[inline]
+    pub(crate) fn transmit(&self, verbs: u64, fetched: u64, in_flight: u64) -> u64 {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
         let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
-        self.transmit + if fetched { self.second_dma } else { 0 } + miss
+        verbs * (self.transmit + miss) + fetched * self.second_dma
     }
 
     /// For how long so many bytes occupy a link.
     #[inline]
     pub(crate) fn link(&self, bytes: u64) -> u64 {
-        (bytes as f64 * self.link_ps_per_byte) as u64
+        self.link_each_byte.of(bytes)
     }
 
     /// Bytes on the wire of a verb's request.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
-        match verb.kind() {
-            VerbKind::Read => self.headers.read_request,
-            VerbKind::Write => self.headers.write + self.payload(verb.len_bytes() as u64),
-            _ => self.headers.atomic_request,
+        if verb.is(VerbKind::Read) {
+            self.headers.read_request
+        } else if verb.is(VerbKind::Write) {
+            self.headers.write + self.payload(verb.len_bytes() as u64)
+        } else {
+            self.headers.atomic_request
         }
     }
 
     /// Bytes on the wire of a verb's response; a WRITE has none of its own.
     #[inline]
     pub(crate) fn response_bytes(&self, verb: &Verb) -> Option<u64> {
-        match verb.kind() {
-            VerbKind::Read => {
-                Some(self.headers.read_response + self.payload(verb.len_bytes() as u64))
-            }
-            VerbKind::Write => None,
-            _ => Some(self.headers.atomic_response),
+        if verb.is(VerbKind::Read) {
+            Some(self.headers.read_response + self.payload(verb.len_bytes() as u64))
+        } else if verb.is(VerbKind::Write) {
+            None
+        } else {
+            Some(self.headers.atomic_response)
         }
     }
 

@@ -41,11 +41,10 @@ impl Placement {
 /// Executes a whole verb; `data` is where its `buffer` points into.
 #[inline]
 pub(crate) fn execute(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &mut [u64]) {
-    match verb.kind() {
-        VerbKind::Read | VerbKind::Write => {
-            transfer(memory, replica, verb, data, 0..verb.len_bytes());
-        }
-        _ => atomic(memory, replica, verb, data),
+    if verb.is(VerbKind::Read) || verb.is(VerbKind::Write) {
+        transfer(memory, replica, verb, data, 0..verb.len_bytes());
+    } else {
+        atomic(memory, replica, verb, data);
     }
 }
 
@@ -81,29 +80,28 @@ fn transfer(
     let at = verb.buffer().0 as usize;
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
     let bytes = &mut bytes[at + part.start..at + part.end];
-    if verb.kind() == VerbKind::Read {
+    if verb.is(VerbKind::Read) {
         memory.read(replica, offset, bytes);
     } else {
         memory.write(replica, offset, bytes);
     }
 }
 
-fn atomic(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &[u64]) {
+#[inline]
+pub(crate) fn atomic(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &[u64]) {
     let offset = verb.target.address().offset_bytes();
     assert!(offset.is_multiple_of(8), "an atomic on a word that is not aligned");
-    let found = memory.word(replica, offset);
-    let new = match verb.kind() {
-        VerbKind::CompareAndSwap => (found == verb.expected).then_some(verb.value),
-        VerbKind::FetchAndAdd => Some(found.wrapping_add(verb.expected)),
-        _ => {
-            let at = verb.buffer().0 as usize / 8;
-            let (compare, swap) = (data[at], data[at + 1]);
-            let equal = found & compare == verb.expected & compare;
-            equal.then_some((found & !swap) | (verb.value & swap))
-        }
+    let (expected, value) = (verb.expected, verb.value);
+    verb.value = if verb.is(VerbKind::CompareAndSwap) {
+        memory.change_word(replica, offset, |found| (found == expected).then_some(value))
+    } else if verb.is(VerbKind::FetchAndAdd) {
+        memory.change_word(replica, offset, |found| Some(found.wrapping_add(expected)))
+    } else {
+        let at = verb.buffer().0 as usize / 8;
+        let (compare, swap) = (data[at], data[at + 1]);
+        memory.change_word(replica, offset, |found| {
+            let equal = found & compare == expected & compare;
+            equal.then_some((found & !swap) | (value & swap))
+        })
     };
-    if let Some(new) = new {
-        memory.set_word(replica, offset, new);
-    }
-    verb.value = found;
 }

@@ -1,23 +1,73 @@
-//! Rounds on their way: copies of their verbs and bytes, kept until the last answer is fetched.
+//! Rounds on their way.
 //!
-//! Invariant: a flight's place is given to another round only when every batch has been answered and
-//! nobody will ask for the result; a ticket holds the place and its generation, so that an old ticket
+//! Invariant: a round that somebody awaits is here itself, not a copy: its coroutine cannot touch it
+//! before it is done, and holds an idle one in its place until then. So a READ lands where it will be
+//! looked at. A round that is given up, or that nobody awaits, goes back to its owner at once; what is
+//! still to be done of it is copied. A ticket holds the place and its generation, so that an old ticket
 //! never names a new flight. Places keep their room: nothing is allocated in steady state.
 
-use crate::prefetch::prefetch_all;
+use crate::costs::Costs;
+use crate::prefetch::{prefetch_all, prefetch_range};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
 
 /// What one round asks of one node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
-    pub(crate) node: NodeSlot,
-    pub(crate) verbs: u32,
     /// Its number on its connection, from 1.
     pub(crate) number: u64,
-    /// Random mode: what is still to be done, in the order in which it was asked for.
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) verbs: u32,
+    /// Of these, WRITEs whose bytes the NIC fetches by itself.
+    pub(crate) fetched: u32,
+    /// Which of the flight's first 64 verbs are its own.
+    pub(crate) mask: u64,
+    /// Bytes of its requests on the wire.
+    pub(crate) request_bytes: u32,
+    pub(crate) node: NodeSlot,
+}
+
+impl Batch {
+    fn none(node: NodeSlot) -> Batch {
+        Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node }
+    }
+
+    /// The positions of its verbs in order, one a call.
+    #[inline(always)]
+    pub(crate) fn mine(&self) -> Mine {
+        Mine { mask: self.mask, node: self.node, next: MASKED }
+    }
+}
+
+/// So many verbs of a flight are found by a batch's mask; later ones are looked for.
+const MASKED: usize = 64;
+
+/// See [`Batch::mine`].
+pub(crate) struct Mine {
+    mask: u64,
+    node: NodeSlot,
+    next: usize,
+}
+
+impl Mine {
+    /// The next position, `verbs` being all of the flight.
+    #[inline(always)]
+    pub(crate) fn next(&mut self, verbs: &[Verb]) -> Option<usize> {
+        if self.mask != 0 {
+            let index = self.mask.trailing_zeros() as usize;
+            self.mask &= self.mask - 1;
+            return Some(index);
+        }
+        if verbs.len() > MASKED { self.search(verbs) } else { None }
+    }
+
+    #[cold]
+    fn search(&mut self, verbs: &[Verb]) -> Option<usize> {
+        let rest = verbs.get(self.next..)?;
+        let found = self.next + rest.iter().position(|verb| verb.target.node() == self.node)?;
+        self.next = found + 1;
+        Some(found)
+    }
 }
 
 /// A verb of which something is still to be done.
@@ -40,48 +90,151 @@ pub(crate) enum Interest {
     Abandoned,
 }
 
+/// Batches that a flight holds in itself; those of more nodes are on the heap.
+const FEW: usize = 4;
+
+/// A round's batches, in the order in which their nodes are first asked.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Batches {
+    len: u32,
+    few: [Batch; FEW],
+    more: Vec<Batch>,
+}
+
+impl Batches {
+    fn new() -> Batches {
+        Batches { few: [Batch::none(NodeSlot(0)); FEW], len: 0, more: Vec::new() }
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> &Batch {
+        let index = index as usize;
+        if index < FEW { &self.few[index] } else { &self.more[index - FEW] }
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Batch {
+        let index = index as usize;
+        if index < FEW { &mut self.few[index] } else { &mut self.more[index - FEW] }
+    }
+
+    /// The batch of `node`, a new one if there is none.
+    #[inline(always)]
+    fn of(&mut self, node: NodeSlot) -> &mut Batch {
+        let known = (0..self.len).find(|index| self.get(*index).node == node);
+        let index = known.unwrap_or_else(|| {
+            let batch = Batch::none(node);
+            match self.few.get_mut(self.len as usize) {
+                Some(place) => *place = batch,
+                None => self.more.push(batch),
+            }
+            self.len += 1;
+            self.len - 1
+        });
+        self.get_mut(index)
+    }
+}
+
 /// A round on its way.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Flight {
+    /// When the last answer so far is seen.
+    pub(crate) done_ps: u64,
     generation: u32,
     pub(crate) thread: u32,
+    pub(crate) unanswered: u32,
     /// Which coroutine is to be polled when it is done.
     pub(crate) waiter: Option<u32>,
     pub(crate) interest: Interest,
-    /// As posted, but for `buffer`, which is a position in `data`.
-    pub(crate) verbs: Vec<Verb>,
-    /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
-    pub(crate) data: Vec<u64>,
-    pub(crate) batches: Vec<Batch>,
-    pub(crate) unanswered: u32,
-    /// When the last answer so far is seen.
-    pub(crate) done_ps: u64,
     pub(crate) is_done: bool,
+    /// Whether `verbs` and `data` are the round, not `round`.
+    is_copied: bool,
+    /// The round that was posted; else an idle one.
+    round: RoundBox,
+    pub(crate) batches: Batches,
+    /// The rest is seldom looked at.
     pub(crate) error: Option<FabricError>,
+    /// As posted, but for `buffer`, which is a position in `data`.
+    verbs: Vec<Verb>,
+    /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
+    data: Vec<u64>,
+    /// Random mode: of each batch what is still to be done, in the order in which it was asked for.
+    pub(crate) pending: Vec<Vec<Pending>>,
+}
+
+/// So much of a flight is used by every round of up to three batches.
+const HOT_BYTES: usize = 256;
+
+/// A round that can be printed.
+struct RoundBox(Round);
+
+impl std::fmt::Debug for RoundBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.verbs().fmt(f)
+    }
 }
 
 impl Flight {
     fn new() -> Flight {
         Flight {
+            done_ps: 0,
             generation: 0,
             thread: 0,
+            unanswered: 0,
             waiter: None,
             interest: Interest::Abandoned,
+            is_done: false,
+            is_copied: false,
+            batches: Batches::new(),
+            error: None,
+            round: RoundBox(Round::new()),
             verbs: Vec::new(),
             data: Vec::new(),
-            batches: Vec::new(),
-            unanswered: 0,
-            done_ps: 0,
-            is_done: false,
-            error: None,
+            pending: Vec::new(),
         }
     }
 
-    /// Copies what the round asks for.
-    fn load(&mut self, round: &Round) {
+    /// Its verbs.
+    #[inline(always)]
+    pub(crate) fn verbs(&self) -> &[Verb] {
+        if self.is_copied { &self.verbs } else { self.round.0.verbs() }
+    }
+
+    /// Its verbs, and what their `buffer` points into.
+    #[inline(always)]
+    pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64]) {
+        if self.is_copied { (&mut self.verbs, &mut self.data) } else { self.round.0.parts_mut() }
+    }
+
+    /// Counts what the round asks of each node.
+    #[inline(always)]
+    fn count(&mut self, costs: &Costs) {
+        let verbs = if self.is_copied { &self.verbs } else { self.round.0.verbs() };
+        self.batches.len = 0;
+        self.batches.more.clear();
+        for (index, verb) in verbs.iter().enumerate() {
+            let batch = self.batches.of(verb.target.node());
+            batch.verbs += 1;
+            batch.mask |= if index < MASKED { 1 << index } else { 0 };
+            batch.fetched += u32::from(costs.is_fetched(verb));
+            batch.request_bytes += costs.request_bytes(verb) as u32;
+        }
+        self.unanswered = self.batches.len;
+    }
+
+    /// Copies what a round asks for, as far as it was not done.
+    fn copy(&mut self, round: &Round) {
+        self.is_copied = true;
         self.verbs.clear();
         self.data.clear();
-        self.batches.clear();
         for verb in round.verbs() {
             let at = self.data.len();
             let copy = verb.moved_to(BufferOffset((at * 8) as u32));
@@ -92,29 +245,30 @@ impl Flight {
                 bytes[..len].copy_from_slice(round.bytes(verb.buffer(), len));
             }
             self.verbs.push(copy);
-            let node = verb.target.node();
-            match self.batches.iter_mut().find(|batch| batch.node == node) {
-                Some(batch) => batch.verbs += 1,
-                None => self.batches.push(Batch { node, verbs: 1, number: 0, pending: Vec::new() }),
-            }
         }
-        self.unanswered = self.batches.len() as u32;
     }
 
-    /// Copies the results into the round that was posted.
-    pub(crate) fn hand_over(&self, round: &mut Round) {
-        for (index, verb) in self.verbs.iter().enumerate() {
-            match verb.kind() {
-                VerbKind::Read => {
-                    let (at, len) = (verb.buffer().0 as usize, verb.len_bytes());
-                    let to = round.verbs()[index].buffer();
-                    let bytes: &[u8] = bytemuck::cast_slice(&self.data);
-                    round.bytes_mut(to, len).copy_from_slice(&bytes[at..at + len]);
-                }
-                VerbKind::Write => {}
-                _ => round.parts_mut().0[index].value = verb.value,
-            }
+    /// Gives the round that was posted back to its owner, with its results.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, round: &mut Round) {
+        std::mem::swap(&mut self.round.0, round);
+    }
+
+    /// The owner wants the round back before it is done.
+    pub(crate) fn give_up(&mut self, round: &mut Round) {
+        std::mem::swap(&mut self.round.0, round);
+        if !self.is_done {
+            self.copy(round);
         }
+        (self.interest, self.waiter) = (Interest::Abandoned, None);
+    }
+
+    /// What is still to be done of a batch, to be put back.
+    pub(crate) fn take_pending(&mut self, batch: u32) -> Vec<Pending> {
+        if self.pending.len() <= batch as usize {
+            self.pending.resize_with(batch as usize + 1, Vec::new);
+        }
+        std::mem::take(&mut self.pending[batch as usize])
     }
 
     pub(crate) fn fail(&mut self, error: FabricError) {
@@ -138,26 +292,34 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// A place for `round`.
+    /// A place for `round`: for itself, if it is awaited, and else for a copy.
+    #[inline(always)]
     pub(crate) fn begin(
         &mut self,
-        round: &Round,
+        round: &mut Round,
         thread: u32,
         waiter: Option<u32>,
         interest: Interest,
+        costs: &Costs,
     ) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.all.push(Flight::new());
             self.all.len() as u32 - 1
         });
         let flight = &mut self.all[index as usize];
-        flight.load(round);
+        if interest == Interest::Awaited {
+            flight.is_copied = false;
+            std::mem::swap(&mut flight.round.0, round);
+        } else {
+            flight.copy(round);
+        }
+        flight.count(costs);
         (flight.thread, flight.waiter, flight.interest) = (thread, waiter, interest);
         (flight.done_ps, flight.is_done, flight.error) = (0, false, None);
         index
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&mut self, index: u32) -> &mut Flight {
         &mut self.all[index as usize]
     }
@@ -165,25 +327,29 @@ impl Flights {
     /// Brings the flight itself.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32) {
-        let flight: &[Flight] = &self.all[index as usize..][..1];
-        prefetch_all(flight);
+        prefetch_range(std::ptr::from_ref(&self.all[index as usize]).cast(), HOT_BYTES);
     }
 
-    /// Brings what it holds; the flight itself should be there by now.
+    /// Brings its verbs; the flight itself should be there by now.
     #[inline]
-    pub(crate) fn prefetch_contents(&self, index: u32) {
-        let flight = &self.all[index as usize];
-        prefetch_all(&flight.verbs);
-        prefetch_all(&flight.data[..flight.data.len().min(64)]);
-        prefetch_all(&flight.batches);
+    pub(crate) fn prefetch_verbs(&self, index: u32) {
+        prefetch_all(self.all[index as usize].verbs());
+    }
+
+    /// Which coroutine waits for it.
+    #[inline]
+    pub(crate) fn waiter(&self, index: u32) -> Option<u32> {
+        self.all[index as usize].waiter
     }
 
     /// What a round's owner remembers.
+    #[inline]
     pub(crate) fn ticket(&self, index: u32) -> u64 {
         u64::from(self.all[index as usize].generation) << 32 | u64::from(index)
     }
 
     /// The place of a ticket, unless it is another's by now.
+    #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
         let (index, generation) = (ticket as u32, (ticket >> 32) as u32);
         let flight = self.all.get(index as usize)?;
@@ -191,6 +357,7 @@ impl Flights {
     }
 
     /// Gives the place back.
+    #[inline]
     pub(crate) fn end(&mut self, index: u32) {
         let flight = &mut self.all[index as usize];
         debug_assert!(flight.is_done);

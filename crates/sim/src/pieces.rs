@@ -7,7 +7,7 @@
 //! revoked in the middle leaves it where it is: some lines landed, others never will.
 
 use crate::effects::{execute, execute_line, lines};
-use crate::flight::{Batch, Pending};
+use crate::flight::Pending;
 use crate::world::{Event, World};
 use tarn_fabric::round::{Verb, VerbKind};
 
@@ -15,16 +15,18 @@ impl World {
     /// A batch has arrived.
     pub(crate) fn begin_pieces(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
-        let batch = &mut flight.batches[batch_index as usize];
+        let batch = *flight.batches.get(batch_index);
         let connection =
             &mut self.threads[flight.thread as usize].connections[usize::from(batch.node.0)];
         if connection.detached.iter().any(|earlier| *earlier < batch.number) {
             connection.held.push((index, batch_index));
             return;
         }
-        let node = batch.node;
-        let mine = flight.verbs.iter().enumerate().filter(|(_, verb)| verb.target.node() == node);
-        batch.pending.extend(mine.map(|(at, verb)| pending(at, verb)));
+        let mut list = flight.take_pending(batch_index);
+        let verbs = flight.verbs().iter().enumerate();
+        let mine = verbs.filter(|(_, verb)| verb.target.node() == batch.node);
+        list.extend(mine.map(|(at, verb)| pending(at, verb)));
+        flight.pending[batch_index as usize] = list;
         self.next_piece(index, batch_index);
     }
 
@@ -38,34 +40,37 @@ impl World {
     /// One line, or one atomic.
     pub(crate) fn piece(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
-        let to = flight.batches[batch_index as usize].node;
+        let to = flight.batches.get(batch_index).node;
         let node = self.threads[flight.thread as usize].node;
         if let Some(error) = self.refusal(node, to) {
             return self.refuse(index, batch_index, error);
         }
         let dice = self.dice.as_mut().expect("random mode");
         let flight = self.flights.get(index);
-        let batch = &mut flight.batches[batch_index as usize];
-        let chosen = choose(batch, &flight.verbs, |most| dice.up_to(most));
-        let pending = &mut batch.pending[chosen];
+        let mut list = flight.take_pending(batch_index);
+        let (verbs, data) = flight.parts();
+        let chosen = choose(&list, verbs, |most| dice.up_to(most));
+        let pending = &mut list[chosen];
         let line = dice.up_to(pending.lines.len() as u64 - 1) as usize;
         let line = pending.lines.swap_remove(line);
         let is_last = pending.lines.is_empty();
-        let verb = &mut flight.verbs[pending.verb as usize];
+        let verb = &mut verbs[pending.verb as usize];
         if is_last {
-            batch.pending.remove(chosen);
+            list.remove(chosen);
         }
+        let is_done = list.is_empty();
         match self.placement.locate(&self.memory, verb) {
             Err(error) => return self.refuse(index, batch_index, error),
             Ok(replica) if matches!(verb.kind(), VerbKind::Read | VerbKind::Write) => {
-                execute_line(&mut self.memory, replica, verb, &mut flight.data, line);
+                execute_line(&mut self.memory, replica, verb, data, line);
             }
-            Ok(replica) => execute(&mut self.memory, replica, verb, &mut flight.data),
+            Ok(replica) => execute(&mut self.memory, replica, verb, data),
         }
         let seen = verb.value ^ verb.target.address().to_word() ^ u64::from(line) << 56;
+        flight.pending[batch_index as usize] = list;
         self.note(self.now_ps ^ seen.rotate_left(17));
         self.tallies.verbs += u64::from(is_last);
-        if self.flights.get(index).batches[batch_index as usize].pending.is_empty() {
+        if is_done {
             self.end_pieces(index, batch_index);
         } else {
             self.next_piece(index, batch_index);
@@ -86,7 +91,7 @@ impl World {
             return self.count_refused(index, batch_index);
         }
         let flight = self.flights.get(index);
-        let batch = &flight.batches[batch_index as usize];
+        let batch = flight.batches.get(batch_index);
         let connections = &mut self.threads[flight.thread as usize].connections;
         let known = connections.len() - 1;
         let connection = &mut connections[usize::from(batch.node.0).min(known)];
@@ -102,7 +107,7 @@ impl World {
     /// Timed mode: a batch that was refused has arrived all the same.
     fn count_refused(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
-        let batch = &flight.batches[batch_index as usize];
+        let batch = flight.batches.get(batch_index);
         let connections = &mut self.threads[flight.thread as usize].connections;
         let known = connections.len() - 1;
         connections[usize::from(batch.node.0).min(known)].arrived += 1;
@@ -119,12 +124,11 @@ fn pending(at: usize, verb: &Verb) -> Pending {
 
 /// Which verb goes on: the first, or a WRITE without fence behind nothing but READs and atomics. The
 /// order table of the contract is asserted here.
-fn choose(batch: &Batch, verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
-    let verb = |at: usize| &verbs[batch.pending[at].verb as usize];
-    let overtaken =
-        (0..batch.pending.len()).take_while(|at| verb(*at).kind() != VerbKind::Write).count();
+fn choose(list: &[Pending], verbs: &[Verb], mut up_to: impl FnMut(u64) -> u64) -> usize {
+    let verb = |at: usize| &verbs[list[at].verb as usize];
+    let overtaken = (0..list.len()).take_while(|at| verb(*at).kind() != VerbKind::Write).count();
     let may_overtake = overtaken > 0
-        && overtaken < batch.pending.len()
+        && overtaken < list.len()
         && (1..=overtaken).all(|at| !verb(at).has(Verb::FENCED));
     if may_overtake && up_to(1) == 1 {
         assert!(verb(overtaken).kind() == VerbKind::Write, "only WRITEs overtake");

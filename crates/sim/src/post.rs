@@ -15,11 +15,11 @@ use tarn_fabric::round::Round;
 
 impl World {
     /// Sends a round; returns its ticket.
-    pub(crate) fn post(&mut self, thread: u32, round: &Round, interest: Interest) -> u64 {
+    pub(crate) fn post(&mut self, thread: u32, round: &mut Round, interest: Interest) -> u64 {
         let waiter = if interest == Interest::Awaited { self.current } else { None };
-        let flight = self.flights.begin(round, thread, waiter, interest);
+        let flight = self.flights.begin(round, thread, waiter, interest, &self.costs);
         for batch in 0..self.flights.get(flight).batches.len() {
-            self.ring(flight, batch as u32);
+            self.ring(flight, batch);
         }
         self.flights.ticket(flight)
     }
@@ -31,8 +31,8 @@ impl World {
         let (thread, detached) = (flight.thread as usize, flight.interest == Interest::Detached);
         let thread = &mut self.threads[thread];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
-        let node = flight.batches[batch_index as usize].node;
-        let verbs = u64::from(flight.batches[batch_index as usize].verbs);
+        let batch = flight.batches.get_mut(batch_index);
+        let verbs = u64::from(batch.verbs);
 
         thread.spend(costs.post_verb * verbs);
         let doorbell = DoorbellCosts {
@@ -44,23 +44,16 @@ impl World {
 
         let nic = &mut compute.nic;
         nic.in_flight += verbs;
-        let (mut transmit_ps, mut bytes) = (0, 0);
-        for verb in flight.verbs.iter().filter(|verb| verb.target.node() == node) {
-            transmit_ps += costs.transmit(verb, nic.in_flight);
-            bytes += costs.request_bytes(verb);
-            if let Some(replica) = self.placement.replica(verb.target) {
-                self.memory.prefetch_entry(replica, verb.target.address().offset_bytes());
-            }
-        }
+        let transmit_ps = costs.transmit(verbs, batch.fetched.into(), nic.in_flight);
         let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
-        let out_ps = nic.link_out.reserve(sent_ps, costs.link(bytes));
+        let out_ps = nic.link_out.reserve(sent_ps, costs.link(batch.request_bytes.into()));
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let mut arrival_ps = out_ps + processor_ps + costs.issue + costs.travel;
 
         let known = thread.connections.len() - 1;
-        let connection = &mut thread.connections[usize::from(node.0).min(known)];
+        let connection = &mut thread.connections[usize::from(batch.node.0).min(known)];
         connection.posted += 1;
-        flight.batches[batch_index as usize].number = connection.posted;
+        batch.number = connection.posted;
         match &mut self.dice {
             // Batches of one connection arrive in order; nothing may pass.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),

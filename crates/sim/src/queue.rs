@@ -1,22 +1,27 @@
 //! The event queue: a calendar of near buckets, and a heap for what is far away.
 //!
 //! Invariant: events come out by time, and those of one time in the order in which they went in; so
-//! a run is a function of its seed. Nothing is allocated once buckets have grown to their working
-//! size: a bucket that was emptied keeps its room.
+//! a run is a function of its seed. Nothing is allocated once the queue has grown to its working size.
 //!
 //! A calendar (Brown, "Calendar queues: a fast O(1) priority queue implementation for the simulation
 //! event set problem", CACM 1988) without its resizing: verbs take microseconds whatever the
-//! cluster, so that one width serves. The example `event_queue` compares it with a binary heap.
+//! cluster, so that one width serves. Buckets are lists in one small block of memory, which stays in
+//! the cache; buckets as vectors, each with its own, did not. What comes next is sorted a few
+//! events ahead, so that one can see who comes soon. The example `event_queue` compares it with a
+//! binary heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Picoseconds of one bucket, as a power of two: 262 ns, some ten events of a large cluster, so that
-/// one can see who comes soon.
-const WIDTH_BITS: u32 = 18;
-/// Buckets, a power of two: what lies further ahead than 67 µs waits in the heap.
-const BUCKETS: usize = 256;
+/// Picoseconds of one bucket, as a power of two: 66 ns, two or three events of a large cluster.
+const WIDTH_BITS: u32 = 16;
+/// Buckets, a power of two: what lies further ahead than 134 µs waits in the heap.
+const BUCKETS: usize = 2048;
 const WORDS: usize = BUCKETS / 64;
+/// So many events after the next one are known, if there are so many.
+pub const KNOWN_AHEAD: usize = 19;
+/// No node.
+const NONE: u32 = u32::MAX;
 
 /// An event and when it happens.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +32,7 @@ struct Entry<T> {
 }
 
 impl<T> Entry<T> {
+    #[inline(always)]
     fn key(&self) -> (u64, u64) {
         (self.at_ps, self.sequence)
     }
@@ -52,17 +58,30 @@ impl<T> Ord for Entry<T> {
     }
 }
 
+/// An entry of a bucket and the next one.
+#[derive(Clone, Copy, Debug)]
+struct Node<T> {
+    entry: Entry<T>,
+    next: u32,
+}
+
 /// See the module's text. Times are picoseconds.
 #[derive(Debug)]
 pub struct EventQueue<T> {
-    buckets: Vec<Vec<Entry<T>>>,
+    /// The first node of each bucket; the order in a bucket is that of nothing.
+    buckets: Box<[u32; BUCKETS]>,
     /// Which buckets hold something.
     occupied: [u64; WORDS],
-    /// The bucket being emptied, latest first.
+    nodes: Vec<Node<T>>,
+    free: u32,
+    /// What comes next, sorted, from `head` on: all of the buckets up to `cursor`.
     open: Vec<Entry<T>>,
-    /// Number of the open bucket since time began.
+    head: usize,
+    /// Number of the last opened bucket since time began.
     cursor: u64,
     far: BinaryHeap<Reverse<Entry<T>>>,
+    /// The bucket of the first entry of `far`.
+    far_bucket: u64,
     sequence: u64,
     /// Time of the last event that came out.
     now_ps: u64,
@@ -79,11 +98,15 @@ impl<T: Copy> EventQueue<T> {
     /// An empty queue at time zero.
     pub fn new() -> EventQueue<T> {
         EventQueue {
-            buckets: (0..BUCKETS).map(|_| Vec::new()).collect(),
+            buckets: Box::new([NONE; BUCKETS]),
             occupied: [0; WORDS],
+            nodes: Vec::new(),
+            free: NONE,
             open: Vec::new(),
+            head: 0,
             cursor: 0,
             far: BinaryHeap::new(),
+            far_bucket: u64::MAX,
             sequence: 0,
             now_ps: 0,
             len: 0,
@@ -109,74 +132,124 @@ impl<T: Copy> EventQueue<T> {
         self.len += 1;
         let bucket = at_ps >> WIDTH_BITS;
         if bucket <= self.cursor {
-            let later = self.open.partition_point(|other| other.key() > entry.key());
-            self.open.insert(later, entry);
+            self.insert(entry);
         } else if bucket < self.cursor + BUCKETS as u64 {
             self.file(bucket, entry);
         } else {
             self.far.push(Reverse(entry));
+            self.far_bucket = self.far_bucket.min(bucket);
         }
+    }
+
+    /// Sorts an entry into what is open: from the end, where it mostly belongs.
+    #[inline]
+    fn insert(&mut self, entry: Entry<T>) {
+        let mut at = self.open.len();
+        self.open.push(entry);
+        while at > self.head && self.open[at - 1].key() > entry.key() {
+            self.open[at] = self.open[at - 1];
+            at -= 1;
+        }
+        self.open[at] = entry;
     }
 
     #[inline]
     fn file(&mut self, bucket: u64, entry: Entry<T>) {
         let index = bucket as usize % BUCKETS;
-        self.buckets[index].push(entry);
+        let node = Node { entry, next: self.buckets[index] };
+        let place = self.free;
+        match self.nodes.get_mut(place as usize) {
+            Some(free) => {
+                self.free = free.next;
+                *free = node;
+                self.buckets[index] = place;
+            }
+            None => {
+                self.buckets[index] = self.nodes.len() as u32;
+                self.nodes.push(node);
+            }
+        }
         self.occupied[index / 64] |= 1 << (index % 64);
     }
 
     /// When the next event happens.
     #[inline]
     pub fn next_at_ps(&mut self) -> Option<u64> {
-        if self.open.is_empty() {
-            self.open_next();
-        }
-        self.open.last().map(|entry| entry.at_ps)
+        self.look_ahead();
+        self.open.get(self.head).map(|entry| entry.at_ps)
     }
 
-    /// The event that comes `turns` after the next one, if it is known already: it may lie in a bucket
-    /// that was not opened yet, and others may come before it.
+    /// The event that comes `turns` after the next one, if it is known already: at least up to
+    /// [`KNOWN_AHEAD`]. Others may come before it.
     #[inline]
     pub fn soon(&self, turns: usize) -> Option<T> {
-        let index = self.open.len().checked_sub(1 + turns)?;
-        Some(self.open[index].item)
+        self.open.get(self.head + turns).map(|entry| entry.item)
     }
 
     /// The next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        if self.open.is_empty() {
-            self.open_next();
-        }
-        let entry = self.open.pop()?;
+        self.look_ahead();
+        let entry = *self.open.get(self.head)?;
+        self.head += 1;
         debug_assert!(entry.at_ps >= self.now_ps);
         self.now_ps = entry.at_ps;
         self.len -= 1;
         Some((entry.at_ps, entry.item))
     }
 
-    /// Opens the next bucket that holds something.
-    fn open_next(&mut self) {
-        if self.len == 0 {
-            return;
+    #[inline(always)]
+    fn look_ahead(&mut self) {
+        if self.open.len() - self.head <= KNOWN_AHEAD {
+            self.open_some();
         }
-        let far = self.far.peek().map(|Reverse(entry)| entry.at_ps >> WIDTH_BITS);
-        self.cursor = match (self.next_occupied(), far) {
-            (Some(near), Some(far)) => near.min(far),
-            (near, far) => near.or(far).expect("an event waits somewhere"),
-        };
-        self.fetch_far();
+    }
+
+    /// Opens buckets until enough is known.
+    fn open_some(&mut self) {
+        // What is left moves to the front; seldom, since it is short then.
+        if self.head > 2 * KNOWN_AHEAD {
+            self.open.drain(..self.head);
+            self.head = 0;
+        }
+        loop {
+            let known = self.open.len() - self.head;
+            if known > KNOWN_AHEAD || known == self.len {
+                return;
+            }
+            self.open_next();
+        }
+    }
+
+    /// Opens the next bucket that holds something.
+    #[inline]
+    fn open_next(&mut self) {
+        let near = self.next_occupied().unwrap_or(u64::MAX);
+        self.cursor = near.min(self.far_bucket);
+        if self.far_bucket < self.cursor + BUCKETS as u64 {
+            self.fetch_far();
+        }
         let index = self.cursor as usize % BUCKETS;
         self.occupied[index / 64] &= !(1 << (index % 64));
-        std::mem::swap(&mut self.open, &mut self.buckets[index]);
-        self.open.sort_unstable_by(|a, b| b.cmp(a));
+        let mut place = std::mem::replace(&mut self.buckets[index], NONE);
+        while place != NONE {
+            let node = &mut self.nodes[place as usize];
+            let next = std::mem::replace(&mut node.next, self.free);
+            let entry = node.entry;
+            self.free = place;
+            place = next;
+            self.insert(entry);
+        }
     }
 
     /// Files what has come near.
+    #[cold]
     fn fetch_far(&mut self) {
+        self.far_bucket = u64::MAX;
         while let Some(Reverse(entry)) = self.far.peek() {
             let bucket = entry.at_ps >> WIDTH_BITS;
             if bucket >= self.cursor + BUCKETS as u64 {
+                self.far_bucket = bucket;
                 return;
             }
             let Reverse(entry) = self.far.pop().expect("it was seen");
@@ -185,6 +258,7 @@ impl<T: Copy> EventQueue<T> {
     }
 
     /// The first occupied bucket from the cursor on.
+    #[inline]
     fn next_occupied(&self) -> Option<u64> {
         let start = self.cursor as usize % BUCKETS;
         let (word, bit) = (start / 64, start % 64);

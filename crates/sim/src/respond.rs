@@ -8,6 +8,7 @@
 //! long, so that they are reserved in the order in which they arrive.
 
 use crate::effects::execute;
+use crate::flight::Batch;
 use crate::world::{Event, World};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
@@ -16,8 +17,7 @@ impl World {
     /// A batch has arrived at its memory node.
     pub(crate) fn arrive(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
-        let batch = &flight.batches[batch_index as usize];
-        let (to, number) = (batch.node, batch.number);
+        let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
         let thread = &mut self.threads[flight.thread as usize];
         let node = thread.node;
         if let Some(error) = self.refusal(node, to) {
@@ -44,15 +44,15 @@ impl World {
     fn serve(&mut self, index: u32, batch_index: u32) -> (u64, u64, u64) {
         let costs = &self.costs;
         let flight = self.flights.get(index);
-        let to = flight.batches[batch_index as usize].node;
+        let batch = flight.batches.get(batch_index);
+        let (to, request_bytes, mut mine) = (batch.node, batch.request_bytes, batch.mine());
         let nic = &mut self.memory_nodes[usize::from(to.0)].nic;
-        let mine = |verb: &&mut tarn_fabric::round::Verb| verb.target.node() == to;
-        let request_bytes: u64 =
-            flight.verbs.iter_mut().filter(mine).map(|verb| costs.request_bytes(verb)).sum();
-        let mut at_ps = nic.link_in.reserve_until(self.now_ps, costs.link(request_bytes));
+        let request_ps = costs.link(request_bytes.into());
+        let mut at_ps = nic.link_in.reserve_until(self.now_ps, request_ps);
         let (mut left_ps, mut bytes, mut responses) = (at_ps, 0, 0);
         let (mut unanswered, mut error, mut seen) = (false, None, 0);
-        for verb in flight.verbs.iter_mut().filter(mine) {
+        let (verbs, data) = flight.parts();
+        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get_mut(index)) {
             let replica = match self.placement.locate(&self.memory, verb) {
                 Ok(replica) => replica,
                 Err(out_of_bounds) => {
@@ -63,12 +63,12 @@ impl World {
             let service_ps = costs.pipeline(verb);
             let through_ps = nic.pipeline.reserve(at_ps, service_ps);
             at_ps = at_ps.max(through_ps);
-            if !matches!(verb.kind(), VerbKind::Read | VerbKind::Write) {
+            if !verb.is(VerbKind::Read) && !verb.is(VerbKind::Write) {
                 let address = verb.target.address().to_word();
                 let taken_ps = through_ps - service_ps;
                 at_ps = at_ps.max(nic.atomic(taken_ps, through_ps, address, costs.atomic_unit));
             }
-            execute(&mut self.memory, replica, verb, &mut flight.data);
+            execute(&mut self.memory, replica, verb, data);
             seen = seen ^ verb.value ^ verb.target.address().to_word();
             self.tallies.verbs += 1;
             match costs.response_bytes(verb) {
@@ -100,8 +100,9 @@ impl World {
     pub(crate) fn refuse(&mut self, index: u32, batch_index: u32, error: FabricError) {
         let flight = self.flights.get(index);
         flight.fail(error);
-        let pending = &mut flight.batches[batch_index as usize].pending;
-        pending.clear();
+        if let Some(pending) = flight.pending.get_mut(batch_index as usize) {
+            pending.clear();
+        }
         let back_ps = match error {
             FabricError::NodeDown(_) => self.costs.retry_timeout,
             _ => self.costs.travel + self.costs.complete,

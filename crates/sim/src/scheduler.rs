@@ -10,15 +10,28 @@
 //! may land after it.
 
 use crate::fabric::SimFabric;
+use crate::prefetch::prefetch_range;
+use crate::queue::KNOWN_AHEAD;
 use crate::threads::{Status, Task};
+use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
-/// How many events ahead memory is fetched.
-const PREFETCH_TURNS: usize = 4;
+/// So many events are looked at side by side: fetching waits for the translation of addresses, and
+/// several translations go on at once if their instructions stand close together.
+const SIDE_BY_SIDE: usize = 4;
+/// How many events ahead things are fetched: a flight, what it holds, the entries of the pages that its
+/// verbs name, the lines. Each is found in the one before.
+const FLIGHTS_AHEAD: usize = 4 * SIDE_BY_SIDE;
+const VERBS_AHEAD: usize = 3 * SIDE_BY_SIDE;
+const ENTRIES_AHEAD: usize = 2 * SIDE_BY_SIDE;
+const LINES_AHEAD: usize = SIDE_BY_SIDE;
+const _: () = assert!(FLIGHTS_AHEAD + SIDE_BY_SIDE - 1 <= KNOWN_AHEAD);
+/// So much of a coroutine's frame is fetched before it is polled.
+const FRAME_BYTES: usize = 4096;
 
 /// Why a run returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +48,8 @@ pub struct Scheduler<'a> {
     executor: Executor<'a>,
     /// The world's number of this scheduler's first coroutine.
     first: usize,
+    /// Events that happened.
+    popped: usize,
 }
 
 impl<'a> Scheduler<'a> {
@@ -42,7 +57,7 @@ impl<'a> Scheduler<'a> {
     pub fn new(fabric: &SimFabric) -> Scheduler<'a> {
         fabric.end_loading();
         let first = fabric.world.borrow().tasks.len();
-        Scheduler { fabric: fabric.clone(), executor: Executor::new(), first }
+        Scheduler { fabric: fabric.clone(), executor: Executor::new(), first, popped: 0 }
     }
 
     /// Adds a coroutine to the thread of `port`; it first runs when its thread is free.
@@ -120,11 +135,9 @@ impl<'a> Scheduler<'a> {
                 return None;
             }
             let (at_ps, event) = world.queue.pop().expect("it was seen");
-            if let Some(later) = world.queue.soon(2 * PREFETCH_TURNS) {
-                world.prefetch_flight(later);
-            }
-            if let Some(soon) = world.queue.soon(PREFETCH_TURNS) {
-                world.prefetch(soon);
+            self.popped = self.popped.wrapping_add(1);
+            if self.popped.is_multiple_of(SIDE_BY_SIDE) {
+                look_ahead(world, &self.executor, self.first);
             }
             if let Some(task) = world.happen(at_ps, event) {
                 world.begin_turn(task);
@@ -139,6 +152,31 @@ impl<'a> Scheduler<'a> {
         self.executor.poll(TaskId(task as usize - self.first));
         let has_finished = self.executor.live() < live;
         self.fabric.world.borrow_mut().end_turn(task, has_finished);
+    }
+}
+
+/// Brings what the next few events will need.
+#[inline]
+fn look_ahead(world: &mut World, executor: &Executor<'_>, first: usize) {
+    for ahead in LINES_AHEAD..LINES_AHEAD + SIDE_BY_SIDE {
+        let Some(event) = world.queue.soon(ahead) else { return };
+        world.prefetch_lines(event);
+    }
+    for ahead in ENTRIES_AHEAD..ENTRIES_AHEAD + SIDE_BY_SIDE {
+        let Some(event) = world.queue.soon(ahead) else { return };
+        world.prefetch_entries(event);
+    }
+    for ahead in VERBS_AHEAD..VERBS_AHEAD + SIDE_BY_SIDE {
+        let Some(event) = world.queue.soon(ahead) else { return };
+        if let Some(task) = world.prefetch_verbs(event)
+            && let Some((frame, bytes)) = executor.frame(TaskId(task as usize - first))
+        {
+            prefetch_range(frame, bytes.min(FRAME_BYTES));
+        }
+    }
+    for ahead in FLIGHTS_AHEAD..FLIGHTS_AHEAD + SIDE_BY_SIDE {
+        let Some(event) = world.queue.soon(ahead) else { return };
+        world.prefetch_flight(event);
     }
 }
 

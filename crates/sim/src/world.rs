@@ -14,7 +14,7 @@ use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
-use crate::prefetch::prefetch_all;
+use crate::prefetch::prefetch_bytes;
 use crate::queue::EventQueue;
 use crate::threads::{ComputeNode, Task, Thread};
 use rand::RngExt as _;
@@ -24,6 +24,7 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::{Rng, seeded};
+use tarn_fabric::round::VerbKind;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -251,30 +252,59 @@ impl World {
         }
     }
 
-    /// Brings what an event that happens soon will need.
+    /// Brings the verbs that an event will look at; returns the coroutine that it will wake, if any.
     #[inline]
-    pub(crate) fn prefetch(&mut self, event: Event) {
+    pub(crate) fn prefetch_verbs(&self, event: Event) -> Option<u32> {
         match event {
-            Event::Arrive { flight, batch } => self.prefetch_memory(flight, batch),
-            Event::Complete { flight } => {
-                self.flights.prefetch_contents(flight);
-                let thread = self.flights.get(flight).thread as usize;
-                prefetch_all(&self.threads[thread..=thread]);
+            Event::Arrive { flight, .. } => {
+                self.flights.prefetch_verbs(flight);
+                None
             }
-            _ => {}
+            Event::Complete { flight } => {
+                self.flights.prefetch_verbs(flight);
+                self.flights.waiter(flight)
+            }
+            _ => None,
         }
     }
 
+    /// Brings the entries of the pages that a batch will touch.
     #[inline]
-    fn prefetch_memory(&mut self, flight: u32, batch: u32) {
+    pub(crate) fn prefetch_entries(&mut self, event: Event) {
+        let Event::Arrive { flight, batch } = event else { return };
         let flight = self.flights.get(flight);
-        let Some(batch) = flight.batches.get(batch as usize) else { return };
-        for verb in flight.verbs.iter().filter(|verb| verb.target.node() == batch.node) {
+        let mut mine = flight.batches.get(batch).mine();
+        let verbs = flight.verbs();
+        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
             if let Some(replica) = self.placement.replica(verb.target) {
-                let offset_bytes = verb.target.address().offset_bytes();
-                let len_bytes = verb.len_bytes();
-                self.memory.prefetch_lines(replica, offset_bytes, len_bytes);
+                self.memory.prefetch_entry(replica, verb.target.address().offset_bytes());
             }
+        }
+    }
+
+    /// Brings the lines that a batch will touch, and those where its bytes come from or go to.
+    #[inline]
+    pub(crate) fn prefetch_lines(&mut self, event: Event) {
+        match event {
+            Event::Arrive { flight, batch } => {
+                let flight = self.flights.get(flight);
+                let mut mine = flight.batches.get(batch).mine();
+                let (verbs, data) = flight.parts();
+                while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
+                    let (at, len_bytes) = (verb.target.address().offset_bytes(), verb.len_bytes());
+                    prefetch_bytes(data, verb.buffer().0 as usize, len_bytes);
+                    if let Some(replica) = self.placement.replica(verb.target) {
+                        self.memory.prefetch_lines(replica, at, len_bytes);
+                    }
+                }
+            }
+            Event::Complete { flight } => {
+                let (verbs, data) = self.flights.get(flight).parts();
+                for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
+                    prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+                }
+            }
+            _ => {}
         }
     }
 
@@ -282,7 +312,7 @@ impl World {
         let ticket = self.flights.ticket(index);
         let flight = self.flights.get(index);
         flight.is_done = true;
-        let (batches, verbs) = (flight.batches.len() as u64, flight.verbs.len() as u64);
+        let (batches, verbs) = (u64::from(flight.batches.len()), flight.verbs().len() as u64);
         let (waiter, interest, error) = (flight.waiter, flight.interest, flight.error);
         let thread = &mut self.threads[flight.thread as usize];
         thread.owed_ps += batches * self.costs.poll_completion;

@@ -82,7 +82,9 @@ fn main() -> Result<(), AnyError> {
     drop(scheduler);
 
     report(&done, &used, seconds);
-    println!("{} pages copied, digest {:016x}", fabric.memory_use().copies, fabric.digest());
+    let memory = fabric.memory_use();
+    let (copies, megabytes) = (memory.copies, memory.copy_bytes >> 20);
+    println!("{copies} lines copied: {megabytes} MB; digest {:016x}", fabric.digest());
     Ok(())
 }
 

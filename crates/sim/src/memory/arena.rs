@@ -54,6 +54,13 @@ impl Arena {
         &self.chunks[index / CHUNK_WORDS].as_slice()[index % CHUNK_WORDS..][..words]
     }
 
+    /// From a run on to the end of its chunk: for whoever reads its length there.
+    #[inline(always)]
+    pub(super) fn from(&self, index: RunIndex) -> &[u64] {
+        let index = index as usize;
+        &self.chunks[index / CHUNK_WORDS].as_slice()[index % CHUNK_WORDS..]
+    }
+
     #[inline]
     pub(super) fn run_mut(&mut self, index: RunIndex, words: usize) -> &mut [u64] {
         let index = index as usize;

@@ -5,6 +5,7 @@
 
 use super::PAGE_WORDS;
 use super::arena::{Arena, RunIndex};
+use super::lines::LINE_WORDS;
 
 /// A packed page of zeros: no run.
 pub(super) const ZEROS: RunIndex = 1;
@@ -27,28 +28,24 @@ pub(super) fn unpack(arena: &Arena, index: RunIndex, page: &mut [u64; PAGE_WORDS
     }
 }
 
-/// Unpacks the bytes from `at` on into `out`, within the page.
-#[inline]
-pub(super) fn unpack_bytes(arena: &Arena, index: RunIndex, at: usize, out: &mut [u8]) {
-    out.fill(0);
-    if index == ZEROS || out.is_empty() {
+/// Unpacks one line into `line`, which is all zeros.
+#[inline(always)]
+pub(super) fn unpack_line(
+    arena: &Arena,
+    index: RunIndex,
+    number: usize,
+    line: &mut [u64; LINE_WORDS],
+) {
+    if index == ZEROS {
         return;
     }
-    let map = arena.run(index, 1)[0];
-    let run = arena.run(index, run_words(map));
-    let (first, last) = (at / 8, (at + out.len() - 1) / 8);
-    let before = map & ((1 << first) - 1);
-    let mut wanted = map & (u64::MAX >> (63 - last)) & !before;
+    let run = arena.from(index);
+    let map = run[0];
+    let before = map & ((1 << (number * LINE_WORDS)) - 1);
+    let mut wanted = (map >> (number * LINE_WORDS)) as u8;
     let mut next = 1 + before.count_ones() as usize;
     while wanted != 0 {
-        let start = wanted.trailing_zeros() as usize * 8;
-        let bytes = run[next].to_ne_bytes();
-        if start >= at && start + 8 <= at + out.len() {
-            out[start - at..start - at + 8].copy_from_slice(&bytes);
-        } else {
-            let (from, to) = (start.max(at), (start + 8).min(at + out.len()));
-            out[from - at..to - at].copy_from_slice(&bytes[from - start..to - start]);
-        }
+        line[wanted.trailing_zeros() as usize % LINE_WORDS] = run[next];
         next += 1;
         wanted &= wanted - 1;
     }
