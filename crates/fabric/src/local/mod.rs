@@ -2,7 +2,7 @@
 //!
 //! Invariant: it keeps the contract of [`crate::round`] and is stronger where the hardware gives it
 //! for free: verbs of a round take effect in the order in which they were added. A round is
-//! *posted* by prefetching its lines (see [`ahead`]) and *completed* by executing its verbs, so that sibling
+//! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs, so that sibling
 //! coroutines run while the lines travel: what hides a network's latency hides DRAM's.
 //!
 //! A completion means that every other thread can see the effect: a round that wrote ends in a full
