@@ -24,7 +24,7 @@ impl Placement {
         let group = address.group();
         let ahead = if node >= group.0 { 0 } else { self.nodes };
         let index = node.wrapping_add(ahead).wrapping_sub(group.0);
-        if node >= self.nodes || group.0 >= self.nodes || index >= self.replicas {
+        if (node >= self.nodes) | (group.0 >= self.nodes) | (index >= self.replicas) {
             return Place::NOWHERE;
         }
         memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())

@@ -14,20 +14,23 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
 
-/// What one round asks of one node.
+/// What one round asks of one node: two of them are a line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Batch {
     /// Its number on its connection, from 1.
     pub(crate) number: u64,
+    /// Which of the flight's first 64 verbs are its own.
+    pub(crate) mask: u64,
     pub(crate) verbs: u32,
     /// Of these, WRITEs whose bytes the NIC fetches by itself.
     pub(crate) fetched: u32,
-    /// Which of the flight's first 64 verbs are its own.
-    pub(crate) mask: u64,
     /// Bytes of its requests on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
 }
+
+const _: () = assert!(size_of::<Batch>() == 32);
 
 impl Batch {
     fn none(node: NodeSlot) -> Batch {
@@ -99,9 +102,9 @@ const FEW: usize = 4;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Batches {
-    len: u32,
     few: [Batch; FEW],
     more: Vec<Batch>,
+    len: u32,
 }
 
 impl Batches {
@@ -157,9 +160,10 @@ impl Batches {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flight {
+    pub(crate) batches: Batches,
+    generation: u32,
     /// When the last answer so far is seen.
     pub(crate) done_ps: u64,
-    generation: u32,
     pub(crate) thread: u32,
     pub(crate) unanswered: u32,
     /// Which coroutine is to be polled when it is done.
@@ -168,14 +172,12 @@ pub(crate) struct Flight {
     pub(crate) is_done: bool,
     /// Whether `verbs` and `data` are the round, not `round`.
     is_copied: bool,
-    /// The round that was posted; else an idle one.
-    round: RoundBox,
-    pub(crate) batches: Batches,
     /// Where each verb's bytes lie.
     places: Vec<Place>,
+    /// The round that was posted; else an idle one.
+    round: RoundBox,
     pub(crate) error: Option<FabricError>,
-    /// The rest is seldom looked at.
-    /// As posted, but for `buffer`, which is a position in `data`.
+    /// The rest is seldom looked at. As posted, but for `buffer`, which is a position in `data`.
     verbs: Vec<Verb>,
     /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
     data: Vec<u64>,
@@ -183,8 +185,8 @@ pub(crate) struct Flight {
     pub(crate) pending: Vec<Vec<Pending>>,
 }
 
-/// So much of a flight is used by every round of up to three batches.
-const HOT_BYTES: usize = 256;
+/// So much of a flight is used by every round.
+const HOT_BYTES: usize = std::mem::offset_of!(Flight, verbs);
 
 /// A round that can be printed.
 struct RoundBox(Round);
@@ -297,6 +299,14 @@ impl Flight {
         std::mem::take(&mut self.pending[batch as usize])
     }
 
+    /// One more batch is answered, seen at `at_ps`; when all of them are, if it was the last.
+    #[inline(always)]
+    pub(crate) fn answered(&mut self, at_ps: u64) -> Option<u64> {
+        self.done_ps = self.done_ps.max(at_ps);
+        self.unanswered -= 1;
+        (self.unanswered == 0).then_some(self.done_ps)
+    }
+
     pub(crate) fn fail(&mut self, error: FabricError) {
         self.error.get_or_insert(error);
     }
@@ -378,9 +388,7 @@ impl Flights {
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, index: u32, memory: &Memory) {
         let Some(flight) = self.all.get(index as usize) else { return };
-        for (verb, place) in flight.verbs().iter().zip(&flight.places) {
-            memory.prefetch_lines(*place, verb.len_bytes());
-        }
+        flight.places.iter().for_each(|place| memory.prefetch_lines(*place));
     }
 
     /// What a round's owner remembers.

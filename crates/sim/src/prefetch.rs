@@ -26,9 +26,12 @@ pub(crate) fn prefetch_bytes(words: &[u64], at: usize, len: usize) {
 #[inline(always)]
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
     let mut at = 0;
+    // Up to three lines too many do no harm.
     while at < bytes {
-        prefetch_address(start.wrapping_add(at).cast());
-        at += 64;
+        for line in 0..4 {
+            prefetch_address(start.wrapping_add(at + line * 64).cast());
+        }
+        at += 256;
     }
 }
 
