@@ -12,7 +12,7 @@ use crate::memory::{Memory, Place};
 use crate::prefetch::{prefetch_bytes, prefetch_range};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
+use tarn_fabric::round::{Round, Verb, VerbKind};
 
 /// What one round asks of one node: two of them are a line.
 #[derive(Clone, Copy, Debug)]
@@ -170,23 +170,17 @@ pub(crate) struct Flight {
     pub(crate) waiter: Option<u32>,
     pub(crate) interest: Interest,
     pub(crate) is_done: bool,
-    /// Whether `verbs` and `data` are the round, not `round`.
-    is_copied: bool,
     /// Where each verb's bytes lie.
     places: Vec<Place>,
-    /// The round that was posted; else an idle one.
+    /// The round that was posted, or a copy of it; else an idle one.
     round: RoundBox,
     pub(crate) error: Option<FabricError>,
-    /// The rest is seldom looked at. As posted, but for `buffer`, which is a position in `data`.
-    verbs: Vec<Verb>,
-    /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
-    data: Vec<u64>,
     /// Random mode: of each batch what is still to be done, in the order in which it was asked for.
     pub(crate) pending: Vec<Vec<Pending>>,
 }
 
 /// So much of a flight is used by every round.
-const HOT_BYTES: usize = std::mem::offset_of!(Flight, verbs);
+const HOT_BYTES: usize = std::mem::offset_of!(Flight, pending);
 
 /// A round that can be printed.
 struct RoundBox(Round);
@@ -207,13 +201,10 @@ impl Flight {
             waiter: None,
             interest: Interest::Abandoned,
             is_done: false,
-            is_copied: false,
             batches: Batches::new(),
             places: Vec::new(),
             error: None,
             round: RoundBox(Round::new()),
-            verbs: Vec::new(),
-            data: Vec::new(),
             pending: Vec::new(),
         }
     }
@@ -221,24 +212,20 @@ impl Flight {
     /// Its verbs.
     #[inline(always)]
     pub(crate) fn verbs(&self) -> &[Verb] {
-        if self.is_copied { &self.verbs } else { self.round.0.verbs() }
+        self.round.0.verbs()
     }
 
     /// Its verbs, what their `buffer` points into, and where in the simulated memory they go.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64], &[Place]) {
-        let (verbs, data) = if self.is_copied {
-            (&mut self.verbs[..], &mut self.data[..])
-        } else {
-            self.round.0.parts_mut()
-        };
+        let (verbs, data) = self.round.0.parts_mut();
         (verbs, data, &self.places)
     }
 
     /// Counts what the round asks of each node, and finds the places that it names.
     #[inline(always)]
     fn plan(&mut self, costs: &Costs, placement: Placement, memory: &Memory) {
-        let verbs = if self.is_copied { &self.verbs[..] } else { self.round.0.verbs() };
+        let verbs = self.round.0.verbs();
         let batches = &mut self.batches;
         batches.clear();
         self.places.clear();
@@ -258,24 +245,6 @@ impl Flight {
         self.unanswered = batches.len;
     }
 
-    /// Copies what a round asks for, as far as it was not done.
-    fn copy(&mut self, round: &Round) {
-        self.is_copied = true;
-        self.verbs.clear();
-        self.data.clear();
-        for verb in round.verbs() {
-            let at = self.data.len();
-            let copy = verb.moved_to(BufferOffset((at * 8) as u32));
-            let len = payload_bytes(verb);
-            self.data.resize(at + len.div_ceil(8), 0);
-            if verb.kind() != VerbKind::Read && len > 0 {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.data[at..]);
-                bytes[..len].copy_from_slice(round.bytes(verb.buffer(), len));
-            }
-            self.verbs.push(copy);
-        }
-    }
-
     /// Gives the round that was posted back to its owner, with its results.
     #[inline]
     pub(crate) fn hand_over(&mut self, round: &mut Round) {
@@ -286,7 +255,7 @@ impl Flight {
     pub(crate) fn give_up(&mut self, round: &mut Round) {
         std::mem::swap(&mut self.round.0, round);
         if !self.is_done {
-            self.copy(round);
+            self.round.0.copy_from(round);
         }
         (self.interest, self.waiter) = (Interest::Abandoned, None);
     }
@@ -309,14 +278,6 @@ impl Flight {
 
     pub(crate) fn fail(&mut self, error: FabricError) {
         self.error.get_or_insert(error);
-    }
-}
-
-fn payload_bytes(verb: &Verb) -> usize {
-    match verb.kind() {
-        VerbKind::Read | VerbKind::Write => verb.len_bytes(),
-        VerbKind::MaskedCompareAndSwap => 16,
-        _ => 0,
     }
 }
 
@@ -344,10 +305,9 @@ impl Flights {
         });
         let flight = &mut self.all[index as usize];
         if interest == Interest::Awaited {
-            flight.is_copied = false;
             std::mem::swap(&mut flight.round.0, round);
         } else {
-            flight.copy(round);
+            flight.round.0.copy_from(round);
         }
         flight.plan(costs, placement, memory);
         (flight.thread, flight.waiter, flight.interest) = (thread, waiter, interest);

@@ -215,7 +215,9 @@ impl<T: Copy> EventQueue<T> {
     fn file(&mut self, slot: u64, node: Node<T>) {
         let index = slot as usize % SLOTS;
         let place = self.free;
-        if self.heads[index] == NONE && let Some(free) = self.nodes.get_mut(place as usize) {
+        if self.heads[index] == NONE
+            && let Some(free) = self.nodes.get_mut(place as usize)
+        {
             self.free = free.next;
             *free = node;
             self.heads[index] = place;

@@ -115,7 +115,8 @@ impl Memory {
                 Some(index) => index,
                 None => self.first_write(place, piece.len(), bytes.len()),
             };
-            let line: &mut [u8] = bytemuck::cast_slice_mut(lines::line_mut(&mut self.chunks, index));
+            let line: &mut [u8] =
+                bytemuck::cast_slice_mut(lines::line_mut(&mut self.chunks, index));
             line[place.in_line()..][..piece.len()].copy_from_slice(piece);
             (place, bytes) = (place.plus(piece.len(), self.stride), others);
         }

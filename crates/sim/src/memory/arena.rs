@@ -3,7 +3,8 @@
 //! Invariant: a run never straddles a chunk. What is given back is used again for runs of the same
 //! length, latest first.
 
-use super::chunks::{CHUNK_WORDS, Chunks};
+use super::chunks::Chunks;
+use super::words::CHUNK_WORDS;
 
 /// The longest run.
 pub(super) const RUN_WORDS_MAX: usize = 65;

@@ -4,8 +4,9 @@
 //! Invariant: a run never straddles a chunk, and lines lie on lines of this machine. A run that was given
 //! back is used again for as many lines, latest first.
 
-use super::chunks::{CHUNK_WORDS, Chunks};
+use super::chunks::Chunks;
 use super::own::RUN_MASK;
+use super::words::CHUNK_WORDS;
 
 /// Words of a line.
 pub(super) const LINE_WORDS: usize = 8;
