@@ -59,11 +59,18 @@ impl World {
             return Err(FabricError::MessageTooLarge { bytes: bytes.len(), limit_bytes });
         }
         let thread = &mut self.threads[thread as usize];
-        thread.spend(self.costs.send_message + self.costs.doorbell);
-        let nic = &mut self.compute_nodes[usize::from(thread.node.slot.0)].nic;
+        let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
+        thread.spend(self.costs.send_message);
+        // Messages of one turn leave with one doorbell: they share a queue, whatever their targets.
+        if thread.rang_in_turn != self.tallies.turns {
+            thread.rang_in_turn = self.tallies.turns;
+            compute.ring(thread, self.costs.doorbells(), self.now_ps);
+        }
+        let nic = &mut compute.nic;
         let wire_ps = self.costs.link(self.costs.datagram_bytes(bytes.len()));
-        let sent_ps = nic.transmit.reserve(self.now_ps, self.costs.transmit);
-        let out_ps = nic.link_out.reserve(sent_ps, wire_ps);
+        let transmit_ps = self.costs.transmit_message(bytes.len());
+        let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
+        let out_ps = sent_ps + wire_ps + nic.link_out.join(self.now_ps, wire_ps);
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let arrival_ps = out_ps + processor_ps + self.costs.issue + self.costs.travel;
         let from = thread.endpoint();

@@ -144,6 +144,7 @@ impl World {
                 Nic::new(costs.unit, costs.atomic_slots),
                 slowness,
                 costs.doorbell_registers,
+                costs.doorbell_private,
             )
         };
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
@@ -189,6 +190,12 @@ impl World {
         self.endpoints.insert(thread.endpoint(), index);
         self.threads.push(thread);
         index
+    }
+
+    /// Use of the hardware is counted up to here, until somebody says otherwise.
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
+        self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
     }
 
     /// This thread's clock.
