@@ -70,8 +70,8 @@ pub(crate) struct Costs {
     doorbell_handoff: u64,
     pub(crate) poll_completion: u64,
     pub(crate) send_message: u64,
-    /// A message's completion and its handler.
     pub(crate) receive_message: u64,
+    pub(crate) handler: u64,
     pub(crate) local_lookup: u64,
     pub(crate) local_atomic: u64,
 
@@ -121,7 +121,8 @@ impl Costs {
             doorbell_handoff: ps(&cpu.doorbell_handoff_ns),
             poll_completion: ps(&cpu.poll_completion_ns),
             send_message: ps(&cpu.send_message_ns),
-            receive_message: ps(&cpu.receive_message_ns) + ps(&cpu.handler_ns),
+            receive_message: ps(&cpu.receive_message_ns),
+            handler: ps(&cpu.handler_ns),
             local_lookup: ps(&cpu.local_lookup_ns),
             local_atomic: ps(&cpu.local_atomic_ns),
             transmit: ps_each(&nic.transmit_mops),

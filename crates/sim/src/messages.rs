@@ -61,7 +61,8 @@ impl World {
         let thread = &mut self.threads[thread as usize];
         let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
         thread.spend(self.costs.send_message);
-        // Messages of one turn leave with one doorbell: they share a queue, whatever their targets.
+        // They share a queue, whatever their targets: those of one turn leave with one doorbell, and so
+        // do those between two looks at the inbox.
         if thread.rang_in_turn != self.tallies.turns {
             thread.rang_in_turn = self.tallies.turns;
             compute.ring(thread, self.costs.doorbells(), self.now_ps);
@@ -121,6 +122,11 @@ impl World {
                 self.schedule(thread);
             }
         }
+    }
+
+    /// A thread looks at its inbox: what it sends from now on leaves with another doorbell.
+    pub(crate) fn look_at_inbox(&mut self, thread: u32) {
+        self.threads[thread as usize].rang_in_turn = u64::MAX;
     }
 
     /// Takes the next datagram out of a thread's inbox.

@@ -5,7 +5,9 @@
 //! that only yields is polled again after every other one of its thread, and if that goes on, after
 //! pauses that double up to a round trip: waiting by polling does not spin through virtual time.
 
+use crate::costs::Costs;
 use crate::nic::{Nic, Resource};
+use crate::service::NodeKind;
 use std::collections::VecDeque;
 use tarn_fabric::address::{Incarnation, NodeId};
 use tarn_fabric::backend::Endpoint;
@@ -113,9 +115,10 @@ impl Thread {
     }
 }
 
-/// A compute node: its NIC, and the doorbell registers that its threads share.
+/// A node with processors: its NIC, and the doorbell registers that its threads share.
 #[derive(Debug)]
 pub(crate) struct ComputeNode {
+    pub(crate) kind: NodeKind,
     pub(crate) nic: Nic,
     pub(crate) slowness: u64,
     incarnation: Incarnation,
@@ -135,11 +138,17 @@ pub(crate) struct DoorbellCosts {
 }
 
 impl ComputeNode {
-    /// A node with so many registers, of which the first `private` are not shared.
-    pub(crate) fn new(nic: Nic, slowness: u64, registers: u32, private: u32) -> ComputeNode {
-        let doorbells = vec![(Resource::default(), 0); registers as usize];
-        let private = private.min(registers.saturating_sub(1)) as usize;
-        ComputeNode { nic, slowness, incarnation: Incarnation(0), doorbells, private, threads: 0 }
+    pub(crate) fn new(kind: NodeKind, costs: &Costs, slowness: u64) -> ComputeNode {
+        let registers = costs.doorbell_registers as usize;
+        ComputeNode {
+            kind,
+            nic: Nic::new(costs.unit, costs.atomic_slots),
+            slowness,
+            incarnation: Incarnation(0),
+            doorbells: vec![(Resource::default(), 0); registers],
+            private: (costs.doorbell_private as usize).min(registers - 1),
+            threads: 0,
+        }
     }
 
     /// A thread of the node's current life gets a register. A new life begins without threads.

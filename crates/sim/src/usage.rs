@@ -5,6 +5,7 @@
 //! between: readings are exact where a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
 
 use crate::nic::Nic;
+use crate::service::NodeKind;
 use crate::world::World;
 use tarn_fabric::clock::Nanos;
 
@@ -13,6 +14,10 @@ use tarn_fabric::clock::Nanos;
 pub enum Part {
     /// A compute node's thread.
     Processor,
+    /// A core of a timestamp node.
+    TimestampCore,
+    /// A core of a control node.
+    ControlCore,
     /// The busiest doorbell register of a compute node.
     Doorbell,
     /// The transmit side of a compute node's NIC.
@@ -34,6 +39,8 @@ impl Part {
     pub fn name(self) -> &'static str {
         match self {
             Part::Processor => "cpu",
+            Part::TimestampCore => "timestamp cpu",
+            Part::ControlCore => "control cpu",
             Part::Doorbell => "doorbell",
             Part::Transmit => "nic transmit",
             Part::Receive => "nic receive",
@@ -83,18 +90,19 @@ impl Usage {
             push(&mut parts, &of, &node.nic, &[Part::Pipeline, Part::Atomics]);
         }
         for (index, node) in world.compute_nodes.iter().enumerate() {
-            let of = format!("compute node {index}");
+            let of = format!("{} {index}", node.kind.name());
             push(&mut parts, &of, &node.nic, &[Part::Transmit, Part::Receive]);
             let busy_ps = node.doorbell_busy_ps();
             parts.push(PartUse { part: Part::Doorbell, of, busy_ps });
         }
         for thread in &world.threads {
+            let part = match world.compute_nodes[usize::from(thread.node.slot.0)].kind {
+                NodeKind::Compute => Part::Processor,
+                NodeKind::Timestamp => Part::TimestampCore,
+                NodeKind::Control => Part::ControlCore,
+            };
             let of = format!("{} thread {}", thread.node, thread.number);
-            parts.push(PartUse {
-                part: Part::Processor,
-                of,
-                busy_ps: thread.busy_before(world.now_ps),
-            });
+            parts.push(PartUse { part, of, busy_ps: thread.busy_before(world.now_ps) });
         }
         let tallies = world.tallies;
         Usage {
@@ -153,7 +161,7 @@ impl Usage {
 fn push(parts: &mut Vec<PartUse>, of: &str, nic: &Nic, own: &[Part]) {
     for part in own.iter().chain(&[Part::LinkOut, Part::LinkIn]) {
         let busy_ps = match part {
-            Part::Processor | Part::Doorbell => continue,
+            Part::Processor | Part::TimestampCore | Part::ControlCore | Part::Doorbell => continue,
             Part::Transmit => nic.transmit.busy_ps(),
             Part::Receive => nic.receive.busy_ps(),
             Part::Pipeline => nic.pipeline.busy_ps(),
