@@ -16,6 +16,7 @@ use crate::transaction::Transaction;
 use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
 use rand::RngExt;
 use std::rc::Rc;
+use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 
@@ -127,6 +128,15 @@ impl Coordinator {
             tries += 1;
             self.pause(tries, start).await?;
         }
+    }
+
+    /// In virtual time, the work of the try that ends takes as long as it would.
+    #[inline]
+    fn account(&self) {
+        let entries = &self.txn.entries;
+        let written = entries.iter().filter(|entry| entry.mode != Mode::Read).count();
+        let (records, written) = (entries.len() as u32, written as u32);
+        self.cx.port.charge(Cost::Transaction { records, written });
     }
 
     fn roll_back(&mut self, failure: Failure) {
@@ -326,6 +336,7 @@ impl<'c> Attempt<'c> {
     fn end(mut self, failure: Option<Failure>) {
         self.ended = true;
         let coordinator = &mut *self.coordinator;
+        coordinator.account();
         match failure {
             None => {
                 coordinator.txn.in_doubt = false;
