@@ -7,8 +7,9 @@
 //! A response's place on the requester's NIC is reserved when it leaves: all responses travel equally
 //! long, so that they are reserved in the order in which they arrive.
 
-use crate::effects::execute;
+use crate::effects::{execute, out_of_bounds};
 use crate::flight::Batch;
+use crate::memory::Place;
 use crate::world::{Event, World};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
@@ -51,15 +52,13 @@ impl World {
         let mut at_ps = nic.link_in.reserve_until(self.now_ps, request_ps);
         let (mut left_ps, mut bytes, mut responses) = (at_ps, 0, 0);
         let (mut unanswered, mut error, mut seen) = (false, None, 0);
-        let (verbs, data) = flight.parts();
-        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get_mut(index)) {
-            let replica = match self.placement.locate(&self.memory, verb) {
-                Ok(replica) => replica,
-                Err(out_of_bounds) => {
-                    error = Some(out_of_bounds);
-                    break;
-                }
-            };
+        let (verbs, data, places) = flight.parts();
+        while let Some(at) = mine.next(verbs) {
+            let (Some(verb), Some(place)) = (verbs.get_mut(at), places.get(at)) else { break };
+            if *place == Place::NOWHERE {
+                error = Some(out_of_bounds(verb));
+                break;
+            }
             let service_ps = costs.pipeline(verb);
             let through_ps = nic.pipeline.reserve(at_ps, service_ps);
             at_ps = at_ps.max(through_ps);
@@ -68,7 +67,7 @@ impl World {
                 let taken_ps = through_ps - service_ps;
                 at_ps = at_ps.max(nic.atomic(taken_ps, through_ps, address, costs.atomic_unit));
             }
-            execute(&mut self.memory, replica, verb, data);
+            execute(&mut self.memory, *place, verb, data);
             seen = seen ^ verb.value ^ verb.target.address().to_word();
             self.tallies.verbs += 1;
             match costs.response_bytes(verb) {

@@ -14,7 +14,7 @@ use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
-use crate::prefetch::prefetch_bytes;
+use crate::post::LINES_BEHIND;
 use crate::queue::EventQueue;
 use crate::threads::{ComputeNode, Task, Thread};
 use rand::RngExt as _;
@@ -24,7 +24,6 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::{Rng, seeded};
-use tarn_fabric::round::VerbKind;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,6 +108,8 @@ pub(crate) struct World {
     pub(crate) endpoints: BTreeMap<Endpoint, u32>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) flights: Flights,
+    /// The flights that began last: see `post`.
+    pub(crate) begun: [u32; LINES_BEHIND],
     /// Errors of detached rounds, by ticket.
     pub(crate) detached_errors: BTreeMap<u64, FabricError>,
     pub(crate) messages: Messages,
@@ -163,6 +164,7 @@ impl World {
             endpoints: BTreeMap::new(),
             tasks: Vec::new(),
             flights: Flights::default(),
+            begun: [u32::MAX; LINES_BEHIND],
             detached_errors: BTreeMap::new(),
             messages: Messages::default(),
             fenced: BTreeSet::new(),
@@ -241,70 +243,6 @@ impl World {
                 self.deliver(message);
                 None
             }
-        }
-    }
-
-    /// Brings the flight that an event will look at before long.
-    #[inline]
-    pub(crate) fn prefetch_flight(&self, event: Event) {
-        if let Event::Arrive { flight, .. } | Event::Complete { flight } = event {
-            self.flights.prefetch(flight);
-        }
-    }
-
-    /// Brings the verbs that an event will look at; returns the coroutine that it will wake, if any.
-    #[inline]
-    pub(crate) fn prefetch_verbs(&self, event: Event) -> Option<u32> {
-        match event {
-            Event::Arrive { flight, .. } => {
-                self.flights.prefetch_verbs(flight);
-                None
-            }
-            Event::Complete { flight } => {
-                self.flights.prefetch_verbs(flight);
-                self.flights.waiter(flight)
-            }
-            _ => None,
-        }
-    }
-
-    /// Brings the entries of the pages that a batch will touch.
-    #[inline]
-    pub(crate) fn prefetch_entries(&mut self, event: Event) {
-        let Event::Arrive { flight, batch } = event else { return };
-        let flight = self.flights.get(flight);
-        let mut mine = flight.batches.get(batch).mine();
-        let verbs = flight.verbs();
-        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
-            if let Some(replica) = self.placement.replica(verb.target) {
-                self.memory.prefetch_entry(replica, verb.target.address().offset_bytes());
-            }
-        }
-    }
-
-    /// Brings the lines that a batch will touch, and those where its bytes come from or go to.
-    #[inline]
-    pub(crate) fn prefetch_lines(&mut self, event: Event) {
-        match event {
-            Event::Arrive { flight, batch } => {
-                let flight = self.flights.get(flight);
-                let mut mine = flight.batches.get(batch).mine();
-                let (verbs, data) = flight.parts();
-                while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
-                    let (at, len_bytes) = (verb.target.address().offset_bytes(), verb.len_bytes());
-                    prefetch_bytes(data, verb.buffer().0 as usize, len_bytes);
-                    if let Some(replica) = self.placement.replica(verb.target) {
-                        self.memory.prefetch_lines(replica, at, len_bytes);
-                    }
-                }
-            }
-            Event::Complete { flight } => {
-                let (verbs, data) = self.flights.get(flight).parts();
-                for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
-                    prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
-                }
-            }
-            _ => {}
         }
     }
 
