@@ -90,6 +90,7 @@ impl<'a> Scheduler<'a> {
     /// If coroutines wait and nothing can happen any more: a bug of ours.
     pub fn run_until(&mut self, until: Nanos) -> Ended {
         let until_ps = until.0.saturating_mul(1_000);
+        self.fabric.world.borrow_mut().count_to(until_ps);
         while self.executor.live() > 0 {
             let Some(task) = self.next_task(until_ps) else { return Ended::TimeOver };
             self.turn(task);

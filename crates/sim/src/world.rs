@@ -7,7 +7,7 @@
 //! order within a batch, single lines, the bytes of memory and of messages that arrive.
 
 use crate::clocks::Clock;
-use crate::config::{Chaos, ConfigError, Mode, SCHEDULE_STREAM, SimConfig};
+use crate::config::{Chaos, ConfigError, Mode, SCHEDULE_STREAM, SimConfig, check};
 use crate::costs::Costs;
 use crate::effects::Placement;
 use crate::flight::{Flights, Interest};
@@ -15,11 +15,13 @@ use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
 use crate::post::LINES_BEHIND;
+use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
+use crate::service::NodeKind;
 use crate::threads::{ComputeNode, Task, Thread};
 use rand::RngExt as _;
 use std::collections::{BTreeMap, BTreeSet};
-use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -93,6 +95,14 @@ impl Dice {
     }
 }
 
+/// How many times as long a node's processors take, as chance has it.
+fn slowness(dice: Option<&mut Dice>) -> u64 {
+    dice.map_or(1, |dice| {
+        let slow = dice.one_in(dice.chaos.slow_one_in);
+        if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
+    })
+}
+
 /// See the module's text.
 pub(crate) struct World {
     pub(crate) now_ps: u64,
@@ -122,6 +132,8 @@ pub(crate) struct World {
     pub(crate) is_registered: bool,
     pub(crate) tallies: Tallies,
     pub(crate) digest: u64,
+    clock_bounds: ClockBounds,
+    seed: u64,
 }
 
 impl World {
@@ -136,21 +148,11 @@ impl World {
             Mode::Timed => None,
             Mode::Random(chaos) => Some(Dice { chaos, rng: seeded(config.seed, SCHEDULE_STREAM) }),
         };
-        let compute_node = |_| {
-            let slowness = dice.as_mut().map_or(1, |dice| {
-                let slow = dice.one_in(dice.chaos.slow_one_in);
-                if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
-            });
-            ComputeNode::new(
-                Nic::new(costs.unit, costs.atomic_slots),
-                slowness,
-                costs.doorbell_registers,
-            )
-        };
+        let compute_node = |_| ComputeNode::new(NodeKind::Compute, &costs, slowness(dice.as_mut()));
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
         let memory_node =
             |_| MemoryNode { nic: Nic::new(costs.unit, costs.atomic_slots), is_down: false };
-        let clock = |slot| Clock::of(&config.profile, config.seed, slot);
+        let clock = |slot| Clock::of(&config.profile.clock, config.seed, slot);
         Ok(World {
             now_ps: 0,
             queue: EventQueue::new(),
@@ -173,8 +175,20 @@ impl World {
             is_registered: false,
             tallies: Tallies::default(),
             digest: config.seed,
+            clock_bounds: config.profile.clock.clone(),
+            seed: config.seed,
             costs,
         })
+    }
+
+    /// One more node with processors.
+    pub(crate) fn add_node(&mut self, kind: NodeKind) -> Result<NodeId, ConfigError> {
+        let slot = self.compute_nodes.len();
+        check("compute_nodes", slot as u64 + 1, u64::from(u16::MAX), " (service nodes included)")?;
+        let node = ComputeNode::new(kind, &self.costs, slowness(self.dice.as_mut()));
+        self.compute_nodes.push(node);
+        self.clocks.push(Clock::of(&self.clock_bounds, self.seed, slot));
+        Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })
     }
 
     /// A thread joins. An earlier one with the same endpoint gets no more messages.
@@ -191,6 +205,12 @@ impl World {
         self.endpoints.insert(thread.endpoint(), index);
         self.threads.push(thread);
         index
+    }
+
+    /// Use of the hardware is counted up to here, until somebody says otherwise.
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
+        self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
     }
 
     /// This thread's clock.
