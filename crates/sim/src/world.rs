@@ -7,8 +7,9 @@
 //! order within a batch, single lines, the bytes of memory and of messages that arrive.
 
 use crate::clocks::Clock;
-use crate::config::{Chaos, ConfigError, Mode, SCHEDULE_STREAM, SimConfig};
+use crate::config::{ConfigError, Mode, SimConfig};
 use crate::costs::Costs;
+use crate::dice::Dice;
 use crate::effects::Placement;
 use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
@@ -17,13 +18,11 @@ use crate::nic::Nic;
 use crate::prefetch::prefetch_bytes;
 use crate::queue::EventQueue;
 use crate::threads::{ComputeNode, Task, Thread};
-use rand::RngExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::rng::{Rng, seeded};
 use tarn_fabric::round::VerbKind;
 
 /// What can happen.
@@ -60,38 +59,6 @@ pub(crate) struct Tallies {
     pub(crate) messages: u64,
     pub(crate) messages_lost: u64,
     pub(crate) turns: u64,
-}
-
-/// The schedule's draws in random mode.
-#[derive(Debug)]
-pub(crate) struct Dice {
-    pub(crate) chaos: Chaos,
-    rng: Rng,
-}
-
-impl Dice {
-    /// Up to `most`.
-    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
-        if most == 0 { 0 } else { self.rng.random_range(0..=most) }
-    }
-
-    /// Once in so many times; never, if zero.
-    pub(crate) fn one_in(&mut self, times: u32) -> bool {
-        times > 0 && self.rng.random_range(0..times) == 0
-    }
-
-    pub(crate) fn percent(&mut self, percent: u32) -> bool {
-        self.rng.random_range(0..100) < percent
-    }
-
-    /// Picoseconds for which some piece of work is held up: mostly none.
-    pub(crate) fn stall_ps(&mut self) -> u64 {
-        if self.one_in(self.chaos.stall_one_in) {
-            self.up_to(self.chaos.stall_max_ns) * 1_000
-        } else {
-            0
-        }
-    }
 }
 
 /// See the module's text.
@@ -133,7 +100,7 @@ impl World {
         let (nodes, replicas) = (config.memory_nodes, config.replicas);
         let mut dice = match config.mode {
             Mode::Timed => None,
-            Mode::Random(chaos) => Some(Dice { chaos, rng: seeded(config.seed, SCHEDULE_STREAM) }),
+            Mode::Random(chaos) => Some(Dice::new(chaos, config.seed, nodes, config.compute_nodes)),
         };
         let compute_node = |_| {
             let slowness = dice.as_mut().map_or(1, |dice| {
@@ -149,7 +116,7 @@ impl World {
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
         let memory_node =
             |_| MemoryNode { nic: Nic::new(costs.unit, costs.atomic_slots), is_down: false };
-        let clock = |slot| Clock::of(&config.profile, config.seed, slot);
+        let clock = |slot| Clock::of(&config.profile, config.mode, config.seed, slot);
         Ok(World {
             now_ps: 0,
             queue: EventQueue::new(),
@@ -191,7 +158,7 @@ impl World {
         index
     }
 
-    /// This thread's clock.
+    /// The true time, for this thread: its processor may be ahead of what happened last.
     pub(crate) fn now_of(&self, thread: u32) -> Nanos {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
