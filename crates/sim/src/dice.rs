@@ -80,7 +80,7 @@ impl Dice {
 
     fn is_calm(&self, now_ps: u64) -> bool {
         let storm_ps = self.chaos.storm_ns * 1_000;
-        storm_ps > 0 && now_ps / storm_ps % 2 == 0
+        storm_ps > 0 && (now_ps / storm_ps).is_multiple_of(2)
     }
 
     fn stall_ps(&mut self, now_ps: u64) -> u64 {
