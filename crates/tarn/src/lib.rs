@@ -6,7 +6,7 @@
 //! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
 //! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
-//! - [`simulate`]: the same on a cluster in virtual time.
+//! - [`simulate`]: the same on a cluster in virtual time. [`schedules`]: random orders of events on it.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.
@@ -62,6 +62,7 @@ mod database;
 mod error;
 pub mod machine;
 mod rows;
+pub mod schedules;
 mod session;
 pub mod simulate;
 

@@ -4,6 +4,7 @@
 
 mod nic;
 mod plan;
+mod random;
 
 use super::bench::RECORDS_MAX;
 use super::progress::Progress;
@@ -19,8 +20,8 @@ use tarn_workloads::{Workload, with_workload};
 /// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the database
 /// at rest, runs a verification phase whose history is checked for strict serializability, then the
 /// measured phase, then judges the memory. The same flags and seed give the same report, but for what
-/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run the
-/// random schedules of the tests instead.
+/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run
+/// `tarn sim random` instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
@@ -94,11 +95,14 @@ pub struct Arguments {
 enum Instrument {
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
+    /// Run the engine under random schedules, by seed, and check each
+    Random(Box<random::Arguments>),
 }
 
 const EXAMPLES: &str = "Examples:
   tarn sim smallbank
   tarn sim nic --profile cx3-56g
+  tarn sim random --schedules 10000
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
       --coordinators 540 --records 1000000 --virtual-ms 50 --json
@@ -107,12 +111,14 @@ Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
-    if let Some(Instrument::Nic(arguments)) = &arguments.instrument {
-        return nic::run(arguments);
+    match &arguments.instrument {
+        Some(Instrument::Nic(arguments)) => return nic::run(arguments),
+        Some(Instrument::Random(arguments)) => return random::run(arguments),
+        None => {}
     }
     let Some(workload) = &arguments.workload else {
         let allowed = tarn_workloads::NAMES.join(", ");
-        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic")));
+        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random")));
     };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     match arguments.json {
