@@ -14,10 +14,10 @@ use tarn::reproduce::{ALL, Figure};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Which figure: a name that --list shows
-    #[arg(value_name = "FIGURE", required_unless_present = "list")]
+    #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["figure", "quick"])]
     list: bool,
     /// A smaller database, shorter points and fewer of them; the report says so
     #[arg(long)]
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         say(&list(arguments.json)?);
         return Ok(Verdict::Good);
     }
-    let figure = Figure::by_name(arguments.figure.as_deref().unwrap_or_default())
+    let figure = Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing"))
         .map_err(|error| Stop::Input(super::complaint::about(&error)))?;
     let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
     let report =

@@ -75,6 +75,19 @@ impl Series {
         self.points.iter().find(|point| point.throughput_per_s >= enough)
     }
 
+    /// The point with so many coordinators.
+    pub fn at(&self, coordinators: usize) -> Option<&Point> {
+        self.points.iter().find(|point| point.coordinators == coordinators)
+    }
+
+    /// Transactions in flight that would keep the bottleneck busy if none ever waited for another:
+    /// highest throughput times the shortest latency (Little's law).
+    pub fn full_at(&self) -> f64 {
+        let shortest = self.points.iter().map(|point| point.latency_us.p50).reduce(f64::min);
+        let peak = self.peak().map(|point| point.throughput_per_s);
+        peak.unwrap_or_default() * shortest.unwrap_or_default() / 1e6
+    }
+
     /// What was busiest at the peak, in words.
     pub fn limit(&self) -> String {
         self.peak().map(Point::limits).unwrap_or_default()
@@ -90,11 +103,10 @@ impl Point {
     /// The busiest parts in words.
     pub fn limits(&self) -> String {
         let wanted = ["nic pipeline", "nic atomics", "link out", "cpu"];
-        let parts = self.busiest.iter().filter(|busy| wanted.contains(&busy.part));
-        let words: Vec<String> = parts
-            .map(|Busy { part, of, share }| format!("{part} of {of} {:.0} %", share * 100.0))
-            .collect();
-        words.join(", ")
+        let part = |name| self.busiest.iter().find(|busy| busy.part == name);
+        let say =
+            |Busy { part, of, share }: &Busy| format!("{part} of {of} {:.0} %", share * 100.0);
+        wanted.into_iter().filter_map(part).map(say).collect::<Vec<String>>().join(", ")
     }
 }
 
@@ -174,6 +186,8 @@ pub(super) mod tests {
         let series = series(&[(9, 5e5), (18, 9e5), (27, 9.6e5), (45, 1e6), (90, 9.9e5)]);
         assert_eq!(series.peak().map(|point| point.coordinators), Some(45));
         assert_eq!(series.saturation().map(|point| point.coordinators), Some(27));
+        assert!((series.full_at() - 1.0).abs() < 1e-9); // 1 M a second for 1 µs each
+        assert_eq!(series.at(9).map(|point| point.throughput_per_s), Some(5e5));
         assert_eq!(series.limit(), "nic pipeline of memory node 1 99 %");
         let text = series.to_string();
         let saturated: Vec<&str> = text.lines().filter(|line| line.contains("saturated")).collect();
