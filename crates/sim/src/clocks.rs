@@ -6,7 +6,7 @@
 //! nodes. Protocols that compare times of different nodes ask for the interval.
 
 use crate::config::CLOCK_STREAM;
-use crate::profile::Profile;
+use crate::profile::Clock as Bounds;
 use rand::RngExt as _;
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::rng::seeded;
@@ -22,11 +22,11 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// The clock of compute node `slot`.
-    pub(crate) fn of(profile: &Profile, seed: u64, slot: usize) -> Clock {
+    pub(crate) fn of(bounds: &Bounds, seed: u64, slot: usize) -> Clock {
         let mut rng = seeded(seed, CLOCK_STREAM ^ (slot as u64) << 32);
         let mut share = || f64::from(rng.random_range(-1_000..=1_000i32)) / 1e3;
-        let offset_bound_ns = profile.clock.offset_ns.value;
-        let drift_bound = profile.clock.drift_ppm.value / 1e6;
+        let offset_bound_ns = bounds.offset_ns.value;
+        let drift_bound = bounds.drift_ppm.value / 1e6;
         Clock {
             offset_ns: share() * offset_bound_ns,
             drift: share() * drift_bound,
@@ -49,11 +49,12 @@ impl Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Profile;
 
     #[test]
     fn the_interval_holds_the_truth_and_the_clocks_differ() {
         let profile = Profile::load("cx3-56g").unwrap();
-        let clocks: Vec<Clock> = (0..20).map(|slot| Clock::of(&profile, 3, slot)).collect();
+        let clocks: Vec<Clock> = (0..20).map(|slot| Clock::of(&profile.clock, 3, slot)).collect();
         for now in [0, 1, 1_000, 50_000_000, 3_600_000_000_000] {
             for clock in &clocks {
                 let ClockInterval { earliest, latest } = clock.read(Nanos(now));
