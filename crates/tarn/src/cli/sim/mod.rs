@@ -61,7 +61,7 @@ pub struct Arguments {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     protocol: Option<String>,
-    /// corrected or literal, then ,-SWITCH or ,+SWITCH [default: corrected]
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     variant: Option<String>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
