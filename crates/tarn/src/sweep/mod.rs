@@ -1,7 +1,8 @@
 //! Sweeps: one command run over a grid of parameters, every point a process of its own.
 //!
 //! Map: [`grid`] makes points out of axes; [`pool`] runs points side by side and brings back their
-//! reports. What a point is run with are arguments of this program, so that whoever has a list of
+//! reports, as far as memory goes by [`estimate`]. [`report`] puts them together for programs and in a
+//! table, [`page`] in figures. What a point is run with are arguments of this program, so that whoever has a list of
 //! configurations (a sweep, a reproduction of a paper's figures) needs nothing else:
 //!
 //! ```no_run
@@ -20,15 +21,21 @@
 //! Invariant: a point's report is what the same arguments give when they are run alone: points share
 //! nothing but the machine, and nothing of the machine but what stands under `wall` is in a report.
 
+mod chart;
+pub mod estimate;
+pub mod page;
 pub mod pool;
+pub mod report;
+mod style;
 
+use serde::Serialize;
 use tarn_engine::outcome::UsageError;
 
 /// Most points of one sweep.
 pub const POINTS_MAX: usize = 1_000;
 
 /// A parameter and its values.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Axis {
     /// The flag's name, without dashes.
     pub name: String,
