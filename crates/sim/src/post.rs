@@ -14,15 +14,31 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
+/// Lines are fetched so many rounds after the round that wants them was posted. It arrives after some
+/// five more on a loaded cluster; on another everything is in the cache anyway.
+pub(crate) const LINES_BEHIND: usize = 2;
+
 impl World {
     /// Sends a round; returns its ticket.
     pub(crate) fn post(&mut self, thread: u32, round: &mut Round, interest: Interest) -> u64 {
         let waiter = if interest == Interest::Awaited { self.current } else { None };
-        let flight = self.flights.begin(round, thread, waiter, interest, &self.costs);
+        let model = (&self.costs, self.placement, &self.memory);
+        let flight = self.flights.begin(round, thread, waiter, interest, model);
+        self.prefetch_lines(flight);
         for batch in 0..self.flights.get(flight).batches.len() {
             self.ring(flight, batch);
         }
         self.flights.ticket(flight)
+    }
+
+    /// Brings the lines of a round that began a while ago and has not arrived: by now the entries of the
+    /// table are there, which were asked for when it began.
+    #[inline(always)]
+    fn prefetch_lines(&mut self, flight: u32) {
+        let earlier = self.begun[0];
+        self.begun.rotate_left(1);
+        self.begun[LINES_BEHIND - 1] = flight;
+        self.flights.prefetch_lines(earlier, &self.memory);
     }
 
     /// Posts one batch and rings its doorbell.
@@ -61,7 +77,8 @@ impl World {
             // Batches of one connection arrive in order; nothing may pass.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
-                arrival_ps += dice.up_to(dice.chaos.delay_max_ns) * 1_000 + dice.stall_ps();
+                let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
+                arrival_ps += dice.way_ps(self.now_ps, index, node);
                 if detached {
                     connection.detached.push(connection.posted);
                 }
@@ -85,8 +102,8 @@ impl World {
         }
         let (verbs, data) = round.parts_mut();
         for verb in verbs {
-            let replica = self.placement.locate(&self.memory, verb)?;
-            execute(&mut self.memory, replica, verb, data);
+            let place = self.placement.locate(&self.memory, verb)?;
+            execute(&mut self.memory, place, verb, data);
         }
         Ok(())
     }

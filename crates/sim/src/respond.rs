@@ -8,8 +8,9 @@
 //! there: another node's response, which comes earlier, does not wait for it.
 
 use crate::costs::Costs;
-use crate::effects::execute;
+use crate::effects::{execute, out_of_bounds};
 use crate::flight::Batch;
+use crate::memory::Place;
 use crate::nic::{Resource, Stream};
 use crate::world::{Event, World};
 use tarn_fabric::error::FabricError;
@@ -96,15 +97,13 @@ impl World {
         let last_ps = nic.link_in.reserve_until(self.now_ps, costs.link(request_bytes.into()));
         let (mut done_ps, mut responses) = (0, Responses::default());
         let (mut unanswered, mut error, mut seen) = (false, None, 0);
-        let (verbs, data) = flight.parts();
-        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get_mut(index)) {
-            let replica = match self.placement.locate(&self.memory, verb) {
-                Ok(replica) => replica,
-                Err(out_of_bounds) => {
-                    error = Some(out_of_bounds);
-                    break;
-                }
-            };
+        let (verbs, data, places) = flight.parts();
+        while let Some(at) = mine.next(verbs) {
+            let (Some(verb), Some(place)) = (verbs.get_mut(at), places.get(at)) else { break };
+            if *place == Place::NOWHERE {
+                error = Some(out_of_bounds(verb));
+                break;
+            }
             before_last -= 1;
             let service_ps = costs.pipeline(verb);
             let here_ps = last_ps.saturating_sub(apart_ps * before_last);
@@ -116,7 +115,7 @@ impl World {
                 let address = verb.target.address().to_word();
                 done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
             }
-            execute(&mut self.memory, replica, verb, data);
+            execute(&mut self.memory, *place, verb, data);
             seen = seen ^ verb.value ^ verb.target.address().to_word();
             self.tallies.verbs += 1;
             match costs.response_bytes(verb) {
