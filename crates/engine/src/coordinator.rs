@@ -178,7 +178,7 @@ impl Coordinator {
 
     /// Completes what was recorded of a doubtful transaction.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
-        let (now, undo) = (self.cx.port.now(), self.cx.next_tag());
+        let (now, undo) = (self.cx.port.observed(), self.cx.next_tag());
         let Some(history) = &mut self.history else { return };
         let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { return };
         txn.completed = now;
@@ -225,7 +225,7 @@ impl Coordinator {
             return; // it left no trace that anybody could have seen
         }
         let (id, coordinator) = (txn.tag, txn.coordinator);
-        let completed = self.cx.port.now();
+        let completed = self.cx.port.observed();
         let txn = RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes };
         if let Some(history) = &mut self.history {
             history.push(txn);
@@ -292,7 +292,7 @@ impl<'c> Attempt<'c> {
     fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
         coordinator.txn.begin(coordinator.cx.next_tag());
         let invoked =
-            if coordinator.history.is_some() { coordinator.cx.port.now() } else { Nanos(0) };
+            if coordinator.history.is_some() { coordinator.cx.port.observed() } else { Nanos(0) };
         Attempt { coordinator, invoked, ended: false }
     }
 

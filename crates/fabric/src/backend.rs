@@ -92,8 +92,16 @@ pub trait Backend {
     /// completes earlier. A hint: a backend in virtual time need not poll it meanwhile.
     fn park_until(&self, _until: Nanos) {}
 
-    /// Nanoseconds since the fabric started, by this thread's clock: monotone.
+    /// Nanoseconds since the fabric started, by this thread's clock: monotone. The clocks of two nodes
+    /// may differ.
     fn now(&self) -> Nanos;
+
+    /// The true time, by an observer's clock that is the same for all nodes: for the stamps of
+    /// histories, which are judged across nodes. No node of a network can know it, so nothing may be
+    /// decided by it. Where nodes share a clock, it is that clock.
+    fn observed(&self) -> Nanos {
+        self.now()
+    }
 
     /// The cluster's time with its uncertainty.
     fn clock(&self) -> ClockInterval;

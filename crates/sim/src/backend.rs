@@ -111,6 +111,11 @@ impl Backend for SimBackend {
     }
 
     fn now(&self) -> Nanos {
+        let world = self.world.borrow();
+        world.clocks[usize::from(self.node.slot.0)].now(world.now_of(self.thread))
+    }
+
+    fn observed(&self) -> Nanos {
         self.world.borrow().now_of(self.thread)
     }
 

@@ -77,7 +77,8 @@ impl World {
             // Batches of one connection arrive in order; nothing may pass.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
-                arrival_ps += dice.up_to(dice.chaos.delay_max_ns) * 1_000 + dice.stall_ps();
+                let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
+                arrival_ps += dice.way_ps(self.now_ps, index, node);
                 if detached {
                     connection.detached.push(connection.posted);
                 }

@@ -126,6 +126,9 @@ impl<'a> Scheduler<'a> {
         while let Some((at_ps, event)) = world.queue.pop() {
             world.happen(at_ps, event);
         }
+        for connection in world.threads.iter().flat_map(|thread| &thread.connections) {
+            assert_eq!(connection.arrived, connection.posted, "a batch has got lost");
+        }
     }
 
     /// Lets events happen until a coroutine can go on.

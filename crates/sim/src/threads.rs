@@ -37,7 +37,8 @@ pub(crate) struct Task {
 pub(crate) struct Connection {
     /// Batches posted so far.
     pub(crate) posted: u64,
-    /// Batches that arrived so far; asserted to follow `posted`.
+    /// Batches that arrived so far (in random mode: that ended); asserted to follow `posted`, and to
+    /// have reached it when nothing is on its way.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
     /// Random mode: detached batches that are not done; later ones wait for them.

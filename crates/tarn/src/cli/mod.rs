@@ -11,6 +11,7 @@ mod progress;
 mod reproduce;
 mod scenario;
 mod sim;
+mod whole_file;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -104,6 +105,14 @@ fn complain(code: u8, text: &str) -> ExitCode {
 }
 
 /// Prints a result; a reader that has closed the pipe does not want it.
+/// Prints one object and the end of its line.
+fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
+    let text = serde_json::to_string(object);
+    let text = text.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+    say(&format!("{text}\n"));
+    Ok(())
+}
+
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
