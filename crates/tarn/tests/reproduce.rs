@@ -91,6 +91,10 @@ fn a_figure_is_a_function_of_its_seed_and_prints_the_same_as_an_object() {
         assert_eq!(row["simulated"].is_null(), row["verdict"] == "not_simulated", "{row}");
         assert!(!row["why"].as_str().unwrap_or_default().is_empty(), "{row}");
     }
+    let page = tarn::reproduce::page::page(&report);
+    assert_eq!(page.matches("<svg viewBox=\"0 0 520").count(), 2, "{page}");
+    assert!(page.contains("FORD, sized buckets, no CAS (unsafe)"), "{page}");
+    assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
     let text = report.to_string();
     for part in ["published and simulated", "<- saturated", "UNSAFE", "SHORTENED (tiny)", "MISSES"]
     {
@@ -145,4 +149,26 @@ fn an_unsafe_variant_is_refused_outside_of_the_simulator_and_named_inside() {
     let history = tarn_line(&format!("{line} --history /tmp/none.jsonl"));
     assert_eq!(history.code, Some(2), "{}", history.err);
     assert!(history.err.contains("--history = "), "{}", history.err);
+}
+
+#[test]
+fn an_index_can_have_ford_s_buckets_by_flag() {
+    let line = "sim smallbank --records 2000 --virtual-ms 1 --replicas 3 --variant measured \
+                --bucket-slots 22 --slot-bytes 64 --read-buckets --no-verify --json";
+    let ran = tarn_line(line);
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let object: Value = serde_json::from_str(&ran.out).expect("one object");
+    assert_eq!(object["config"]["bucket"]["slots"], 22);
+    let reads = object["per_txn"]["verbs"]["read"].as_f64().expect("a figure");
+    assert!((5.2..5.6).contains(&reads), "{reads}");
+    for (flags, start) in [
+        ("--bucket-slots 7", "error: --bucket-slots = 7; allowed: 8 to 64"),
+        ("--slot-bytes 5000", "error: --slot-bytes = 5000; allowed: at most "),
+        ("--slots-per-100-records 1", "error: --slots-per-100-records = 1; allowed: "),
+        ("--slot-bytes 5000000000", "error: --slot-bytes = 5000000000; allowed: at most "),
+    ] {
+        let ended = tarn_line(&format!("sim smallbank --records 100 {flags}"));
+        assert_eq!(ended.code, Some(2), "{flags}: {}", ended.err);
+        assert!(ended.err.starts_with(start), "{flags}: {}", ended.err);
+    }
 }
