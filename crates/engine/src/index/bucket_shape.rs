@@ -64,7 +64,7 @@ impl BucketShape {
             return Ok(());
         }
         Err(UsageError {
-            field: "slot_bytes_min".into(),
+            field: "slot_bytes".into(),
             value: asked.to_string(),
             allowed: format!("at most {most} with {} slots a bucket", self.slots),
         })
@@ -95,7 +95,7 @@ mod tests {
         assert!(error(BucketShape { slots: 7, ..shape }).contains("bucket_slots = 7"));
         assert!(error(BucketShape { slots: 65, ..shape }).contains("8 to 64"));
         let wide = BucketShape { slots: 64, slot_bytes_min: 4096, read_whole: true };
-        assert!(error(wide).contains("slot_bytes_min = 4096"));
+        assert!(error(wide).contains("slot_bytes = 4096"));
         let most = BucketShape { slot_bytes_min: 448, ..wide };
         assert!(most.validate(&[schema()]).is_ok());
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
+use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_sim::profile::Change;
 use tarn_sim::usage::{Part, PartUse, Usage};
 
@@ -77,6 +78,10 @@ pub struct Chosen {
     pub replicas: usize,
     /// Where records go.
     pub placement: &'static str,
+    /// What an index bucket looks like.
+    pub bucket: BucketShape,
+    /// Slots laid out for 100 records.
+    pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
     pub address_cache: usize,
     /// The workload's profile.
@@ -216,6 +221,17 @@ impl SimReport {
                  laid out, {} records",
                 self.memory_bytes as f64 / f64::from(1 << 20),
                 self.records
+            ),
+        )?;
+        let BucketShape { slots, slot_bytes_min, read_whole } = self.config.bucket;
+        let read = if read_whole { "whole buckets" } else { "bins of two slots" };
+        row(
+            f,
+            "index",
+            format_args!(
+                "buckets of {slots} slots of {slot_bytes_min} B or more, {} slots for 100 records; \
+                 lookups read {read}",
+                self.config.slots_per_100_records
             ),
         )
     }

@@ -226,6 +226,8 @@ fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
             Placement::Hash => "hash",
             Placement::Table => "table",
         },
+        bucket: shape.options.bucket,
+        slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,
         mix_profile: workload.profile().name,
         mix_profile_note: workload.profile().note,

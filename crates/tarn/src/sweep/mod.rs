@@ -21,12 +21,12 @@
 //! Invariant: a point's report is what the same arguments give when they are run alone: points share
 //! nothing but the machine, and nothing of the machine but what stands under `wall` is in a report.
 
-mod chart;
+pub(crate) mod chart;
 pub mod estimate;
 pub mod page;
 pub mod pool;
 pub mod report;
-mod style;
+pub(crate) mod style;
 
 use serde::Serialize;
 use tarn_engine::outcome::UsageError;

@@ -190,7 +190,8 @@ fn figures(html: &mut String, series: &Series<'_>) {
     html.push_str("</section>\n");
 }
 
-fn figure(html: &mut String, chart: &Chart) {
+/// A chart with its caption and legend.
+pub(crate) fn figure(html: &mut String, chart: &Chart) {
     let _ = write!(
         html,
         "<figure>\n<figcaption>{}</figcaption>\n{}",

@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything that can be refused is refused before anything is simulated.
 
+mod layout;
 mod nic;
 mod plan;
 mod random;
@@ -87,6 +88,8 @@ pub struct Arguments {
     /// Write the verification phase's history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    #[command(flatten)]
+    layout: layout::Flags,
     #[command(flatten)]
     sweep: sweep::Flags,
     /// One JSON object on standard output instead of the table
