@@ -34,6 +34,8 @@ pub enum Posted {
 pub enum Cost {
     /// Nanoseconds of work outside the engine (a lock service's critical section, say).
     WorkNanos(u64),
+    /// Handing one message, a request or a reply, to whoever it is for.
+    Handler,
     /// One access to a table of the compute node.
     LocalLookup,
     /// One compare-and-swap on compute-node memory.

@@ -131,6 +131,7 @@ impl Backend for SimBackend {
         }
         let ps = match cost {
             Cost::WorkNanos(ns) => ns * 1_000,
+            Cost::Handler => world.costs.handler,
             Cost::LocalLookup => world.costs.local_lookup,
             Cost::LocalAtomic => world.costs.local_atomic,
         };
@@ -142,6 +143,7 @@ impl Backend for SimBackend {
     }
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        self.world.borrow_mut().look_at_inbox(self.thread);
         for count in 0..budget {
             // The sink may send: nothing is borrowed while it runs.
             let taken = self.world.borrow_mut().take_message(self.thread);

@@ -9,7 +9,7 @@
 //! measured by it, and the interval is that of a clock within the profile's bounds.
 
 use crate::config::{CLOCK_STREAM, Mode};
-use crate::profile::Profile;
+use crate::profile::Clock as Bounds;
 use rand::RngExt as _;
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::rng::seeded;
@@ -27,11 +27,11 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// The clock of compute node `slot`.
-    pub(crate) fn of(profile: &Profile, mode: Mode, seed: u64, slot: usize) -> Clock {
+    pub(crate) fn of(bounds: &Bounds, mode: Mode, seed: u64, slot: usize) -> Clock {
         let mut rng = seeded(seed, CLOCK_STREAM ^ (slot as u64) << 32);
         let mut share = || f64::from(rng.random_range(-1_000..=1_000i32)) / 1e3;
         let (offset_bound_ns, drift_ppm) = match mode {
-            Mode::Timed => (profile.clock.offset_ns.value, profile.clock.drift_ppm.value),
+            Mode::Timed => (bounds.offset_ns.value, bounds.drift_ppm.value),
             Mode::Random(chaos) => {
                 (chaos.clock_offset_max_ns as f64, f64::from(chaos.clock_drift_max_ppm))
             }
@@ -88,12 +88,13 @@ impl Clock {
 mod tests {
     use super::*;
     use crate::config::Chaos;
+    use crate::profile::Profile;
 
     const TIMES: [u64; 6] = [0, 1, 1_000, 60_000, 50_000_000, 3_600_000_000_000];
 
     fn clocks(mode: Mode) -> Vec<Clock> {
         let profile = Profile::load("cx3-56g").unwrap();
-        (0..20).map(|slot| Clock::of(&profile, mode, 3, slot)).collect()
+        (0..20).map(|slot| Clock::of(&profile.clock, mode, 3, slot)).collect()
     }
 
     fn wild() -> Mode {

@@ -174,7 +174,12 @@ impl SimConfig {
     }
 }
 
-fn check(field: &'static str, value: u64, most: u64, why: &str) -> Result<(), ConfigError> {
+pub(crate) fn check(
+    field: &'static str,
+    value: u64,
+    most: u64,
+    why: &str,
+) -> Result<(), ConfigError> {
     if (1..=most).contains(&value) {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 //! Map:
 //! - [`fabric`]: the cluster as its user holds it; [`config`]: its shape and temper.
 //! - [`scheduler`]: runs coroutines; each is polled when what it waits for has happened.
+//! - [`service`]: nodes that answer calls by handlers, on cores of their own.
 //! - [`profile`]: what hardware costs, each constant with its source.
 //! - [`memory`]: lazy memory that replicas share until they write it.
 //! - `dice`: what random mode holds up; `clocks`: what nodes believe of the time.
@@ -68,6 +69,7 @@ pub mod profile;
 pub mod queue;
 mod respond;
 pub mod scheduler;
+pub mod service;
 mod threads;
 mod turns;
 pub mod usage;

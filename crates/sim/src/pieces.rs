@@ -6,8 +6,9 @@
 //! other batches do comes between. The batch's completion is sent when all is done. Access that is
 //! revoked in the middle leaves it where it is: some lines landed, others never will.
 
-use crate::effects::{execute, execute_piece, pieces};
+use crate::effects::{execute, execute_piece, out_of_bounds, pieces};
 use crate::flight::{Batch, Pending};
+use crate::memory::Place;
 use crate::world::{Event, World};
 use tarn_fabric::round::{Verb, VerbKind};
 
@@ -53,23 +54,27 @@ impl World {
         let dice = self.dice.as_mut().expect("random mode");
         let flight = self.flights.get(index);
         let mut list = flight.take_pending(batch_index);
-        let (verbs, data) = flight.parts();
+        let (verbs, data, places) = flight.parts();
         let chosen = choose(&list, verbs, |most| dice.up_to(most));
         let pending = &mut list[chosen];
         let line = dice.up_to(pending.lines.len() as u64 - 1) as usize;
         let line = pending.lines.swap_remove(line);
         let is_last = pending.lines.is_empty();
-        let verb = &mut verbs[pending.verb as usize];
+        let pending_verb = pending.verb as usize;
+        let verb = &mut verbs[pending_verb];
         if is_last {
             list.remove(chosen);
         }
         let is_done = list.is_empty();
-        match self.placement.locate(&self.memory, verb) {
-            Err(error) => return self.refuse(index, batch_index, error),
-            Ok(replica) if matches!(verb.kind(), VerbKind::Read | VerbKind::Write) => {
-                execute_piece(&mut self.memory, replica, verb, data, (line, dice.piece_bytes()));
+        match places[pending_verb] {
+            Place::NOWHERE => {
+                let error = out_of_bounds(verb);
+                return self.refuse(index, batch_index, error);
             }
-            Ok(replica) => execute(&mut self.memory, replica, verb, data),
+            place if matches!(verb.kind(), VerbKind::Read | VerbKind::Write) => {
+                execute_piece(&mut self.memory, place, verb, data, (line, dice.piece_bytes()));
+            }
+            place => execute(&mut self.memory, place, verb, data),
         }
         let seen = verb.value ^ verb.target.address().to_word() ^ u64::from(line) << 56;
         flight.pending[batch_index as usize] = list;

@@ -72,6 +72,7 @@ impl World {
         let index = state.thread;
         let thread = &mut self.threads[index as usize];
         thread.busy_ps += thread.local_ps - self.now_ps;
+        thread.busy_to_ps = thread.local_ps;
         if let Some(dice) = &mut self.dice
             && dice.one_in(dice.chaos.pause_one_in)
         {

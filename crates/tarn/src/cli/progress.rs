@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tarn::bench::run::Watch;
 use tarn::simulate::{self, driver::Now};
+use tarn::sweep::{self, Point, pool::Done};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -159,5 +160,38 @@ impl simulate::run::Watch for Progress {
             shown.bar.take().inspect(ProgressBar::finish_and_clear);
         }
         Watch::judging(self, about_seconds);
+    }
+}
+
+/// How far a sweep is: a line for every point that has ended, and a bar below them on a terminal.
+pub struct Sweeping {
+    bar: Option<ProgressBar>,
+}
+
+impl Sweeping {
+    /// Of so many points, from now on.
+    pub fn new(points: usize) -> Sweeping {
+        let bar = std::io::stderr().is_terminal().then(|| bar("points", points as u64));
+        Sweeping { bar }
+    }
+}
+
+impl sweep::pool::Watch for Sweeping {
+    fn begins(&self, point: &Point) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("running {}", point.name()));
+            bar.tick();
+        }
+    }
+
+    fn ended(&self, point: &Point, done: &Done, finished: usize, of: usize) {
+        let verdict = if done.passed { "" } else { ": checks failed" };
+        let line = format!("{finished}/{of} {} in {:.1} s{verdict}", point.name(), done.seconds);
+        let Some(bar) = &self.bar else { return eprintln!("{line}") };
+        bar.println(line);
+        bar.set_position(finished as u64);
+        if finished == of {
+            bar.finish_and_clear();
+        }
     }
 }

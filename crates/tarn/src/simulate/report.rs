@@ -128,8 +128,9 @@ pub struct Wall {
     pub simulated_bytes: u64,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part::Processor,
+    Part::Doorbell,
     Part::Transmit,
     Part::Receive,
     Part::Pipeline,

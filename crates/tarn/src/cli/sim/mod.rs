@@ -5,11 +5,12 @@
 mod nic;
 mod plan;
 mod random;
+mod sweep;
 
 use super::bench::RECORDS_MAX;
 use super::progress::Progress;
 use super::scenario::{Placement, number, whole};
-use super::{Stop, Verdict, say};
+use super::{Stop, Verdict, print_object, say};
 use std::path::PathBuf;
 use tarn::bench::run::RunError;
 use tarn::simulate::report::SimReport;
@@ -61,7 +62,7 @@ pub struct Arguments {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     protocol: Option<String>,
-    /// corrected or literal, then ,-SWITCH or ,+SWITCH [default: corrected]
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     variant: Option<String>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
@@ -83,6 +84,8 @@ pub struct Arguments {
     /// Write the verification phase's history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    #[command(flatten)]
+    sweep: sweep::Flags,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
@@ -106,6 +109,8 @@ const EXAMPLES: &str = "Examples:
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
       --coordinators 540 --records 1000000 --virtual-ms 50 --json
+  tarn sim smallbank --sweep coordinators=9,18,45,90 --sweep replicas=1,3 --html report.html
+  tarn sim ycsb --sweep 'variant=literal;corrected,-fuse-log' --jobs 1 --json
 
 Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 
@@ -116,18 +121,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         Some(Instrument::Random(arguments)) => return random::run(arguments),
         None => {}
     }
-    let Some(workload) = &arguments.workload else {
-        let allowed = tarn_workloads::NAMES.join(", ");
-        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random")));
-    };
+    if !arguments.sweep.sweep.is_empty() {
+        return sweep::run(arguments);
+    }
+    let Some(workload) = &arguments.workload else { return Err(no_workload()) };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     match arguments.json {
         false => say(&report.to_string()),
-        true => {
-            let object = serde_json::to_string(&report);
-            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-            say(&format!("{object}\n"));
-        }
+        true => print_object(&report)?,
     }
     let failed: Vec<&str> = report.checks.failed().iter().map(|kind| kind.name()).collect();
     if failed.is_empty() {
@@ -137,13 +138,22 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
+fn no_workload() -> Stop {
+    let allowed = tarn_workloads::NAMES.join(", ");
+    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random"))
+}
+
+fn workload_of<W: Workload>(arguments: &Arguments) -> Result<W, Stop> {
     super::bench::within("records", arguments.records, 1..=RECORDS_MAX)?;
-    let workload = W::new(&tarn_workloads::Settings {
+    Ok(W::new(&tarn_workloads::Settings {
         profile: arguments.mix_profile.clone(),
         records: arguments.records,
         zipf: arguments.zipf,
-    })?;
+    })?)
+}
+
+fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
+    let workload = workload_of::<W>(arguments)?;
     let profile =
         load_profile("--profile", arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
     let plan = plan::plan(arguments, profile)?;
