@@ -5,7 +5,6 @@
 
 use crate::memory::{Memory, Place, Replica};
 use std::ops::Range;
-use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Verb, VerbKind};
 
@@ -62,24 +61,24 @@ pub(crate) fn execute(memory: &mut Memory, place: Place, verb: &mut Verb, data: 
     }
 }
 
-/// The part of a READ or WRITE in one of its lines.
-pub(crate) fn execute_line(
+/// The part of a READ or WRITE in one of its pieces of `piece_bytes`, a line unless lines are torn.
+pub(crate) fn execute_piece(
     memory: &mut Memory,
     place: Place,
     verb: &Verb,
     data: &mut [u64],
-    line: u16,
+    (piece, piece_bytes): (u16, usize),
 ) {
-    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
-    let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
-    let to = ((usize::from(line) + 1) * LINE_BYTES - into).min(verb.len_bytes());
+    let into = verb.target.address().offset_bytes() as usize % piece_bytes;
+    let from = (usize::from(piece) * piece_bytes).saturating_sub(into);
+    let to = ((usize::from(piece) + 1) * piece_bytes - into).min(verb.len_bytes());
     transfer(memory, place, verb, data, from..to);
 }
 
-/// How many lines a READ or WRITE touches.
-pub(crate) fn lines(verb: &Verb) -> u16 {
-    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
-    (into + verb.len_bytes()).div_ceil(LINE_BYTES) as u16
+/// How many pieces of `piece_bytes` a READ or WRITE touches.
+pub(crate) fn pieces(verb: &Verb, piece_bytes: usize) -> u16 {
+    let into = verb.target.address().offset_bytes() as usize % piece_bytes;
+    (into + verb.len_bytes()).div_ceil(piece_bytes) as u16
 }
 
 /// Any part of a READ or WRITE.

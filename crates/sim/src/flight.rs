@@ -9,10 +9,10 @@
 use crate::costs::Costs;
 use crate::effects::Placement;
 use crate::memory::{Memory, Place};
-use crate::prefetch::{prefetch_bytes, prefetch_range};
+use crate::prefetch::{prefetch, prefetch_range};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::round::{Round, Verb, VerbKind};
+use tarn_fabric::round::{Round, Verb};
 
 /// What one round asks of one node: two of them are a line.
 #[derive(Clone, Copy, Debug)]
@@ -326,21 +326,22 @@ impl Flights {
         prefetch_range(std::ptr::from_ref(&self.all[index as usize]).cast(), HOT_BYTES);
     }
 
-    /// Brings its verbs; the flight itself should be there by now. Which coroutine waits for it.
+    /// Brings its verbs, as many as a round mostly has; the flight itself should be there by now. Which
+    /// coroutine waits for it.
     #[inline(always)]
     pub(crate) fn prefetch_verbs(&self, index: u32) -> Option<u32> {
         let flight = &self.all[index as usize];
-        let verbs = flight.verbs();
-        prefetch_range(verbs.as_ptr().cast(), size_of_val(verbs));
+        prefetch_range(flight.verbs().as_ptr().cast(), 8 * size_of::<Verb>());
         flight.waiter
     }
 
-    /// Brings what its READs have brought; its verbs should be there by now.
+    /// Brings what its READs have brought; its verbs should be there by now. That of the other verbs is
+    /// not asked for, but to tell them apart takes longer than to bring it.
     #[inline(always)]
     pub(crate) fn prefetch_results(&mut self, index: u32) {
         let (verbs, data, _) = self.all[index as usize].parts();
-        for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
-            prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+        for verb in verbs {
+            prefetch(data, verb.buffer().0 as usize / 8);
         }
     }
 

@@ -4,26 +4,59 @@
 //! effect in that order: nobody sees a node's memory but through its pipeline. Batches of one
 //! connection arrive in the order in which they were posted, which is asserted.
 //!
-//! A response's place on the requester's NIC is reserved when it leaves: all responses travel equally
-//! long, so that they are reserved in the order in which they arrive.
+//! A response's place on links and on the requester's NIC is taken from now on, not from when it will be
+//! there: another node's response, which comes earlier, does not wait for it.
 
 use crate::costs::Costs;
 use crate::effects::{execute, out_of_bounds};
 use crate::flight::{Batch, Flight};
 use crate::memory::{Memory, Place};
-use crate::nic::Nic;
+use crate::nic::{Nic, Resource, Stream};
 use crate::world::{Event, World};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
 
+/// A batch's responses: when the first and the last of them are ready, or have left.
+#[derive(Clone, Copy, Default, Debug)]
+struct Responses {
+    first_ps: u64,
+    last_ps: u64,
+    first_bytes: u64,
+    last_bytes: u64,
+    bytes: u64,
+    count: u64,
+}
+
+impl Responses {
+    #[inline(always)]
+    fn add(&mut self, ready_ps: u64, bytes: u64) {
+        if self.count == 0 {
+            (self.first_ps, self.first_bytes) = (ready_ps, bytes);
+        }
+        self.last_ps = self.last_ps.max(ready_ps);
+        self.last_bytes = bytes;
+        self.bytes += bytes;
+        self.count += 1;
+    }
+
+    /// They go out one after the other.
+    #[inline(always)]
+    fn leave(&mut self, link: &mut Resource, costs: &Costs, now_ps: u64) {
+        let stream = Stream {
+            first_ps: self.first_ps,
+            last_ps: self.last_ps,
+            all_take_ps: costs.link(self.bytes),
+            last_takes_ps: costs.link(self.last_bytes),
+        };
+        self.last_ps = link.pass(now_ps, stream);
+        self.first_ps = self.last_ps.min(self.first_ps + costs.link(self.first_bytes));
+    }
+}
+
 /// What a batch came to.
 struct Served {
-    /// When its last response leaves.
-    left_ps: u64,
-    /// Of all responses.
-    bytes: u64,
-    responses: u64,
+    responses: Responses,
     verbs: u64,
     /// What it saw, for the digest of the run.
     seen: u64,
@@ -51,11 +84,16 @@ impl World {
             flight.fail(error);
         }
         self.tallies.verbs += served.verbs;
-        let requester = &mut self.compute_nodes[usize::from(node.slot.0)].nic;
-        let (head_ps, wire_ps) = (served.left_ps + costs.travel, costs.link(served.bytes));
-        let there_ps = requester.link_in.reserve_until(head_ps, wire_ps);
-        let taken_ps = requester.receive.reserve(there_ps, costs.receive * served.responses);
-        let seen_ps = taken_ps + costs.complete;
+        let (nic, responses) =
+            (&mut self.compute_nodes[usize::from(node.slot.0)].nic, served.responses);
+        let wait_ps = nic.link_in.join(self.now_ps, costs.link(responses.bytes)) + costs.travel;
+        let stream = Stream {
+            first_ps: responses.first_ps + wait_ps,
+            last_ps: responses.last_ps + wait_ps,
+            all_take_ps: costs.receive * responses.count,
+            last_takes_ps: costs.receive,
+        };
+        let seen_ps = nic.receive.pass(self.now_ps, stream) + costs.complete;
         if let Some(done_ps) = flight.answered(seen_ps) {
             self.queue.push(done_ps, Event::Complete { flight: index });
         }
@@ -111,9 +149,10 @@ fn serve(
     costs: &Costs,
     now_ps: u64,
 ) -> Served {
-    let mut at_ps = nic.link_in.reserve_until(now_ps, costs.link(batch.request_bytes.into()));
-    let (mut pipeline, mut link_out) = (nic.pipeline, nic.link_out);
-    let (mut left_ps, mut bytes, mut responses, mut verbs_done) = (at_ps, 0, 0, 0);
+    let apart_ps =
+        costs.apart(batch.verbs.into(), batch.fetched.into(), batch.request_bytes.into());
+    let last_ps = nic.link_in.reserve_until(now_ps, costs.link(batch.request_bytes.into()));
+    let (mut done_ps, mut responses, mut executed) = (0, Responses::default(), 0);
     let (mut unanswered, mut error, mut seen) = (false, None, 0);
     let (verbs, data, places) = flight.parts();
     let mut mine = batch.mine();
@@ -123,37 +162,30 @@ fn serve(
             error = Some(out_of_bounds(verb));
             break;
         }
+        executed += 1;
+        let before_last = u64::from(batch.verbs) - executed;
+        let here_ps = last_ps.saturating_sub(apart_ps * before_last);
         let (service_ps, address) = (costs.pipeline(verb), verb.target.address().to_word());
-        let through_ps = pipeline.reserve(at_ps, service_ps);
-        at_ps = at_ps.max(through_ps);
-        verbs_done += 1;
-        if verb.is(VerbKind::Write) {
-            seen = seen ^ verb.value ^ address;
-            unanswered = true;
-            execute(memory, place, verb, data);
-            continue;
-        }
-        let response_bytes = costs.response_bytes(verb).unwrap_or_default();
-        if verb.is(VerbKind::Read) {
-            seen ^= verb.value;
+        let through_ps = nic.pipeline.reserve(here_ps, service_ps);
+        // In its batch a verb comes after an atomic before it; others need not wait for that.
+        let begun_ps = done_ps.max(through_ps - service_ps);
+        done_ps = done_ps.max(through_ps);
+        unanswered = verb.is(VerbKind::Write);
+        if unanswered {
             execute(memory, place, verb, data);
         } else {
-            let taken_ps = through_ps - service_ps;
-            at_ps = at_ps.max(nic.atomic(taken_ps, through_ps, address, costs.atomic_unit));
+            let bytes = costs.response_bytes(verb).unwrap_or_default();
+            if !verb.is(VerbKind::Read) {
+                done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
+            }
             execute(memory, place, verb, data);
-            seen ^= verb.value;
+            responses.add(done_ps + costs.respond, bytes);
         }
-        seen ^= address;
-        unanswered = false;
-        bytes += response_bytes;
-        responses += 1;
-        left_ps = link_out.reserve(at_ps + costs.respond, costs.link(response_bytes));
+        seen = seen ^ verb.value ^ address;
     }
     if unanswered || error.is_some() {
-        bytes += costs.ack_bytes();
-        responses += 1;
-        left_ps = link_out.reserve(at_ps + costs.respond, costs.link(costs.ack_bytes()));
+        responses.add(done_ps.max(last_ps) + costs.respond, costs.ack_bytes());
     }
-    (nic.pipeline, nic.link_out) = (pipeline, link_out);
-    Served { left_ps, bytes, responses, verbs: verbs_done, seen, error }
+    responses.leave(&mut nic.link_out, costs, now_ps);
+    Served { responses, verbs: executed, seen, error }
 }

@@ -90,6 +90,7 @@ impl<'a> Scheduler<'a> {
     /// If coroutines wait and nothing can happen any more: a bug of ours.
     pub fn run_until(&mut self, until: Nanos) -> Ended {
         let until_ps = until.0.saturating_mul(1_000);
+        self.fabric.world.borrow_mut().count_to(until_ps);
         while self.executor.live() > 0 {
             let Some(task) = self.next_task(until_ps) else { return Ended::TimeOver };
             self.turn(task);
@@ -124,6 +125,9 @@ impl<'a> Scheduler<'a> {
         assert_eq!(self.executor.live(), 0, "coroutines still run");
         while let Some((at_ps, event)) = world.queue.pop() {
             world.happen(at_ps, event);
+        }
+        for connection in world.threads.iter().flat_map(|thread| &thread.connections) {
+            assert_eq!(connection.arrived, connection.posted, "a batch has got lost");
         }
     }
 

@@ -7,23 +7,24 @@
 //! order within a batch, single lines, the bytes of memory and of messages that arrive.
 
 use crate::clocks::Clock;
-use crate::config::{Chaos, ConfigError, Mode, SCHEDULE_STREAM, SimConfig};
+use crate::config::{ConfigError, Mode, SimConfig, check};
 use crate::costs::Costs;
+use crate::dice::Dice;
 use crate::effects::Placement;
 use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
 use crate::post::LINES_BEHIND;
+use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
+use crate::service::NodeKind;
 use crate::threads::{ComputeNode, Task, Thread};
-use rand::RngExt as _;
 use std::collections::{BTreeMap, BTreeSet};
-use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::rng::{Rng, seeded};
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,36 +62,12 @@ pub(crate) struct Tallies {
     pub(crate) turns: u64,
 }
 
-/// The schedule's draws in random mode.
-#[derive(Debug)]
-pub(crate) struct Dice {
-    pub(crate) chaos: Chaos,
-    rng: Rng,
-}
-
-impl Dice {
-    /// Up to `most`.
-    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
-        if most == 0 { 0 } else { self.rng.random_range(0..=most) }
-    }
-
-    /// Once in so many times; never, if zero.
-    pub(crate) fn one_in(&mut self, times: u32) -> bool {
-        times > 0 && self.rng.random_range(0..times) == 0
-    }
-
-    pub(crate) fn percent(&mut self, percent: u32) -> bool {
-        self.rng.random_range(0..100) < percent
-    }
-
-    /// Picoseconds for which some piece of work is held up: mostly none.
-    pub(crate) fn stall_ps(&mut self) -> u64 {
-        if self.one_in(self.chaos.stall_one_in) {
-            self.up_to(self.chaos.stall_max_ns) * 1_000
-        } else {
-            0
-        }
-    }
+/// How many times as long a node's processors take, as chance has it.
+fn slowness(dice: Option<&mut Dice>) -> u64 {
+    dice.map_or(1, |dice| {
+        let slow = dice.one_in(dice.chaos.slow_one_in);
+        if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
+    })
 }
 
 /// See the module's text.
@@ -122,6 +99,8 @@ pub(crate) struct World {
     pub(crate) is_registered: bool,
     pub(crate) tallies: Tallies,
     pub(crate) digest: u64,
+    clock_bounds: ClockBounds,
+    seed: u64,
 }
 
 impl World {
@@ -134,23 +113,13 @@ impl World {
         let (nodes, replicas) = (config.memory_nodes, config.replicas);
         let mut dice = match config.mode {
             Mode::Timed => None,
-            Mode::Random(chaos) => Some(Dice { chaos, rng: seeded(config.seed, SCHEDULE_STREAM) }),
+            Mode::Random(chaos) => Some(Dice::new(chaos, config.seed, nodes, config.compute_nodes)),
         };
-        let compute_node = |_| {
-            let slowness = dice.as_mut().map_or(1, |dice| {
-                let slow = dice.one_in(dice.chaos.slow_one_in);
-                if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
-            });
-            ComputeNode::new(
-                Nic::new(costs.unit, costs.atomic_slots),
-                slowness,
-                costs.doorbell_registers,
-            )
-        };
+        let compute_node = |_| ComputeNode::new(NodeKind::Compute, &costs, slowness(dice.as_mut()));
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
         let memory_node =
             |_| MemoryNode { nic: Nic::new(costs.unit, costs.atomic_slots), is_down: false };
-        let clock = |slot| Clock::of(&config.profile, config.seed, slot);
+        let clock = |slot| Clock::of(&config.profile.clock, config.mode, config.seed, slot);
         Ok(World {
             now_ps: 0,
             queue: EventQueue::new(),
@@ -173,8 +142,21 @@ impl World {
             is_registered: false,
             tallies: Tallies::default(),
             digest: config.seed,
+            clock_bounds: config.profile.clock.clone(),
+            seed: config.seed,
             costs,
         })
+    }
+
+    /// One more node with processors.
+    pub(crate) fn add_node(&mut self, kind: NodeKind) -> Result<NodeId, ConfigError> {
+        let slot = self.compute_nodes.len();
+        check("compute_nodes", slot as u64 + 1, u64::from(u16::MAX), " (service nodes included)")?;
+        let node = ComputeNode::new(kind, &self.costs, slowness(self.dice.as_mut()));
+        self.compute_nodes.push(node);
+        let mode = self.dice.as_ref().map_or(Mode::Timed, |dice| Mode::Random(dice.chaos));
+        self.clocks.push(Clock::of(&self.clock_bounds, mode, self.seed, slot));
+        Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })
     }
 
     /// A thread joins. An earlier one with the same endpoint gets no more messages.
@@ -193,7 +175,13 @@ impl World {
         index
     }
 
-    /// This thread's clock.
+    /// Use of the hardware is counted up to here, until somebody says otherwise.
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
+        self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
+    }
+
+    /// The true time, for this thread: its processor may be ahead of what happened last.
     pub(crate) fn now_of(&self, thread: u32) -> Nanos {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
