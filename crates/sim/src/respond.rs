@@ -171,16 +171,14 @@ fn serve(
         let begun_ps = done_ps.max(through_ps - service_ps);
         done_ps = done_ps.max(through_ps);
         unanswered = verb.is(VerbKind::Write);
-        if unanswered {
-            execute(memory, place, verb, data);
-        } else {
+        if !unanswered {
             let bytes = costs.response_bytes(verb).unwrap_or_default();
             if !verb.is(VerbKind::Read) {
                 done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
             }
-            execute(memory, place, verb, data);
             responses.add(done_ps + costs.respond, bytes);
         }
+        execute(memory, place, verb, data);
         seen = seen ^ verb.value ^ address;
     }
     if unanswered || error.is_some() {

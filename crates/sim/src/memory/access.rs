@@ -125,20 +125,31 @@ impl Memory {
     /// What `change` makes of an aligned word, if anything; returns what it was.
     #[inline(always)]
     pub(crate) fn change_word(&mut self, place: Place, change: impl Fn(u64) -> Option<u64>) -> u64 {
-        if let Some(index) = self.own(place).get(place.line()) {
-            let word = &mut lines::line_mut(&mut self.chunks, index)[place.word()];
-            let found = *word;
+        let Some(index) = self.own(place).get(place.line()) else {
+            let found = self.word_of_image(place);
             if let Some(new) = change(found) {
-                *word = new;
+                self.write_word(place, new);
             }
             return found;
+        };
+        let word = &mut lines::line_mut(&mut self.chunks, index)[place.word()];
+        let found = *word;
+        if let Some(new) = change(found) {
+            *word = new;
         }
-        let mut found = [0];
-        self.read_image(place, &mut found);
-        if let Some(new) = change(found[0]) {
-            self.write_words(place, &[new]);
-        }
-        found[0]
+        found
+    }
+
+    #[inline(never)]
+    fn word_of_image(&mut self, place: Place) -> u64 {
+        let mut word = [0];
+        self.read_image(place, &mut word);
+        word[0]
+    }
+
+    #[inline(never)]
+    fn write_word(&mut self, place: Place, word: u64) {
+        self.write_words(place, &[word]);
     }
 
     #[inline(always)]
