@@ -8,6 +8,7 @@ use tarn_engine::outcome::UsageError;
 
 /// See the module's text.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[group(skip)]
 pub(super) struct Flags {
     /// Slots of an index bucket [default: 8]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
