@@ -36,6 +36,14 @@ pub enum Cost {
     WorkNanos(u64),
     /// Handing one message, a request or a reply, to whoever it is for.
     Handler,
+    /// One try of a transaction, all that its coordinator does beside rounds and messages: drawing and
+    /// hashing keys, the working set, copying and comparing, making versions and log records.
+    Transaction {
+        /// Records that it asked for.
+        records: u32,
+        /// Of these, those that it did not only read.
+        written: u32,
+    },
     /// One access to a table of the compute node.
     LocalLookup,
     /// One compare-and-swap on compute-node memory.

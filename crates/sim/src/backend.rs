@@ -132,6 +132,9 @@ impl Backend for SimBackend {
         let ps = match cost {
             Cost::WorkNanos(ns) => ns * 1_000,
             Cost::Handler => world.costs.handler,
+            Cost::Transaction { records, written } => {
+                world.costs.transaction(records.into(), written.into())
+            }
             Cost::LocalLookup => world.costs.local_lookup,
             Cost::LocalAtomic => world.costs.local_atomic,
         };

@@ -72,6 +72,9 @@ pub(crate) struct Costs {
     pub(crate) send_message: u64,
     pub(crate) receive_message: u64,
     pub(crate) handler: u64,
+    transaction: u64,
+    record: u64,
+    written_record: u64,
     pub(crate) local_lookup: u64,
     pub(crate) local_atomic: u64,
 
@@ -123,6 +126,9 @@ impl Costs {
             send_message: ps(&cpu.send_message_ns),
             receive_message: ps(&cpu.receive_message_ns),
             handler: ps(&cpu.handler_ns),
+            transaction: ps(&cpu.transaction_ns),
+            record: ps(&cpu.record_ns),
+            written_record: ps(&cpu.written_record_ns),
             local_lookup: ps(&cpu.local_lookup_ns),
             local_atomic: ps(&cpu.local_atomic_ns),
             transmit: ps_each(&nic.transmit_mops),
@@ -181,6 +187,12 @@ impl Costs {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
         let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
         verbs * (self.transmit + miss) + fetched * self.second_dma
+    }
+
+    /// A coordinator's own work for one try.
+    #[inline]
+    pub(crate) fn transaction(&self, records: u64, written: u64) -> u64 {
+        self.transaction + records * self.record + written * self.written_record
     }
 
     /// What a thread pays for ringing.

@@ -35,6 +35,20 @@ pub enum Part {
 }
 
 impl Part {
+    /// All of them, in the order of a verb's way.
+    pub const ALL: [Part; 10] = [
+        Part::Processor,
+        Part::TimestampCore,
+        Part::ControlCore,
+        Part::Doorbell,
+        Part::Transmit,
+        Part::Receive,
+        Part::Pipeline,
+        Part::Atomics,
+        Part::LinkOut,
+        Part::LinkIn,
+    ];
+
     /// As it is printed.
     pub fn name(self) -> &'static str {
         match self {

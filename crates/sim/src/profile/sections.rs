@@ -62,6 +62,12 @@ section! {
         receive_message_ns: 0 to 1_000_000,
         /// Handing a message to whoever it is for.
         handler_ns: 0 to 1_000_000,
+        /// A coordinator's own work for one try of a transaction.
+        transaction_ns: 0 to 10_000_000,
+        /// The same for each of its records.
+        record_ns: 0 to 10_000_000,
+        /// The same, more, for each record that it changes.
+        written_record_ns: 0 to 10_000_000,
         /// One look into a table of the compute node.
         local_lookup_ns: 0 to 100_000,
         /// One compare-and-swap on memory of the compute node.

@@ -73,6 +73,11 @@ impl Cluster {
         Ok(Cluster { fabric, database, seed, address_cache: drawn.address_cache })
     }
 
+    /// Of every generator.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// A compute node joins in a new life.
     ///
     /// # Errors

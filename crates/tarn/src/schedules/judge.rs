@@ -10,7 +10,7 @@ use super::drawn::{Drawn, Fault};
 use super::faults::Dead;
 use crate::bench::history::history_of;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tarn_check::{Isolation, check};
 use tarn_engine::context::Context;
@@ -130,33 +130,59 @@ async fn locks_of(cx: &Context, dead: Dead) -> Result<u64, Failure> {
 
 /// Where the memory does not hold what the history wrote last, in words.
 async fn differing(cx: &Context, history: &[RecordedTxn]) -> Result<Option<String>, Failure> {
-    let mut last: BTreeMap<(TableId, u64), RecordedWrite> = BTreeMap::new();
-    let committed = history.iter().filter(|txn| txn.outcome == RecordedOutcome::Committed);
-    for write in committed.flat_map(|txn| &txn.writes) {
-        let known = last.entry((write.table, write.key)).or_insert(*write);
-        if write.version > known.version {
-            *known = *write;
-        }
-    }
+    let mut last = LastWrites::of(history);
     let mut difference = None;
     for table in cx.database().catalog.tables() {
         scan(cx, table.id, |stored| {
-            let Some(write) = last.remove(&(table.id, stored.key)) else { return };
-            let is_other = write.kind == WriteKind::Delete
-                || write.version != stored.version.counter()
-                || (write.fingerprint != 0
-                    && write.fingerprint != fingerprint(stored.row.payload()));
-            if is_other && difference.is_none() {
+            let Some(write) = last.writes.remove(&(table.id, stored.key)) else { return };
+            let version = stored.version.counter();
+            let is_right = write.kind != WriteKind::Delete
+                && (write.version == version || last.is_undone(&write, version))
+                && [0, fingerprint(stored.row.payload())].contains(&write.fingerprint);
+            if !is_right && difference.is_none() {
+                let (name, key) = (&table.schema.name, stored.key);
                 difference = Some(format!(
-                    "{}[{}] holds version {}, the last write was {write:?}",
-                    table.schema.name,
-                    stored.key,
-                    stored.version.counter()
+                    "{name}[{key}] holds version {version}, the last write was {write:?}"
                 ));
             }
         })
         .await?;
     }
-    let lost = last.values().find(|write| write.kind != WriteKind::Delete);
+    let lost = last.writes.values().find(|write| write.kind != WriteKind::Delete);
     Ok(difference.or_else(|| lost.map(|write| format!("not there: {write:?}"))))
+}
+
+/// What each record was left as.
+struct LastWrites {
+    writes: BTreeMap<(TableId, u64), RecordedWrite>,
+    /// Versions that an undone transaction's records may have been given: only those have it that it
+    /// had written before it died.
+    undone: BTreeSet<(TableId, u64, u64)>,
+}
+
+impl LastWrites {
+    fn of(history: &[RecordedTxn]) -> LastWrites {
+        let mut last = LastWrites { writes: BTreeMap::new(), undone: BTreeSet::new() };
+        let committed = |txn: &&RecordedTxn| txn.outcome == RecordedOutcome::Committed;
+        for txn in history.iter().filter(committed) {
+            // Whoever writes reads; what undid another transaction did not.
+            let is_undoing = txn.reads.is_empty();
+            for write in &txn.writes {
+                let key = (write.table, write.key);
+                if is_undoing {
+                    last.undone.insert((write.table, write.key, write.version));
+                    continue;
+                }
+                let known = last.writes.entry(key).or_insert(*write);
+                if write.version > known.version {
+                    *known = *write;
+                }
+            }
+        }
+        last
+    }
+
+    fn is_undone(&self, write: &RecordedWrite, version: u64) -> bool {
+        version > write.version && self.undone.contains(&(write.table, write.key, version))
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
-//! seed, [`faults`] is what dies and who settles what it left, [`judge`] decides. [`many`] runs seeds
+//! seed, [`faults`] is what dies and who settles what it left, [`messages`] calls beside the transactions,
+//! [`judge`] decides. [`many`] runs seeds
 //! side by side, [`report`] says what came of them.
 //!
 //! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
@@ -14,6 +15,7 @@ pub mod drawn;
 pub mod faults;
 pub mod judge;
 pub mod many;
+pub mod messages;
 pub mod mixture;
 mod panics;
 pub mod report;

@@ -8,6 +8,7 @@ use super::Subject;
 use super::drawn::{Drawn, Fault};
 use super::judge::FindingKind;
 use super::many::Order;
+use super::messages::Calls;
 use super::run::{Ran, Settled, run_seed};
 use crate::bench::lines::row;
 use crate::machine;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::AbortReason;
+use tarn_fabric::rng::mix;
 
 /// Transactions meet in a seed if so large a share of its tries is aborted.
 pub const CONFLICT_RATE: f64 = 0.2;
@@ -136,11 +138,13 @@ pub struct Sum {
     pub resolved: Settled,
     /// Transactions that were given up beside a fault.
     pub deadlines_missed: u64,
+    /// Calls beside the transactions.
+    pub calls: Calls,
     /// Events that happened.
     pub events: u64,
     /// Virtual time that passed.
     pub virtual_ms: f64,
-    /// Of all traces, in the order of their seeds.
+    /// Of all traces, in the order of their seeds; of one seed its trace's.
     pub digest: String,
     /// The seed that failed.
     pub failed: Option<Failed>,
@@ -175,6 +179,7 @@ impl Sum {
             faults: Faults::default(),
             resolved: Settled::default(),
             deadlines_missed: 0,
+            calls: Calls::default(),
             events: 0,
             virtual_ms: 0.0,
             digest: String::new(),
@@ -201,8 +206,11 @@ impl Sum {
         self.deadlines_missed += ran.deadlines_missed;
         self.events += ran.events;
         self.virtual_ms += ran.passed.0 as f64 / 1e6;
-        self.folded =
-            (self.folded.rotate_left(17) ^ ran.digest).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.folded = match self.seeds_run {
+            1 => ran.digest,
+            _ => mix(self.folded).wrapping_add(ran.digest),
+        };
+        self.calls.add(&ran.calls);
         match &ran.finding {
             None => self.seeds_passed += 1,
             Some(finding) => {
@@ -325,6 +333,15 @@ impl Sum {
                 "{committed} resolved as committed, {aborted} as aborted; {} transactions given up \
                  beside a fault",
                 self.deadlines_missed
+            ),
+        )?;
+        let Calls { replied, retransmissions, duplicates } = self.calls;
+        row(
+            f,
+            "calls",
+            format_args!(
+                "{replied} replied to, each executed once; {retransmissions} requests sent again, \
+                 {duplicates} duplicates dropped"
             ),
         )
     }

@@ -7,6 +7,7 @@ use super::cluster::Cluster;
 use super::drawn::{Drawn, Fault};
 use super::faults::{self, Answer, Dead};
 use super::judge::{self, Evidence, Finding, FindingKind};
+use super::messages::{self, Calls};
 use super::mixture::{self, Mixture};
 use super::{Subject, panics};
 use serde::Serialize;
@@ -65,6 +66,8 @@ pub struct Ran {
     pub settled: Settled,
     /// Transactions that were given up beside a fault.
     pub deadlines_missed: u64,
+    /// Calls beside the transactions.
+    pub calls: Calls,
     /// What is wrong, if anything.
     pub finding: Option<Finding>,
 }
@@ -88,6 +91,7 @@ pub(super) struct Left<T> {
     pub(super) answers: Vec<Answer>,
     pub(super) settled: Settled,
     pub(super) deadlines_missed: u64,
+    pub(super) calls: Calls,
     /// Compute nodes of coordinators that have ended.
     ended: Vec<NodeSlot>,
 }
@@ -138,6 +142,7 @@ fn run_workload<W: Workload>(
         fault: drawn.fault,
         settled: Settled::default(),
         deadlines_missed: 0,
+        calls: Calls::default(),
         finding: None,
     };
     let whole = panics::catch(|| {
@@ -201,6 +206,8 @@ fn trial<W: Workload>(
             scheduler.spawn(&cx.port, coordinator);
         }
     }
+    let ends = (crew.nodes[0].id, crew.nodes[crew.nodes.len() - 1].id);
+    messages::spawn(&mut scheduler, cluster, ends, drawn, &desk);
     let dead = let_it_die(cluster, &crew, drawn, &mut scheduler, &desk);
     let has_ended = run_to_the_end(&mut scheduler, cluster, &crew);
     drop(scheduler);
@@ -208,6 +215,7 @@ fn trial<W: Workload>(
     let mut left = desk.left.take();
     ran.settled = left.settled;
     ran.deadlines_missed = left.deadlines_missed;
+    ran.calls = left.calls;
     left.failures.extend(faults::enter(&mut left.history, &left.answers));
     if !has_ended {
         let ms = PATIENCE.0 / 1_000_000;

@@ -137,6 +137,8 @@ fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
         ("memory_nodes", cluster.memory_nodes.to_string()),
         ("replicas", cluster.replicas.to_string()),
     ];
+    let changes = config.profile.changes.iter();
+    meta.extend(changes.map(|change| (format!("set.{}", change.key), change.value.clone())));
     meta.extend(own.map(|(name, value)| (name.to_owned(), value)));
     meta
 }
@@ -193,6 +195,8 @@ fn report_of<W: Workload>(
         variant: shape.variant.clone(),
         fabric: "sim",
         profile: config.profile.name.clone(),
+        profile_modified: !config.profile.changes.is_empty(),
+        overrides: config.profile.changes.clone(),
         hardware: config.profile.hardware.clone(),
         seed: shape.seed,
         virtual_ms: plan.virtual_ms,

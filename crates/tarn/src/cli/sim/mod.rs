@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Length of the measured phase in virtual milliseconds [default: 10]
     #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
     virtual_ms: Option<f64>,
@@ -108,6 +111,7 @@ enum Instrument {
 const EXAMPLES: &str = "Examples:
   tarn sim smallbank
   tarn sim nic --profile cx3-56g
+  tarn sim tatp --profile cx6-200g --set nic.atomic_mops=25 --set cpu.switch_ns=40
   tarn sim random --schedules 10000
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
@@ -159,6 +163,7 @@ fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
     let workload = workload_of::<W>(arguments)?;
     let profile =
         load_profile("--profile", arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
+    let profile = with_settings(profile, &arguments.set)?;
     let plan = plan::plan(arguments, profile)?;
     run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
         RunError::Usage(error) => error.into(),
@@ -167,6 +172,25 @@ fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
 }
 
 const DEFAULT_PROFILE: &str = "cx5-100g";
+
+/// The profile with what `--set` says.
+fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
+    for setting in settings {
+        let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(refused("KEY=VALUE, as nic.read_mops=20"));
+        };
+        profile = profile.set(key, value).map_err(|error| {
+            let text = error.to_string();
+            let allowed = text.split_once("; allowed: ").map_or(&*text, |(_, allowed)| allowed);
+            match text.contains("no constant") {
+                true => refused(&format!("KEY=VALUE with one of these keys: {allowed}")),
+                false => refused(allowed),
+            }
+        })?;
+    }
+    Ok(profile)
+}
 
 /// A profile by its name or from its file; `argument` is where the name was given.
 pub(super) fn load_profile(argument: &str, name: &str) -> Result<Profile, Stop> {

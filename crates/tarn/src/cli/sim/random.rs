@@ -6,7 +6,7 @@
 use super::super::scenario::{number, whole};
 use crate::cli::bench::within;
 use crate::cli::progress::Progress;
-use crate::cli::{Stop, Verdict, say};
+use crate::cli::{Stop, Verdict, print_object, say};
 use clap::ValueEnum;
 use std::time::Duration;
 use tarn::machine;
@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected or literal, then ,-SWITCH or ,+SWITCH
+    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// A bug of the fabric that must be noticed
@@ -85,37 +85,29 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     sum.finish(&order.subject);
     match arguments.json {
         false => say(&sum.to_string()),
-        true => {
-            let object = serde_json::to_string(&sum);
-            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-            say(&format!("{object}\n"));
-        }
+        true => print_object(&sum)?,
     }
     let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
     eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
     Ok(Verdict::Bad)
 }
 
-fn order(arguments: &Arguments) -> Result<Order, UsageError> {
-    let refuse = |field: &str, value: String, allowed: String| UsageError {
-        field: field.to_owned(),
-        value,
-        allowed,
-    };
+fn order(arguments: &Arguments) -> Result<Order, Stop> {
     let schedules = within("schedules", arguments.schedules, 1..=u64::MAX)?;
     let jobs = within("jobs", arguments.jobs, 1..=JOBS_MAX)?;
     if let Some(seconds) = arguments.seconds
         && !SECONDS.contains(&seconds)
     {
         let allowed = format!("{} to {}", SECONDS.start(), SECONDS.end());
-        return Err(refuse("seconds", seconds.to_string(), allowed));
+        let (field, value) = ("seconds".to_owned(), seconds.to_string());
+        return Err(UsageError { field, value, allowed }.into());
     }
     if let Some(name) = &arguments.workload
         && name != mixture::NAME
         && !tarn_workloads::NAMES.contains(&name.as_str())
     {
         let allowed = format!("{}, {}", mixture::NAME, tarn_workloads::NAMES.join(", "));
-        return Err(refuse("workload", name.clone(), allowed));
+        return Err(Stop::Input(format!("--workload = {name}; allowed: {allowed}")));
     }
     let otherwise = if arguments.seconds.is_some() { u64::MAX } else { SCHEDULES };
     let (first_seed, schedules) = match arguments.seed {

@@ -5,7 +5,7 @@
 //! ended.
 
 use super::plan::plan;
-use super::{Arguments, DEFAULT_PROFILE, load_profile, workload_of};
+use super::{Arguments, DEFAULT_PROFILE, load_profile, with_settings, workload_of};
 use crate::cli::bench::within;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
@@ -161,7 +161,8 @@ fn look_at(arguments: &[String]) -> Result<u64, Stop> {
     with_workload!(name, W => {
         let workload = workload_of::<W>(arguments)?;
         let profile = arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
-        let plan = plan(arguments, load_profile("--profile", profile)?)?;
+        let profile = with_settings(load_profile("--profile", profile)?, &arguments.set)?;
+        let plan = plan(arguments, profile)?;
         Ok(estimate::memory_bytes(&workload.schemas(), workload.records(), &plan)?)
     })?
 }
