@@ -100,7 +100,7 @@ impl Port {
 
     #[inline]
     fn count(&self, round: &Round) {
-        self.shared.counters.round(round.verbs());
+        self.shared.counters.round(round.tally());
     }
 
     /// Lets every other coroutine of this thread run once.

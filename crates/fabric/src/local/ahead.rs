@@ -11,80 +11,68 @@
 
 use crate::address::LINE_BYTES;
 
-/// Most verbs whose lines are gathered.
-const RUNS: usize = 32;
+/// Most lines that are gathered, those of stripes included: a power of two.
+const LINES: usize = 128;
+/// Most lines of one verb: of a longer one the processor's own prefetcher sees the rest coming.
+const RUN: usize = LINES / 2;
 /// So many lines keep the processor's fill buffers busy by themselves.
-const ENOUGH_LINES: usize = 16;
+const ENOUGH: usize = 24;
 /// One in so many of the rounds in flight may wait for others to be fetched with.
 const SHARE: usize = 4;
 
-/// The lines of one verb.
-#[derive(Clone, Copy)]
-pub(super) struct Run {
-    /// The first line; any address will do.
-    pub(super) first: *const u8,
-    /// The stripe that guards it, or null.
-    pub(super) stripe: *const u8,
-    /// How many lines.
-    pub(super) lines: u32,
-    /// Whether they will be written.
-    pub(super) to_write: bool,
-}
-
 /// One thread's gathered lines.
 pub(super) struct Ahead {
-    runs: [Run; RUNS],
+    /// Addresses; an odd one is of a line that will be written.
+    lines: [*const u8; LINES],
     gathered: usize,
-    lines: usize,
     rounds: usize,
-    in_flight: usize,
 }
 
 impl Ahead {
     pub(super) fn new() -> Ahead {
-        let none = std::ptr::null();
-        let run = Run { first: none, stripe: none, lines: 0, to_write: false };
-        Ahead { runs: [run; RUNS], gathered: 0, lines: 0, rounds: 0, in_flight: 0 }
+        Ahead { lines: [std::ptr::null(); LINES], gathered: 0, rounds: 0 }
     }
 
-    /// The lines of one more verb of the round being posted.
+    /// The lines of one more verb of the round being posted, and its stripe's; any address in a
+    /// line will do.
     #[inline(always)]
-    pub(super) fn add(&mut self, run: Run) {
-        if self.gathered == RUNS {
+    pub(super) fn add(&mut self, first: *const u8, bytes: usize, stripe: *const u8, write: bool) {
+        self.add_line(first, write);
+        let end = first.addr() % LINE_BYTES + bytes;
+        if end > LINE_BYTES {
+            for further in 1..end.div_ceil(LINE_BYTES).min(RUN) {
+                self.add_line(first.wrapping_add(further * LINE_BYTES), write);
+            }
+        }
+        if bytes > 8 {
+            self.add_line(stripe, write);
+        }
+        if self.gathered >= LINES - RUN {
             self.fetch();
         }
-        self.runs[self.gathered] = run;
+    }
+
+    #[inline(always)]
+    fn add_line(&mut self, line: *const u8, write: bool) {
+        self.lines[self.gathered % LINES] = line.map_addr(|at| (at & !1) | usize::from(write));
         self.gathered += 1;
-        self.lines += run.lines as usize;
     }
 
-    /// The round's lines have been added.
+    /// The round's lines have been added; so many rounds are in flight with it.
     #[inline(always)]
-    pub(super) fn posted(&mut self) {
-        self.in_flight += 1;
+    pub(super) fn posted(&mut self, in_flight: usize) {
         self.rounds += 1;
-        if self.rounds * SHARE >= self.in_flight || self.lines >= ENOUGH_LINES {
+        if self.rounds * SHARE >= in_flight || self.gathered >= ENOUGH {
             self.fetch();
         }
-    }
-
-    /// A posted round was completed or given up.
-    #[inline(always)]
-    pub(super) fn ended(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
     }
 
     #[inline(never)]
     fn fetch(&mut self) {
-        for run in &self.runs[..self.gathered] {
-            for line in 0..run.lines as usize {
-                prefetch_line(run.first.wrapping_add(line * LINE_BYTES), run.to_write);
-            }
-            if !run.stripe.is_null() {
-                prefetch_line(run.stripe, run.to_write);
-            }
+        for &line in &self.lines[..self.gathered.min(LINES)] {
+            prefetch_line(line, line.addr() & 1 != 0);
         }
-        (self.gathered, self.lines, self.rounds) = (0, 0, 0);
+        (self.gathered, self.rounds) = (0, 0);
     }
 }
 
