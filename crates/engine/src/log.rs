@@ -14,7 +14,7 @@
 
 use crate::layout::Version;
 use crate::owner::OwnerTag;
-use crate::working_set::Txn;
+use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -84,14 +84,92 @@ fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     }
 }
 
-/// Seeded by the tag: an entry under another tag is no entry. Each word is folded in by a full
-/// multiplication, whose halves are joined; a torn entry passes once in about 2^63 times.
+/// Seeded by the tag: an entry under another tag is no entry. Two words at a time are folded in by a
+/// full multiplication, whose halves are joined; a torn entry passes once in about 2^63 times.
 fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    words.iter().fold(tag.word(), |sum, word| {
-        let product = u128::from(sum ^ word ^ ODD) * u128::from(ODD);
-        product as u64 ^ (product >> 64) as u64
-    })
+    const OTHER: u64 = 0xd1b5_4a32_d192_ed03;
+    let fold = |sum: u64, one: u64, other: u64| {
+        let product = u128::from(sum ^ one ^ ODD) * u128::from(other ^ OTHER);
+        sum.rotate_left(23) ^ product as u64 ^ (product >> 64) as u64
+    };
+    let (pairs, last) = words.as_chunks::<2>();
+    let sum = pairs.iter().fold(tag.word(), |sum, &[one, other]| fold(sum, one, other));
+    last.iter().fold(sum, |sum, &word| fold(sum, word, ODD))
+}
+
+/// Writes an entry whose size is known, record by record and piece by piece.
+pub struct EntryWriter {
+    start: BufferOffset,
+    record: BufferOffset,
+    piece: BufferOffset,
+    end: BufferOffset,
+    counts: u64,
+}
+
+impl EntryWriter {
+    /// An entry of so many records and pieces, whose old bytes, each padded to 8, add up to
+    /// `old_bytes`.
+    #[inline]
+    pub fn begin(
+        round: &mut Round,
+        records: usize,
+        pieces: usize,
+        old_bytes: usize,
+    ) -> EntryWriter {
+        let records_bytes = records * RECORD_BYTES;
+        let len = LOG_HEADER_BYTES + records_bytes + pieces * PIECE_HEADER_BYTES + old_bytes;
+        let start = round.reserve_lines(len);
+        let record = start.plus(LOG_HEADER_BYTES);
+        let (piece, end) = (record.plus(records_bytes), start.plus(len));
+        EntryWriter { start, record, piece, end, counts: records as u64 | (pieces as u64) << 32 }
+    }
+
+    /// Where the entry is.
+    pub fn at(&self) -> BufferOffset {
+        self.start
+    }
+
+    /// How long it is.
+    pub fn len_bytes(&self) -> usize {
+        (self.end.0 - self.start.0) as usize
+    }
+
+    /// The next record: a lock with the versions that it was found with and gets.
+    #[inline]
+    pub fn record(&mut self, round: &mut Round, lock: &Lock) {
+        let words = [lock.address.to_word(), lock.old_version.word(), lock.new_version.word()];
+        *round.array_mut(self.record) = words;
+        self.record = self.record.plus(RECORD_BYTES);
+    }
+
+    /// The next piece: `len_bytes`, a multiple of 8, of the old bytes at `old`, a multiple of 8.
+    #[inline]
+    pub fn piece(
+        &mut self,
+        round: &mut Round,
+        address: Address,
+        old: BufferOffset,
+        len_bytes: usize,
+    ) {
+        *round.array_mut(self.piece) = [address.to_word(), len_bytes as u64];
+        let bytes = self.piece.plus(PIECE_HEADER_BYTES);
+        round.copy_words(old, bytes, len_bytes / 8);
+        self.piece = bytes.plus(len_bytes);
+    }
+
+    /// Completes the entry.
+    ///
+    /// # Panics
+    /// If it is not as long as was said: our bug.
+    #[inline]
+    pub fn end(self, round: &mut Round, tag: OwnerTag) {
+        assert!(self.piece == self.end, "an entry of another length than announced");
+        let len = self.len_bytes();
+        let (_, entry) = round.split_words(self.start, len / 8);
+        (entry[2], entry[3]) = (self.counts, len as u64);
+        (entry[0], entry[1]) = (tag.word(), checksum(tag, &entry[COVERED_FROM..]));
+    }
 }
 
 /// A record that a logged transaction changed.
@@ -176,7 +254,7 @@ pub fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<LogEn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::working_set::{Lock, LockKind, Piece};
+    use crate::working_set::{LockKind, Piece};
     use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
     use tarn_fabric::round::VerbIndex;
 
@@ -208,6 +286,20 @@ mod tests {
         assert_eq!(entry.tag, txn.tag);
         assert_eq!(entry.records[0].new_version, Version::from_word(5));
         assert_eq!(entry.pieces[0].old, b"hello, world!");
+    }
+
+    #[test]
+    fn an_entry_written_piece_by_piece_is_the_same() {
+        let (mut txn, ..) = logged();
+        txn.pieces[0].len_bytes = 8;
+        let (at, len) = encode(&mut txn);
+        let piece = txn.pieces[0];
+        let mut writer = EntryWriter::begin(&mut txn.round, 1, 1, 8);
+        let (again, again_len) = (writer.at(), writer.len_bytes());
+        writer.record(&mut txn.round, &txn.locks[0]);
+        writer.piece(&mut txn.round, piece.address, piece.old, 8);
+        writer.end(&mut txn.round, txn.tag);
+        assert_eq!(txn.round.bytes(at, len), txn.round.bytes(again, again_len));
     }
 
     #[test]

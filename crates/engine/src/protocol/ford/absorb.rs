@@ -27,18 +27,20 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
     let mut verdict = Ok(());
     let mut all_before_done = true;
     for index in txn.fetched..txn.entries.len() {
-        let short = match txn.entries[index].progress {
-            Progress::Home => home::absorb(ford, cx, txn, index),
-            Progress::Lock => Ok(home::absorb_locked(cx, txn, index)),
+        let settled = match txn.entries[index].progress {
             Progress::Done => Ok(true),
+            Progress::Home => {
+                let Txn { entries, round, tag, .. } = &mut *txn;
+                home::absorb(ford, cx, round, *tag, &mut entries[index])
+            }
+            Progress::Lock => Ok(home::absorb_locked(cx, txn, index)),
             _ => Ok(false),
         };
-        let settled = match short {
-            Ok(true) => Ok(()),
-            Ok(false) => absorb_rarer(ford, cx, txn, index),
-            Err(reason) => Err(reason),
-        };
-        verdict = verdict.and(settled);
+        match settled {
+            Ok(true) => {}
+            Ok(false) => verdict = verdict.and(absorb_rarer(ford, cx, txn, index)),
+            Err(reason) => verdict = verdict.and(Err(reason)),
+        }
         all_before_done &= txn.entries[index].progress == Progress::Done;
         if all_before_done {
             txn.fetched = index + 1;

@@ -31,14 +31,19 @@ mod commit;
 mod execute;
 mod home;
 mod insert;
+mod prepare;
 mod recover;
+mod short;
 mod split;
+mod validate;
 
 use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
-use crate::working_set::Txn;
+use crate::working_set::{Entry, Txn};
+use tarn_fabric::round::Round;
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -165,6 +170,11 @@ impl Protocol for Ford {
 
     fn new(switches: Switches) -> Ford {
         Ford { switches }
+    }
+
+    #[inline(always)]
+    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
+        home::plan(cx, round, table, entry);
     }
 
     #[inline]
