@@ -315,9 +315,9 @@ impl<'c> Attempt<'c> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         if txn.fetched < txn.entries.len() || txn.mistaken {
             cx.database().protocol.fetch(cx, txn).await?;
-        }
-        if cx.database().protocol.is_committed(txn) {
-            return Ok(());
+            if cx.database().protocol.is_committed(txn) {
+                return Ok(());
+            }
         }
         cx.database().protocol.commit(cx, txn).await
     }

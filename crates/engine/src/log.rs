@@ -43,28 +43,65 @@ pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
 pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = encoded_bytes(txn);
     let Txn { tag, round, locks, pieces, .. } = txn;
+    let old = pieces.iter().filter(|piece| piece.logged).map(|piece| OldBytes {
+        address: piece.address,
+        at: piece.old,
+        len_bytes: piece.len_bytes as usize,
+    });
+    (write_entry(round, *tag, locks, old, len), len)
+}
+
+/// A piece as its entry needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct OldBytes {
+    /// Where the piece will be written.
+    pub address: Address,
+    /// What is there so far, in the round's buffer.
+    pub at: BufferOffset,
+    /// How much.
+    pub len_bytes: usize,
+}
+
+/// Length of an entry with so many records and pieces, whose old bytes, each padded to 8, add up to
+/// `old_bytes`.
+#[inline]
+pub fn entry_bytes(records: usize, pieces: usize, old_bytes: usize) -> usize {
+    LOG_HEADER_BYTES + records * RECORD_BYTES + pieces * PIECE_HEADER_BYTES + old_bytes
+}
+
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes; returns
+/// where.
+///
+/// # Panics
+/// If the pieces need more room: our bug.
+#[inline]
+pub fn write_entry(
+    round: &mut Round,
+    tag: OwnerTag,
+    locks: &[Lock],
+    pieces: impl Iterator<Item = OldBytes>,
+    len: usize,
+) -> BufferOffset {
     let start = round.reserve_lines(len);
     let (before, entry) = round.split_words(start, len / 8);
     let (records, mut rest) =
         entry[LOG_HEADER_BYTES / 8..].split_at_mut(locks.len() * RECORD_BYTES / 8);
-    for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks.iter()) {
+    for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks) {
         *record = [lock.address.to_word(), lock.old_version.word(), lock.new_version.word()];
     }
     let mut logged = 0u64;
-    for piece in pieces.iter().filter(|piece| piece.logged) {
+    for piece in pieces {
         logged += 1;
-        let len = piece.len_bytes as usize;
-        let (piece_header, after) = rest.split_at_mut(PIECE_HEADER_BYTES / 8);
-        let (old, after) = after.split_at_mut(len.div_ceil(8));
-        piece_header.copy_from_slice(&[piece.address.to_word(), len as u64]);
-        copy_old(before, piece.old, old);
+        let (head, after) = rest.split_at_mut(2 + piece.len_bytes.div_ceil(8));
+        (head[0], head[1]) = (piece.address.to_word(), piece.len_bytes as u64);
+        copy_old(before, piece.at, &mut head[2..]);
         rest = after;
     }
     entry[2] = locks.len() as u64 | (logged << 32);
     entry[3] = len as u64;
     entry[0] = tag.word();
-    entry[1] = checksum(*tag, &entry[COVERED_FROM..]);
-    (start, len)
+    entry[1] = checksum(tag, &entry[COVERED_FROM..]);
+    start
 }
 
 /// Copies whole words from position `at` on, any byte: what lies behind the old bytes is copied
@@ -73,7 +110,12 @@ pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
 fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
     if shift == 0 {
-        for (to, from) in old.iter_mut().zip(&buffer[first..]) {
+        let from = &buffer[first..first + old.len()];
+        let ((to, to_rest), (from, from_rest)) = (old.as_chunks_mut::<4>(), from.as_chunks::<4>());
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        for (to, from) in to_rest.iter_mut().zip(from_rest) {
             *to = *from;
         }
         return;
@@ -96,80 +138,6 @@ fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
     let (pairs, last) = words.as_chunks::<2>();
     let sum = pairs.iter().fold(tag.word(), |sum, &[one, other]| fold(sum, one, other));
     last.iter().fold(sum, |sum, &word| fold(sum, word, ODD))
-}
-
-/// Writes an entry whose size is known, record by record and piece by piece.
-pub struct EntryWriter {
-    start: BufferOffset,
-    record: BufferOffset,
-    piece: BufferOffset,
-    end: BufferOffset,
-    counts: u64,
-}
-
-impl EntryWriter {
-    /// An entry of so many records and pieces, whose old bytes, each padded to 8, add up to
-    /// `old_bytes`.
-    #[inline]
-    pub fn begin(
-        round: &mut Round,
-        records: usize,
-        pieces: usize,
-        old_bytes: usize,
-    ) -> EntryWriter {
-        let records_bytes = records * RECORD_BYTES;
-        let len = LOG_HEADER_BYTES + records_bytes + pieces * PIECE_HEADER_BYTES + old_bytes;
-        let start = round.reserve_lines(len);
-        let record = start.plus(LOG_HEADER_BYTES);
-        let (piece, end) = (record.plus(records_bytes), start.plus(len));
-        EntryWriter { start, record, piece, end, counts: records as u64 | (pieces as u64) << 32 }
-    }
-
-    /// Where the entry is.
-    pub fn at(&self) -> BufferOffset {
-        self.start
-    }
-
-    /// How long it is.
-    pub fn len_bytes(&self) -> usize {
-        (self.end.0 - self.start.0) as usize
-    }
-
-    /// The next record: a lock with the versions that it was found with and gets.
-    #[inline]
-    pub fn record(&mut self, round: &mut Round, lock: &Lock) {
-        let words = [lock.address.to_word(), lock.old_version.word(), lock.new_version.word()];
-        *round.array_mut(self.record) = words;
-        self.record = self.record.plus(RECORD_BYTES);
-    }
-
-    /// The next piece: `len_bytes`, a multiple of 8, of the old bytes at `old`, a multiple of 8.
-    #[inline]
-    pub fn piece(
-        &mut self,
-        round: &mut Round,
-        address: Address,
-        old: BufferOffset,
-        len_bytes: usize,
-    ) {
-        *round.array_mut(self.piece) = [address.to_word(), len_bytes as u64];
-        let bytes = self.piece.plus(PIECE_HEADER_BYTES);
-        round.copy_words(old, bytes, len_bytes / 8);
-        self.piece = bytes.plus(len_bytes);
-    }
-
-    /// Completes the entry.
-    ///
-    /// # Panics
-    /// If it is not as long as was said: our bug.
-    #[inline]
-    pub fn end(self, round: &mut Round, tag: OwnerTag) {
-        assert!(self.piece == self.end, "an entry of another length than announced");
-        let len = self.len_bytes();
-        let (_, entry) = round.split_words(self.start, len / 8);
-        (entry[2], entry[3]) = (self.counts, len as u64);
-        (entry[0], entry[1]) = (tag.word(), checksum(tag, &entry[COVERED_FROM..]));
-    }
 }
 
 /// A record that a logged transaction changed.
@@ -286,20 +254,6 @@ mod tests {
         assert_eq!(entry.tag, txn.tag);
         assert_eq!(entry.records[0].new_version, Version::from_word(5));
         assert_eq!(entry.pieces[0].old, b"hello, world!");
-    }
-
-    #[test]
-    fn an_entry_written_piece_by_piece_is_the_same() {
-        let (mut txn, ..) = logged();
-        txn.pieces[0].len_bytes = 8;
-        let (at, len) = encode(&mut txn);
-        let piece = txn.pieces[0];
-        let mut writer = EntryWriter::begin(&mut txn.round, 1, 1, 8);
-        let (again, again_len) = (writer.at(), writer.len_bytes());
-        writer.record(&mut txn.round, &txn.locks[0]);
-        writer.piece(&mut txn.round, piece.address, piece.old, 8);
-        writer.end(&mut txn.round, txn.tag);
-        assert_eq!(txn.round.bytes(at, len), txn.round.bytes(again, again_len));
     }
 
     #[test]

@@ -108,16 +108,13 @@ impl<'c> Transaction<'c> {
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
         let entry = self.entry(handle);
-        assert!(entry.progress == Progress::Done, "fetch before get");
-        let visible = match entry.mode {
-            Mode::Read | Mode::Update => entry.found,
-            Mode::Insert => !entry.void,
-            Mode::Delete => false,
-        };
-        if !visible {
+        let plain = entry.progress == Progress::Done
+            && entry.found
+            && matches!(entry.mode, Mode::Read | Mode::Update)
+            && entry.cells != Cells::NONE;
+        if !plain && !is_visible(entry) {
             return None;
         }
-        assert!(entry.cells != Cells::NONE, "no cell was asked for");
         let table = self.coordinator.cx.table(entry.table);
         let bytes = self.coordinator.txn.round.bytes(entry.payload, table.slot.payload_bytes);
         Some(Row::new(&table.schema, bytes))
@@ -264,6 +261,22 @@ impl<'c> Transaction<'c> {
     }
 }
 
+/// Whether the caller sees a record where this entry is.
+///
+/// # Panics
+/// If it was not fetched, or none of its cells was asked for.
+#[inline(never)]
+fn is_visible(entry: &Entry) -> bool {
+    assert!(entry.progress == Progress::Done, "fetch before get");
+    let visible = match entry.mode {
+        Mode::Read | Mode::Update => entry.found,
+        Mode::Insert => !entry.void,
+        Mode::Delete => false,
+    };
+    assert!(!visible || entry.cells != Cells::NONE, "no cell was asked for");
+    visible
+}
+
 /// A long key's word: its hash.
 pub(crate) fn key_word(bytes: &[u8]) -> u64 {
     let mut hash = bytes.len() as u64;
@@ -321,7 +334,17 @@ fn push_at_home(cx: &Context, txn: &mut Txn, table: &Table, mut entry: Entry) ->
 /// in any case.
 pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bool) {
     let Txn { entries, lookups, .. } = txn;
-    let entry = &mut entries[index];
+    begin_lookup(cx, &mut entries[index], lookups, at_bucket);
+}
+
+/// As [`ask_index`], for an entry at hand.
+#[inline(never)]
+pub(crate) fn begin_lookup(
+    cx: &Context,
+    entry: &mut Entry,
+    lookups: &mut Vec<Lookup>,
+    at_bucket: bool,
+) {
     let mut lookup = Lookup::start(cx.surroundings(), cx.table(entry.table), entry.key);
     if at_bucket {
         lookup.restart_at_bucket();

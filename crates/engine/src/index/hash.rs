@@ -37,6 +37,8 @@ pub struct Geometry {
     pub buckets: u64,
     /// Size of a bucket.
     pub bucket_bytes: usize,
+    /// Size of a bin.
+    pub bin_bytes: usize,
     /// Offset of the index header in each group.
     pub header_at: u64,
     /// Offset of the first segment in each group.
@@ -316,13 +318,10 @@ impl Lookup {
                 let (address, consistent) = (self.block.plus(at), table.slot.is_one_line());
                 return Answer::Found { address, image, consistent };
             }
-            let version = Version::from_word(round.word(image.plus(VERSION_AT)));
-            let lock = round.word(image.plus(LOCK_AT));
-            if !version.is_present() && lock == 0 {
-                let better = self.free.is_none() || self.is_home(slot);
-                if better {
-                    self.free = Some((self.block.plus(at), version));
-                }
+            let [lock, version] = *round.array(image.plus(LOCK_AT));
+            let version = Version::from_word(version);
+            if !version.is_present() && lock == 0 && (self.free.is_none() || self.is_home(slot)) {
+                self.free = Some((self.block.plus(at), version));
             }
         }
         if next.is_null() {
@@ -371,8 +370,7 @@ impl Lookup {
 #[inline(always)]
 pub fn home(near: Surroundings<'_>, table: &Table, hash: u64) -> Address {
     let place = near.view.place(near.catalog, table, hash);
-    let bin_bytes = Geometry::SLOTS_PER_BIN * table.slot.slot_bytes;
-    place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * bin_bytes)
+    place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes)
 }
 
 /// How far into the bin, of which the round's buffer has an image, the record of a plain table lies
@@ -398,9 +396,8 @@ pub fn head_at_home(
 /// Whether the slot image holds the wanted key's record.
 #[inline]
 fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> bool {
-    if round.word(image.plus(KEY_AT)) != wanted.word
-        || !Version::from_word(round.word(image.plus(VERSION_AT))).is_present()
-    {
+    let [_, version, key] = *round.array(image);
+    if key != wanted.word || !Version::from_word(version).is_present() {
         return false;
     }
     let Some(full_key) = wanted.full_key else { return true };

@@ -10,6 +10,7 @@
 //! Invariant: a hint only. What is never fetched ahead is fetched when it is used.
 
 use crate::address::LINE_BYTES;
+use std::cell::Cell;
 
 /// Most lines that are gathered, those of stripes included: a power of two.
 const LINES: usize = 128;
@@ -22,57 +23,71 @@ const SHARE: usize = 4;
 
 /// One thread's gathered lines.
 pub(super) struct Ahead {
-    /// Addresses; an odd one is of a line that will be written.
-    lines: [*const u8; LINES],
-    gathered: usize,
-    rounds: usize,
+    lines: [Cell<*const u8>; LINES],
+    gathered: Cell<usize>,
+    rounds: Cell<usize>,
 }
 
 impl Ahead {
     pub(super) fn new() -> Ahead {
-        Ahead { lines: [std::ptr::null(); LINES], gathered: 0, rounds: 0 }
+        let lines = [const { Cell::new(std::ptr::null()) }; LINES];
+        Ahead { lines, gathered: Cell::new(0), rounds: Cell::new(0) }
     }
 
     /// The lines of one more verb of the round being posted, and its stripe's; any address in a
-    /// line will do.
+    /// line will do. Those that will be written are few, and fetched at once.
     #[inline(always)]
-    pub(super) fn add(&mut self, first: *const u8, bytes: usize, stripe: *const u8, write: bool) {
-        self.add_line(first, write);
+    pub(super) fn add(&self, first: *const u8, bytes: usize, stripe: *const u8, write: bool) {
+        if write {
+            return fetch_to_write(first, bytes, stripe);
+        }
+        let mut gathered = self.gathered.get();
+        self.lines[gathered % LINES].set(first);
+        gathered += 1;
         let end = first.addr() % LINE_BYTES + bytes;
-        if end > LINE_BYTES {
-            for further in 1..end.div_ceil(LINE_BYTES).min(RUN) {
-                self.add_line(first.wrapping_add(further * LINE_BYTES), write);
-            }
+        let mut further = LINE_BYTES;
+        while further < end.min(RUN * LINE_BYTES) {
+            self.lines[gathered % LINES].set(first.wrapping_add(further));
+            (gathered, further) = (gathered + 1, further + LINE_BYTES);
         }
         if bytes > 8 {
-            self.add_line(stripe, write);
+            self.lines[gathered % LINES].set(stripe);
+            gathered += 1;
         }
-        if self.gathered >= LINES - RUN {
+        self.gathered.set(gathered);
+        if gathered >= LINES - RUN {
             self.fetch();
         }
     }
 
-    #[inline(always)]
-    fn add_line(&mut self, line: *const u8, write: bool) {
-        self.lines[self.gathered % LINES] = line.map_addr(|at| (at & !1) | usize::from(write));
-        self.gathered += 1;
-    }
-
     /// The round's lines have been added; so many rounds are in flight with it.
     #[inline(always)]
-    pub(super) fn posted(&mut self, in_flight: usize) {
-        self.rounds += 1;
-        if self.rounds * SHARE >= in_flight || self.gathered >= ENOUGH {
+    pub(super) fn posted(&self, in_flight: usize) {
+        let rounds = self.rounds.get() + 1;
+        self.rounds.set(rounds);
+        if rounds * SHARE >= in_flight || self.gathered.get() >= ENOUGH {
             self.fetch();
         }
     }
 
     #[inline(never)]
-    fn fetch(&mut self) {
-        for &line in &self.lines[..self.gathered.min(LINES)] {
-            prefetch_line(line, line.addr() & 1 != 0);
+    fn fetch(&self) {
+        for line in &self.lines[..self.gathered.get().min(LINES)] {
+            prefetch_line(line.get(), false);
         }
-        (self.gathered, self.rounds) = (0, 0);
+        self.gathered.set(0);
+        self.rounds.set(0);
+    }
+}
+
+#[inline(never)]
+fn fetch_to_write(first: *const u8, bytes: usize, stripe: *const u8) {
+    let end = (first.addr() % LINE_BYTES + bytes).min(RUN * LINE_BYTES);
+    for further in (0..end).step_by(LINE_BYTES) {
+        prefetch_line(first.wrapping_add(further), true);
+    }
+    if bytes > 8 {
+        prefetch_line(stripe, true);
     }
 }
 

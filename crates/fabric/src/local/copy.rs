@@ -12,6 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[inline(always)]
 pub(super) unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, len_bytes: usize) {
     let (mut from, mut to, mut left) = (from, to, len_bytes);
+    if left == 16 {
+        // LOCK and VERSION, as a rule.
+        // SAFETY: two words (this function's contract).
+        unsafe {
+            copy_word(from, to);
+            copy_word(from.add(1), to.add(1));
+        }
+        return;
+    }
     // SAFETY: no more than `left` bytes are taken at any step (this function's contract).
     unsafe {
         while left >= 64 {

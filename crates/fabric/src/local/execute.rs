@@ -24,13 +24,13 @@ impl LocalBackend {
     /// them.
     #[inline(always)]
     pub(super) fn fetch_ahead(&self, round: &Round) {
-        let (regions, mut ahead) = (self.regions.borrow(), self.ahead.borrow_mut());
         let Some(mut first) = round.verbs().first().map(|verb| verb.target) else { return };
-        let Some(mut region) = regions.get(self.index(first)) else { return };
+        let Some(mut region) = self.region(first) else { return };
+        let ahead = &self.ahead;
         for verb in round.verbs() {
             let mut offset = verb.target.offset_beside(first);
             if offset >= region.bytes() {
-                let Some(other) = regions.get(self.index(verb.target)) else { continue };
+                let Some(other) = self.region(verb.target) else { continue };
                 (first, region) = (verb.target, other);
                 offset = verb.target.offset_beside(first);
             }
@@ -46,24 +46,24 @@ impl LocalBackend {
         if self.fabric.faults.epoch() != self.faults_seen.get() {
             self.look_at_faults();
         }
-        let regions = self.regions.borrow();
         let followed = round.is_followed();
         let (verbs, buffer) = round.parts_mut();
         let mut wrote = self.unfenced.get();
         let mut outcome = Ok(());
         let mut next = 0;
         while let Some(verb) = verbs.get(next) {
-            let Some(region) = regions.get(self.index(verb.target)) else {
+            let Some(region) = self.region(verb.target) else {
                 outcome = Err(self.refusal(verb.target));
                 break;
             };
-            let done = region.run(&mut verbs[next..], buffer, &mut wrote);
+            let done;
+            (done, wrote) = region.run(&mut verbs[next..], buffer, wrote);
             next += done;
             if done > 0 {
                 continue;
             }
             let verb = &mut verbs[next];
-            if let Err(stop) = execute_one(region, verb, buffer, &mut wrote) {
+            if let Err(stop) = execute_one(&region, verb, buffer, &mut wrote) {
                 outcome = Err(self.stopped(verb.target, stop));
                 break;
             }

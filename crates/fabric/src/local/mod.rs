@@ -160,11 +160,11 @@ struct LocalBackend {
     /// Whether a followed round wrote and nothing has fenced since: done before the next READ.
     unfenced: Cell<bool>,
     /// By node × groups + group; rebuilt when a fault was declared.
-    regions: RefCell<Vec<Region<'static>>>,
+    regions: Box<[Cell<Region<'static>>]>,
     group_count: usize,
     faults_seen: Cell<u32>,
     fenced: Cell<bool>,
-    ahead: RefCell<Ahead>,
+    ahead: Ahead,
     /// Rounds posted and not completed: how many wait for their lines.
     in_flight: Cell<usize>,
     sender: RefCell<Sender>,
@@ -183,17 +183,18 @@ impl LocalBackend {
         let endpoint = Endpoint { node: node.slot, thread };
         let (sender, receiver) = fabric.mailboxes.register(endpoint);
         let group_count = fabric.groups.len();
+        let regions = fabric.nodes.len() * group_count;
         let backend = LocalBackend {
             fabric,
             node,
             thread,
             gate,
             unfenced: Cell::new(false),
-            regions: RefCell::default(),
+            regions: vec![Cell::new(Region::empty()); regions].into(),
             group_count,
             faults_seen: Cell::new(u32::MAX),
             fenced: Cell::new(false),
-            ahead: RefCell::new(Ahead::new()),
+            ahead: Ahead::new(),
             in_flight: Cell::new(0),
             sender: RefCell::new(sender),
             receiver: RefCell::new(receiver),
@@ -207,20 +208,23 @@ impl LocalBackend {
         let faults = &self.fabric.faults;
         self.faults_seen.set(faults.epoch());
         self.fenced.set(faults.is_fenced(self.node));
-        let mut regions = Vec::new();
         for (index, memory) in self.fabric.nodes.iter().enumerate() {
             let down = self.fenced.get() || faults.is_down(NodeSlot(index as u16));
             let count = self.group_count;
             let views = if down { vec![Region::empty(); count] } else { memory.regions(count) };
-            // SAFETY: `fabric` owns the memory; this backend holds it as long as the views.
-            regions.extend(views.into_iter().map(|view| unsafe { view.unbound() }));
+            for (group, view) in views.into_iter().enumerate() {
+                // SAFETY: `fabric` owns the memory; this backend holds it as long as the views.
+                self.regions[index * count + group].set(unsafe { view.unbound() });
+            }
         }
-        *self.regions.borrow_mut() = regions;
     }
 
-    #[inline]
-    fn index(&self, target: Target) -> usize {
-        usize::from(target.node().0) * self.group_count + usize::from(target.address().group().0)
+    /// The region that a verb goes to, if there is such a node and group.
+    #[inline(always)]
+    fn region(&self, target: Target) -> Option<Region<'static>> {
+        let (node, group) = (usize::from(target.node().0), target.address().group().0);
+        let index = node * self.group_count + usize::from(group);
+        self.regions.get(index).map(Cell::get)
     }
 
     /// A posted round was completed or given up.

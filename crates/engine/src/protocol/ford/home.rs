@@ -10,7 +10,7 @@ use super::execute::{HELD, ask};
 use super::{Ford, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Geometry, head_at_home};
+use crate::index::hash::head_at_home;
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
@@ -22,9 +22,9 @@ use tarn_fabric::round::Round;
 /// Reads the bin that is the home of a record that is being added.
 #[inline(always)]
 pub(super) fn plan(cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
+    let target = cx.database().groups.primary(entry.address);
+    entry.image = round.read(target, table.geometry.bin_bytes);
     enter(cx, Phase::Locate);
-    let bin_bytes = Geometry::SLOTS_PER_BIN * table.slot.slot_bytes;
-    entry.image = round.read(cx.database().groups.primary(entry.address), bin_bytes);
 }
 
 /// Takes in the home of a record that is to be read or updated. Whether it was there.
@@ -43,14 +43,14 @@ pub(super) fn absorb(
     let Some((offset, head)) = head_at_home(table, entry.key, round, entry.image) else {
         return Ok(false);
     };
-    entry.address = entry.address.plus(offset);
-    entry.image = entry.image.plus(offset);
-    entry.found = true;
     let lock = head[LOCK_AT / 8];
     if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
         let reading = entry.mode == Mode::Read;
         return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
     }
+    entry.address = entry.address.plus(offset);
+    entry.image = entry.image.plus(offset);
+    entry.found = true;
     entry.version = Version::from_word(head[VERSION_AT / 8]);
     if let Some(at) = table.slot.body_at {
         entry.body = Address::from_word(round.word(entry.image.plus(at)));

@@ -165,7 +165,7 @@ impl Protocol for Ford {
         caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: false },
         switches: SWITCHES,
         phases: PHASES,
-        layout: "single-version-2",
+        layout: "single-version-3",
     };
 
     fn new(switches: Switches) -> Ford {

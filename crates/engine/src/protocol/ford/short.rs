@@ -8,9 +8,9 @@
 use super::commit::add_release;
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
-use crate::layout::{VERSION_AT, Version};
-use crate::log::EntryWriter;
-use crate::working_set::{NO_LOCK, Txn};
+use crate::layout::{Slot, VERSION_AT, Version};
+use crate::log::{self, OldBytes};
+use crate::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 
 /// Most of a log entry that one lock takes: the record, its piece's header, its old bytes.
@@ -33,11 +33,18 @@ pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
 /// written: if not, the locks are to be released alone.
 pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     let Txn { entries, round, locks, tag, coordinator, .. } = &mut *txn;
-    let locked = || entries.iter().filter(|entry| entry.lock != NO_LOCK);
+    let catalog = &cx.database().catalog;
+    let row_bytes = |entry: &Entry| row_bytes(&catalog.table(entry.table).slot);
     let (mut changed, mut old_bytes) = (0, 0);
-    for entry in locked().filter(|entry| entry.dirty.0 != 0) {
-        changed += 1;
-        old_bytes += cx.table(entry.table).slot.used_bytes().next_multiple_of(8) - VERSION_AT;
+    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
+        let lock = &mut locks[entry.lock as usize];
+        entry.new_version = entry.version;
+        if entry.dirty.0 != 0 {
+            entry.new_version = entry.version.present_after(Version::NEVER);
+            changed += 1;
+            old_bytes += row_bytes(entry);
+        }
+        lock.new_version = entry.new_version;
     }
     if changed == 0 {
         return false;
@@ -45,28 +52,29 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     enter(cx, Phase::Write);
     enter(cx, Phase::UnlockWithData);
     round.begin();
-    let mut log = EntryWriter::begin(round, locks.len(), changed, old_bytes);
-    let group = locks[0].address.group();
-    let area = cx.database().catalog.log(group, *coordinator);
-    round.write_private(cx.database().groups.primary(area), log.at(), log.len_bytes());
-    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
-        let lock = &mut locks[entry.lock as usize];
-        if entry.dirty.0 == 0 {
-            (lock.new_version, entry.new_version) = (lock.old_version, lock.old_version);
-            log.record(round, lock);
-            continue;
-        }
-        let slot = &cx.table(entry.table).slot;
-        let new_version = entry.version.present_after(Version::NEVER);
-        (lock.new_version, entry.new_version) = (new_version, new_version);
-        log.record(round, lock);
-        let len = slot.used_bytes() - VERSION_AT;
-        log.piece(round, entry.address.plus(VERSION_AT), entry.image.plus(VERSION_AT), len);
+    let dirty = || entries.iter().filter(|entry| entry.lock != NO_LOCK && entry.dirty.0 != 0);
+    let len = log::entry_bytes(locks.len(), changed, old_bytes);
+    let old = dirty().map(|entry| OldBytes {
+        address: entry.address.plus(VERSION_AT),
+        at: entry.image.plus(VERSION_AT),
+        len_bytes: row_bytes(entry),
+    });
+    let log = log::write_entry(round, *tag, locks, old, len);
+    let groups = &cx.database().groups;
+    let area = catalog.log(locks[0].address.group(), *coordinator);
+    round.write_private(groups.primary(area), log, len);
+    for entry in dirty() {
+        let slot = &catalog.table(entry.table).slot;
         let data = BufferOffset(entry.payload.0 - slot.payload_at as u32).plus(VERSION_AT);
-        round.set_word(data, new_version.word());
-        round.write(cx.database().groups.primary(entry.address).plus(VERSION_AT), data, len);
+        round.set_word(data, entry.new_version.word());
+        round.write(groups.primary(entry.address.plus(VERSION_AT)), data, row_bytes(entry));
     }
-    log.end(round, *tag);
     add_release(cx, round, locks);
     true
+}
+
+/// A record from VERSION to the end of its row, in whole words.
+#[inline]
+fn row_bytes(slot: &Slot) -> usize {
+    slot.used_bytes().next_multiple_of(8) - VERSION_AT
 }

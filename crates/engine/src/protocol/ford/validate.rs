@@ -16,12 +16,12 @@ const WARM_CHECKS: usize = 64;
 /// Re-reads LOCK and VERSION of everything that was read and not locked.
 #[inline]
 pub(super) async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if !ford.on(On::ValidateReads) {
+    if is_needless(txn) || !ford.on(On::ValidateReads) {
         return Ok(());
     }
     let first = plan_validation(cx, txn);
     if txn.round.is_empty() {
-        return Ok(());
+        return Ok(()); // every directory is locked by now
     }
     enter(cx, Phase::Validate);
     if txn.entries.len() + txn.checks.len() <= WARM_CHECKS {
@@ -29,6 +29,12 @@ pub(super) async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result
     }
     cx.port.execute(&mut txn.round).await?;
     Ok(absorb_validation(ford, txn, first)?)
+}
+
+/// Whether nothing was read without a lock.
+#[inline]
+pub(super) fn is_needless(txn: &Txn) -> bool {
+    txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
 }
 
 /// Adds the READs; what they bring lies in the buffer from the position returned on.
