@@ -21,6 +21,7 @@ struct Shared {
     counters: Counters,
     seed: u64,
     streams: Cell<u64>,
+    charges: bool,
     last_error: Cell<Option<FabricError>>,
 }
 
@@ -36,13 +37,14 @@ impl Port {
         let counters = Counters::default();
         let endpoint = backend.endpoint();
         let first_stream = (u64::from(endpoint.node.0) << 48) | (u64::from(endpoint.thread) << 32);
-        let streams = Cell::new(first_stream);
+        let (streams, charges) = (Cell::new(first_stream), backend.charges());
         Port {
             shared: Rc::new(Shared {
                 backend,
                 counters,
                 seed,
                 streams,
+                charges,
                 last_error: Cell::new(None),
             }),
         }
@@ -117,10 +119,18 @@ impl Port {
         }
     }
 
-    /// This thread's monotone clock.
+    /// This thread's monotone clock, in nanoseconds. It may run fast or slow, and clocks of two nodes
+    /// may differ: compare times of different nodes by [`Port::clock`].
     #[inline]
     pub fn now(&self) -> Nanos {
         self.shared.backend.now()
+    }
+
+    /// The true time, in nanoseconds, for the stamps of histories and for nothing else: no node of a
+    /// network can know it (see [`Backend::observed`]).
+    #[inline]
+    pub fn observed(&self) -> Nanos {
+        self.shared.backend.observed()
     }
 
     /// The cluster's time with its uncertainty.
@@ -139,6 +149,12 @@ impl Port {
         let stream = self.shared.streams.get();
         self.shared.streams.set(stream + 1);
         seeded(self.shared.seed, stream)
+    }
+
+    /// Whether local work is accounted for: if not, it need not be counted.
+    #[inline]
+    pub fn charges(&self) -> bool {
+        self.shared.charges
     }
 
     /// What the backend can do.

@@ -35,6 +35,14 @@ pub fn available_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Memory that another process takes now; `None` where the system does not say, or it has ended.
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// How long a cacheline takes to go from the first core to the second and back: the median of five
 /// measurements, in nanoseconds; `None` where there is one core. It bounds what two threads that
 /// write the same records can do.

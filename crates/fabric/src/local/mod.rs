@@ -315,6 +315,10 @@ impl Backend for LocalBackend {
 
     fn charge(&self, _: Cost) {}
 
+    fn charges(&self) -> bool {
+        false
+    }
+
     fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
         self.sender.borrow_mut().send(&self.fabric.mailboxes, to, bytes)
     }

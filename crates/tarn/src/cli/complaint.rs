@@ -11,6 +11,7 @@ pub fn about(error: &UsageError) -> String {
     let UsageError { field, value, allowed } = error;
     let name = match field.as_str() {
         "workload" => "WORKLOAD".to_owned(),
+        "figure" => "FIGURE".to_owned(),
         field => format!("--{}", field.replace('_', "-")),
     };
     format!("{name} = {value}; allowed: {allowed}")
@@ -38,7 +39,9 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
-            format!("COMMAND = {value}; allowed: bench, sim, profiles, check (see tarn --help)")
+            format!(
+                "COMMAND = {value}; allowed: bench, sim, reproduce, profiles, check (see tarn --help)"
+            )
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{name} = nothing; allowed: a value (see --help)")

@@ -8,8 +8,10 @@ mod check;
 mod complaint;
 mod profiles;
 mod progress;
+mod reproduce;
 mod scenario;
 mod sim;
+mod whole_file;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
@@ -30,6 +32,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
     Sim(Box<sim::Arguments>),
+    /// Run a published figure again on a simulated cluster, beside what was published
+    Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
     /// Decide whether a recorded history is strictly serializable
@@ -42,6 +46,7 @@ const EXAMPLES: &str = "Examples:
   tarn bench smallbank --records 1000 --history bank.jsonl
   tarn check bank.jsonl
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
+  tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
@@ -81,6 +86,7 @@ pub fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };
@@ -99,6 +105,14 @@ fn complain(code: u8, text: &str) -> ExitCode {
 }
 
 /// Prints a result; a reader that has closed the pipe does not want it.
+/// Prints one object and the end of its line.
+fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
+    let text = serde_json::to_string(object);
+    let text = text.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+    say(&format!("{text}\n"));
+    Ok(())
+}
+
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tarn::bench::run::Watch;
 use tarn::simulate::{self, driver::Now};
+use tarn::sweep::{self, Point, pool::Done};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -94,6 +95,30 @@ impl Watch for Progress {
     }
 }
 
+impl Progress {
+    /// So many seeds of so many have passed.
+    pub fn seeds(&self, done: u64, all: u64) {
+        if self.start.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        match self.terminal && all < u64::MAX {
+            true => shown.bar.get_or_insert_with(|| bar("seeds", all)).set_position(done),
+            false => self.line(&mut shown, || match all {
+                u64::MAX => format!("seeds: {done}"),
+                all => format!("seeds: {done} of {all}"),
+            }),
+        }
+    }
+
+    /// Nothing more is shown.
+    pub fn end(&self) {
+        if let Ok(mut shown) = self.shown.lock() {
+            shown.bar.take().inspect(ProgressBar::finish_and_clear);
+        }
+    }
+}
+
 /// Virtual time takes as long as it takes, so that a phase is told of while it runs.
 impl simulate::run::Watch for Progress {
     fn loading(&self, done: u64, all: u64) {
@@ -135,5 +160,38 @@ impl simulate::run::Watch for Progress {
             shown.bar.take().inspect(ProgressBar::finish_and_clear);
         }
         Watch::judging(self, about_seconds);
+    }
+}
+
+/// How far a sweep is: a line for every point that has ended, and a bar below them on a terminal.
+pub struct Sweeping {
+    bar: Option<ProgressBar>,
+}
+
+impl Sweeping {
+    /// Of so many points, from now on.
+    pub fn new(points: usize) -> Sweeping {
+        let bar = std::io::stderr().is_terminal().then(|| bar("points", points as u64));
+        Sweeping { bar }
+    }
+}
+
+impl sweep::pool::Watch for Sweeping {
+    fn begins(&self, point: &Point) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("running {}", point.name()));
+            bar.tick();
+        }
+    }
+
+    fn ended(&self, point: &Point, done: &Done, finished: usize, of: usize) {
+        let verdict = if done.passed { "" } else { ": checks failed" };
+        let line = format!("{finished}/{of} {} in {:.1} s{verdict}", point.name(), done.seconds);
+        let Some(bar) = &self.bar else { return eprintln!("{line}") };
+        bar.println(line);
+        bar.set_position(finished as u64);
+        if finished == of {
+            bar.finish_and_clear();
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::prepare::prepare;
 use super::validate::{is_needless, validate};
-use super::{Ford, On, Phase, enter, short};
+use super::{Ford, On, Phase, enter, published, short};
 use crate::context::Context;
 use crate::layout::LOCK_AT;
 use crate::log;
@@ -23,10 +23,10 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     if short::applies(ford, cx, txn) {
         return commit_short(ford, cx, txn).await;
     }
-    prepare(cx, txn)?;
+    prepare(ford, cx, txn)?;
     settle_unlocks(cx, txn).await;
     if !ford.on(On::FuseLog) {
-        log_apart(cx, txn).await?;
+        log_apart(ford, cx, txn).await?;
     }
     if ford.on(On::WriteAfterValidation) {
         validate(ford, cx, txn).await?;
@@ -36,7 +36,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         validate(ford, cx, txn).await?;
     }
     if !txn.locks.is_empty() {
-        unlock(cx, txn);
+        unlock(ford, cx, txn);
     }
     Ok(())
 }
@@ -50,7 +50,7 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         validate(ford, cx, txn).await?;
     }
     if !short::plan(cx, txn) {
-        unlock(cx, txn);
+        unlock(ford, cx, txn);
         return Ok(());
     }
     txn.in_doubt = true;
@@ -73,13 +73,14 @@ pub(super) fn is_committed(txn: &Txn) -> bool {
         }
 }
 
-/// The published form: the undo log in a round of its own, to the replicas of every group.
-async fn log_apart(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+/// The published form: the undo log in a round of its own, to the replicas of every group or of one.
+async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::LogApart);
     txn.round.begin();
     let (entry, len) = log::encode(txn);
-    for index in 0..txn.groups.len() {
-        let area = cx.database().catalog.log(txn.groups[index], txn.coordinator);
+    let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
+    for &group in txn.groups.iter().take(groups) {
+        let area = cx.database().catalog.log(group, txn.coordinator);
         for target in cx.database().groups.all(area) {
             add_log(&mut txn.round, target, entry, len);
         }
@@ -114,13 +115,21 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
         near &= cx.database().groups.replicas(group) == 1;
+        if !ford.on(On::LockAtPrimary) {
+            published::mark(cx, txn, group);
+        }
         add_data(cx, txn, group, log, |_| true);
+    }
+    if !ford.on(On::WriteChangesOnly) {
+        published::flush(cx, txn);
     }
     if near {
         // The only copies are the ones just read under the locks.
         txn.round.hot();
     }
-    let alone = ford.on(On::WriteAfterValidation) && is_on_one_node(cx, txn);
+    let alone = ford.on(On::WriteAfterValidation)
+        && ford.on(On::LockAtPrimary)
+        && is_on_one_node(cx, txn);
     if alone {
         enter(cx, Phase::UnlockWithData);
         add_release(cx, &mut txn.round, &txn.locks);
@@ -213,10 +222,13 @@ async fn write_and_unlock_early(
 }
 
 /// Releases every granted lock; nobody waits for it.
-fn unlock(cx: &Context, txn: &mut Txn) {
+fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Unlock);
     txn.round.begin();
-    add_unlocks(cx, txn);
+    match ford.on(On::LockAtPrimary) {
+        true => add_unlocks(cx, txn),
+        false => published::clear(cx, txn),
+    }
     post_release(cx, txn);
 }
 

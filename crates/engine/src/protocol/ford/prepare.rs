@@ -4,6 +4,7 @@
 //! record's other bytes, in one line, or after them. What was there before goes with each piece.
 
 use super::execute::for_each_run;
+use super::{Ford, On};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{KEY_AT, VERSION_AT, Version};
@@ -14,7 +15,7 @@ use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
 /// Decides the new versions and gathers the bytes to write.
-pub(super) fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // The entries step aside, so that each can be read beside the rest of the transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
@@ -25,7 +26,7 @@ pub(super) fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
                 // It may have made the bucket's chain longer.
                 raise_directory(txn, entry.directory_lock, Version::NEVER);
             }
-            Mode::Update if entry.dirty.0 != 0 => prepare_update(txn, entry, table),
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(ford, txn, entry, table),
             Mode::Insert => prepare_insert(txn, entry, table),
             Mode::Delete => prepare_delete(txn, entry),
             Mode::Update | Mode::Read => {}
@@ -65,7 +66,7 @@ fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
     }
 }
 
-fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
+fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let old_version = entry.version;
     let new_version = old_version.present_after(Version::NEVER);
     set_new_version(txn, entry.lock, new_version);
@@ -89,7 +90,8 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
     let last = 63 - entry.dirty.0.leading_zeros() as usize;
     let column = &table.schema.columns[last];
-    let end = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let changed = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let end = if ford.on(On::WriteChangesOnly) { changed } else { table.slot.slot_bytes };
     slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
 }
 

@@ -16,6 +16,15 @@ use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 /// Most of a log entry that one lock takes: the record, its piece's header, its old bytes.
 const LOCK_LOG_BYTES: usize = 24 + 16 + 56;
 
+/// Switches that shape a commit: without one of them it goes the long way.
+const SHAPE: [On; 5] = [
+    On::FuseLog,
+    On::UnlockLate,
+    On::WriteAfterValidation,
+    On::LockAtPrimary,
+    On::WriteChangesOnly,
+];
+
 /// Whether the transaction's commit is a short one.
 pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
     let [first, ..] = &txn.locks[..] else { return false };
@@ -26,7 +35,7 @@ pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
         && database.groups.replicas(group) == 1
         && txn.locks.iter().all(|lock| lock.address.group() == group)
         && txn.pieces.is_empty()
-        && [On::FuseLog, On::UnlockLate, On::WriteAfterValidation].iter().all(|&it| ford.on(it))
+        && SHAPE.iter().all(|&it| ford.on(it))
 }
 
 /// Decides the new versions and adds the log, the data and the releases. Whether anything is

@@ -2,13 +2,16 @@
 //!
 //! Invariant: everything that can be refused is refused before anything is simulated.
 
+mod layout;
 mod nic;
 mod plan;
+mod random;
+mod sweep;
 
 use super::bench::RECORDS_MAX;
 use super::progress::Progress;
 use super::scenario::{Placement, number, whole};
-use super::{Stop, Verdict, say};
+use super::{Stop, Verdict, print_object, say};
 use std::path::PathBuf;
 use tarn::bench::run::RunError;
 use tarn::simulate::report::SimReport;
@@ -19,8 +22,8 @@ use tarn_workloads::{Workload, with_workload};
 /// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the database
 /// at rest, runs a verification phase whose history is checked for strict serializability, then the
 /// measured phase, then judges the memory. The same flags and seed give the same report, but for what
-/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run the
-/// random schedules of the tests instead.
+/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run
+/// `tarn sim random` instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
@@ -30,6 +33,9 @@ pub struct Arguments {
     /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
+    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Length of the measured phase in virtual milliseconds [default: 10]
     #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
     virtual_ms: Option<f64>,
@@ -60,7 +66,7 @@ pub struct Arguments {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     protocol: Option<String>,
-    /// corrected or literal, then ,-SWITCH or ,+SWITCH [default: corrected]
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     variant: Option<String>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
@@ -82,6 +88,10 @@ pub struct Arguments {
     /// Write the verification phase's history to this file
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
+    #[command(flatten)]
+    layout: layout::Flags,
+    #[command(flatten)]
+    sweep: sweep::Flags,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
@@ -94,34 +104,38 @@ pub struct Arguments {
 enum Instrument {
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
+    /// Run the engine under random schedules, by seed, and check each
+    Random(Box<random::Arguments>),
 }
 
 const EXAMPLES: &str = "Examples:
   tarn sim smallbank
   tarn sim nic --profile cx3-56g
+  tarn sim tatp --profile cx6-200g --set nic.atomic_mops=25 --set cpu.switch_ns=40
+  tarn sim random --schedules 10000
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
       --coordinators 540 --records 1000000 --virtual-ms 50 --json
+  tarn sim smallbank --sweep coordinators=9,18,45,90 --sweep replicas=1,3 --html report.html
+  tarn sim ycsb --sweep 'variant=literal;corrected,-fuse-log' --jobs 1 --json
 
 Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
-    if let Some(Instrument::Nic(arguments)) = &arguments.instrument {
-        return nic::run(arguments);
+    match &arguments.instrument {
+        Some(Instrument::Nic(arguments)) => return nic::run(arguments),
+        Some(Instrument::Random(arguments)) => return random::run(arguments),
+        None => {}
     }
-    let Some(workload) = &arguments.workload else {
-        let allowed = tarn_workloads::NAMES.join(", ");
-        return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic")));
-    };
+    if !arguments.sweep.sweep.is_empty() {
+        return sweep::run(arguments);
+    }
+    let Some(workload) = &arguments.workload else { return Err(no_workload()) };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     match arguments.json {
         false => say(&report.to_string()),
-        true => {
-            let object = serde_json::to_string(&report);
-            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-            say(&format!("{object}\n"));
-        }
+        true => print_object(&report)?,
     }
     let failed: Vec<&str> = report.checks.failed().iter().map(|kind| kind.name()).collect();
     if failed.is_empty() {
@@ -131,15 +145,25 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
+fn no_workload() -> Stop {
+    let allowed = tarn_workloads::NAMES.join(", ");
+    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random"))
+}
+
+fn workload_of<W: Workload>(arguments: &Arguments) -> Result<W, Stop> {
     super::bench::within("records", arguments.records, 1..=RECORDS_MAX)?;
-    let workload = W::new(&tarn_workloads::Settings {
+    Ok(W::new(&tarn_workloads::Settings {
         profile: arguments.mix_profile.clone(),
         records: arguments.records,
         zipf: arguments.zipf,
-    })?;
+    })?)
+}
+
+fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
+    let workload = workload_of::<W>(arguments)?;
     let profile =
         load_profile("--profile", arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
+    let profile = with_settings(profile, &arguments.set)?;
     let plan = plan::plan(arguments, profile)?;
     run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
         RunError::Usage(error) => error.into(),
@@ -148,6 +172,25 @@ fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
 }
 
 const DEFAULT_PROFILE: &str = "cx5-100g";
+
+/// The profile with what `--set` says.
+fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
+    for setting in settings {
+        let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(refused("KEY=VALUE, as nic.read_mops=20"));
+        };
+        profile = profile.set(key, value).map_err(|error| {
+            let text = error.to_string();
+            let allowed = text.split_once("; allowed: ").map_or(&*text, |(_, allowed)| allowed);
+            match text.contains("no constant") {
+                true => refused(&format!("KEY=VALUE with one of these keys: {allowed}")),
+                false => refused(allowed),
+            }
+        })?;
+    }
+    Ok(profile)
+}
 
 /// A profile by its name or from its file; `argument` is where the name was given.
 pub(super) fn load_profile(argument: &str, name: &str) -> Result<Profile, Stop> {

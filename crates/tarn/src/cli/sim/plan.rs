@@ -48,6 +48,7 @@ fn config(arguments: &Arguments, profile: Profile) -> Result<Config, UsageError>
         seed: arguments.seed,
         ..Settings::default()
     })?;
+    arguments.layout.shape(&mut cluster.options)?;
     let nodes = within("compute-nodes", arguments.compute_nodes, 1..=SLOTS_MAX as u64)?;
     let nodes = nodes.unwrap_or(1);
     let threads = within("threads", arguments.threads, 1..=THREADS_MAX as u64)?;

@@ -1,0 +1,280 @@
+//! A line chart as an SVG element: axes with units, lines with markers, a tooltip on every marker.
+//!
+//! Invariant: colours are names of the page's style, never values, so that one drawing serves light and
+//! dark. The same lines give the same bytes.
+
+use super::report::brief;
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 16.0;
+const TOP: f64 = 14.0;
+const BOTTOM: f64 = 46.0;
+/// Colours that the style names; a further line repeats them with another dash.
+pub(crate) const COLOURS: usize = 8;
+/// An axis whose values differ by more than this is logarithmic.
+const LOGARITHMIC_FROM: f64 = 40.0;
+
+/// A value to draw, and what its tooltip says.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Mark {
+    pub x: f64,
+    pub y: f64,
+    pub title: String,
+}
+
+/// Marks joined in their order.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Line {
+    /// In the legend; empty for none.
+    pub name: String,
+    /// Which colour.
+    pub colour: usize,
+    /// Drawn with a dash: the second of two lines of one colour.
+    pub dashed: bool,
+    pub marks: Vec<Mark>,
+}
+
+/// An axis.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Scale {
+    /// From zero, or logarithmic if the values are far apart.
+    Number,
+    /// Places 0, 1, 2… with these names.
+    Names(Vec<String>),
+}
+
+/// See the module's text.
+pub(crate) struct Chart {
+    pub title: String,
+    /// Names of the axes, units included.
+    pub x_name: String,
+    pub y_name: String,
+    pub x_scale: Scale,
+    /// Whether values that are far apart are drawn logarithmically.
+    pub y_may_be_logarithmic: bool,
+    pub lines: Vec<Line>,
+}
+
+/// Where values are drawn.
+struct Span {
+    from: f64,
+    to: f64,
+    is_logarithmic: bool,
+    ticks: Vec<f64>,
+}
+
+impl Span {
+    fn over(values: &[f64], may_be_logarithmic: bool) -> Span {
+        let most = values.iter().copied().fold(0.0, f64::max);
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        if may_be_logarithmic && least > 0.0 && most / least > LOGARITHMIC_FROM {
+            return Span::logarithmic(least, most);
+        }
+        let step = step(most / 5.0);
+        let count = (most / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=count as usize).map(|at| at as f64 * step).collect();
+        Span { from: 0.0, to: count * step, is_logarithmic: false, ticks }
+    }
+
+    fn logarithmic(least: f64, most: f64) -> Span {
+        let (low, high) = (least.log10().floor() as i32, most.log10().ceil() as i32);
+        let decades = (low..high).flat_map(|power| {
+            let few: &[f64] = if high - low > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+            few.iter().map(move |digit| digit * 10f64.powi(power))
+        });
+        let mut ticks: Vec<f64> = decades.chain([10f64.powi(high)]).collect();
+        let first = ticks.iter().rposition(|tick| *tick <= least).unwrap_or(0);
+        ticks.drain(..first);
+        let last = ticks.iter().position(|tick| *tick >= most).unwrap_or(ticks.len() - 1);
+        ticks.truncate(last + 1);
+        Span { from: ticks[0], to: ticks[ticks.len() - 1], is_logarithmic: true, ticks }
+    }
+
+    /// Where a value is, from 0 to 1.
+    fn place(&self, value: f64) -> f64 {
+        match self.is_logarithmic {
+            true => (value / self.from).log10() / (self.to / self.from).log10(),
+            false => (value - self.from) / (self.to - self.from),
+        }
+    }
+}
+
+/// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
+fn step(least: f64) -> f64 {
+    if least <= 0.0 || !least.is_finite() {
+        return 1.0;
+    }
+    let power = 10f64.powf(least.log10().floor());
+    let fits = [1.0, 2.0, 5.0].into_iter().find(|digit| digit * power >= least * (1.0 - 1e-9));
+    fits.unwrap_or(10.0) * power
+}
+
+/// Text as SVG and HTML take it.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn along_x(share: f64) -> f64 {
+    LEFT + share * (WIDTH - LEFT - RIGHT)
+}
+
+fn along_y(share: f64) -> f64 {
+    HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+}
+
+impl Chart {
+    /// The element, with its title.
+    pub(crate) fn svg(&self) -> String {
+        let marks = || self.lines.iter().flat_map(|line| &line.marks);
+        let across = match &self.x_scale {
+            Scale::Number => Span::over(&marks().map(|mark| mark.x).collect::<Vec<_>>(), true),
+            Scale::Names(names) => {
+                let ticks = (0..names.len()).map(|at| at as f64).collect();
+                let to = names.len() as f64 - 0.5;
+                Span { from: -0.5, to, is_logarithmic: false, ticks }
+            }
+        };
+        let heights: Vec<f64> = marks().map(|mark| mark.y).collect();
+        let up = Span::over(&heights, self.y_may_be_logarithmic);
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+            escape(&self.title)
+        );
+        self.axes(&mut svg, &across, &up);
+        for line in &self.lines {
+            draw(&mut svg, line, &across, &up);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn axes(&self, svg: &mut String, across: &Span, up: &Span) {
+        let (left, right, bottom, top) = (along_x(0.0), along_x(1.0), along_y(0.0), along_y(1.0));
+        for tick in &up.ticks {
+            let y = along_y(up.place(*tick));
+            let _ = writeln!(
+                svg,
+                "<path class=\"grid\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                left - 6.0,
+                y + 3.5,
+                tick_name(*tick)
+            );
+        }
+        for (at, tick) in across.ticks.iter().enumerate() {
+            let x = along_x(across.place(*tick));
+            let name = match &self.x_scale {
+                Scale::Number => tick_name(*tick),
+                Scale::Names(names) => escape(&names[at]),
+            };
+            let _ = writeln!(
+                svg,
+                "<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v4\"/>\
+                 <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
+                bottom + 16.0
+            );
+        }
+        let middle = (top + bottom) / 2.0;
+        let _ = write!(
+            svg,
+            "<path class=\"axis\" d=\"M{left:.1} {bottom:.1}H{right:.1}\"/>\n\
+             <text class=\"name\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n\
+             <text class=\"name\" transform=\"translate(14 {middle:.1}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>\n",
+            (left + right) / 2.0,
+            HEIGHT - 10.0,
+            named(&self.x_name, across),
+            named(&self.y_name, up)
+        );
+    }
+}
+
+fn named(name: &str, span: &Span) -> String {
+    let how = if span.is_logarithmic { " (logarithmic)" } else { "" };
+    format!("{}{how}", escape(name))
+}
+
+fn tick_name(tick: f64) -> String {
+    if tick >= 100.0 || (tick - tick.round()).abs() < 1e-9 {
+        return format!("{tick:.0}");
+    }
+    let text = brief(tick);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn draw(svg: &mut String, line: &Line, across: &Span, up: &Span) {
+    let places: Vec<(f64, f64)> = line
+        .marks
+        .iter()
+        .map(|mark| (along_x(across.place(mark.x)), along_y(up.place(mark.y))))
+        .collect();
+    let _ = writeln!(svg, "<g class=\"{}\">", class(line));
+    let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+    let _ = writeln!(svg, "<path class=\"line\" d=\"M{}\"/>", path.join("L"));
+    for ((x, y), mark) in places.iter().zip(&line.marks) {
+        let title = escape(&mark.title);
+        // A larger disc that is not seen makes the small one easy to point at.
+        let _ = writeln!(
+            svg,
+            "<g><title>{title}</title><circle class=\"reach\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"11\"/>\
+             <circle class=\"mark\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
+        );
+    }
+    svg.push_str("</g>\n");
+}
+
+/// The style's names of a line.
+pub(crate) fn class(line: &Line) -> String {
+    let dash = if line.dashed || line.colour >= COLOURS { " dashed" } else { "" };
+    format!("c{}{dash}", line.colour % COLOURS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_enclose_the_values() {
+        for (most, to, count) in [(0.0, 1.0, 2), (1.0, 1.0, 6), (37.0, 40.0, 5), (880.0, 1000.0, 6)]
+        {
+            let span = Span::over(&[most / 2.0, most], true);
+            assert_eq!((span.to, span.ticks.len()), (to, count), "{most}");
+            assert!((0.0..=1.0).contains(&span.place(most)));
+        }
+        assert!(!Span::over(&[9.0, 800.0], false).is_logarithmic);
+        let span = Span::over(&[9.0, 800.0], true);
+        assert!(span.is_logarithmic);
+        assert_eq!((span.from, span.to), (5.0, 1000.0));
+        assert!(span.place(9.0) > 0.0 && span.place(800.0) < 1.0);
+        assert_eq!(span.ticks[..4], [5.0, 10.0, 20.0, 50.0]);
+    }
+
+    #[test]
+    fn a_drawing_escapes_what_it_is_given_and_has_a_tooltip_a_mark() {
+        let marks = (0..3).map(|at| Mark {
+            x: f64::from(at),
+            y: f64::from(at * at),
+            title: format!("a<{at}>&"),
+        });
+        let line = Line { name: "n".into(), colour: 9, dashed: false, marks: marks.collect() };
+        assert_eq!(class(&line), "c1 dashed");
+        let chart = Chart {
+            title: "\"t\"".into(),
+            x_name: "x <".into(),
+            y_name: "y".into(),
+            x_scale: Scale::Names(["p", "q&", "r"].map(String::from).into()),
+            y_may_be_logarithmic: false,
+            lines: vec![line],
+        };
+        let svg = chart.svg();
+        assert_eq!(svg.matches("<title>").count(), 3);
+        assert!(
+            svg.contains("a&lt;2&gt;&amp;") && svg.contains("q&amp;") && svg.contains("x &lt;")
+        );
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        assert_eq!(chart.svg(), svg);
+    }
+}

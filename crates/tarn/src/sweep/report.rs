@@ -1,0 +1,214 @@
+//! What a sweep came to: an object for programs, a table for people.
+//!
+//! Invariant: the reports of the points stand here as the points gave them; the table shows figures of
+//! theirs and adds none. A figure that a report does not have is shown as a dash.
+
+use super::pool::Done;
+use super::{Axis, Point};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt;
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweepReport {
+    /// What all points have in common: the command and its flags.
+    pub arguments: Vec<String>,
+    /// What was varied.
+    pub axes: Vec<Axis>,
+    /// The points, the first axis varying slowest.
+    pub points: Vec<Ran>,
+}
+
+/// A point that was run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Ran {
+    /// Its parameters, in the order of the axes.
+    pub labels: Vec<(String, String)>,
+    /// All of its arguments: these, with `--json`, give its report again.
+    pub arguments: Vec<String>,
+    /// Whether all of its checks passed.
+    pub passed: bool,
+    /// What it printed.
+    pub report: Value,
+}
+
+/// A figure of a report that tables and drawings show.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figure {
+    /// Where it stands in the report.
+    pub path: &'static str,
+    /// What it is called, unit included.
+    pub name: &'static str,
+    /// What it is multiplied by to be shown.
+    pub scale: f64,
+}
+
+/// Committed transactions.
+pub const THROUGHPUT: Figure =
+    Figure { path: "/throughput_per_s", name: "throughput, k transactions/s", scale: 1e-3 };
+/// Median latency.
+pub const P50: Figure = Figure { path: "/latency_us/p50", name: "p50, µs", scale: 1.0 };
+/// Tail latency.
+pub const P99: Figure = Figure { path: "/latency_us/p99", name: "p99, µs", scale: 1.0 };
+/// Far tail latency.
+pub const P999: Figure = Figure { path: "/latency_us/p999", name: "p99.9, µs", scale: 1.0 };
+/// Tries that the protocol aborted.
+pub const CONFLICTS: Figure =
+    Figure { path: "/conflict_rate", name: "aborted tries, %", scale: 100.0 };
+/// How busy the busiest of each kind was.
+pub const UTILISATION: [Figure; 4] = [
+    Figure { path: "/utilisation/nic", name: "NIC", scale: 100.0 },
+    Figure { path: "/utilisation/cpu", name: "processors", scale: 100.0 },
+    Figure { path: "/utilisation/atomics", name: "atomics (of one at a time)", scale: 100.0 },
+    Figure { path: "/utilisation/bandwidth", name: "links", scale: 100.0 },
+];
+
+impl Figure {
+    /// Its value in a report, scaled.
+    pub fn of(&self, report: &Value) -> Option<f64> {
+        report.pointer(self.path)?.as_f64().map(|value| value * self.scale)
+    }
+
+    fn shown(&self, report: &Value) -> String {
+        self.of(report).map_or_else(|| "–".to_owned(), brief)
+    }
+}
+
+/// Three digits, or all of those before the point.
+pub(crate) fn brief(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+impl Ran {
+    /// The part that was busiest, for which share of the time.
+    pub fn bottleneck(&self) -> String {
+        let of = |name: &str| self.report.pointer(&format!("/bottleneck/{name}"));
+        let text = |name: &str| of(name).and_then(Value::as_str);
+        match (text("part"), text("of"), of("share").and_then(Value::as_f64)) {
+            (Some(part), Some(whose), Some(share)) => {
+                format!("{part} of {whose}, {:.1} %", share * 100.0)
+            }
+            _ => "–".to_owned(),
+        }
+    }
+
+    /// The verdict on its checks.
+    pub fn verdict(&self) -> &'static str {
+        if self.passed { "ok" } else { "FAILED" }
+    }
+
+    /// What a person calls it.
+    pub fn name(&self) -> String {
+        Point { labels: self.labels.clone(), ..Point::default() }.name()
+    }
+}
+
+/// The columns of tables beside the parameters and in this order; the bottleneck and the verdict follow.
+pub const COLUMNS: [Figure; 5] = [THROUGHPUT, P50, P99, P999, CONFLICTS];
+
+impl SweepReport {
+    /// Puts points and what they came to together.
+    ///
+    /// # Panics
+    /// If there are not as many of both.
+    pub fn new(arguments: &[String], axes: &[Axis], points: &[Point], done: Vec<Done>) -> Self {
+        assert_eq!(points.len(), done.len(), "a report for every point");
+        let ran = |(point, done): (&Point, Done)| Ran {
+            labels: point.labels.clone(),
+            arguments: point.arguments.clone(),
+            passed: done.passed,
+            report: done.report,
+        };
+        SweepReport {
+            arguments: arguments.to_vec(),
+            axes: axes.to_vec(),
+            points: points.iter().zip(done).map(ran).collect(),
+        }
+    }
+
+    /// Names of the points with a check that failed.
+    pub fn failed(&self) -> Vec<String> {
+        self.points.iter().filter(|point| !point.passed).map(Ran::name).collect()
+    }
+
+    /// The table's rows as text, its heading first.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let parameters = self.axes.iter().map(|axis| axis.name.clone());
+        let figures = COLUMNS.iter().map(|figure| figure.name.to_owned());
+        let rest = ["busiest part".to_owned(), "checks".to_owned()];
+        let heading = parameters.chain(figures).chain(rest).collect();
+        let row = |point: &Ran| {
+            let parameters = point.labels.iter().map(|(_, value)| value.clone());
+            let figures = COLUMNS.iter().map(|figure| figure.shown(&point.report));
+            let rest = [point.bottleneck(), point.verdict().to_owned()];
+            parameters.chain(figures).chain(rest).collect()
+        };
+        std::iter::once(heading).chain(self.points.iter().map(row)).collect()
+    }
+}
+
+impl fmt::Display for SweepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "tarn {}: {} points", self.arguments.join(" "), self.points.len())?;
+        let rows = self.rows();
+        let columns = rows[0].len();
+        let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        // Figures to the right, the names of parts to the left.
+        let left = self.axes.len() + COLUMNS.len();
+        for row in &rows {
+            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
+                at if at < left => format!("{cell:>width$}"),
+                _ => format!("{cell:<width$}"),
+            });
+            writeln!(f, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_shows_the_figures_of_the_reports_and_dashes_for_none() {
+        let axes = [Axis::parse("seed=1,2").expect("an axis")];
+        let points = super::super::grid(&["sim".into()], &axes).expect("a grid");
+        let done = |report, passed| Done { report, passed, seconds: 1.0 };
+        let whole = json!({
+            "throughput_per_s": 1234567.0,
+            "latency_us": { "p50": 8.25, "p99": 40.0, "p999": 99.95 },
+            "conflict_rate": 0.0123,
+            "bottleneck": { "part": "pipeline", "of": "memory node 1", "share": 0.5 },
+        });
+        let done = vec![done(whole, true), done(json!({}), false)];
+        let report = SweepReport::new(&["sim".into()], &axes, &points, done);
+        assert_eq!(report.failed(), ["seed=2"]);
+        let rows = report.rows();
+        assert_eq!(
+            rows[1],
+            [
+                "1",
+                "1235",
+                "8.25",
+                "40.0",
+                "100.0",
+                "1.23",
+                "pipeline of memory node 1, 50.0 %",
+                "ok"
+            ]
+        );
+        assert_eq!(rows[2], ["2", "–", "–", "–", "–", "–", "–", "FAILED"]);
+        let text = report.to_string();
+        assert_eq!(text.lines().count(), 4, "{text}");
+    }
+}
