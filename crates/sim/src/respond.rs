@@ -37,7 +37,11 @@ impl World {
         let costs = &self.costs;
         let there_ps = nic.link_in.reserve_until(left_ps + costs.travel, costs.link(bytes));
         let taken_ps = nic.receive.reserve(there_ps, costs.receive * responses);
-        self.answer(index, taken_ps + costs.complete);
+        let seen_ps = taken_ps + costs.complete;
+        if self.is_observed() {
+            self.show_served(index, batch_index, [left_ps, taken_ps, seen_ps]);
+        }
+        self.answer(index, seen_ps);
     }
 
     /// Executes the batch's verbs; when the last response leaves, bytes of all, and how many.

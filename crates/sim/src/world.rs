@@ -14,6 +14,7 @@ use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
+use crate::observe::Eyes;
 use crate::prefetch::prefetch_bytes;
 use crate::queue::EventQueue;
 use crate::threads::{ComputeNode, Task, Thread};
@@ -121,6 +122,7 @@ pub(crate) struct World {
     pub(crate) is_registered: bool,
     pub(crate) tallies: Tallies,
     pub(crate) digest: u64,
+    pub(crate) eyes: Eyes,
 }
 
 impl World {
@@ -171,6 +173,7 @@ impl World {
             is_registered: false,
             tallies: Tallies::default(),
             digest: config.seed,
+            eyes: Eyes::default(),
             costs,
         })
     }
@@ -320,6 +323,9 @@ impl World {
         self.compute_nodes[node].nic.in_flight -= verbs;
         self.tallies.completions += batches;
         self.note(self.now_ps ^ u64::from(index) << 40);
+        if self.is_observed() {
+            self.show_completed(index);
+        }
         if interest != Interest::Awaited {
             if let (Interest::Detached, Some(error)) = (interest, error) {
                 self.detached_errors.insert(ticket, error);
