@@ -7,6 +7,7 @@
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
 //! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
 //! - [`simulate`]: the same on a cluster in virtual time. [`sweep`]: many runs, side by side.
+//!   [`trace`]: one transaction, looked at closely.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.
@@ -65,6 +66,7 @@ mod rows;
 mod session;
 pub mod simulate;
 pub mod sweep;
+pub mod trace;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;

@@ -38,7 +38,9 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
-            format!("COMMAND = {value}; allowed: bench, sim, profiles, check (see tarn --help)")
+            format!(
+                "COMMAND = {value}; allowed: bench, sim, trace, profiles, check (see tarn --help)"
+            )
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{name} = nothing; allowed: a value (see --help)")

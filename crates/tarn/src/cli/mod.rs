@@ -10,6 +10,7 @@ mod profiles;
 mod progress;
 mod scenario;
 mod sim;
+mod trace;
 mod whole_file;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +32,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
     Sim(Box<sim::Arguments>),
+    /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
+    Trace(Box<trace::Arguments>),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
     /// Decide whether a recorded history is strictly serializable
@@ -43,6 +46,8 @@ const EXAMPLES: &str = "Examples:
   tarn bench smallbank --records 1000 --history bank.jsonl
   tarn check bank.jsonl
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
+  tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
+  tarn trace smallbank --procedure send_payment --replicas 3
   tarn profiles cx3-56g
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
@@ -82,6 +87,7 @@ pub fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };

@@ -9,6 +9,7 @@ use super::cluster::SimCluster;
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
 use crate::cluster::OpenError;
+use crate::trace::recorder::Recorder;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -95,7 +96,8 @@ impl<W: Workload> Driver<W> {
         &self.tally
     }
 
-    fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
+    /// A context for looking at memory while nothing runs.
+    pub(crate) fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
         Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
     }
 
@@ -137,11 +139,27 @@ impl<W: Workload> Driver<W> {
     /// # Errors
     /// When a compute node cannot join.
     pub fn phase(&mut self, length: Length, watch: &dyn Fn(Now)) -> Result<SimPhase, OpenError> {
+        self.phase_seen(length, watch, None)
+    }
+
+    /// As [`Driver::phase`], with somebody who looks at its transactions. It is the same run.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn phase_seen(
+        &mut self,
+        length: Length,
+        watch: &dyn Fn(Now),
+        recorder: Option<&Recorder>,
+    ) -> Result<SimPhase, OpenError> {
         let contexts = self.contexts()?;
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
         let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
         let mut scheduler = Scheduler::new(fabric);
+        if let Some(recorder) = recorder {
+            fabric.observe(Box::new(recorder.clone()));
+        }
         for (cx, numbers) in &contexts {
             for &number in numbers {
                 let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
@@ -149,7 +167,17 @@ impl<W: Workload> Driver<W> {
                     coordinator.record_history();
                 }
                 let seat = Seat::<W>::new(coordinator, &desk);
-                scheduler.spawn(&cx.port, coroutine(workload, seat, &signals, length.record));
+                match recorder {
+                    None => {
+                        let it = coroutine(workload, seat, &signals, length.record, ());
+                        scheduler.spawn(&cx.port, it);
+                    }
+                    Some(recorder) => {
+                        let pen = recorder.pen(number, cx);
+                        let it = coroutine(workload, seat, &signals, length.record, pen);
+                        scheduler.spawn(&cx.port, recorder.watch(number, cx, it));
+                    }
+                }
             }
         }
         let start = fabric.now();
@@ -164,6 +192,9 @@ impl<W: Workload> Driver<W> {
         };
         run_to(start + length.warm_up, &|| false);
         signals.measure();
+        if let Some(recorder) = recorder {
+            recorder.begin(fabric.now());
+        }
         let before = Reading::take(&contexts, &desk, fabric.usage());
         let is_enough = || length.record && signals.recorded() >= length.transactions_max;
         run_to(start + of, &is_enough);

@@ -52,6 +52,16 @@ fn warm_up(plan: &Plan) -> f64 {
     (plan.virtual_ms / 10.0).clamp(0.5, 5.0)
 }
 
+/// Of the measured phase.
+pub(crate) fn measured_length(plan: &Plan) -> Length {
+    Length {
+        warm_up: virtual_ms(warm_up(plan)),
+        measured: virtual_ms(plan.virtual_ms),
+        transactions_max: u64::MAX,
+        record: false,
+    }
+}
+
 /// Runs the benchmark.
 ///
 /// # Errors
@@ -80,13 +90,8 @@ pub fn run<W: Workload>(
     wall.verify_seconds = start.elapsed().as_secs_f64();
 
     let (start, before) = (Instant::now(), driver.cluster().fabric().usage().events());
-    let length = Length {
-        warm_up: virtual_ms(warm_up(plan)),
-        measured: virtual_ms(plan.virtual_ms),
-        transactions_max: u64::MAX,
-        record: false,
-    };
-    let mut measured = driver.phase(length, &|now| watch.running("measured phase", now))?;
+    let mut measured =
+        driver.phase(measured_length(plan), &|now| watch.running("measured phase", now))?;
     failures.append(&mut measured.phase.failures);
     wall.measure_seconds = start.elapsed().as_secs_f64();
     let events = driver.cluster().fabric().usage().events() - before;

@@ -21,7 +21,7 @@
 //! Invariant: a point's report is what the same arguments give when they are run alone: points share
 //! nothing but the machine, and nothing of the machine but what stands under `wall` is in a report.
 
-mod chart;
+pub(crate) mod chart;
 pub mod estimate;
 pub mod page;
 pub mod pool;

@@ -4,8 +4,7 @@
 //! a grid with a point that cannot be is refused at once; the page appears only when all points have
 //! ended.
 
-use super::plan::plan;
-use super::{Arguments, DEFAULT_PROFILE, load_profile, workload_of};
+use super::{Arguments, plan_of, workload_of};
 use crate::cli::bench::within;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
@@ -157,11 +156,11 @@ fn look_at(arguments: &[String]) -> Result<u64, Stop> {
     let point = PointArguments::try_parse_from(arguments)
         .map_err(|error| Stop::Input(complaint::of_clap(&error)))?;
     let arguments = &point.arguments;
-    let Some(name) = &arguments.workload else { return Err(super::no_workload()) };
+    let settings = &arguments.settings;
+    let Some(name) = &settings.workload else { return Err(super::no_workload()) };
     with_workload!(name, W => {
-        let workload = workload_of::<W>(arguments)?;
-        let profile = arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
-        let plan = plan(arguments, load_profile("--profile", profile)?)?;
+        let workload = workload_of::<W>(settings)?;
+        let plan = plan_of(settings, &arguments.verify())?;
         Ok(estimate::memory_bytes(&workload.schemas(), workload.records(), &plan)?)
     })?
 }
