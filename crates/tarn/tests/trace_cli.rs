@@ -179,7 +179,7 @@ fn aborts_are_drawn_with_reason_holder_and_retries() {
         assert!(text.contains(words), "{words}");
     }
     let svg = drawn(&format!("{flags} --pick contended --transactions 3 --format svg"));
-    for words in ["try 2", "aborted: lock_refused", "refused: coordinator ", "pause "] {
+    for words in ["try 2", "aborted: lock_refused", "refused: coordinator ", "pause of "] {
         assert!(svg.contains(words), "{words}");
     }
 }

@@ -1,6 +1,6 @@
 //! The timeline of single transactions: a simulated run, looked at closely.
 //!
-//! Map: [`recorder`] watches a run and keeps the transactions that were asked for; [`places`] says what
+//! Map: [`recorder`] watches a run and keeps the transactions that were asked for (`live` is one of them); [`places`] says what
 //! lies at the addresses they touched; [`run`] is both in their order. [`text`] and [`svg`] draw.
 //!
 //! ```text
@@ -13,6 +13,7 @@
 //! measures with the same flags, event for event, which the digest shows. Times are virtual, in
 //! nanoseconds since the run began. The same flags and seed give the same trace, byte for byte.
 
+mod live;
 pub mod places;
 pub mod recorder;
 pub mod run;

@@ -8,10 +8,10 @@
 //! Invariant: nothing here is seen by the run. A transaction is kept or dropped when it has ended and
 //! nothing of it is on its way.
 
-use super::{Batch, Message, Pick, Round, Transaction, Try, VerbSeen, Wait, Wanted};
+use super::live::{Live, Rank, UNKNOWN, rank};
+use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
 use crate::bench::desk::Witness;
 use std::cell::RefCell;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -26,8 +26,6 @@ use tarn_sim::observe::{Observer, Seen};
 
 /// Tags of so many tries of a coordinator are remembered: to say who held a lock that was refused.
 const TAGS: usize = 4;
-/// While nothing is known of a time or an outcome.
-const UNKNOWN: &str = "unknown";
 
 /// See the module's text; clones are the same recorder.
 #[derive(Clone)]
@@ -58,23 +56,6 @@ struct Turn {
     counted: Tally,
 }
 
-/// A transaction of which something may still come.
-struct Live {
-    txn: Transaction,
-    /// Rounds on their way.
-    on_the_way: usize,
-    /// The caller has the reply.
-    has_ended: bool,
-    /// The last try was aborted or committed: what is awaited next is another one's.
-    try_is_over: bool,
-    /// Phases entered since the last round.
-    entered: Vec<&'static str>,
-    /// The round that the coordinator waits for.
-    awaited: Option<usize>,
-    /// The coordinator's last turn ended.
-    polled_until: Nanos,
-}
-
 /// Where a round on its way stands.
 #[derive(Clone, Copy)]
 struct Place {
@@ -82,9 +63,6 @@ struct Place {
     at_try: usize,
     at_round: usize,
 }
-
-/// The smaller, the better.
-type Rank = (Reverse<u64>, Reverse<u64>, u64);
 
 impl Recorder {
     /// A recorder of transactions of these procedures under a protocol with these phases.
@@ -263,65 +241,6 @@ fn asked(verb: &Verb) -> VerbSeen {
     }
 }
 
-impl Try {
-    fn begun(now: Nanos) -> Try {
-        Try {
-            began_ns: now.0,
-            ended_ns: now.0,
-            outcome: UNKNOWN.into(),
-            rounds: Vec::new(),
-            messages: Vec::new(),
-            waits: Vec::new(),
-        }
-    }
-}
-
-impl Live {
-    fn of(txn: Transaction, now: Nanos) -> Live {
-        Live {
-            txn,
-            on_the_way: 0,
-            has_ended: false,
-            try_is_over: false,
-            entered: Vec::new(),
-            awaited: None,
-            polled_until: now,
-        }
-    }
-
-    fn last(&mut self) -> &mut Try {
-        self.txn.tries.last_mut().expect("there is one from the beginning on")
-    }
-
-    /// The next try, if the last is over.
-    fn go_on(&mut self, now: Nanos) {
-        if std::mem::take(&mut self.try_is_over) {
-            self.txn.tries.push(Try::begun(now));
-        }
-    }
-
-    /// Its coordinator is polled again.
-    fn resumes(&mut self, now: Nanos) {
-        if let Some(at) = self.awaited.take() {
-            self.last().rounds[at].resumed_ns = Some(now.0);
-            return;
-        }
-        let why = match self.try_is_over {
-            true => "pause after the abort",
-            false => "work of its thread, or an unlock before it",
-        };
-        let (from_ns, to_ns) = (self.polled_until.0, now.0);
-        if let Some(last) = self.last().waits.last_mut()
-            && last.why == why
-            && last.to_ns + 1_000 > from_ns
-        {
-            last.to_ns = to_ns;
-        } else if to_ns > from_ns {
-            self.last().waits.push(Wait { why, from_ns, to_ns });
-        }
-    }
-}
-
 impl State {
     fn turn_begins(&mut self, coordinator: u32, cx: &Rc<Context>, now: Nanos) {
         let counted = cx.metrics.snapshot();
@@ -468,17 +387,5 @@ impl State {
             self.kept.insert(at, (rank, txn));
             self.kept.truncate(self.wanted.transactions);
         }
-    }
-}
-
-/// How much a transaction is wanted; `None` for not at all.
-fn rank(pick: Pick, txn: &Transaction) -> Option<Rank> {
-    let (tries, latency) = (txn.tries.len() as u64, txn.latency_ns());
-    let was_aborted = txn.tries.iter().any(|it| it.outcome.starts_with("aborted"));
-    match pick {
-        Pick::First => Some((Reverse(0), Reverse(0), txn.number)),
-        Pick::Slowest => Some((Reverse(latency), Reverse(0), txn.number)),
-        Pick::Aborted => was_aborted.then_some((Reverse(0), Reverse(0), txn.number)),
-        Pick::Contended => (tries > 1).then_some((Reverse(tries), Reverse(latency), txn.number)),
     }
 }

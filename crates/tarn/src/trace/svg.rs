@@ -10,7 +10,7 @@ use crate::sweep::chart::escape;
 use std::fmt::Write as _;
 
 /// Pixels.
-const LEFT: f64 = 196.0;
+const LEFT: f64 = 214.0;
 const NIC: f64 = 64.0;
 const FIRST_NODE: f64 = 190.0;
 const NODE_GAP: f64 = 232.0;
@@ -23,6 +23,8 @@ const LETTERS: usize = 34;
 const SCALE: f64 = 64.0;
 /// A longer gap between two events is drawn as this.
 const GAP_MAX: f64 = 150.0;
+/// A longer pause is told in words.
+const PAUSE_NS: u64 = 100;
 /// Events that follow this closely are drawn apart.
 const GAP_MIN: f64 = 3.0;
 
@@ -30,7 +32,7 @@ const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd
 --bad:#c43c00;--band:#cfe0f0;--wait:#eceded}\
 @media(prefers-color-scheme:dark){svg{--back:#15171a;--text:#e6e8eb;--soft:#9ba1a8;--rule:#43484f;--go:#58b4ec;\
 --come:#3cc99b;--bad:#f28e4b;--band:#29415a;--wait:#26292d}}\
-.back{fill:var(--back)}text{font:12px system-ui,sans-serif;fill:var(--text)}.soft{fill:var(--soft)}.head{font-weight:600}\
+.back{fill:var(--back)}text{font:12px system-ui,sans-serif;fill:var(--text)}.soft{fill:var(--soft)}.head{font-weight:600}.strong{font-weight:600;font-size:11px}\
 .small{font-size:11px}.mono{font:11px ui-monospace,monospace;paint-order:stroke;stroke:var(--back);stroke-width:3px;stroke-linejoin:round}.bad{fill:var(--bad)}.lane{stroke:var(--rule);fill:none}\
 .go{stroke:var(--go);fill:none;stroke-width:1.5}.come{stroke:var(--come);fill:none;stroke-width:1.5}\
 .tip-go{fill:var(--go)}.tip-come{fill:var(--come)}.dashed{stroke-dasharray:4 3}.box{fill:var(--go)}\
@@ -112,10 +114,9 @@ impl<'a> Picture<'a> {
                  <title>time is cut short here</title></path>"
             );
         }
-        for (number, it) in self.txn.tries.iter().enumerate() {
-            self.draw_try(svg, number + 1, it);
-        }
+        self.txn.tries.iter().for_each(|it| self.draw_try(svg, it));
         // Last, so that no arrow crosses them.
+        self.draw_words(svg);
         for batch in self.txn.rounds().flat_map(|round| &round.batches) {
             self.draw_labels(svg, batch);
         }
@@ -141,26 +142,11 @@ impl<'a> Picture<'a> {
         }
     }
 
-    fn draw_try(&self, svg: &mut String, number: usize, it: &Try) {
-        if self.txn.tries.len() > 1 {
-            let y = self.y(it.began_ns);
-            let words = format!("try {number}");
-            self.say(svg, it.began_ns, y, &words, "head");
-        }
+    fn draw_try(&self, svg: &mut String, it: &Try) {
         for wait in &it.waits {
-            let (from, to) = (self.y(wait.from_ns), self.y(wait.to_ns));
             let us = (wait.to_ns - wait.from_ns) as f64 / 1e3;
             let title = format!("{}, {us:.2} µs", wait.why);
-            self.bar(svg, "wait", (from, to), &title);
-            if wait.why.starts_with("pause") {
-                self.say(
-                    svg,
-                    wait.from_ns,
-                    (from + to) / 2.0 + 4.0,
-                    &format!("pause {us:.2} µs"),
-                    "small soft",
-                );
-            }
+            self.bar(svg, "wait", (self.y(wait.from_ns), self.y(wait.to_ns)), &title);
         }
         for round in &it.rounds {
             self.draw_round(svg, round);
@@ -168,8 +154,17 @@ impl<'a> Picture<'a> {
         for message in &it.messages {
             self.draw_message(svg, message);
         }
-        let class = if it.outcome == "committed" { "head" } else { "head bad" };
-        self.say(svg, it.ended_ns, self.y(it.ended_ns) + 4.0, &it.outcome, class);
+    }
+
+    /// The words beside the coordinator's lane; those of one moment stand below one another.
+    fn draw_words(&self, svg: &mut String) {
+        let (mut last, mut line) = (None, 0);
+        for Said { ns, words, class, .. } in said(self.txn) {
+            line = if last == Some(ns) { line + 1 } else { 0 };
+            last = Some(ns);
+            let y = self.y(ns) + 4.0 + LINE * f64::from(line);
+            self.say(svg, ns, y, &words, class);
+        }
     }
 
     /// Words to the left of the coordinator's lane, with their time.
@@ -196,16 +191,13 @@ impl<'a> Picture<'a> {
     }
 
     fn draw_round(&self, svg: &mut String, round: &Round) {
-        let posted = round.posted_ns();
-        let name = round.name();
+        let (posted, name) = (round.posted_ns(), round.name());
         if round.awaited {
             let until = round.resumed_ns.unwrap_or(round.completed_ns);
             let us = (until - posted) as f64 / 1e3;
             let title = format!("{name}: {us:.2} µs until the coordinator goes on");
             self.bar(svg, "band", (self.y(posted), self.y(until)), &title);
         }
-        let class = if round.awaited { "small" } else { "small soft" };
-        self.say(svg, posted, self.y(posted) + 4.0, &name, class);
         for batch in &round.batches {
             self.draw_batch(svg, round, batch);
         }
@@ -277,6 +269,39 @@ impl<'a> Picture<'a> {
     }
 }
 
+/// Words beside the coordinator's lane.
+struct Said {
+    ns: u64,
+    /// What comes first of what is said at one moment.
+    order: u8,
+    words: String,
+    class: &'static str,
+}
+
+/// All that is said of a transaction, in its order.
+fn said(txn: &Transaction) -> Vec<Said> {
+    let mut all = Vec::new();
+    for (number, it) in txn.tries.iter().enumerate() {
+        let mut say = |ns, order, words, class| all.push(Said { ns, order, words, class });
+        if txn.tries.len() > 1 {
+            say(it.began_ns, 2, format!("try {}", number + 1), "strong");
+        }
+        for round in &it.rounds {
+            let class = if round.awaited { "small" } else { "small soft" };
+            say(round.posted_ns(), 3, round.name(), class);
+        }
+        let class = if it.outcome == "committed" { "strong" } else { "strong bad" };
+        say(it.ended_ns, 0, it.outcome.clone(), class);
+        let pauses = it.waits.iter().filter(|wait| wait.why.starts_with("pause"));
+        for wait in pauses.filter(|wait| wait.to_ns - wait.from_ns > PAUSE_NS) {
+            let us = (wait.to_ns - wait.from_ns) as f64 / 1e3;
+            say(wait.from_ns, 1, format!("pause of {us:.2} µs"), "small soft");
+        }
+    }
+    all.sort_by_key(|said| (said.ns, said.order));
+    all
+}
+
 /// The lines beside a batch: its verbs, and what was refused.
 fn labels(batch: &Batch) -> Vec<(String, &'static str)> {
     let mut lines = Vec::new();
@@ -308,15 +333,12 @@ impl TimeScale {
     fn of(txn: &Transaction, top: f64) -> TimeScale {
         let mut arrivals: Vec<(u64, u16, usize)> = Vec::new();
         let mut times = vec![txn.began_ns, txn.ended_ns];
-        let mut said = Vec::new();
         for it in &txn.tries {
             times.extend([it.began_ns, it.ended_ns]);
-            said.push(it.ended_ns);
             times.extend(it.waits.iter().flat_map(|wait| [wait.from_ns, wait.to_ns]));
             times.extend(it.messages.iter().flat_map(|it| [it.sent_ns, it.arrived_ns]));
             for round in &it.rounds {
                 times.extend([round.completed_ns].into_iter().chain(round.resumed_ns));
-                said.push(round.posted_ns());
                 for batch in &round.batches {
                     let Batch { posted_ns, sent_ns, arrived_ns, .. } = *batch;
                     let Batch { left_ns, taken_ns, seen_ns, .. } = *batch;
@@ -328,7 +350,7 @@ impl TimeScale {
         times.sort_unstable();
         times.dedup();
         arrivals.sort_unstable();
-        said.sort_unstable();
+        let said: Vec<u64> = said(txn).iter().map(|said| said.ns).collect();
         TimeScale::through(&times, &arrivals, &said, top)
     }
 
@@ -351,14 +373,15 @@ impl TimeScale {
                 free.retain(|(it, _)| *it != node);
                 free.push((node, y + LINE * lines as f64 + 4.0));
             }
-            if said.binary_search(&time).is_ok() {
+            let lines = said.iter().filter(|at| **at == time).count();
+            if lines > 0 {
                 y = y.max(words + LINE);
-                words = y;
+                words = y + LINE * (lines - 1) as f64;
             }
             scale.events.push((time, y));
             last = time;
         }
-        scale.end = free.iter().map(|(_, end)| *end).fold(y, f64::max);
+        scale.end = free.iter().map(|(_, end)| *end).fold(y.max(words), f64::max);
         scale
     }
 
