@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Ended, tarn_line};
+use common::{Ended, root, tarn_line};
 use serde_json::Value;
 use std::fs;
 
@@ -261,4 +261,28 @@ fn bad_flags_end_in_one_line_and_leave_nothing_behind() {
     assert!(ended.err.contains("had an aborted try"), "{}", ended.err);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
     assert!(drawn("trace --help").contains("Examples:"));
+}
+
+#[test]
+fn the_diagrams_of_the_documents_are_what_the_command_draws() {
+    let text =
+        fs::read_to_string(root().join("docs/life-of-a-transaction.md")).expect("a document");
+    let (_, after) = text
+        .split_once("<!-- the output of the command below; a test compares -->")
+        .expect("its mark");
+    let mut blocks = after.split("```");
+    let command =
+        blocks.nth(1).and_then(|block| block.trim().strip_prefix("sh\ntarn ")).expect("a command");
+    let diagram = blocks.nth(1).and_then(|block| block.strip_prefix("text\n")).expect("a diagram");
+    assert_eq!(drawn(command), diagram, "put the output of `tarn {command}` into the document");
+
+    let readme = fs::read_to_string(root().join("README.md")).expect("a document");
+    let line = readme.lines().find(|line| line.contains("-- trace ")).expect("a command");
+    let (command, _) = line.split_once(" --output").expect("a file");
+    let (_, command) = command.split_once("-- ").expect("arguments");
+    let picture = fs::read_to_string(root().join("docs/pictures/payment.svg")).expect("a picture");
+    assert!(
+        drawn(command) == picture,
+        "`tarn {command} --output docs/pictures/payment.svg` makes another"
+    );
 }
