@@ -160,25 +160,10 @@ impl<W: Workload> Driver<W> {
         if let Some(recorder) = recorder {
             fabric.observe(Box::new(recorder.clone()));
         }
+        let cast =
+            Cast { workload, desk: &desk, signals: &signals, record: length.record, recorder };
         for (cx, numbers) in &contexts {
-            for &number in numbers {
-                let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
-                if length.record {
-                    coordinator.record_history();
-                }
-                let seat = Seat::<W>::new(coordinator, &desk);
-                match recorder {
-                    None => {
-                        let it = coroutine(workload, seat, &signals, length.record, ());
-                        scheduler.spawn(&cx.port, it);
-                    }
-                    Some(recorder) => {
-                        let pen = recorder.pen(number, cx);
-                        let it = coroutine(workload, seat, &signals, length.record, pen);
-                        scheduler.spawn(&cx.port, recorder.watch(number, cx, it));
-                    }
-                }
-            }
+            numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
         }
         let start = fabric.now();
         let of = length.warm_up + length.measured;
@@ -226,6 +211,37 @@ impl<W: Workload> Driver<W> {
             Ok::<_, Failure>((invariants, audit(&cx).await?))
         });
         judged.map_err(|failure| LoadError::explained(&cx, failure))
+    }
+}
+
+/// What the coordinators of a phase have in common.
+struct Cast<'a, W: Workload> {
+    workload: &'a W,
+    desk: &'a Desk<W::Tally>,
+    signals: &'a Signals,
+    record: bool,
+    recorder: Option<&'a Recorder>,
+}
+
+impl<'a, W: Workload> Cast<'a, W> {
+    /// Adds a coordinator to its thread.
+    fn begin(&self, scheduler: &mut Scheduler<'a>, cx: &Rc<Context>, number: u32) {
+        let &Cast { workload, desk, signals, record, recorder } = self;
+        let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
+        if record {
+            coordinator.record_history();
+        }
+        let seat = Seat::<W>::new(coordinator, desk);
+        match recorder {
+            None => {
+                scheduler.spawn(&cx.port, coroutine(workload, seat, signals, record, ()));
+            }
+            Some(recorder) => {
+                let told = recorder.pen(number, cx);
+                let coroutine = coroutine(workload, seat, signals, record, told);
+                scheduler.spawn(&cx.port, recorder.watch(number, cx, coroutine));
+            }
+        }
     }
 }
 

@@ -170,10 +170,21 @@ fn figures(html: &mut String, series: &Series<'_>) {
             },
         );
     }
+    utilisation(html, series);
+    html.push_str("</section>\n");
+}
+
+/// How busy the hardware was: a chart for each line of the others.
+fn utilisation(html: &mut String, series: &Series<'_>) {
     for (name, points) in series.each.iter().take(UTILISATIONS_MAX) {
         let of = if name.is_empty() { String::new() } else { format!(": {name}") };
         let line = |(colour, figure): (usize, &Figure)| {
-            series.line((figure.name.into(), colour, false), points, &place, *figure)
+            series.line(
+                (figure.name.into(), colour, false),
+                points,
+                &|point| series.place(point),
+                *figure,
+            )
         };
         figure(
             html,
@@ -187,7 +198,6 @@ fn figures(html: &mut String, series: &Series<'_>) {
             },
         );
     }
-    html.push_str("</section>\n");
 }
 
 fn figure(html: &mut String, chart: &Chart) {

@@ -286,8 +286,8 @@ impl Trace {
     pub fn heading(&self) -> String {
         let Shape { compute_nodes, coordinators, memory_nodes, replicas } = self.cluster;
         format!(
-            "{} on {} ({}), simulated, profile {}, seed {}\n{compute_nodes} compute nodes, \
-             {coordinators} coordinators, {memory_nodes} memory nodes, {replicas} replicas; {} of {} \
+            "{} on {} ({}), simulated, profile {}, seed {}\ncompute nodes {compute_nodes}, \
+             coordinators {coordinators}, memory nodes {memory_nodes}, replicas {replicas}; {} of {} \
              transactions ({})",
             self.workload,
             self.protocol,
