@@ -11,6 +11,7 @@ mod error;
 mod examples;
 mod licences;
 mod metadata;
+mod schedules;
 mod steps;
 mod tidy;
 
@@ -36,7 +37,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything, in order: format, clippy, tests, docs, licences, tidy
+    /// Everything, in order: format, clippy, tests, random schedules, docs, licences, tidy
     Ci {
         /// Leave out the steps that `cargo xtask test` runs
         #[arg(long)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::cargo;
 use crate::error::Error;
-use crate::{examples, licences, tidy};
+use crate::{examples, licences, schedules, tidy};
 
 /// One named piece of work.
 pub(crate) struct Step {
@@ -46,6 +46,7 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     if !skip_tests {
         steps.extend(tests());
     }
+    steps.push(check_step("schedules", schedules::run));
     steps.push(Step {
         name: "docs",
         work: Work::Cargo {
@@ -144,10 +145,11 @@ mod tests {
 
     #[test]
     fn ci_runs_everything_in_order() {
-        let all =
-            ["format", "clippy", "tests", "doc tests", "examples", "docs", "licences", "tidy"];
+        let always = ["schedules", "docs", "licences", "tidy"];
+        let tests = ["tests", "doc tests", "examples"];
+        let all = [&["format", "clippy"], &tests[..], &always[..]].concat();
         assert_eq!(names(&ci(false)), all);
-        assert_eq!(names(&ci(true)), ["format", "clippy", "docs", "licences", "tidy"]);
+        assert_eq!(names(&ci(true)), [&["format", "clippy"], &always[..]].concat());
     }
 
     #[test]

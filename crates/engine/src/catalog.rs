@@ -14,8 +14,9 @@
 //! heap       chunks, handed out to compute nodes: overflow blocks, bodies, later segments
 //! ```
 
+use crate::index::bucket_shape::BucketShape;
 use crate::index::hash::Geometry;
-use crate::layout::{DIRECTORY_BYTES, Slot};
+use crate::layout::Slot;
 use crate::outcome::UsageError;
 use crate::schema::{TableId, TableSchema};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,10 @@ use tarn_fabric::address::{Address, GROUP_BYTES_MAX, GROUPS_MAX, GroupId};
 pub const SUPERBLOCK_BYTES: u64 = 4096;
 /// Size of a memory page assumed for alignment of areas.
 const AREA_ALIGN: u64 = 4096;
+/// Fewest slots laid out per 100 records.
+const SLOTS_PER_100_MIN: u32 = 5;
+/// From here on chains are rare.
+const SLOTS_PER_100_ROOMY: u32 = 50;
 
 /// How records are placed on replica groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -50,8 +55,10 @@ pub struct Options {
     pub chunk_bytes: u64,
     /// Heap of each group beyond what the expected records need.
     pub spare_bytes: u64,
-    /// Slots laid out per 100 expected records.
+    /// Slots laid out per 100 expected records; far fewer than records make chains.
     pub slots_per_100_records: u32,
+    /// What a bucket looks like.
+    pub bucket: BucketShape,
 }
 
 impl Default for Options {
@@ -63,6 +70,7 @@ impl Default for Options {
             chunk_bytes: 256 << 10,
             spare_bytes: 64 << 20,
             slots_per_100_records: 200,
+            bucket: BucketShape::default(),
         }
     }
 }
@@ -112,13 +120,15 @@ impl Catalog {
         let mut tables = Vec::with_capacity(schemas.len());
         for (index, schema) in schemas.iter().enumerate() {
             let id = TableId(index as u16);
-            let slot = Slot::of(schema);
+            let slot = options.bucket.slot(schema);
             let buckets = buckets(schema, options, groups);
             let header_at = plan.area(Geometry::HEADER_BYTES as u64);
-            let bucket_bytes = Geometry::bucket_bytes(&slot);
+            let bucket_bytes = options.bucket.bucket_bytes(&slot);
             let first_segment_at = plan.area(buckets * bucket_bytes as u64);
             let salt = tarn_fabric::rng::mix(u64::from(id.0) + 1);
-            let geometry = Geometry { salt, buckets, bucket_bytes, header_at, first_segment_at };
+            let slots = options.bucket.slots as usize;
+            let geometry =
+                Geometry { salt, buckets, slots, bucket_bytes, header_at, first_segment_at };
             tables.push(Table { id, schema: schema.clone(), slot, geometry });
         }
         let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));
@@ -243,11 +253,11 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
         let value = options.chunk_bytes.to_string();
         return refuse("chunk_bytes", value, "multiples of 64 from 4096 on".into());
     }
-    if options.slots_per_100_records < 50 {
+    if options.slots_per_100_records < SLOTS_PER_100_MIN {
         let value = options.slots_per_100_records.to_string();
-        return refuse("slots_per_100_records", value, "≥ 50".into());
+        return refuse("slots_per_100_records", value, format!("≥ {SLOTS_PER_100_MIN}"));
     }
-    Ok(())
+    options.bucket.validate(schemas)
 }
 
 /// Groups that share a table's records.
@@ -258,7 +268,7 @@ fn sharing(options: &Options, groups: usize) -> u64 {
 fn buckets(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
     let records = schema.expected_records.div_ceil(sharing(options, groups)).max(1);
     let slots = records * u64::from(options.slots_per_100_records) / 100;
-    slots.div_ceil(Geometry::SLOTS as u64).max(4)
+    slots.div_ceil(u64::from(options.bucket.slots)).max(4)
 }
 
 /// Bodies of the expected records, some unevenness of the hash, overflow blocks, and the spare.
@@ -267,16 +277,26 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
     let expected: u64 = schemas
         .iter()
         .map(|schema| {
-            let slot = Slot::of(schema);
+            let slot = options.bucket.slot(schema);
             let records = schema.expected_records.div_ceil(share);
-            let overflow = (DIRECTORY_BYTES + Geometry::SLOTS * slot.slot_bytes) as u64;
+            let overflow = options.bucket.bucket_bytes(&slot) as u64;
             let bodies = records * slot.body_bytes() as u64;
             // Uneven hashing: five standard deviations of a binomial, and the loaders' last chunks.
             let uneven = 5 * records.isqrt() * slot.body_bytes() as u64;
-            bodies + uneven + records / 64 * overflow
+            bodies + uneven + overflow_blocks(schema, options, groups) * overflow
         })
         .sum();
     expected + options.spare_bytes.max(4 * options.chunk_bytes)
+}
+
+/// Blocks of chains: some for unevenness; with too few slots for the records, all that are missing
+/// and one begun in every chain.
+fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u64 {
+    let records = schema.expected_records.div_ceil(sharing(options, groups));
+    if options.slots_per_100_records >= SLOTS_PER_100_ROOMY {
+        return records / 64;
+    }
+    records.div_ceil(u64::from(options.bucket.slots)) + buckets(schema, options, groups)
 }
 
 fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {

@@ -1,8 +1,9 @@
 //! A coordinator: runs one transaction at a time, again and again.
 //!
 //! Invariant: between transactions it holds no lock. An aborted try is tried again after a random
-//! pause that grows with the number of tries; one that was refused often stops pausing, which gives
-//! it the better chance against those that still do. A transaction whose future is dropped releases
+//! pause that grows with the number of tries; one that was refused often stops pausing for a while,
+//! which gives it the better chance against those that still do. If that does not help, several have
+//! stopped, and each keeps the others from their locks: it pauses again, for longer. A transaction whose future is dropped releases
 //! what it held at once; one dropped while its data are on their way is resolved before the
 //! coordinator runs the next.
 
@@ -16,8 +17,12 @@ use crate::transaction::Transaction;
 use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
 use rand::RngExt;
 use std::rc::Rc;
+use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
+
+/// So often a pause may double beyond `pause_max_ns`.
+const LONGER_MAX: u32 = 8;
 
 /// How a transaction is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,9 +31,10 @@ pub struct Retry {
     pub deadline: Option<Nanos>,
     /// First pause after an abort is below this, doubling with every further abort.
     pub pause_first_ns: u64,
-    /// No pause is longer.
+    /// No pause is longer, but for those of a transaction that lost its patience and got nothing by it.
     pub pause_max_ns: u64,
-    /// After so many aborts the transaction no longer pauses.
+    /// After so many aborts the transaction does not pause for so many tries, then pauses again, up to
+    /// twice as long as before, and so on in turns. 0: it never pauses.
     pub patient_tries: u32,
 }
 
@@ -129,6 +135,15 @@ impl Coordinator {
         }
     }
 
+    /// In virtual time, the work of the try that ends takes as long as it would.
+    #[inline]
+    fn account(&self) {
+        let entries = &self.txn.entries;
+        let written = entries.iter().filter(|entry| entry.mode != Mode::Read).count();
+        let (records, written) = (entries.len() as u32, written as u32);
+        self.cx.port.charge(Cost::Transaction { records, written });
+    }
+
     fn roll_back(&mut self, failure: Failure) {
         if let Failure::Abort(reason) = failure {
             self.cx.metrics.aborted(reason);
@@ -143,13 +158,14 @@ impl Coordinator {
         {
             return Err(self.cx.explain(Explanation::DeadlineExceeded { tries }));
         }
-        if tries == 1 || tries > self.retry.patient_tries {
+        let turn = (tries - 1).checked_div(self.retry.patient_tries).unwrap_or(1);
+        if tries == 1 || turn % 2 == 1 {
             self.cx.port.yield_now().await;
             return Ok(());
         }
         let doubled = self.retry.pause_first_ns << (tries - 2).min(16);
-        let limit = doubled.min(self.retry.pause_max_ns).max(1);
-        let pause = self.rng.random_range(0..limit);
+        let limit = doubled.min(self.retry.pause_max_ns) << (turn / 2).min(LONGER_MAX);
+        let pause = self.rng.random_range(0..limit.max(1));
         self.cx.port.sleep(Nanos(pause)).await;
         Ok(())
     }
@@ -178,7 +194,7 @@ impl Coordinator {
 
     /// Completes what was recorded of a doubtful transaction.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
-        let (now, undo) = (self.cx.port.now(), self.cx.next_tag());
+        let (now, undo) = (self.cx.port.observed(), self.cx.next_tag());
         let Some(history) = &mut self.history else { return };
         let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { return };
         txn.completed = now;
@@ -225,7 +241,7 @@ impl Coordinator {
             return; // it left no trace that anybody could have seen
         }
         let (id, coordinator) = (txn.tag, txn.coordinator);
-        let completed = self.cx.port.now();
+        let completed = self.cx.port.observed();
         let txn = RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes };
         if let Some(history) = &mut self.history {
             history.push(txn);
@@ -292,7 +308,7 @@ impl<'c> Attempt<'c> {
     fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
         coordinator.txn.begin(coordinator.cx.next_tag());
         let invoked =
-            if coordinator.history.is_some() { coordinator.cx.port.now() } else { Nanos(0) };
+            if coordinator.history.is_some() { coordinator.cx.port.observed() } else { Nanos(0) };
         Attempt { coordinator, invoked, ended: false }
     }
 
@@ -326,6 +342,7 @@ impl<'c> Attempt<'c> {
     fn end(mut self, failure: Option<Failure>) {
         self.ended = true;
         let coordinator = &mut *self.coordinator;
+        coordinator.account();
         match failure {
             None => {
                 coordinator.txn.in_doubt = false;

@@ -1,7 +1,7 @@
 //! What each transaction read and wrote, in the terms that a checker needs.
 //!
 //! Invariant: recording changes nothing that a transaction does; per record the order of versions
-//! is known. An absent read carries its directory's version: the key was absent as of it.
+//! is known; times are an observer's, so that those of two nodes can be compared. An absent read carries its directory's version: the key was absent as of it.
 
 use crate::outcome::TxnId;
 use crate::schema::TableId;

@@ -80,7 +80,7 @@ pub async fn scan(
             while !block.is_null() {
                 round.clear();
                 let at = read_block(cx, &mut round, table, block, 0).await?;
-                for slot in 0..Geometry::SLOTS {
+                for slot in 0..table.geometry.slots {
                     let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
                     if version_at(&round, image).is_present() {
                         show(cx, &mut round, table, image, &mut visit).await?;
@@ -122,7 +122,7 @@ pub async fn blocks(
 /// The images of the slots of a block whose image lies at `at`.
 pub fn slots(table: &Table, at: BufferOffset) -> impl Iterator<Item = BufferOffset> {
     let slot_bytes = table.slot.slot_bytes;
-    (0..Geometry::SLOTS).map(move |slot| at.plus(DIRECTORY_BYTES + slot * slot_bytes))
+    (0..table.geometry.slots).map(move |slot| at.plus(DIRECTORY_BYTES + slot * slot_bytes))
 }
 
 async fn show(
@@ -204,7 +204,8 @@ async fn audit_bucket(
         let depth_found = round.word(at.plus(DIRECTORY_DEPTH_AT));
         audit.misplaced += u64::from(block == bucket && depth_found != u64::from(depth));
         audit.buckets += u64::from(block == bucket);
-        let slots = (0..Geometry::SLOTS).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
+        let slots =
+            (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
         for offset in std::iter::once(0).chain(slots) {
             audit.locks_left += u64::from(round.word(at.plus(offset + LOCK_AT)) != 0);
             if offset > 0 && version_at(&round, at.plus(offset)).is_present() {
@@ -235,7 +236,7 @@ async fn compare_replicas(
     for position in 1..cx.database().groups.replicas(block.group()) {
         let other = read_block(cx, round, table, block, position).await?;
         audit.replicas_differ += differing(round, table, at, other);
-        for slot in 0..Geometry::SLOTS {
+        for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
             let Some(body_at) = table.slot.body_at else { break };
             let body = Address::from_word(round.word(image.plus(body_at)));
@@ -257,7 +258,8 @@ async fn compare_replicas(
 
 /// Lines of two images of one block that differ, LOCK words aside.
 fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOffset) -> u64 {
-    let slots = (0..Geometry::SLOTS).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
+    let slots =
+        (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
     let records = std::iter::once((0, DIRECTORY_BYTES))
         .chain(slots.map(|offset| (offset, table.slot.slot_bytes)));
     let mut lines = 0;

@@ -14,6 +14,7 @@ use crate::outcome::Failure;
 use crate::row::Value;
 use crate::schema::{ColumnId, Key, TableId, TableSchema};
 use crate::transaction::key_word;
+use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -68,6 +69,8 @@ pub struct Loader<'a> {
     part: Part,
     round: Round,
     pending: Vec<Pending>,
+    /// Of long chains, the first block that may have room: those before it are full.
+    tails: BTreeMap<u64, Address>,
     loaded: u64,
     tell: Option<&'a dyn Fn(u64)>,
 }
@@ -77,7 +80,8 @@ impl<'a> Loader<'a> {
     pub fn new(cx: &'a Context, part: Part) -> Loader<'a> {
         assert!(part.index < part.of);
         let pending = Vec::with_capacity(BATCH);
-        Loader { cx, part, round: Round::new(), pending, loaded: 0, tell: None }
+        let (round, tails) = (Round::new(), BTreeMap::new());
+        Loader { cx, part, round, pending, tails, loaded: 0, tell: None }
     }
 
     /// Calls `tell` with the number of records stored since its last call, now and then.
@@ -198,12 +202,13 @@ impl<'a> Loader<'a> {
         let table = self.cx.table(one.table);
         let (slot_bytes, bucket_bytes) = (table.slot.slot_bytes, table.geometry.bucket_bytes);
         let groups = &self.cx.database().groups;
-        let mut block = one.place.bucket;
+        let bucket = one.place.bucket.to_word();
+        let mut block = self.tails.get(&bucket).copied().unwrap_or(one.place.bucket);
         loop {
             self.round.begin();
             let at = self.round.read(groups.primary(block), bucket_bytes);
             self.cx.port.execute(&mut self.round).await?;
-            for slot in 0..Geometry::SLOTS {
+            for slot in 0..table.geometry.slots {
                 let offset = DIRECTORY_BYTES + slot * slot_bytes;
                 let version = self.round.word(at.plus(offset + VERSION_AT));
                 if !Version::from_word(version).is_present() {
@@ -213,6 +218,7 @@ impl<'a> Loader<'a> {
             let next = Address::from_word(self.round.word(at.plus(DIRECTORY_NEXT_AT)));
             if !next.is_null() {
                 block = next;
+                self.tails.insert(bucket, block);
                 continue;
             }
             let fresh = self.cx.allocate(one.place.group, bucket_bytes as u32).await?;

@@ -226,6 +226,8 @@ pub struct Txn {
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// Whether a write may have been sent: from then on only resolution decides.
     pub in_doubt: bool,
+    /// Locks are assumed and not asked for: in simulations alone.
+    pub assumes_locks: bool,
     /// Whether the caller asked for something that cannot be: the next fetch says so.
     pub mistaken: bool,
     /// How a fetch failed: nothing but a rollback can follow.
@@ -251,6 +253,7 @@ impl Txn {
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),
             in_doubt: false,
+            assumes_locks: false,
             mistaken: false,
             failed: None,
             unlocking: Vec::new(),

@@ -34,6 +34,16 @@ pub enum Posted {
 pub enum Cost {
     /// Nanoseconds of work outside the engine (a lock service's critical section, say).
     WorkNanos(u64),
+    /// Handing one message, a request or a reply, to whoever it is for.
+    Handler,
+    /// One try of a transaction, all that its coordinator does beside rounds and messages: drawing and
+    /// hashing keys, the working set, copying and comparing, making versions and log records.
+    Transaction {
+        /// Records that it asked for.
+        records: u32,
+        /// Of these, those that it did not only read.
+        written: u32,
+    },
     /// One access to a table of the compute node.
     LocalLookup,
     /// One compare-and-swap on compute-node memory.
@@ -90,8 +100,16 @@ pub trait Backend {
     /// completes earlier. A hint: a backend in virtual time need not poll it meanwhile.
     fn park_until(&self, _until: Nanos) {}
 
-    /// Nanoseconds since the fabric started, by this thread's clock: monotone.
+    /// Nanoseconds since the fabric started, by this thread's clock: monotone. The clocks of two nodes
+    /// may differ.
     fn now(&self) -> Nanos;
+
+    /// The true time, by an observer's clock that is the same for all nodes: for the stamps of
+    /// histories, which are judged across nodes. No node of a network can know it, so nothing may be
+    /// decided by it. Where nodes share a clock, it is that clock.
+    fn observed(&self) -> Nanos {
+        self.now()
+    }
 
     /// The cluster's time with its uncertainty.
     fn clock(&self) -> ClockInterval;

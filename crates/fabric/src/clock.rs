@@ -1,7 +1,8 @@
 //! Time as a coroutine may see it: a count of nanoseconds and how wrong it may be.
 //!
 //! Invariant: `earliest ≤ true time ≤ latest`. Backends on one machine have an exact clock;
-//! the simulator skews it; protocols that lean on time must use the interval.
+//! the simulator skews it; protocols that lean on time must use the interval. True time itself is seen
+//! by whoever stamps histories, and by no protocol.
 
 use std::fmt;
 use std::ops::{Add, Sub};

@@ -117,10 +117,18 @@ impl Port {
         }
     }
 
-    /// This thread's monotone clock.
+    /// This thread's monotone clock, in nanoseconds. It may run fast or slow, and clocks of two nodes
+    /// may differ: compare times of different nodes by [`Port::clock`].
     #[inline]
     pub fn now(&self) -> Nanos {
         self.shared.backend.now()
+    }
+
+    /// The true time, in nanoseconds, for the stamps of histories and for nothing else: no node of a
+    /// network can know it (see [`Backend::observed`]).
+    #[inline]
+    pub fn observed(&self) -> Nanos {
+        self.shared.backend.observed()
     }
 
     /// The cluster's time with its uncertainty.

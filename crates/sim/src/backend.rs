@@ -111,6 +111,11 @@ impl Backend for SimBackend {
     }
 
     fn now(&self) -> Nanos {
+        let world = self.world.borrow();
+        world.clocks[usize::from(self.node.slot.0)].now(world.now_of(self.thread))
+    }
+
+    fn observed(&self) -> Nanos {
         self.world.borrow().now_of(self.thread)
     }
 
@@ -126,6 +131,10 @@ impl Backend for SimBackend {
         }
         let ps = match cost {
             Cost::WorkNanos(ns) => ns * 1_000,
+            Cost::Handler => world.costs.handler,
+            Cost::Transaction { records, written } => {
+                world.costs.transaction(records.into(), written.into())
+            }
             Cost::LocalLookup => world.costs.local_lookup,
             Cost::LocalAtomic => world.costs.local_atomic,
         };
@@ -137,6 +146,7 @@ impl Backend for SimBackend {
     }
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        self.world.borrow_mut().look_at_inbox(self.thread);
         for count in 0..budget {
             // The sink may send: nothing is borrowed while it runs.
             let taken = self.world.borrow_mut().take_message(self.thread);

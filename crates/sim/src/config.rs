@@ -60,6 +60,24 @@ pub struct Chaos {
     pub pause_one_in: u32,
     /// For so long at the most.
     pub pause_max_ns: u64,
+    /// One piece of work or one batch in so many makes the NIC that it meets pause: nothing that comes
+    /// to it goes on meanwhile.
+    pub nic_pause_one_in: u32,
+    /// For so long at the most.
+    pub nic_pause_max_ns: u64,
+    /// Delays, stalls and pauses of NICs come in storms of this length, with calm of this length
+    /// between them. 0: the storm never ends.
+    pub storm_ns: u64,
+    /// One thread at a time is set back: its batches and their answers take up to so much longer.
+    pub set_back_ns: u64,
+    /// So long after one change point comes the next on average, and another thread's turn.
+    pub change_every_ns: u64,
+    /// A clock is off by so much at the most when a run starts.
+    pub clock_offset_max_ns: u64,
+    /// It runs too fast or too slow by so many millionths at the most.
+    pub clock_drift_max_ppm: u32,
+    /// A planted bug: a line is read and written word by word, and others come between.
+    pub planted_torn_lines: bool,
 }
 
 impl Chaos {
@@ -75,6 +93,14 @@ impl Chaos {
         slow_factor: 1,
         pause_one_in: 0,
         pause_max_ns: 0,
+        nic_pause_one_in: 0,
+        nic_pause_max_ns: 0,
+        storm_ns: 0,
+        set_back_ns: 0,
+        change_every_ns: 0,
+        clock_offset_max_ns: 0,
+        clock_drift_max_ppm: 0,
+        planted_torn_lines: false,
     };
 
     /// Another temper for each seed, each source of trouble being off in some (swarm testing: Groce et
@@ -93,6 +119,14 @@ impl Chaos {
             slow_factor: pick(&[3, 10]) as u32,
             pause_one_in: pick(&[0, 10, 100]) as u32,
             pause_max_ns: pick(&[2_000, 20_000]),
+            nic_pause_one_in: pick(&[0, 0, 100, 1_000]) as u32,
+            nic_pause_max_ns: pick(&[5_000, 50_000]),
+            storm_ns: pick(&[0, 0, 20_000, 100_000]),
+            set_back_ns: pick(&[0, 10_000, 60_000]),
+            change_every_ns: pick(&[10_000, 50_000, 200_000]),
+            clock_offset_max_ns: pick(&[0, 100, 50_000]),
+            clock_drift_max_ppm: pick(&[0, 100, 1_000]) as u32,
+            planted_torn_lines: false,
         }
     }
 }
@@ -140,7 +174,12 @@ impl SimConfig {
     }
 }
 
-fn check(field: &'static str, value: u64, most: u64, why: &str) -> Result<(), ConfigError> {
+pub(crate) fn check(
+    field: &'static str,
+    value: u64,
+    most: u64,
+    why: &str,
+) -> Result<(), ConfigError> {
     if (1..=most).contains(&value) {
         return Ok(());
     }

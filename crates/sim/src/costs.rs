@@ -6,6 +6,7 @@
 //! 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in place of LRH and VCRC).
 
 use crate::profile::{AtomicUnit, Constant, Framing, Profile};
+use crate::threads::DoorbellCosts;
 use tarn_fabric::round::{Verb, VerbKind};
 
 /// Headers of each kind of packet, without payload.
@@ -64,13 +65,16 @@ impl PerByte {
 pub(crate) struct Costs {
     pub(crate) switch: u64,
     pub(crate) post_verb: u64,
-    pub(crate) doorbell: u64,
-    pub(crate) doorbell_shared: u64,
-    pub(crate) doorbell_handoff: u64,
+    doorbell: u64,
+    doorbell_shared: u64,
+    doorbell_handoff: u64,
     pub(crate) poll_completion: u64,
     pub(crate) send_message: u64,
-    /// A message's completion and its handler.
     pub(crate) receive_message: u64,
+    pub(crate) handler: u64,
+    transaction: u64,
+    record: u64,
+    written_record: u64,
     pub(crate) local_lookup: u64,
     pub(crate) local_atomic: u64,
 
@@ -90,6 +94,7 @@ pub(crate) struct Costs {
     atomic: u64,
 
     pub(crate) doorbell_registers: u32,
+    pub(crate) doorbell_private: u32,
     pub(crate) inline_max_bytes: u64,
     pub(crate) work_queue_entries: u64,
     pub(crate) unit: AtomicUnit,
@@ -119,7 +124,11 @@ impl Costs {
             doorbell_handoff: ps(&cpu.doorbell_handoff_ns),
             poll_completion: ps(&cpu.poll_completion_ns),
             send_message: ps(&cpu.send_message_ns),
-            receive_message: ps(&cpu.receive_message_ns) + ps(&cpu.handler_ns),
+            receive_message: ps(&cpu.receive_message_ns),
+            handler: ps(&cpu.handler_ns),
+            transaction: ps(&cpu.transaction_ns),
+            record: ps(&cpu.record_ns),
+            written_record: ps(&cpu.written_record_ns),
             local_lookup: ps(&cpu.local_lookup_ns),
             local_atomic: ps(&cpu.local_atomic_ns),
             transmit: ps_each(&nic.transmit_mops),
@@ -136,6 +145,7 @@ impl Costs {
             write: ps_each(&nic.write_mops),
             atomic: ps_each(&nic.atomic_mops),
             doorbell_registers: cpu.doorbell_registers.value as u32,
+            doorbell_private: cpu.doorbell_private_registers.value as u32,
             inline_max_bytes: nic.inline_max_bytes.value as u64,
             work_queue_entries: nic.work_queue_entries.value as u64,
             unit: form.atomic_unit.value,
@@ -177,6 +187,39 @@ impl Costs {
         let missed = in_flight.saturating_sub(self.work_queue_entries);
         let miss = if missed > 0 { self.work_queue_miss * missed / in_flight } else { 0 };
         verbs * (self.transmit + miss) + fetched * self.second_dma
+    }
+
+    /// A coordinator's own work for one try.
+    #[inline]
+    pub(crate) fn transaction(&self, records: u64, written: u64) -> u64 {
+        self.transaction + records * self.record + written * self.written_record
+    }
+
+    /// What a thread pays for ringing.
+    #[inline]
+    pub(crate) fn doorbells(&self) -> DoorbellCosts {
+        DoorbellCosts {
+            alone_ps: self.doorbell,
+            shared_ps: self.doorbell_shared,
+            handoff_ps: self.doorbell_handoff,
+        }
+    }
+
+    /// For how long one datagram occupies its sender's transmit side.
+    pub(crate) fn transmit_message(&self, payload: usize) -> u64 {
+        let is_fetched = payload as u64 > self.inline_max_bytes;
+        self.transmit + if is_fetched { self.second_dma } else { 0 }
+    }
+
+    /// How much later than the one before a batch's verb comes: as fast as its requester's NIC sends
+    /// them and the link carries them.
+    #[inline]
+    pub(crate) fn apart(&self, verbs: u64, fetched: u64, request_bytes: u64) -> u64 {
+        if verbs == 1 {
+            return 0;
+        }
+        let sent = verbs * self.transmit + fetched * self.second_dma;
+        sent.max(self.link(request_bytes)) / verbs
     }
 
     /// For how long so many bytes occupy a link.

@@ -3,9 +3,8 @@
 //! Invariant: the only code that executes verbs, whoever decides when: on arrival, a line at a time, or
 //! at rest.
 
-use crate::memory::{Memory, Replica};
+use crate::memory::{Memory, Place, Replica};
 use std::ops::Range;
-use tarn_fabric::address::{LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Verb, VerbKind};
 
@@ -17,89 +16,97 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Which replica a target is, if its node holds its group.
-    #[inline]
-    pub(crate) fn replica(self, target: Target) -> Option<Replica> {
-        let (node, group) = (target.node().0, target.address().group());
-        if node >= self.nodes || group.0 >= self.nodes {
-            return None;
+    /// Where a verb's bytes lie; nowhere, if its node does not hold its group or not all of them.
+    #[inline(always)]
+    pub(crate) fn place(self, memory: &Memory, verb: &Verb) -> Place {
+        let (node, address) = (verb.target.node().0, verb.target.address());
+        let group = address.group();
+        let ahead = if node >= group.0 { 0 } else { self.nodes };
+        let index = node.wrapping_add(ahead).wrapping_sub(group.0);
+        if node >= self.nodes || group.0 >= self.nodes || index >= self.replicas {
+            return Place::NOWHERE;
         }
-        let index = if node >= group.0 { node - group.0 } else { node + self.nodes - group.0 };
-        (index < self.replicas).then_some(Replica { group, index })
+        memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
     }
 
-    /// The replica, if all bytes of the verb lie in its memory.
+    /// As above; an error, if it is nowhere.
     #[inline]
-    pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Replica, FabricError> {
-        let offset = verb.target.address().offset_bytes();
-        self.replica(verb.target)
-            .filter(|_| memory.contains(offset, verb.len_bytes()))
-            .ok_or(FabricError::OutOfBounds(verb.target))
+    pub(crate) fn locate(self, memory: &Memory, verb: &Verb) -> Result<Place, FabricError> {
+        let place = self.place(memory, verb);
+        if place == Place::NOWHERE { Err(out_of_bounds(verb)) } else { Ok(place) }
     }
+}
+
+/// What becomes of a verb whose bytes lie nowhere.
+#[cold]
+pub(crate) fn out_of_bounds(verb: &Verb) -> FabricError {
+    FabricError::OutOfBounds(verb.target)
 }
 
 /// Executes a whole verb; `data` is where its `buffer` points into.
-#[inline]
-pub(crate) fn execute(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &mut [u64]) {
-    if verb.is(VerbKind::Read) || verb.is(VerbKind::Write) {
-        transfer(memory, replica, verb, data, 0..verb.len_bytes());
+#[inline(always)]
+pub(crate) fn execute(memory: &mut Memory, place: Place, verb: &mut Verb, data: &mut [u64]) {
+    let (at, len_bytes) = (verb.buffer().0 as usize, verb.len_bytes());
+    if !verb.is(VerbKind::Read) && !verb.is(VerbKind::Write) {
+        atomic(memory, place, verb, data);
+    } else if (at | len_bytes).is_multiple_of(8) && place.is_aligned() {
+        let words = &mut data[at / 8..][..len_bytes / 8];
+        if verb.is(VerbKind::Read) {
+            memory.read_words(place, words);
+        } else {
+            memory.write_words(place, words);
+        }
     } else {
-        atomic(memory, replica, verb, data);
+        transfer(memory, place, verb, data, 0..len_bytes);
     }
 }
 
-/// The part of a READ or WRITE in one of its lines.
-pub(crate) fn execute_line(
+/// The part of a READ or WRITE in one of its pieces of `piece_bytes`, a line unless lines are torn.
+pub(crate) fn execute_piece(
     memory: &mut Memory,
-    replica: Replica,
+    place: Place,
     verb: &Verb,
     data: &mut [u64],
-    line: u16,
+    (piece, piece_bytes): (u16, usize),
 ) {
-    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
-    let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
-    let to = ((usize::from(line) + 1) * LINE_BYTES - into).min(verb.len_bytes());
-    transfer(memory, replica, verb, data, from..to);
+    let into = verb.target.address().offset_bytes() as usize % piece_bytes;
+    let from = (usize::from(piece) * piece_bytes).saturating_sub(into);
+    let to = ((usize::from(piece) + 1) * piece_bytes - into).min(verb.len_bytes());
+    transfer(memory, place, verb, data, from..to);
 }
 
-/// How many lines a READ or WRITE touches.
-pub(crate) fn lines(verb: &Verb) -> u16 {
-    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
-    (into + verb.len_bytes()).div_ceil(LINE_BYTES) as u16
+/// How many pieces of `piece_bytes` a READ or WRITE touches.
+pub(crate) fn pieces(verb: &Verb, piece_bytes: usize) -> u16 {
+    let into = verb.target.address().offset_bytes() as usize % piece_bytes;
+    (into + verb.len_bytes()).div_ceil(piece_bytes) as u16
 }
 
-#[inline]
-fn transfer(
-    memory: &mut Memory,
-    replica: Replica,
-    verb: &Verb,
-    data: &mut [u64],
-    part: Range<usize>,
-) {
-    let offset = verb.target.address().offset_bytes() + part.start as u64;
+/// Any part of a READ or WRITE.
+#[inline(never)]
+fn transfer(memory: &mut Memory, place: Place, verb: &Verb, data: &mut [u64], part: Range<usize>) {
     let at = verb.buffer().0 as usize;
     let bytes: &mut [u8] = bytemuck::cast_slice_mut(data);
     let bytes = &mut bytes[at + part.start..at + part.end];
+    let place = memory.further(place, part.start);
     if verb.is(VerbKind::Read) {
-        memory.read(replica, offset, bytes);
+        memory.read_bytes(place, bytes);
     } else {
-        memory.write(replica, offset, bytes);
+        memory.write_bytes(place, bytes);
     }
 }
 
-#[inline]
-pub(crate) fn atomic(memory: &mut Memory, replica: Replica, verb: &mut Verb, data: &[u64]) {
-    let offset = verb.target.address().offset_bytes();
-    assert!(offset.is_multiple_of(8), "an atomic on a word that is not aligned");
+#[inline(always)]
+fn atomic(memory: &mut Memory, place: Place, verb: &mut Verb, data: &[u64]) {
+    assert!(place.is_aligned(), "an atomic on a word that is not aligned");
     let (expected, value) = (verb.expected, verb.value);
     verb.value = if verb.is(VerbKind::CompareAndSwap) {
-        memory.change_word(replica, offset, |found| (found == expected).then_some(value))
+        memory.change_word(place, |found| (found == expected).then_some(value))
     } else if verb.is(VerbKind::FetchAndAdd) {
-        memory.change_word(replica, offset, |found| Some(found.wrapping_add(expected)))
+        memory.change_word(place, |found| Some(found.wrapping_add(expected)))
     } else {
         let at = verb.buffer().0 as usize / 8;
         let (compare, swap) = (data[at], data[at + 1]);
-        memory.change_word(replica, offset, |found| {
+        memory.change_word(place, |found| {
             let equal = found & compare == expected & compare;
             equal.then_some((found & !swap) | (value & swap))
         })

@@ -7,7 +7,9 @@
 //! never names a new flight. Places keep their room: nothing is allocated in steady state.
 
 use crate::costs::Costs;
-use crate::prefetch::{prefetch_all, prefetch_range};
+use crate::effects::Placement;
+use crate::memory::{Memory, Place};
+use crate::prefetch::{prefetch_bytes, prefetch_range};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
@@ -125,18 +127,27 @@ impl Batches {
         if index < FEW { &mut self.few[index] } else { &mut self.more[index - FEW] }
     }
 
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.len = 0;
+        if !self.more.is_empty() {
+            self.more.clear();
+        }
+    }
+
     /// The batch of `node`, a new one if there is none.
     #[inline(always)]
     fn of(&mut self, node: NodeSlot) -> &mut Batch {
-        let known = (0..self.len).find(|index| self.get(*index).node == node);
+        let len = self.len;
+        let known = (0..len).find(|index| self.get(*index).node == node);
         let index = known.unwrap_or_else(|| {
             let batch = Batch::none(node);
-            match self.few.get_mut(self.len as usize) {
+            match self.few.get_mut(len as usize) {
                 Some(place) => *place = batch,
                 None => self.more.push(batch),
             }
-            self.len += 1;
-            self.len - 1
+            self.len = len + 1;
+            len
         });
         self.get_mut(index)
     }
@@ -160,8 +171,10 @@ pub(crate) struct Flight {
     /// The round that was posted; else an idle one.
     round: RoundBox,
     pub(crate) batches: Batches,
-    /// The rest is seldom looked at.
+    /// Where each verb's bytes lie.
+    places: Vec<Place>,
     pub(crate) error: Option<FabricError>,
+    /// The rest is seldom looked at.
     /// As posted, but for `buffer`, which is a position in `data`.
     verbs: Vec<Verb>,
     /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
@@ -194,6 +207,7 @@ impl Flight {
             is_done: false,
             is_copied: false,
             batches: Batches::new(),
+            places: Vec::new(),
             error: None,
             round: RoundBox(Round::new()),
             verbs: Vec::new(),
@@ -208,26 +222,38 @@ impl Flight {
         if self.is_copied { &self.verbs } else { self.round.0.verbs() }
     }
 
-    /// Its verbs, and what their `buffer` points into.
+    /// Its verbs, what their `buffer` points into, and where in the simulated memory they go.
     #[inline(always)]
-    pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64]) {
-        if self.is_copied { (&mut self.verbs, &mut self.data) } else { self.round.0.parts_mut() }
+    pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64], &[Place]) {
+        let (verbs, data) = if self.is_copied {
+            (&mut self.verbs[..], &mut self.data[..])
+        } else {
+            self.round.0.parts_mut()
+        };
+        (verbs, data, &self.places)
     }
 
-    /// Counts what the round asks of each node.
+    /// Counts what the round asks of each node, and finds the places that it names.
     #[inline(always)]
-    fn count(&mut self, costs: &Costs) {
-        let verbs = if self.is_copied { &self.verbs } else { self.round.0.verbs() };
-        self.batches.len = 0;
-        self.batches.more.clear();
-        for (index, verb) in verbs.iter().enumerate() {
-            let batch = self.batches.of(verb.target.node());
+    fn plan(&mut self, costs: &Costs, placement: Placement, memory: &Memory) {
+        let verbs = if self.is_copied { &self.verbs[..] } else { self.round.0.verbs() };
+        let batches = &mut self.batches;
+        batches.clear();
+        self.places.clear();
+        let mut bit = 1u64;
+        self.places.extend(verbs.iter().map(|verb| {
+            let batch = batches.of(verb.target.node());
             batch.verbs += 1;
-            batch.mask |= if index < MASKED { 1 << index } else { 0 };
+            batch.mask |= bit;
+            // After 64 verbs there is none left.
+            bit <<= 1;
             batch.fetched += u32::from(costs.is_fetched(verb));
             batch.request_bytes += costs.request_bytes(verb) as u32;
-        }
-        self.unanswered = self.batches.len;
+            let place = placement.place(memory, verb);
+            memory.prefetch_entry(place);
+            place
+        }));
+        self.unanswered = batches.len;
     }
 
     /// Copies what a round asks for, as far as it was not done.
@@ -300,7 +326,7 @@ impl Flights {
         thread: u32,
         waiter: Option<u32>,
         interest: Interest,
-        costs: &Costs,
+        (costs, placement, memory): (&Costs, Placement, &Memory),
     ) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.all.push(Flight::new());
@@ -313,7 +339,7 @@ impl Flights {
         } else {
             flight.copy(round);
         }
-        flight.count(costs);
+        flight.plan(costs, placement, memory);
         (flight.thread, flight.waiter, flight.interest) = (thread, waiter, interest);
         (flight.done_ps, flight.is_done, flight.error) = (0, false, None);
         index
@@ -325,21 +351,36 @@ impl Flights {
     }
 
     /// Brings the flight itself.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn prefetch(&self, index: u32) {
         prefetch_range(std::ptr::from_ref(&self.all[index as usize]).cast(), HOT_BYTES);
     }
 
-    /// Brings its verbs; the flight itself should be there by now.
-    #[inline]
-    pub(crate) fn prefetch_verbs(&self, index: u32) {
-        prefetch_all(self.all[index as usize].verbs());
+    /// Brings its verbs; the flight itself should be there by now. Which coroutine waits for it.
+    #[inline(always)]
+    pub(crate) fn prefetch_verbs(&self, index: u32) -> Option<u32> {
+        let flight = &self.all[index as usize];
+        let verbs = flight.verbs();
+        prefetch_range(verbs.as_ptr().cast(), size_of_val(verbs));
+        flight.waiter
     }
 
-    /// Which coroutine waits for it.
-    #[inline]
-    pub(crate) fn waiter(&self, index: u32) -> Option<u32> {
-        self.all[index as usize].waiter
+    /// Brings what its READs have brought; its verbs should be there by now.
+    #[inline(always)]
+    pub(crate) fn prefetch_results(&mut self, index: u32) {
+        let (verbs, data, _) = self.all[index as usize].parts();
+        for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
+            prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+        }
+    }
+
+    /// Brings the lines of simulated memory that its verbs will use.
+    #[inline(always)]
+    pub(crate) fn prefetch_lines(&self, index: u32, memory: &Memory) {
+        let Some(flight) = self.all.get(index as usize) else { return };
+        for (verb, place) in flight.verbs().iter().zip(&flight.places) {
+            memory.prefetch_lines(*place, verb.len_bytes());
+        }
     }
 
     /// What a round's owner remembers.

@@ -3,8 +3,10 @@
 //! Map:
 //! - [`fabric`]: the cluster as its user holds it; [`config`]: its shape and temper.
 //! - [`scheduler`]: runs coroutines; each is polled when what it waits for has happened.
+//! - [`service`]: nodes that answer calls by handlers, on cores of their own.
 //! - [`profile`]: what hardware costs, each constant with its source.
 //! - [`memory`]: lazy memory that replicas share until they write it.
+//! - `dice`: what random mode holds up; `clocks`: what nodes believe of the time.
 //! - [`queue`]: what happens next. [`usage`]: where the time went. [`observe`]: who is told.
 //!
 //! The way of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
@@ -53,6 +55,7 @@ mod backend;
 mod clocks;
 pub mod config;
 mod costs;
+mod dice;
 mod effects;
 pub mod fabric;
 mod flight;
@@ -67,6 +70,7 @@ pub mod profile;
 pub mod queue;
 mod respond;
 pub mod scheduler;
+pub mod service;
 mod threads;
 mod turns;
 pub mod usage;

@@ -59,11 +59,19 @@ impl World {
             return Err(FabricError::MessageTooLarge { bytes: bytes.len(), limit_bytes });
         }
         let thread = &mut self.threads[thread as usize];
-        thread.spend(self.costs.send_message + self.costs.doorbell);
-        let nic = &mut self.compute_nodes[usize::from(thread.node.slot.0)].nic;
+        let compute = &mut self.compute_nodes[usize::from(thread.node.slot.0)];
+        thread.spend(self.costs.send_message);
+        // They share a queue, whatever their targets: those of one turn leave with one doorbell, and so
+        // do those between two looks at the inbox.
+        if thread.rang_in_turn != self.tallies.turns {
+            thread.rang_in_turn = self.tallies.turns;
+            compute.ring(thread, self.costs.doorbells(), self.now_ps);
+        }
+        let nic = &mut compute.nic;
         let wire_ps = self.costs.link(self.costs.datagram_bytes(bytes.len()));
-        let sent_ps = nic.transmit.reserve(self.now_ps, self.costs.transmit);
-        let out_ps = nic.link_out.reserve(sent_ps, wire_ps);
+        let transmit_ps = self.costs.transmit_message(bytes.len());
+        let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
+        let out_ps = sent_ps + wire_ps + nic.link_out.join(self.now_ps, wire_ps);
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let arrival_ps = out_ps + processor_ps + self.costs.issue + self.costs.travel;
         let from = thread.endpoint();
@@ -117,6 +125,11 @@ impl World {
                 self.schedule(thread);
             }
         }
+    }
+
+    /// A thread looks at its inbox: what it sends from now on leaves with another doorbell.
+    pub(crate) fn look_at_inbox(&mut self, thread: u32) {
+        self.threads[thread as usize].rang_in_turn = u64::MAX;
     }
 
     /// Takes the next datagram out of a thread's inbox.

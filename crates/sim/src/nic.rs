@@ -1,39 +1,102 @@
 //! A node's NIC: what it can do at once, and for how long each part is taken.
 //!
-//! Invariant: a part is reserved by events in the order of their times, never for a time that another
-//! event may still come before: a responder's parts when a request arrives, not when it is posted.
-//! (The two reservations that are made early, a request's on its own NIC and a response's on the
-//! requester's, are made in the order in which they come into force, since all of them travel equally
-//! long from there; see `post.rs` and `respond.rs`.)
+//! Invariant: a part is reserved by events in the order of their times, and never for a time that
+//! another event may still come before. What is decided early (a request's way out of its own NIC, a
+//! response's way to the requester) therefore takes a part from now on and adds the wait that it found
+//! to the time at which it really comes: nobody is kept by somebody who comes later.
+//!
+//! Verbs of a batch follow one another through the parts like any others: the first may be executed
+//! while the last is still being sent. A batch is nevertheless handled by one event, when its last verb
+//! arrives. Parts are then reserved as if each verb had asked for them when it came; that is exact as
+//! long as they come evenly, and takes no more of a part than its verbs need.
 
 use crate::profile::AtomicUnit;
 use tarn_fabric::rng::mix;
 
 /// Something that does one thing at a time.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Resource {
     free_ps: u64,
+    /// Taken for so long before `counted_to_ps`.
     busy_ps: u64,
+    /// And after it.
+    later_ps: u64,
+    counted_to_ps: u64,
+}
+
+impl Default for Resource {
+    fn default() -> Resource {
+        Resource { free_ps: 0, busy_ps: 0, later_ps: 0, counted_to_ps: u64::MAX }
+    }
+}
+
+/// Things that follow one another into a part: when the first and the last of them come, for how long
+/// all of them take it, and for how long the last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream {
+    pub(crate) first_ps: u64,
+    pub(crate) last_ps: u64,
+    pub(crate) all_take_ps: u64,
+    pub(crate) last_takes_ps: u64,
 }
 
 impl Resource {
     /// Takes it for `service_ps`, not before `at_ps` and after whoever came before; returns the end.
     #[inline]
     pub(crate) fn reserve(&mut self, at_ps: u64, service_ps: u64) -> u64 {
-        self.busy_ps += service_ps;
-        self.free_ps = self.free_ps.max(at_ps) + service_ps;
-        self.free_ps
+        self.take(self.free_ps.max(at_ps) + service_ps, service_ps)
     }
 
     /// Takes it for the time until `tail_ps`, when the last byte arrives if nothing is in the way.
     #[inline]
     pub(crate) fn reserve_until(&mut self, tail_ps: u64, service_ps: u64) -> u64 {
-        self.busy_ps += service_ps;
-        self.free_ps = (self.free_ps + service_ps).max(tail_ps);
-        self.free_ps
+        self.take((self.free_ps + service_ps).max(tail_ps), service_ps)
     }
 
-    /// For how long it was taken so far.
+    /// Takes it from `now_ps` on; returns for how long it was taken already.
+    #[inline]
+    pub(crate) fn join(&mut self, now_ps: u64, service_ps: u64) -> u64 {
+        let wait_ps = self.free_ps.saturating_sub(now_ps);
+        self.reserve(now_ps, service_ps);
+        wait_ps
+    }
+
+    /// A stream that comes now or later takes it from `now_ps` on; returns when its last is through.
+    #[inline]
+    pub(crate) fn pass(&mut self, now_ps: u64, stream: Stream) -> u64 {
+        let Stream { first_ps, last_ps, all_take_ps, last_takes_ps } = stream;
+        let wait_ps = self.join(now_ps, all_take_ps);
+        wait_ps + (first_ps + all_take_ps).max(last_ps + last_takes_ps)
+    }
+
+    #[inline]
+    fn take(&mut self, end_ps: u64, service_ps: u64) -> u64 {
+        self.free_ps = end_ps;
+        self.count(end_ps, service_ps);
+        end_ps
+    }
+
+    #[inline]
+    fn count(&mut self, end_ps: u64, service_ps: u64) {
+        self.busy_ps += service_ps;
+        if end_ps > self.counted_to_ps {
+            let beyond_ps = (end_ps - self.counted_to_ps).min(service_ps);
+            self.busy_ps -= beyond_ps;
+            self.later_ps += beyond_ps;
+        }
+    }
+
+    /// From now on, counts what lies before `end_ps` and remembers the rest for the time after: a share
+    /// of a window of time is never more than all of it. Of what was remembered, as much as fits behind
+    /// the new end stays there: all, if it is taken without a gap.
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        let still_later_ps = self.later_ps.min(self.free_ps.saturating_sub(end_ps));
+        self.busy_ps += self.later_ps - still_later_ps;
+        self.later_ps = still_later_ps;
+        self.counted_to_ps = end_ps;
+    }
+
+    /// For how long it was taken before the time to which it is counted.
     pub(crate) fn busy_ps(&self) -> u64 {
         self.busy_ps
     }
@@ -82,11 +145,21 @@ impl Nic {
         let end = if self.addresses.is_empty() {
             self.atomics.reserve(taken_ps, ps)
         } else {
-            self.atomics.busy_ps += ps;
             let slot = mix(address) as usize % self.addresses.len();
-            self.addresses[slot].reserve(taken_ps, ps)
+            let end_ps = self.addresses[slot].reserve(taken_ps, ps);
+            self.atomics.free_ps = self.atomics.free_ps.max(end_ps);
+            self.atomics.count(end_ps, ps);
+            end_ps
         };
         end.max(through_ps)
+    }
+
+    /// See [`Resource::count_to`].
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        let Nic { transmit, receive, pipeline, atomics, link_out, link_in, .. } = self;
+        for part in [transmit, receive, pipeline, atomics, link_out, link_in] {
+            part.count_to(end_ps);
+        }
     }
 
     /// For how long atomics were being executed; more than the time that passed, if side by side.
@@ -108,6 +181,33 @@ mod tests {
         assert_eq!(resource.reserve_until(215, 30), 240);
         assert_eq!(resource.reserve_until(500, 30), 500);
         assert_eq!(resource.busy_ps(), 90);
+    }
+
+    #[test]
+    fn whoever_joins_early_keeps_nobody_who_comes_first() {
+        let mut resource = Resource::default();
+        let far = Stream { first_ps: 900, last_ps: 1_000, all_take_ps: 40, last_takes_ps: 10 };
+        assert_eq!(resource.pass(100, far), 1_010);
+        let near = Stream { first_ps: 100, last_ps: 100, all_take_ps: 40, last_takes_ps: 10 };
+        assert_eq!(resource.pass(100, near), 40 + 140); // behind the other's work, not its time
+    }
+
+    #[test]
+    fn a_window_is_never_used_for_longer_than_it_is() {
+        let mut resource = Resource::default();
+        resource.count_to(1_000);
+        for at_ps in [0, 100, 150, 990, 990] {
+            resource.reserve(at_ps, 300);
+        }
+        assert_eq!(resource.busy_ps(), 910);
+        resource.count_to(1_200);
+        assert_eq!(resource.busy_ps(), 1_110);
+        resource.count_to(2_000);
+        assert_eq!(resource.busy_ps(), 1_500);
+        resource.reserve(5_000, 100);
+        assert_eq!(resource.busy_ps(), 1_500);
+        resource.count_to(6_000);
+        assert_eq!(resource.busy_ps(), 1_600);
     }
 
     #[test]

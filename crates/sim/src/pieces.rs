@@ -6,8 +6,9 @@
 //! other batches do comes between. The batch's completion is sent when all is done. Access that is
 //! revoked in the middle leaves it where it is: some lines landed, others never will.
 
-use crate::effects::{execute, execute_line, lines};
-use crate::flight::Pending;
+use crate::effects::{execute, execute_piece, out_of_bounds, pieces};
+use crate::flight::{Batch, Pending};
+use crate::memory::Place;
 use crate::world::{Event, World};
 use tarn_fabric::round::{Verb, VerbKind};
 
@@ -23,16 +24,18 @@ impl World {
             return;
         }
         let mut list = flight.take_pending(batch_index);
+        let piece_bytes = self.dice.as_ref().expect("random mode").piece_bytes();
         let verbs = flight.verbs().iter().enumerate();
         let mine = verbs.filter(|(_, verb)| verb.target.node() == batch.node);
-        list.extend(mine.map(|(at, verb)| pending(at, verb)));
+        list.extend(mine.map(|(at, verb)| pending(at, verb, piece_bytes)));
         flight.pending[batch_index as usize] = list;
         self.next_piece(index, batch_index);
     }
 
     fn next_piece(&mut self, index: u32, batch_index: u32) {
+        let to = self.flights.get(index).batches.get(batch_index).node;
         let dice = self.dice.as_mut().expect("random mode");
-        let wait_ps = self.costs.switch + dice.stall_ps();
+        let wait_ps = self.costs.switch + dice.piece_ps(self.now_ps, usize::from(to.0));
         let event = Event::Piece { flight: index, batch: batch_index };
         self.queue.push(self.now_ps + wait_ps, event);
     }
@@ -40,31 +43,38 @@ impl World {
     /// One line, or one atomic.
     pub(crate) fn piece(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
-        let to = flight.batches.get(batch_index).node;
-        let node = self.threads[flight.thread as usize].node;
+        let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
+        let thread = &self.threads[flight.thread as usize];
+        let open = &thread.connections[usize::from(to.0)].detached;
+        assert!(open.iter().all(|earlier| *earlier >= number), "it has passed a detached batch");
+        let node = thread.node;
         if let Some(error) = self.refusal(node, to) {
             return self.refuse(index, batch_index, error);
         }
         let dice = self.dice.as_mut().expect("random mode");
         let flight = self.flights.get(index);
         let mut list = flight.take_pending(batch_index);
-        let (verbs, data) = flight.parts();
+        let (verbs, data, places) = flight.parts();
         let chosen = choose(&list, verbs, |most| dice.up_to(most));
         let pending = &mut list[chosen];
         let line = dice.up_to(pending.lines.len() as u64 - 1) as usize;
         let line = pending.lines.swap_remove(line);
         let is_last = pending.lines.is_empty();
-        let verb = &mut verbs[pending.verb as usize];
+        let pending_verb = pending.verb as usize;
+        let verb = &mut verbs[pending_verb];
         if is_last {
             list.remove(chosen);
         }
         let is_done = list.is_empty();
-        match self.placement.locate(&self.memory, verb) {
-            Err(error) => return self.refuse(index, batch_index, error),
-            Ok(replica) if matches!(verb.kind(), VerbKind::Read | VerbKind::Write) => {
-                execute_line(&mut self.memory, replica, verb, data, line);
+        match places[pending_verb] {
+            Place::NOWHERE => {
+                let error = out_of_bounds(verb);
+                return self.refuse(index, batch_index, error);
             }
-            Ok(replica) => execute(&mut self.memory, replica, verb, data),
+            place if matches!(verb.kind(), VerbKind::Read | VerbKind::Write) => {
+                execute_piece(&mut self.memory, place, verb, data, (line, dice.piece_bytes()));
+            }
+            place => execute(&mut self.memory, place, verb, data),
         }
         let seen = verb.value ^ verb.target.address().to_word() ^ u64::from(line) << 56;
         flight.pending[batch_index as usize] = list;
@@ -79,8 +89,10 @@ impl World {
 
     fn end_pieces(&mut self, index: u32, batch_index: u32) {
         self.leave_connection(index, batch_index);
+        let thread = self.flights.get(index).thread;
+        let node = usize::from(self.threads[thread as usize].node.slot.0);
         let dice = self.dice.as_mut().expect("random mode");
-        let delay_ps = dice.up_to(dice.chaos.delay_max_ns) * 1_000 + dice.stall_ps();
+        let delay_ps = dice.way_ps(self.now_ps, thread, node);
         let back_ps = self.costs.respond + self.costs.travel + self.costs.complete;
         self.answer(index, self.now_ps + delay_ps + back_ps);
     }
@@ -95,6 +107,8 @@ impl World {
         let connections = &mut self.threads[flight.thread as usize].connections;
         let known = connections.len() - 1;
         let connection = &mut connections[usize::from(batch.node.0).min(known)];
+        connection.arrived += 1;
+        assert!(connection.arrived <= connection.posted, "a batch has ended twice");
         let open = connection.detached.len();
         connection.detached.retain(|number| *number != batch.number);
         if connection.detached.len() < open {
@@ -114,9 +128,9 @@ impl World {
     }
 }
 
-fn pending(at: usize, verb: &Verb) -> Pending {
+fn pending(at: usize, verb: &Verb, piece_bytes: usize) -> Pending {
     let count = match verb.kind() {
-        VerbKind::Read | VerbKind::Write => lines(verb).max(1),
+        VerbKind::Read | VerbKind::Write => pieces(verb, piece_bytes).max(1),
         _ => 1,
     };
     Pending { verb: at as u32, lines: (0..count).collect() }

@@ -3,25 +3,42 @@
 //! Invariant: the NIC is reserved in the order in which coroutines are polled. Its processor's time to
 //! post and to ring delays a batch, not the NIC, so that a thread whose turn is long does not keep the
 //! NIC from the others. (Reserving from the ring on would let an early reservation for a late ring
-//! stand before a later one for an early ring.)
+//! stand before a later one for an early ring.) A batch's verbs leave one after the other: the first is
+//! on the wire while the last is still in the NIC.
 
 use crate::effects::execute;
 use crate::flight::Interest;
-use crate::threads::DoorbellCosts;
+use crate::nic::Stream;
 use crate::world::{Event, World};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
+/// Lines are fetched so many rounds after the round that wants them was posted. It arrives after some
+/// five more on a loaded cluster; on another everything is in the cache anyway.
+pub(crate) const LINES_BEHIND: usize = 2;
+
 impl World {
     /// Sends a round; returns its ticket.
     pub(crate) fn post(&mut self, thread: u32, round: &mut Round, interest: Interest) -> u64 {
         let waiter = if interest == Interest::Awaited { self.current } else { None };
-        let flight = self.flights.begin(round, thread, waiter, interest, &self.costs);
+        let model = (&self.costs, self.placement, &self.memory);
+        let flight = self.flights.begin(round, thread, waiter, interest, model);
+        self.prefetch_lines(flight);
         for batch in 0..self.flights.get(flight).batches.len() {
             self.ring(flight, batch);
         }
         self.flights.ticket(flight)
+    }
+
+    /// Brings the lines of a round that began a while ago and has not arrived: by now the entries of the
+    /// table are there, which were asked for when it began.
+    #[inline(always)]
+    fn prefetch_lines(&mut self, flight: u32) {
+        let earlier = self.begun[0];
+        self.begun.rotate_left(1);
+        self.begun[LINES_BEHIND - 1] = flight;
+        self.flights.prefetch_lines(earlier, &self.memory);
     }
 
     /// Posts one batch and rings its doorbell.
@@ -35,18 +52,20 @@ impl World {
         let verbs = u64::from(batch.verbs);
 
         thread.spend(costs.post_verb * verbs);
-        let doorbell = DoorbellCosts {
-            alone_ps: costs.doorbell,
-            shared_ps: costs.doorbell_shared,
-            handoff_ps: costs.doorbell_handoff,
-        };
-        compute.ring(thread, doorbell);
+        compute.ring(thread, costs.doorbells(), self.now_ps);
 
         let nic = &mut compute.nic;
         nic.in_flight += verbs;
         let transmit_ps = costs.transmit(verbs, batch.fetched.into(), nic.in_flight);
         let sent_ps = nic.transmit.reserve(self.now_ps, transmit_ps);
-        let out_ps = nic.link_out.reserve(sent_ps, costs.link(batch.request_bytes.into()));
+        let wire_ps = costs.link(batch.request_bytes.into());
+        let stream = Stream {
+            first_ps: sent_ps - transmit_ps + transmit_ps / verbs,
+            last_ps: sent_ps,
+            all_take_ps: wire_ps,
+            last_takes_ps: wire_ps / verbs,
+        };
+        let out_ps = nic.link_out.pass(self.now_ps, stream);
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let mut arrival_ps = out_ps + processor_ps + costs.issue + costs.travel;
 
@@ -58,7 +77,8 @@ impl World {
             // Batches of one connection arrive in order; nothing may pass.
             None => arrival_ps = arrival_ps.max(connection.last_arrival_ps),
             Some(dice) => {
-                arrival_ps += dice.up_to(dice.chaos.delay_max_ns) * 1_000 + dice.stall_ps();
+                let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
+                arrival_ps += dice.way_ps(self.now_ps, index, node);
                 if detached {
                     connection.detached.push(connection.posted);
                 }
@@ -86,8 +106,8 @@ impl World {
         }
         let (verbs, data) = round.parts_mut();
         for verb in verbs {
-            let replica = self.placement.locate(&self.memory, verb)?;
-            execute(&mut self.memory, replica, verb, data);
+            let place = self.placement.locate(&self.memory, verb)?;
+            execute(&mut self.memory, place, verb, data);
         }
         Ok(())
     }

@@ -11,13 +11,6 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     }
 }
 
-/// Brings all lines of a few items.
-#[inline(always)]
-pub(crate) fn prefetch_all<T>(items: &[T]) {
-    let start: *const i8 = items.as_ptr().cast();
-    (0..size_of_val(items)).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at)));
-}
-
 /// Brings the first and the last line of some bytes of `words`: most transfers have no others, and of a
 /// long one the processor notices by itself what is wanted.
 #[inline(always)]
@@ -32,7 +25,11 @@ pub(crate) fn prefetch_bytes(words: &[u64], at: usize, len: usize) {
 /// Brings the lines of `bytes` from `start` on, whatever they are.
 #[inline(always)]
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
-    (0..bytes).step_by(64).for_each(|at| prefetch_address(start.wrapping_add(at).cast()));
+    let mut at = 0;
+    while at < bytes {
+        prefetch_address(start.wrapping_add(at).cast());
+        at += 64;
+    }
 }
 
 #[inline(always)]

@@ -1,91 +1,90 @@
-//! The event queue: a calendar of near buckets, and a heap for what is far away.
+//! The event queue: a calendar of short slots, and a heap for what is far away.
 //!
 //! Invariant: events come out by time, and those of one time in the order in which they went in; so
 //! a run is a function of its seed. Nothing is allocated once the queue has grown to its working size.
 //!
 //! A calendar (Brown, "Calendar queues: a fast O(1) priority queue implementation for the simulation
 //! event set problem", CACM 1988) without its resizing: verbs take microseconds whatever the
-//! cluster, so that one width serves. Buckets are lists in one small block of memory, which stays in
-//! the cache; buckets as vectors, each with its own, did not. What comes next is sorted a few
-//! events ahead, so that one can see who comes soon. The example `event_queue` compares it with a
-//! binary heap.
+//! cluster, so that one width serves. A slot is so short that it mostly holds one event or none; it is
+//! a sorted list in one small block of memory, which stays in the cache. A map of bits finds the next
+//! one. The example `event_queue` compares it with a binary heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Picoseconds of one bucket, as a power of two: 66 ns, two or three events of a large cluster.
-const WIDTH_BITS: u32 = 16;
-/// Buckets, a power of two: what lies further ahead than 134 µs waits in the heap.
-const BUCKETS: usize = 2048;
-const WORDS: usize = BUCKETS / 64;
-/// So many events after the next one are known, if there are so many.
-pub const KNOWN_AHEAD: usize = 19;
+/// Picoseconds of one slot, as a power of two: 16 ns, a third of an event of a large cluster.
+const WIDTH_BITS: u32 = 14;
+/// Slots, a power of two: what lies further ahead than 134 µs waits in the heap.
+const SLOTS: usize = 8192;
+const WORDS: usize = SLOTS / 64;
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// An event and when it happens.
+/// An event that is far away.
 #[derive(Clone, Copy, Debug)]
-struct Entry<T> {
+struct Far<T> {
     at_ps: u64,
     sequence: u64,
     item: T,
 }
 
-impl<T> Entry<T> {
-    #[inline(always)]
+impl<T> Far<T> {
     fn key(&self) -> (u64, u64) {
         (self.at_ps, self.sequence)
     }
 }
 
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Entry<T>) -> bool {
+impl<T> PartialEq for Far<T> {
+    fn eq(&self, other: &Far<T>) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for Far<T> {}
 
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Entry<T>) -> Option<std::cmp::Ordering> {
+impl<T> PartialOrd for Far<T> {
+    fn partial_cmp(&self, other: &Far<T>) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Entry<T>) -> std::cmp::Ordering {
+impl<T> Ord for Far<T> {
+    fn cmp(&self, other: &Far<T>) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-/// An entry of a bucket and the next one.
+/// An event of a slot and the next one.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
-    entry: Entry<T>,
+    at_ps: u64,
     next: u32,
+    item: T,
 }
 
 /// See the module's text. Times are picoseconds.
 #[derive(Debug)]
 pub struct EventQueue<T> {
-    /// The first node of each bucket; the order in a bucket is that of nothing.
-    buckets: Box<[u32; BUCKETS]>,
-    /// Which buckets hold something.
-    occupied: [u64; WORDS],
+    /// The first node of each slot.
+    heads: Box<[u32; SLOTS]>,
+    /// Which slots hold something.
+    occupied: Box<[u64; WORDS]>,
     nodes: Vec<Node<T>>,
     free: u32,
-    /// What comes next, sorted, from `head` on: all of the buckets up to `cursor`.
-    open: Vec<Entry<T>>,
-    head: usize,
-    /// Number of the last opened bucket since time began.
+    /// Number, since time began, of the slot of the last event that came out.
     cursor: u64,
-    far: BinaryHeap<Reverse<Entry<T>>>,
-    /// The bucket of the first entry of `far`.
-    far_bucket: u64,
+    /// Events in slots.
+    near: usize,
+    /// Up to this slot, without it, events were shown; so many of them still wait.
+    shown_to: u64,
+    shown: usize,
+    /// What lies beyond the calendar.
+    far: BinaryHeap<Reverse<Far<T>>>,
+    /// The slot of the first event of `far`.
+    far_slot: u64,
     sequence: u64,
     /// Time of the last event that came out.
     now_ps: u64,
-    len: usize,
 }
 
 impl<T: Copy> Default for EventQueue<T> {
@@ -98,179 +97,197 @@ impl<T: Copy> EventQueue<T> {
     /// An empty queue at time zero.
     pub fn new() -> EventQueue<T> {
         EventQueue {
-            buckets: Box::new([NONE; BUCKETS]),
-            occupied: [0; WORDS],
+            heads: Box::new([NONE; SLOTS]),
+            occupied: Box::new([0; WORDS]),
             nodes: Vec::new(),
             free: NONE,
-            open: Vec::new(),
-            head: 0,
             cursor: 0,
+            near: 0,
+            shown_to: 0,
+            shown: 0,
             far: BinaryHeap::new(),
-            far_bucket: u64::MAX,
+            far_slot: u64::MAX,
             sequence: 0,
             now_ps: 0,
-            len: 0,
         }
     }
 
     /// Events that wait.
     pub fn len(&self) -> usize {
-        self.len
+        self.near + self.far.len()
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Adds an event. It must not lie before the last one that came out.
     #[inline]
     pub fn push(&mut self, at_ps: u64, item: T) {
         assert!(at_ps >= self.now_ps, "an event in the past");
-        let entry = Entry { at_ps, sequence: self.sequence, item };
-        self.sequence += 1;
-        self.len += 1;
-        let bucket = at_ps >> WIDTH_BITS;
-        if bucket <= self.cursor {
-            self.insert(entry);
-        } else if bucket < self.cursor + BUCKETS as u64 {
-            self.file(bucket, entry);
+        let slot = at_ps >> WIDTH_BITS;
+        if slot - self.cursor < SLOTS as u64 {
+            self.file(slot, at_ps, item);
         } else {
-            self.far.push(Reverse(entry));
-            self.far_bucket = self.far_bucket.min(bucket);
+            self.sequence += 1;
+            self.far.push(Reverse(Far { at_ps, sequence: self.sequence, item }));
+            self.far_slot = self.far_slot.min(slot);
         }
     }
 
-    /// Sorts an entry into what is open: from the end, where it mostly belongs.
-    #[inline]
-    fn insert(&mut self, entry: Entry<T>) {
-        let mut at = self.open.len();
-        self.open.push(entry);
-        while at > self.head && self.open[at - 1].key() > entry.key() {
-            self.open[at] = self.open[at - 1];
-            at -= 1;
-        }
-        self.open[at] = entry;
-    }
-
-    #[inline]
-    fn file(&mut self, bucket: u64, entry: Entry<T>) {
-        let index = bucket as usize % BUCKETS;
-        let node = Node { entry, next: self.buckets[index] };
+    /// Puts an event into its slot, behind those of the same time.
+    #[inline(always)]
+    fn file(&mut self, slot: u64, at_ps: u64, item: T) {
+        let index = slot as usize % SLOTS;
+        let head = self.heads[index];
         let place = self.free;
+        if head == NONE
+            && let Some(node) = self.nodes.get_mut(place as usize)
+        {
+            self.free = node.next;
+            *node = Node { at_ps, next: NONE, item };
+            self.heads[index] = place;
+            self.occupied[index / 64] |= 1 << (index % 64);
+        } else {
+            self.file_among(index, at_ps, item);
+        }
+        self.near += 1;
+        self.shown += usize::from(slot < self.shown_to);
+    }
+
+    /// As above, if the slot holds something or there is no free node.
+    #[inline(never)]
+    fn file_among(&mut self, index: usize, at_ps: u64, item: T) {
+        let node = |next| Node { at_ps, next, item };
+        let (mut before, mut after) = (NONE, self.heads[index]);
+        while let Some(other) = self.nodes.get(after as usize).filter(|other| other.at_ps <= at_ps)
+        {
+            (before, after) = (after, other.next);
+        }
+        let mut place = self.free;
         match self.nodes.get_mut(place as usize) {
             Some(free) => {
                 self.free = free.next;
-                *free = node;
-                self.buckets[index] = place;
+                *free = node(after);
             }
             None => {
-                self.buckets[index] = self.nodes.len() as u32;
-                self.nodes.push(node);
+                place = self.nodes.len() as u32;
+                self.nodes.push(node(after));
             }
         }
+        match self.nodes.get_mut(before as usize) {
+            Some(before) => before.next = place,
+            None => self.heads[index] = place,
+        }
         self.occupied[index / 64] |= 1 << (index % 64);
-    }
-
-    /// When the next event happens.
-    #[inline]
-    pub fn next_at_ps(&mut self) -> Option<u64> {
-        self.look_ahead();
-        self.open.get(self.head).map(|entry| entry.at_ps)
-    }
-
-    /// The event that comes `turns` after the next one, if it is known already: at least up to
-    /// [`KNOWN_AHEAD`]. Others may come before it.
-    #[inline]
-    pub fn soon(&self, turns: usize) -> Option<T> {
-        self.open.get(self.head + turns).map(|entry| entry.item)
     }
 
     /// The next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        self.look_ahead();
-        let entry = *self.open.get(self.head)?;
-        self.head += 1;
-        debug_assert!(entry.at_ps >= self.now_ps);
-        self.now_ps = entry.at_ps;
-        self.len -= 1;
-        Some((entry.at_ps, entry.item))
+        self.pop_until(u64::MAX)
     }
 
-    #[inline(always)]
-    fn look_ahead(&mut self) {
-        if self.open.len() - self.head <= KNOWN_AHEAD {
-            self.open_some();
-        }
-    }
-
-    /// Opens buckets until enough is known.
-    fn open_some(&mut self) {
-        // What is left moves to the front; seldom, since it is short then.
-        if self.head > 2 * KNOWN_AHEAD {
-            self.open.drain(..self.head);
-            self.head = 0;
-        }
-        loop {
-            let known = self.open.len() - self.head;
-            if known > KNOWN_AHEAD || known == self.len {
-                return;
-            }
-            self.open_next();
-        }
-    }
-
-    /// Opens the next bucket that holds something.
+    /// The next event, if it does not happen after `until_ps`.
     #[inline]
-    fn open_next(&mut self) {
-        let near = self.next_occupied().unwrap_or(u64::MAX);
-        self.cursor = near.min(self.far_bucket);
-        if self.far_bucket < self.cursor + BUCKETS as u64 {
+    pub fn pop_until(&mut self, until_ps: u64) -> Option<(u64, T)> {
+        if self.near == 0 {
+            return self.pop_far(until_ps);
+        }
+        let slot = self.next_occupied(self.cursor).expect("some events are near");
+        let index = slot as usize % SLOTS;
+        let place = self.heads[index];
+        let node = &mut self.nodes[place as usize];
+        let (at_ps, next, item) = (node.at_ps, node.next, node.item);
+        if at_ps > until_ps {
+            return None;
+        }
+        debug_assert!(at_ps >= self.now_ps);
+        node.next = self.free;
+        self.free = place;
+        self.heads[index] = next;
+        self.occupied[index / 64] &= !(u64::from(next == NONE) << (index % 64));
+        self.near -= 1;
+        self.shown -= usize::from(slot < self.shown_to);
+        self.now_ps = at_ps;
+        self.cursor = slot;
+        if self.far_slot - slot < SLOTS as u64 {
             self.fetch_far();
         }
-        let index = self.cursor as usize % BUCKETS;
-        self.occupied[index / 64] &= !(1 << (index % 64));
-        let mut place = std::mem::replace(&mut self.buckets[index], NONE);
-        while place != NONE {
-            let node = &mut self.nodes[place as usize];
-            let next = std::mem::replace(&mut node.next, self.free);
-            let entry = node.entry;
-            self.free = place;
-            place = next;
-            self.insert(entry);
+        Some((at_ps, item))
+    }
+
+    /// As above, if the calendar is empty.
+    #[cold]
+    fn pop_far(&mut self, until_ps: u64) -> Option<(u64, T)> {
+        let Reverse(first) = self.far.peek()?;
+        if first.at_ps > until_ps {
+            return None;
         }
+        self.cursor = self.far_slot;
+        self.fetch_far();
+        self.pop_until(until_ps)
     }
 
     /// Files what has come near.
     #[cold]
     fn fetch_far(&mut self) {
-        self.far_bucket = u64::MAX;
-        while let Some(Reverse(entry)) = self.far.peek() {
-            let bucket = entry.at_ps >> WIDTH_BITS;
-            if bucket >= self.cursor + BUCKETS as u64 {
-                self.far_bucket = bucket;
+        self.far_slot = u64::MAX;
+        while let Some(Reverse(first)) = self.far.peek() {
+            let slot = first.at_ps >> WIDTH_BITS;
+            if slot - self.cursor >= SLOTS as u64 {
+                self.far_slot = slot;
                 return;
             }
-            let Reverse(entry) = self.far.pop().expect("it was seen");
-            self.file(bucket, entry);
+            let Reverse(Far { at_ps, item, .. }) = self.far.pop().expect("it was seen");
+            self.file(slot, at_ps, item);
         }
     }
 
-    /// The first occupied bucket from the cursor on.
+    /// How many of the events that wait were shown.
+    #[inline(always)]
+    pub fn shown(&self) -> usize {
+        self.shown
+    }
+
+    /// Shows events that come soon, by time and each once, until `ahead` of those that wait were shown.
+    /// What is added before one that was shown is never shown itself.
     #[inline]
-    fn next_occupied(&self) -> Option<u64> {
-        let start = self.cursor as usize % BUCKETS;
-        let (word, bit) = (start / 64, start % 64);
-        let first = self.occupied[word] >> bit;
-        if first != 0 {
-            return Some(self.cursor + u64::from(first.trailing_zeros()));
+    pub fn show(&mut self, ahead: usize, mut see: impl FnMut(T)) {
+        while self.shown < ahead.min(self.near) {
+            let slot = self.next_occupied(self.shown_to.max(self.cursor));
+            let slot = slot.expect("fewer were shown than wait");
+            let mut place = self.heads[slot as usize % SLOTS];
+            while let Some(node) = self.nodes.get(place as usize) {
+                see(node.item);
+                self.shown += 1;
+                place = node.next;
+            }
+            self.shown_to = slot + 1;
         }
+    }
+
+    /// The first occupied slot from `from` on, which is not before the cursor.
+    #[inline(always)]
+    fn next_occupied(&self, from: u64) -> Option<u64> {
+        let start = from as usize % SLOTS;
+        let bits = self.occupied[start / 64] >> (start % 64);
+        if bits != 0 {
+            return Some(from + u64::from(bits.trailing_zeros()));
+        }
+        self.next_occupied_word(from)
+    }
+
+    /// As above, if it is in another word.
+    #[inline]
+    fn next_occupied_word(&self, from: u64) -> Option<u64> {
+        let (word, bit) = (from as usize % SLOTS / 64, from as usize % 64);
         for step in 1..=WORDS {
             let bits = self.occupied[(word + step) % WORDS];
             if bits != 0 {
                 let ahead = step * 64 - bit + bits.trailing_zeros() as usize;
-                return Some(self.cursor + ahead as u64);
+                return Some(from + ahead as u64);
             }
         }
         None
@@ -299,20 +316,53 @@ mod tests {
                     model.push((at, next));
                     next += 1;
                 } else {
-                    let first = *model.iter().min().unwrap();
-                    model.retain(|other| *other != first);
-                    assert_eq!(queue.next_at_ps(), Some(first.0));
-                    assert_eq!(queue.pop(), Some(first));
-                    now = first.0;
+                    now = pop_both(&mut queue, &mut model);
                 }
                 assert_eq!(queue.len(), model.len());
                 if model.len() > 40 {
-                    let keep = model.iter().min().copied().unwrap();
-                    assert_eq!(queue.pop(), Some(keep));
-                    model.retain(|other| *other != keep);
-                    now = keep.0;
+                    now = pop_both(&mut queue, &mut model);
                 }
             }
+        }
+    }
+
+    /// The time of what came out of both.
+    fn pop_both(queue: &mut EventQueue<u64>, model: &mut Vec<(u64, u64)>) -> u64 {
+        let first = *model.iter().min().unwrap();
+        model.retain(|other| *other != first);
+        if first.0 > 0 {
+            assert_eq!(queue.pop_until(first.0 - 1), None);
+        }
+        assert_eq!(queue.pop_until(first.0), Some(first));
+        first.0
+    }
+
+    /// Whoever looks ahead sees each event once, by time, unless it was added too late.
+    #[test]
+    fn events_are_shown_in_their_order() {
+        for seed in 0..20 {
+            let mut rng = seeded(seed, 0);
+            let mut queue = EventQueue::new();
+            let (mut now, mut next, mut last) = (0, 0u64, 0);
+            let mut seen = std::collections::BTreeSet::new();
+            let mut shown = 0;
+            for _ in 0..20_000 {
+                if rng.random_range(0..2) == 0 {
+                    let at = now + 200_000 + rng.random_range(0..1u64 << 28);
+                    queue.push(at, (at, next));
+                    next += 1;
+                } else if let Some((at, _)) = queue.pop() {
+                    now = at;
+                }
+                queue.show(8, |(at, number)| {
+                    assert!(at >> WIDTH_BITS >= last >> WIDTH_BITS, "shown too late");
+                    assert!(seen.insert(number), "shown twice");
+                    last = at;
+                    shown += 1;
+                });
+                assert!(queue.shown() >= queue.near.min(8));
+            }
+            assert!(shown > 1_000);
         }
     }
 

@@ -4,14 +4,54 @@
 //! effect in that order: nobody sees a node's memory but through its pipeline. Batches of one
 //! connection arrive in the order in which they were posted, which is asserted.
 //!
-//! A response's place on the requester's NIC is reserved when it leaves: all responses travel equally
-//! long, so that they are reserved in the order in which they arrive.
+//! A response's place on links and on the requester's NIC is taken from now on, not from when it will be
+//! there: another node's response, which comes earlier, does not wait for it.
 
-use crate::effects::execute;
+use crate::costs::Costs;
+use crate::effects::{execute, out_of_bounds};
 use crate::flight::Batch;
+use crate::memory::Place;
+use crate::nic::{Resource, Stream};
 use crate::world::{Event, World};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
+
+/// A batch's responses: when the first and the last of them are ready, or have left.
+#[derive(Clone, Copy, Default, Debug)]
+struct Responses {
+    first_ps: u64,
+    last_ps: u64,
+    first_bytes: u64,
+    last_bytes: u64,
+    bytes: u64,
+    count: u64,
+}
+
+impl Responses {
+    #[inline(always)]
+    fn add(&mut self, ready_ps: u64, bytes: u64) {
+        if self.count == 0 {
+            (self.first_ps, self.first_bytes) = (ready_ps, bytes);
+        }
+        self.last_ps = self.last_ps.max(ready_ps);
+        self.last_bytes = bytes;
+        self.bytes += bytes;
+        self.count += 1;
+    }
+
+    /// They go out one after the other.
+    #[inline(always)]
+    fn leave(&mut self, link: &mut Resource, costs: &Costs, now_ps: u64) {
+        let stream = Stream {
+            first_ps: self.first_ps,
+            last_ps: self.last_ps,
+            all_take_ps: costs.link(self.bytes),
+            last_takes_ps: costs.link(self.last_bytes),
+        };
+        self.last_ps = link.pass(now_ps, stream);
+        self.first_ps = self.last_ps.min(self.first_ps + costs.link(self.first_bytes));
+    }
+}
 
 impl World {
     /// A batch has arrived at its memory node.
@@ -31,72 +71,74 @@ impl World {
         connection.arrived += 1;
         assert_eq!(connection.arrived, number, "a batch has passed another of its connection");
         let requester = usize::from(node.slot.0);
-        let served = self.serve(index, batch_index);
-        let (left_ps, bytes, responses) = served;
+        let responses = self.serve(index, batch_index);
         let nic = &mut self.compute_nodes[requester].nic;
         let costs = &self.costs;
-        let there_ps = nic.link_in.reserve_until(left_ps + costs.travel, costs.link(bytes));
-        let taken_ps = nic.receive.reserve(there_ps, costs.receive * responses);
+        let wait_ps = nic.link_in.join(self.now_ps, costs.link(responses.bytes)) + costs.travel;
+        let stream = Stream {
+            first_ps: responses.first_ps + wait_ps,
+            last_ps: responses.last_ps + wait_ps,
+            all_take_ps: costs.receive * responses.count,
+            last_takes_ps: costs.receive,
+        };
+        let taken_ps = nic.receive.pass(self.now_ps, stream);
         let seen_ps = taken_ps + costs.complete;
         if self.is_observed() {
-            self.show_served(index, batch_index, [left_ps, taken_ps, seen_ps]);
+            self.show_served(index, batch_index, [responses.last_ps, taken_ps, seen_ps]);
         }
         self.answer(index, seen_ps);
     }
 
-    /// Executes the batch's verbs; when the last response leaves, bytes of all, and how many.
-    fn serve(&mut self, index: u32, batch_index: u32) -> (u64, u64, u64) {
+    /// Executes the batch's verbs.
+    fn serve(&mut self, index: u32, batch_index: u32) -> Responses {
         let costs = &self.costs;
         let flight = self.flights.get(index);
         let batch = flight.batches.get(batch_index);
         let (to, request_bytes, mut mine) = (batch.node, batch.request_bytes, batch.mine());
+        let apart_ps = costs.apart(batch.verbs.into(), batch.fetched.into(), request_bytes.into());
+        let mut before_last = u64::from(batch.verbs);
         let nic = &mut self.memory_nodes[usize::from(to.0)].nic;
-        let request_ps = costs.link(request_bytes.into());
-        let mut at_ps = nic.link_in.reserve_until(self.now_ps, request_ps);
-        let (mut left_ps, mut bytes, mut responses) = (at_ps, 0, 0);
+        let last_ps = nic.link_in.reserve_until(self.now_ps, costs.link(request_bytes.into()));
+        let (mut done_ps, mut responses) = (0, Responses::default());
         let (mut unanswered, mut error, mut seen) = (false, None, 0);
-        let (verbs, data) = flight.parts();
-        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get_mut(index)) {
-            let replica = match self.placement.locate(&self.memory, verb) {
-                Ok(replica) => replica,
-                Err(out_of_bounds) => {
-                    error = Some(out_of_bounds);
-                    break;
-                }
-            };
+        let (verbs, data, places) = flight.parts();
+        while let Some(at) = mine.next(verbs) {
+            let (Some(verb), Some(place)) = (verbs.get_mut(at), places.get(at)) else { break };
+            if *place == Place::NOWHERE {
+                error = Some(out_of_bounds(verb));
+                break;
+            }
+            before_last -= 1;
             let service_ps = costs.pipeline(verb);
-            let through_ps = nic.pipeline.reserve(at_ps, service_ps);
-            at_ps = at_ps.max(through_ps);
+            let here_ps = last_ps.saturating_sub(apart_ps * before_last);
+            let through_ps = nic.pipeline.reserve(here_ps, service_ps);
+            // In its batch a verb comes after an atomic before it; others need not wait for that.
+            let begun_ps = done_ps.max(through_ps - service_ps);
+            done_ps = done_ps.max(through_ps);
             if !verb.is(VerbKind::Read) && !verb.is(VerbKind::Write) {
                 let address = verb.target.address().to_word();
-                let taken_ps = through_ps - service_ps;
-                at_ps = at_ps.max(nic.atomic(taken_ps, through_ps, address, costs.atomic_unit));
+                done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
             }
-            execute(&mut self.memory, replica, verb, data);
+            execute(&mut self.memory, *place, verb, data);
             seen = seen ^ verb.value ^ verb.target.address().to_word();
             self.tallies.verbs += 1;
             match costs.response_bytes(verb) {
-                Some(response_bytes) => {
+                Some(bytes) => {
                     unanswered = false;
-                    bytes += response_bytes;
-                    responses += 1;
-                    let ready_ps = at_ps + costs.respond;
-                    left_ps = nic.link_out.reserve(ready_ps, costs.link(response_bytes));
+                    responses.add(done_ps + costs.respond, bytes);
                 }
                 None => unanswered = true,
             }
         }
         if unanswered || error.is_some() {
-            let ack_bytes = costs.ack_bytes();
-            bytes += ack_bytes;
-            responses += 1;
-            left_ps = nic.link_out.reserve(at_ps + costs.respond, costs.link(ack_bytes));
+            responses.add(done_ps.max(last_ps) + costs.respond, costs.ack_bytes());
         }
+        responses.leave(&mut nic.link_out, costs, self.now_ps);
         if let Some(error) = error {
             flight.fail(error);
         }
         self.note(self.now_ps ^ seen.rotate_left(17));
-        (left_ps, bytes, responses)
+        responses
     }
 
     /// Nothing of what is left of the batch happens; its requester learns it, if its node was dead

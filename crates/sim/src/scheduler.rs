@@ -11,25 +11,24 @@
 
 use crate::fabric::SimFabric;
 use crate::prefetch::prefetch_range;
-use crate::queue::KNOWN_AHEAD;
 use crate::threads::{Status, Task};
-use crate::world::World;
+use crate::world::{Event, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 use tarn_fabric::port::Port;
 
+/// The completion that is fetched for lies about so many events ahead; what it holds is fetched when so
+/// many more completions have come into sight, each found in what was fetched before.
+const EVENTS_AHEAD: usize = 32;
 /// So many events are looked at side by side: fetching waits for the translation of addresses, and
 /// several translations go on at once if their instructions stand close together.
 const SIDE_BY_SIDE: usize = 4;
-/// How many events ahead things are fetched: a flight, what it holds, the entries of the pages that its
-/// verbs name, the lines. Each is found in the one before.
-const FLIGHTS_AHEAD: usize = 4 * SIDE_BY_SIDE;
-const VERBS_AHEAD: usize = 3 * SIDE_BY_SIDE;
-const ENTRIES_AHEAD: usize = 2 * SIDE_BY_SIDE;
-const LINES_AHEAD: usize = SIDE_BY_SIDE;
-const _: () = assert!(FLIGHTS_AHEAD + SIDE_BY_SIDE - 1 <= KNOWN_AHEAD);
+/// A power of two.
+const IN_SIGHT: usize = 8;
+const FRAMES_BEHIND: usize = 3;
+const RESULTS_BEHIND: usize = 6;
 /// So much of a coroutine's frame is fetched before it is polled.
 const FRAME_BYTES: usize = 4096;
 
@@ -48,8 +47,7 @@ pub struct Scheduler<'a> {
     executor: Executor<'a>,
     /// The world's number of this scheduler's first coroutine.
     first: usize,
-    /// Events that happened.
-    popped: usize,
+    sight: Sight,
 }
 
 impl<'a> Scheduler<'a> {
@@ -57,7 +55,12 @@ impl<'a> Scheduler<'a> {
     pub fn new(fabric: &SimFabric) -> Scheduler<'a> {
         fabric.end_loading();
         let first = fabric.world.borrow().tasks.len();
-        Scheduler { fabric: fabric.clone(), executor: Executor::new(), first, popped: 0 }
+        Scheduler {
+            fabric: fabric.clone(),
+            executor: Executor::new(),
+            first,
+            sight: Sight::default(),
+        }
     }
 
     /// Adds a coroutine to the thread of `port`; it first runs when its thread is free.
@@ -87,6 +90,7 @@ impl<'a> Scheduler<'a> {
     /// If coroutines wait and nothing can happen any more: a bug of ours.
     pub fn run_until(&mut self, until: Nanos) -> Ended {
         let until_ps = until.0.saturating_mul(1_000);
+        self.fabric.world.borrow_mut().count_to(until_ps);
         while self.executor.live() > 0 {
             let Some(task) = self.next_task(until_ps) else { return Ended::TimeOver };
             self.turn(task);
@@ -122,22 +126,23 @@ impl<'a> Scheduler<'a> {
         while let Some((at_ps, event)) = world.queue.pop() {
             world.happen(at_ps, event);
         }
+        for connection in world.threads.iter().flat_map(|thread| &thread.connections) {
+            assert_eq!(connection.arrived, connection.posted, "a batch has got lost");
+        }
     }
 
     /// Lets events happen until a coroutine can go on.
     fn next_task(&mut self, until_ps: u64) -> Option<u32> {
         let world = &mut *self.fabric.world.borrow_mut();
         loop {
-            let at_ps = world.queue.next_at_ps();
-            let at_ps = at_ps.expect("coroutines wait for something that will never happen");
-            if at_ps > until_ps {
+            let Some((at_ps, event)) = world.queue.pop_until(until_ps) else {
+                let waits = !world.queue.is_empty();
+                assert!(waits, "coroutines wait for something that will never happen");
                 world.now_ps = until_ps;
                 return None;
-            }
-            let (at_ps, event) = world.queue.pop().expect("it was seen");
-            self.popped = self.popped.wrapping_add(1);
-            if self.popped.is_multiple_of(SIDE_BY_SIDE) {
-                look_ahead(world, &self.executor, self.first);
+            };
+            if world.queue.shown() + SIDE_BY_SIDE <= EVENTS_AHEAD {
+                self.sight.look_ahead(world, &self.executor, self.first);
             }
             if let Some(task) = world.happen(at_ps, event) {
                 world.begin_turn(task);
@@ -155,28 +160,34 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Brings what the next few events will need.
-#[inline]
-fn look_ahead(world: &mut World, executor: &Executor<'_>, first: usize) {
-    for ahead in LINES_AHEAD..LINES_AHEAD + SIDE_BY_SIDE {
-        let Some(event) = world.queue.soon(ahead) else { return };
-        world.prefetch_lines(event);
-    }
-    for ahead in ENTRIES_AHEAD..ENTRIES_AHEAD + SIDE_BY_SIDE {
-        let Some(event) = world.queue.soon(ahead) else { return };
-        world.prefetch_entries(event);
-    }
-    for ahead in VERBS_AHEAD..VERBS_AHEAD + SIDE_BY_SIDE {
-        let Some(event) = world.queue.soon(ahead) else { return };
-        if let Some(task) = world.prefetch_verbs(event)
-            && let Some((frame, bytes)) = executor.frame(TaskId(task as usize - first))
-        {
-            prefetch_range(frame, bytes.min(FRAME_BYTES));
-        }
-    }
-    for ahead in FLIGHTS_AHEAD..FLIGHTS_AHEAD + SIDE_BY_SIDE {
-        let Some(event) = world.queue.soon(ahead) else { return };
-        world.prefetch_flight(event);
+/// The completions that came into sight last.
+#[derive(Default)]
+struct Sight {
+    flights: [u32; IN_SIGHT],
+    seen: usize,
+}
+
+impl Sight {
+    /// Brings what the next few completions will need. (What arrivals need is fetched by `post`.)
+    #[inline]
+    fn look_ahead(&mut self, world: &mut World, executor: &Executor<'_>, first: usize) {
+        let World { queue, flights, .. } = world;
+        queue.show(EVENTS_AHEAD, |event| {
+            let Event::Complete { flight } = event else { return };
+            flights.prefetch(flight);
+            self.flights[self.seen % IN_SIGHT] = flight;
+            self.seen += 1;
+            if self.seen < IN_SIGHT {
+                return;
+            }
+            let of = |behind| self.flights[(self.seen - 1 - behind) % IN_SIGHT];
+            if let Some(task) = flights.prefetch_verbs(of(FRAMES_BEHIND))
+                && let Some((frame, bytes)) = executor.frame(TaskId(task as usize - first))
+            {
+                prefetch_range(frame, bytes.min(FRAME_BYTES));
+            }
+            flights.prefetch_results(of(RESULTS_BEHIND));
+        });
     }
 }
 

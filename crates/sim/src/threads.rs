@@ -5,7 +5,9 @@
 //! that only yields is polled again after every other one of its thread, and if that goes on, after
 //! pauses that double up to a round trip: waiting by polling does not spin through virtual time.
 
+use crate::costs::Costs;
 use crate::nic::{Nic, Resource};
+use crate::service::NodeKind;
 use std::collections::VecDeque;
 use tarn_fabric::address::{Incarnation, NodeId};
 use tarn_fabric::backend::Endpoint;
@@ -35,7 +37,8 @@ pub(crate) struct Task {
 pub(crate) struct Connection {
     /// Batches posted so far.
     pub(crate) posted: u64,
-    /// Batches that arrived so far; asserted to follow `posted`.
+    /// Batches that arrived so far (in random mode: that ended); asserted to follow `posted`, and to
+    /// have reached it when nothing is on its way.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
     /// Random mode: detached batches that are not done; later ones wait for them.
@@ -52,6 +55,10 @@ pub(crate) struct Thread {
     /// Its processor's time while one of its coroutines runs, else when it is free.
     pub(crate) local_ps: u64,
     pub(crate) busy_ps: u64,
+    /// All of `busy_ps` lies before this.
+    pub(crate) busy_to_ps: u64,
+    /// The turn in which it last rang for messages.
+    pub(crate) rang_in_turn: u64,
     /// What it must do before the next coroutine: looking at completions.
     pub(crate) owed_ps: u64,
     pub(crate) ready: VecDeque<u32>,
@@ -80,6 +87,8 @@ impl Thread {
             number,
             local_ps: 0,
             busy_ps: 0,
+            busy_to_ps: 0,
+            rang_in_turn: 0,
             owed_ps: 0,
             ready: VecDeque::new(),
             is_scheduled: false,
@@ -95,6 +104,11 @@ impl Thread {
         Endpoint { node: self.node.slot, thread: self.number }
     }
 
+    /// For how long it worked before `now_ps`; the last turn may end after it.
+    pub(crate) fn busy_before(&self, now_ps: u64) -> u64 {
+        self.busy_ps - self.busy_to_ps.saturating_sub(now_ps)
+    }
+
     /// The processor works.
     #[inline]
     pub(crate) fn spend(&mut self, ps: u64) {
@@ -102,14 +116,17 @@ impl Thread {
     }
 }
 
-/// A compute node: its NIC, and the doorbell registers that its threads share.
+/// A node with processors: its NIC, and the doorbell registers that its threads share.
 #[derive(Debug)]
 pub(crate) struct ComputeNode {
+    pub(crate) kind: NodeKind,
     pub(crate) nic: Nic,
     pub(crate) slowness: u64,
     incarnation: Incarnation,
     /// For each register: its use, and the threads of this life that share it.
     doorbells: Vec<(Resource, u64)>,
+    /// The first registers, one for each of the first threads.
+    private: usize,
     threads: usize,
 }
 
@@ -122,9 +139,17 @@ pub(crate) struct DoorbellCosts {
 }
 
 impl ComputeNode {
-    pub(crate) fn new(nic: Nic, slowness: u64, registers: u32) -> ComputeNode {
-        let doorbells = vec![(Resource::default(), 0); registers as usize];
-        ComputeNode { nic, slowness, incarnation: Incarnation(0), doorbells, threads: 0 }
+    pub(crate) fn new(kind: NodeKind, costs: &Costs, slowness: u64) -> ComputeNode {
+        let registers = costs.doorbell_registers as usize;
+        ComputeNode {
+            kind,
+            nic: Nic::new(costs.unit, costs.atomic_slots),
+            slowness,
+            incarnation: Incarnation(0),
+            doorbells: vec![(Resource::default(), 0); registers],
+            private: (costs.doorbell_private as usize).min(registers - 1),
+            threads: 0,
+        }
     }
 
     /// A thread of the node's current life gets a register. A new life begins without threads.
@@ -134,7 +159,10 @@ impl ComputeNode {
             self.threads = 0;
             self.doorbells.iter_mut().for_each(|(_, threads)| *threads = 0);
         }
-        let register = self.threads % self.doorbells.len();
+        let register = match self.threads.checked_sub(self.private) {
+            None => self.threads,
+            Some(later) => self.private + later % (self.doorbells.len() - self.private),
+        };
         self.threads += 1;
         self.doorbells[register].1 += 1;
         register
@@ -142,13 +170,26 @@ impl ComputeNode {
 
     /// A thread rings; it is busy until the register was free and has taken the ring. Registers are
     /// under a lock that costs the more the more threads want it (Ren et al., "Scaling up memory
-    /// disaggregated applications with SMART", ASPLOS 2024).
+    /// disaggregated applications with SMART", ASPLOS 2024). A turn that rings several times takes the
+    /// register from its beginning on: between its rings others have theirs.
     #[inline]
-    pub(crate) fn ring(&mut self, thread: &mut Thread, costs: DoorbellCosts) {
+    pub(crate) fn ring(&mut self, thread: &mut Thread, costs: DoorbellCosts, now_ps: u64) {
         let (register, threads) = &mut self.doorbells[thread.doorbell];
         let others = threads.saturating_sub(1);
         let shared = if others > 0 { costs.shared_ps + costs.handoff_ps * others } else { 0 };
         let service = (costs.alone_ps + shared) * thread.slowness;
-        thread.local_ps = register.reserve(thread.local_ps, service);
+        let rung_ps = register.reserve(now_ps, service);
+        thread.local_ps = rung_ps.max(thread.local_ps + service);
+    }
+
+    /// For how long its busiest register was taken.
+    pub(crate) fn doorbell_busy_ps(&self) -> u64 {
+        self.doorbells.iter().map(|(register, _)| register.busy_ps()).max().unwrap_or(0)
+    }
+
+    /// See [`Resource::count_to`].
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        self.nic.count_to(end_ps);
+        self.doorbells.iter_mut().for_each(|(register, _)| register.count_to(end_ps));
     }
 }

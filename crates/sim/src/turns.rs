@@ -72,6 +72,7 @@ impl World {
         let index = state.thread;
         let thread = &mut self.threads[index as usize];
         thread.busy_ps += thread.local_ps - self.now_ps;
+        thread.busy_to_ps = thread.local_ps;
         if let Some(dice) = &mut self.dice
             && dice.one_in(dice.chaos.pause_one_in)
         {
@@ -114,7 +115,8 @@ impl World {
         let Some(task) = self.current else { return };
         let state = &mut self.tasks[task as usize];
         let thread = &self.threads[state.thread as usize];
-        state.wake_at_ps = (until.0.saturating_mul(1_000)).max(thread.local_ps);
+        let at = self.clocks[usize::from(thread.node.slot.0)].shows_at(until);
+        state.wake_at_ps = (at.0.saturating_mul(1_000)).max(thread.local_ps);
         self.queue.push(state.wake_at_ps, Event::Wake { task });
         self.is_registered = true;
     }

@@ -1,8 +1,11 @@
 //! What a run used: where the time of NICs, links and processors went.
 //!
-//! Invariant: readings only grow; the difference of two of them is what was used between them.
+//! Invariant: readings only grow; the difference of two of them is what was used between them. What is
+//! reserved for a time after the reading counts later, so that no part is used for longer than the time
+//! between: readings are exact where a run was told to stop ([`crate::scheduler::Scheduler::run_until`]).
 
 use crate::nic::Nic;
+use crate::service::NodeKind;
 use crate::world::World;
 use tarn_fabric::clock::Nanos;
 
@@ -11,6 +14,12 @@ use tarn_fabric::clock::Nanos;
 pub enum Part {
     /// A compute node's thread.
     Processor,
+    /// A core of a timestamp node.
+    TimestampCore,
+    /// A core of a control node.
+    ControlCore,
+    /// The busiest doorbell register of a compute node.
+    Doorbell,
     /// The transmit side of a compute node's NIC.
     Transmit,
     /// The receive side of a compute node's NIC.
@@ -26,10 +35,27 @@ pub enum Part {
 }
 
 impl Part {
+    /// All of them, in the order of a verb's way.
+    pub const ALL: [Part; 10] = [
+        Part::Processor,
+        Part::TimestampCore,
+        Part::ControlCore,
+        Part::Doorbell,
+        Part::Transmit,
+        Part::Receive,
+        Part::Pipeline,
+        Part::Atomics,
+        Part::LinkOut,
+        Part::LinkIn,
+    ];
+
     /// As it is printed.
     pub fn name(self) -> &'static str {
         match self {
             Part::Processor => "cpu",
+            Part::TimestampCore => "timestamp cpu",
+            Part::ControlCore => "control cpu",
+            Part::Doorbell => "doorbell",
             Part::Transmit => "nic transmit",
             Part::Receive => "nic receive",
             Part::Pipeline => "nic pipeline",
@@ -78,12 +104,19 @@ impl Usage {
             push(&mut parts, &of, &node.nic, &[Part::Pipeline, Part::Atomics]);
         }
         for (index, node) in world.compute_nodes.iter().enumerate() {
-            let of = format!("compute node {index}");
+            let of = format!("{} {index}", node.kind.name());
             push(&mut parts, &of, &node.nic, &[Part::Transmit, Part::Receive]);
+            let busy_ps = node.doorbell_busy_ps();
+            parts.push(PartUse { part: Part::Doorbell, of, busy_ps });
         }
         for thread in &world.threads {
+            let part = match world.compute_nodes[usize::from(thread.node.slot.0)].kind {
+                NodeKind::Compute => Part::Processor,
+                NodeKind::Timestamp => Part::TimestampCore,
+                NodeKind::Control => Part::ControlCore,
+            };
             let of = format!("{} thread {}", thread.node, thread.number);
-            parts.push(PartUse { part: Part::Processor, of, busy_ps: thread.busy_ps });
+            parts.push(PartUse { part, of, busy_ps: thread.busy_before(world.now_ps) });
         }
         let tallies = world.tallies;
         Usage {
@@ -112,9 +145,10 @@ impl Usage {
         used.messages -= earlier.messages;
         used.messages_lost -= earlier.messages_lost;
         used.turns -= earlier.turns;
-        for part in &mut used.parts {
-            let same = |other: &&PartUse| other.part == part.part && other.of == part.of;
-            part.busy_ps -= earlier.parts.iter().find(same).map_or(0, |other| other.busy_ps);
+        // Parts have their places for good; threads that joined since then come last.
+        for (part, before) in used.parts.iter_mut().zip(&earlier.parts) {
+            assert!(part.part == before.part && part.of == before.of, "readings of two clusters");
+            part.busy_ps -= before.busy_ps;
         }
         used
     }
@@ -141,7 +175,7 @@ impl Usage {
 fn push(parts: &mut Vec<PartUse>, of: &str, nic: &Nic, own: &[Part]) {
     for part in own.iter().chain(&[Part::LinkOut, Part::LinkIn]) {
         let busy_ps = match part {
-            Part::Processor => continue,
+            Part::Processor | Part::TimestampCore | Part::ControlCore | Part::Doorbell => continue,
             Part::Transmit => nic.transmit.busy_ps(),
             Part::Receive => nic.receive.busy_ps(),
             Part::Pipeline => nic.pipeline.busy_ps(),

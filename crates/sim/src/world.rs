@@ -7,25 +7,25 @@
 //! order within a batch, single lines, the bytes of memory and of messages that arrive.
 
 use crate::clocks::Clock;
-use crate::config::{Chaos, ConfigError, Mode, SCHEDULE_STREAM, SimConfig};
+use crate::config::{ConfigError, Mode, SimConfig, check};
 use crate::costs::Costs;
+use crate::dice::Dice;
 use crate::effects::Placement;
 use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
 use crate::observe::Eyes;
-use crate::prefetch::prefetch_bytes;
+use crate::post::LINES_BEHIND;
+use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
+use crate::service::NodeKind;
 use crate::threads::{ComputeNode, Task, Thread};
-use rand::RngExt as _;
 use std::collections::{BTreeMap, BTreeSet};
-use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::rng::{Rng, seeded};
-use tarn_fabric::round::VerbKind;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,36 +63,12 @@ pub(crate) struct Tallies {
     pub(crate) turns: u64,
 }
 
-/// The schedule's draws in random mode.
-#[derive(Debug)]
-pub(crate) struct Dice {
-    pub(crate) chaos: Chaos,
-    rng: Rng,
-}
-
-impl Dice {
-    /// Up to `most`.
-    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
-        if most == 0 { 0 } else { self.rng.random_range(0..=most) }
-    }
-
-    /// Once in so many times; never, if zero.
-    pub(crate) fn one_in(&mut self, times: u32) -> bool {
-        times > 0 && self.rng.random_range(0..times) == 0
-    }
-
-    pub(crate) fn percent(&mut self, percent: u32) -> bool {
-        self.rng.random_range(0..100) < percent
-    }
-
-    /// Picoseconds for which some piece of work is held up: mostly none.
-    pub(crate) fn stall_ps(&mut self) -> u64 {
-        if self.one_in(self.chaos.stall_one_in) {
-            self.up_to(self.chaos.stall_max_ns) * 1_000
-        } else {
-            0
-        }
-    }
+/// How many times as long a node's processors take, as chance has it.
+fn slowness(dice: Option<&mut Dice>) -> u64 {
+    dice.map_or(1, |dice| {
+        let slow = dice.one_in(dice.chaos.slow_one_in);
+        if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
+    })
 }
 
 /// See the module's text.
@@ -110,6 +86,8 @@ pub(crate) struct World {
     pub(crate) endpoints: BTreeMap<Endpoint, u32>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) flights: Flights,
+    /// The flights that began last: see `post`.
+    pub(crate) begun: [u32; LINES_BEHIND],
     /// Errors of detached rounds, by ticket.
     pub(crate) detached_errors: BTreeMap<u64, FabricError>,
     pub(crate) messages: Messages,
@@ -123,6 +101,8 @@ pub(crate) struct World {
     pub(crate) tallies: Tallies,
     pub(crate) digest: u64,
     pub(crate) eyes: Eyes,
+    clock_bounds: ClockBounds,
+    seed: u64,
 }
 
 impl World {
@@ -135,23 +115,13 @@ impl World {
         let (nodes, replicas) = (config.memory_nodes, config.replicas);
         let mut dice = match config.mode {
             Mode::Timed => None,
-            Mode::Random(chaos) => Some(Dice { chaos, rng: seeded(config.seed, SCHEDULE_STREAM) }),
+            Mode::Random(chaos) => Some(Dice::new(chaos, config.seed, nodes, config.compute_nodes)),
         };
-        let compute_node = |_| {
-            let slowness = dice.as_mut().map_or(1, |dice| {
-                let slow = dice.one_in(dice.chaos.slow_one_in);
-                if slow { u64::from(dice.chaos.slow_factor.max(1)) } else { 1 }
-            });
-            ComputeNode::new(
-                Nic::new(costs.unit, costs.atomic_slots),
-                slowness,
-                costs.doorbell_registers,
-            )
-        };
+        let compute_node = |_| ComputeNode::new(NodeKind::Compute, &costs, slowness(dice.as_mut()));
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
         let memory_node =
             |_| MemoryNode { nic: Nic::new(costs.unit, costs.atomic_slots), is_down: false };
-        let clock = |slot| Clock::of(&config.profile, config.seed, slot);
+        let clock = |slot| Clock::of(&config.profile.clock, config.mode, config.seed, slot);
         Ok(World {
             now_ps: 0,
             queue: EventQueue::new(),
@@ -165,6 +135,7 @@ impl World {
             endpoints: BTreeMap::new(),
             tasks: Vec::new(),
             flights: Flights::default(),
+            begun: [u32::MAX; LINES_BEHIND],
             detached_errors: BTreeMap::new(),
             messages: Messages::default(),
             fenced: BTreeSet::new(),
@@ -174,8 +145,21 @@ impl World {
             tallies: Tallies::default(),
             digest: config.seed,
             eyes: Eyes::default(),
+            clock_bounds: config.profile.clock.clone(),
+            seed: config.seed,
             costs,
         })
+    }
+
+    /// One more node with processors.
+    pub(crate) fn add_node(&mut self, kind: NodeKind) -> Result<NodeId, ConfigError> {
+        let slot = self.compute_nodes.len();
+        check("compute_nodes", slot as u64 + 1, u64::from(u16::MAX), " (service nodes included)")?;
+        let node = ComputeNode::new(kind, &self.costs, slowness(self.dice.as_mut()));
+        self.compute_nodes.push(node);
+        let mode = self.dice.as_ref().map_or(Mode::Timed, |dice| Mode::Random(dice.chaos));
+        self.clocks.push(Clock::of(&self.clock_bounds, mode, self.seed, slot));
+        Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })
     }
 
     /// A thread joins. An earlier one with the same endpoint gets no more messages.
@@ -194,7 +178,13 @@ impl World {
         index
     }
 
-    /// This thread's clock.
+    /// Use of the hardware is counted up to here, until somebody says otherwise.
+    pub(crate) fn count_to(&mut self, end_ps: u64) {
+        self.memory_nodes.iter_mut().for_each(|node| node.nic.count_to(end_ps));
+        self.compute_nodes.iter_mut().for_each(|node| node.count_to(end_ps));
+    }
+
+    /// The true time, for this thread: its processor may be ahead of what happened last.
     pub(crate) fn now_of(&self, thread: u32) -> Nanos {
         Nanos(self.threads[thread as usize].local_ps.max(self.now_ps) / 1_000)
     }
@@ -244,70 +234,6 @@ impl World {
                 self.deliver(message);
                 None
             }
-        }
-    }
-
-    /// Brings the flight that an event will look at before long.
-    #[inline]
-    pub(crate) fn prefetch_flight(&self, event: Event) {
-        if let Event::Arrive { flight, .. } | Event::Complete { flight } = event {
-            self.flights.prefetch(flight);
-        }
-    }
-
-    /// Brings the verbs that an event will look at; returns the coroutine that it will wake, if any.
-    #[inline]
-    pub(crate) fn prefetch_verbs(&self, event: Event) -> Option<u32> {
-        match event {
-            Event::Arrive { flight, .. } => {
-                self.flights.prefetch_verbs(flight);
-                None
-            }
-            Event::Complete { flight } => {
-                self.flights.prefetch_verbs(flight);
-                self.flights.waiter(flight)
-            }
-            _ => None,
-        }
-    }
-
-    /// Brings the entries of the pages that a batch will touch.
-    #[inline]
-    pub(crate) fn prefetch_entries(&mut self, event: Event) {
-        let Event::Arrive { flight, batch } = event else { return };
-        let flight = self.flights.get(flight);
-        let mut mine = flight.batches.get(batch).mine();
-        let verbs = flight.verbs();
-        while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
-            if let Some(replica) = self.placement.replica(verb.target) {
-                self.memory.prefetch_entry(replica, verb.target.address().offset_bytes());
-            }
-        }
-    }
-
-    /// Brings the lines that a batch will touch, and those where its bytes come from or go to.
-    #[inline]
-    pub(crate) fn prefetch_lines(&mut self, event: Event) {
-        match event {
-            Event::Arrive { flight, batch } => {
-                let flight = self.flights.get(flight);
-                let mut mine = flight.batches.get(batch).mine();
-                let (verbs, data) = flight.parts();
-                while let Some(verb) = mine.next(verbs).and_then(|index| verbs.get(index)) {
-                    let (at, len_bytes) = (verb.target.address().offset_bytes(), verb.len_bytes());
-                    prefetch_bytes(data, verb.buffer().0 as usize, len_bytes);
-                    if let Some(replica) = self.placement.replica(verb.target) {
-                        self.memory.prefetch_lines(replica, at, len_bytes);
-                    }
-                }
-            }
-            Event::Complete { flight } => {
-                let (verbs, data) = self.flights.get(flight).parts();
-                for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
-                    prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
-                }
-            }
-            _ => {}
         }
     }
 

@@ -34,7 +34,7 @@ fn lines_of(round: &mut Round, value: u64) -> BufferOffset {
 #[test]
 fn lines_are_whole_and_land_in_any_order() {
     let mixtures = RefCell::new(BTreeSet::new());
-    for seed in 0..40 {
+    for seed in 0..400 {
         let fabric = random(seed);
         let mut scheduler = Scheduler::new(&fabric);
         let (writer, reader) = (port(&fabric, 0, 0), port(&fabric, 1, 0));
@@ -237,4 +237,83 @@ fn equal_seeds_give_equal_runs() {
         assert_eq!(digest(seed), digest(seed));
         assert_ne!(digest(seed), digest(seed + 100));
     }
+}
+
+/// A protocol that leans on time sees its node's clock: it never falls, the true time lies within its
+/// interval, and what slept has slept by that clock. The clocks of two nodes differ by no more than the
+/// bounds allow.
+#[test]
+fn nodes_see_their_own_clocks() {
+    let mut apart = 0;
+    for seed in 0..30 {
+        let chaos =
+            Chaos { clock_offset_max_ns: 5_000, clock_drift_max_ppm: 1_000, ..Chaos::of(seed) };
+        let fabric = fabric("cx5-100g", Mode::Random(chaos), seed);
+        let seen = RefCell::new(Vec::new());
+        let mut scheduler = Scheduler::new(&fabric);
+        for (slot, thread) in [(0, 0), (0, 1), (1, 0)] {
+            let (by, seen) = (port(&fabric, slot, thread), &seen);
+            scheduler.spawn(&by.clone(), async move {
+                let mut round = Round::new();
+                for _ in 0..30 {
+                    let (now, interval, truth) = (by.now(), by.clock(), by.observed());
+                    assert!(interval.earliest <= truth && truth <= interval.latest, "seed {seed}");
+                    let bound = Nanos(5_020 + truth.0 / 990);
+                    assert!(interval.latest - interval.earliest <= bound + bound, "seed {seed}");
+                    assert!(truth - now <= bound && now - truth <= bound, "seed {seed}");
+                    seen.borrow_mut().push((slot, truth, now));
+                    by.sleep(Nanos(700)).await;
+                    assert!(by.now() >= now + Nanos(700), "seed {seed}: it slept too short");
+                    round.clear();
+                    round.faa(at(64), 1);
+                    by.execute(&mut round).await.unwrap();
+                }
+            });
+        }
+        assert_eq!(scheduler.run_until(Nanos(1 << 40)), Ended::Finished);
+        drop(scheduler);
+        let mut seen = seen.into_inner();
+        seen.sort_by_key(|(_, truth, _)| *truth);
+        for slot in [0, 1] {
+            let mine = seen.iter().filter(|(of, ..)| *of == slot).map(|(.., now)| *now);
+            assert!(mine.is_sorted(), "seed {seed}: the clock of node {slot} fell");
+        }
+        // In the order of true time, later readings of another node are lower: compared without their
+        // intervals they would deceive.
+        apart += u32::from(!seen.iter().map(|(.., now)| *now).is_sorted());
+    }
+    assert!(apart > 20, "clocks differed in {apart} of 30 runs");
+}
+
+/// With torn lines planted, readers see half of one value and half of the next.
+#[test]
+fn planted_torn_lines_are_torn() {
+    let torn = (0..20).any(|seed| {
+        let chaos = Chaos { planted_torn_lines: true, ..Chaos::of(seed) };
+        let fabric = fabric("cx5-100g", Mode::Random(chaos), seed);
+        let torn = RefCell::new(false);
+        let mut scheduler = Scheduler::new(&fabric);
+        for slot in [0, 1] {
+            let (by, torn) = (port(&fabric, slot, 0), &torn);
+            scheduler.spawn(&by.clone(), async move {
+                let mut round = Round::new();
+                for value in 1..20 {
+                    round.clear();
+                    if slot == 0 {
+                        let lines = lines_of(&mut round, value);
+                        round.write(at(1024), lines, 64);
+                    } else {
+                        round.read(at(1024), 64);
+                    }
+                    by.execute(&mut round).await.unwrap();
+                    let words = round.words(round.verbs()[0].buffer(), 8);
+                    *torn.borrow_mut() |= words.iter().any(|word| *word != words[0]);
+                }
+            });
+        }
+        assert_eq!(scheduler.run_until(Nanos(1 << 40)), Ended::Finished);
+        drop(scheduler);
+        torn.into_inner()
+    });
+    assert!(torn);
 }

@@ -140,23 +140,31 @@ fn rate_of_one_node(threads: u16) -> f64 {
             }
         });
     }
-    scheduler.run_until(Nanos(20_000));
+    scheduler.run_until(Nanos(200_000));
     let start = fabric.usage();
-    scheduler.run_until(Nanos(70_000));
+    scheduler.run_until(Nanos(600_000));
     let used = fabric.usage().since(&start);
     used.verbs as f64 / used.at.0 as f64 * 1e3
 }
 
 /// Ren et al., "Scaling up memory disaggregated applications with SMART", ASPLOS 2024: threads share
-/// 16 doorbell registers; throughput rises to 32 threads and falls from there.
+/// 16 doorbell registers, but for the first four; throughput rises to 32 threads and falls from there.
 #[test]
 fn throughput_over_threads_follows_the_published_doorbell_curve() {
-    let published =
-        [(1, 1.92), (8, 14.8), (16, 29.0), (32, 39.1), (48, 29.4), (64, 23.0), (96, 19.2)];
+    let published = [
+        (1, 1.92),
+        (8, 14.8),
+        (16, 29.0),
+        (24, 39.0),
+        (32, 39.1),
+        (48, 29.4),
+        (64, 23.0),
+        (96, 19.2),
+    ];
     for (threads, published) in published {
         let found = rate_of_one_node(threads);
         println!("{threads} threads: {found:.1} M/s, published {published:.1}");
-        near(found, published, 15.0);
+        near(found, published, 12.0);
     }
 }
 

@@ -125,6 +125,7 @@ impl Cluster {
     /// Names what cannot be.
     pub fn new(schemas: &[TableSchema], config: &ClusterConfig) -> Result<Cluster, OpenError> {
         let protocol = AnyProtocol::by_name(&config.protocol, &config.variant)?;
+        protocol.refuse_unsafe(&config.variant)?;
         let catalog = Catalog::plan(schemas, &config.options, config.memory_nodes.max(1))?;
         check_memory(&catalog, config)?;
         let fabric = LocalFabric::new(&LocalConfig {

@@ -6,8 +6,9 @@
 //! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
 //! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
-//! - [`simulate`]: the same on a cluster in virtual time. [`sweep`]: many runs, side by side.
-//!   [`trace`]: one transaction, looked at closely.
+//! - [`simulate`]: the same on a cluster in virtual time. [`schedules`]: random orders of events on it.
+//! - [`reproduce`]: published figures, beside what such a cluster gives.
+//! - [`sweep`]: many such runs, side by side. [`trace`]: one transaction, looked at closely.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.
@@ -62,7 +63,9 @@ pub mod cluster;
 mod database;
 mod error;
 pub mod machine;
+pub mod reproduce;
 mod rows;
+pub mod schedules;
 mod session;
 pub mod simulate;
 pub mod sweep;

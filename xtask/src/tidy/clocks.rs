@@ -1,13 +1,16 @@
-//! The engine knows no wall clock and no thread: the fabric hands it both.
+//! The engine knows no wall clock and no thread: the fabric hands it both. What an observer knows of
+//! the time, it uses to stamp histories and for nothing else.
 //!
 //! Invariant: holds for all code of the engine outside of its tests; that is
-//! what lets the simulator run the code that ships.
+//! what lets the simulator run the code that ships, and give every node a clock of its own.
 
 use super::Finding;
 use super::source::NamePath;
 use super::tree::Tree;
 
 const ENGINE: &str = "crates/engine/src/";
+/// The one file that stamps histories.
+const STAMPS: &str = "crates/engine/src/coordinator.rs";
 
 /// One failure per mention of real time or of threads.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -16,6 +19,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for path in source.paths().iter().filter(|path| !path.in_test) {
             if let Some(name) = forbidden(path) {
                 let text = format!("the engine names `{name}`; take time and tasks from the port");
+                findings.push(Finding::failure(&source.path, path.line, text));
+            }
+            if path.segments.iter().any(|it| it == "observed") && source.path != STAMPS {
+                let text = format!("only {STAMPS} may ask for an observer's time: `observed`");
                 findings.push(Finding::failure(&source.path, path.line, text));
             }
         }
@@ -50,6 +57,14 @@ mod tests {
         assert_eq!(lines("//! X.\nuse std::{fmt, thread};"), [2]);
         assert_eq!(lines("//! X.\n\nfn f() { std::thread::yield_now() }"), [3]);
         assert_eq!(lines("//! X.\nfn f(at: Instant) {}\nstruct S(SystemTime);"), [2, 3]);
+    }
+
+    #[test]
+    fn only_histories_are_stamped_with_an_observers_time() {
+        let code = "//! X.\nfn f(port: &Port) -> Nanos {\n    port.observed()\n}";
+        assert!(lines(code).is_empty());
+        let fixture = Fixture::new(&[("crates/engine/src/protocol/ford/commit.rs", code)]);
+        assert_eq!(lines_of(&check(&fixture.tree())), [3]);
     }
 
     #[test]

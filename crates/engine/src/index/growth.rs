@@ -85,7 +85,7 @@ pub struct Growth {
 impl Growth {
     /// A thread that has asked for nothing yet.
     pub fn new(tables: usize, groups: usize) -> Growth {
-        let full = Cell::new(Geometry::SLOTS as u64 * FILL_UNIT);
+        let full = Cell::new(Geometry::BIN_SLOTS as u64 * FILL_UNIT);
         let shard = || ShardGrowth {
             fill: full.clone(),
             batch: Cell::new(BATCH_MAX),
@@ -166,7 +166,7 @@ impl Growth {
     pub fn splits_wanted(&self, shard: Shard, step: &Step, buckets: u64) -> usize {
         let state = self.shard(shard);
         let in_use = step.before.buckets(buckets);
-        let full = Geometry::SLOTS as u64 * FILL_UNIT;
+        let full = Geometry::BIN_SLOTS as u64 * FILL_UNIT;
         let wanted = in_use * state.fill.get() * 100 / (full * LOAD_PERCENT);
         if wanted <= in_use {
             let (share, most) = REST_WHEN_LIGHT;

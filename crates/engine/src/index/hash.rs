@@ -8,6 +8,11 @@
 //! bucket's chain of overflow blocks (same shape, directory line used for NEXT only): the second
 //! READ brings the directory record, then all slots, then the directory record's head again.
 //!
+//! A table whose slots are `by_bucket` has no homes: its first READ brings the whole bucket, the next
+//! ones the blocks of its chain, and only a key that is in none of them is looked for in the way that
+//! proves absence. So published systems do it; buckets may then have more slots than the bins have
+//! ([`super::bucket_shape`]).
+//!
 //! Invariants: a key is present in at most one slot, within the bucket that its hash and the
 //! bucket's depth name. Slots change from free to used, from used to free, and NEXT changes, only
 //! under the directory record's lock and with a new directory VERSION; a directory VERSION is at
@@ -35,6 +40,8 @@ pub struct Geometry {
     pub salt: u64,
     /// Buckets of the first segment in each group.
     pub buckets: u64,
+    /// Slots of a bucket.
+    pub slots: usize,
     /// Size of a bucket.
     pub bucket_bytes: usize,
     /// Offset of the index header in each group.
@@ -48,19 +55,14 @@ impl Geometry {
     pub const BINS: usize = 4;
     /// Slots of a bin.
     pub const SLOTS_PER_BIN: usize = 2;
-    /// Slots of a bucket.
-    pub const SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
+    /// Slots of all bins: a bucket has these, and may have more behind them.
+    pub const BIN_SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
     /// Bytes of an index header: LOCK, VERSION, STATE, then the later segments' addresses.
     pub const HEADER_BYTES: usize = 192;
     /// Offset of STATE in the index header.
     pub const STATE_AT: usize = 16;
     /// Offset of the first later segment's address in the index header.
     pub const SEGMENTS_AT: usize = 24;
-
-    /// Size of a bucket of such slots.
-    pub fn bucket_bytes(slot: &Slot) -> usize {
-        DIRECTORY_BYTES + Geometry::SLOTS * slot.slot_bytes
-    }
 
     /// Whether a slot lies in the bucket itself and not in its chain.
     pub fn contains(&self, bucket: Address, slot: Address) -> bool {
@@ -103,6 +105,7 @@ pub struct Wanted {
 enum Step {
     #[default]
     Bin,
+    Whole,
     Bucket,
     Chain,
     Header,
@@ -171,7 +174,8 @@ impl Lookup {
         self.group = place.group.0;
         self.bin = place.bin;
         self.depth = place.depth;
-        self.step = Step::Bin;
+        self.block = place.bucket;
+        self.step = if table.slot.by_bucket { Step::Whole } else { Step::Bin };
         self.stable = false;
         self.free = None;
     }
@@ -192,7 +196,7 @@ impl Lookup {
         match self.step {
             Step::Bin => self.plan_bin(near, table, round),
             Step::Bucket => self.plan_bucket(near, table, round),
-            Step::Chain => {
+            Step::Whole | Step::Chain => {
                 let target = near.groups.primary(self.block);
                 self.at = round.read(target, table.geometry.bucket_bytes);
             }
@@ -250,6 +254,7 @@ impl Lookup {
     ) -> Answer {
         match self.step {
             Step::Bin => self.absorb_bin(table, wanted, round),
+            Step::Whole => self.absorb_whole(table, wanted, round),
             Step::Bucket => self.absorb_bucket(table, wanted, round),
             Step::Chain => {
                 self.tail = self.block;
@@ -276,6 +281,25 @@ impl Lookup {
             return Answer::Found { address: self.directory.plus(at), image, consistent: true };
         }
         self.step = Step::Bucket;
+        Answer::More
+    }
+
+    /// A block's lines come in any order: a record of one line is itself, and the chain only grows
+    /// at its end, but that a key is in no line says nothing.
+    fn absorb_whole(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+        for slot in 0..table.geometry.slots {
+            let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
+            let image = self.at.plus(at);
+            if holds(&table.slot, wanted, round, image) {
+                let (address, consistent) = (self.block.plus(at), table.slot.is_one_line());
+                return Answer::Found { address, image, consistent };
+            }
+        }
+        let next = Address::from_word(round.word(self.at.plus(DIRECTORY_NEXT_AT)));
+        match next.is_null() {
+            true => self.step = Step::Bucket,
+            false => self.block = next,
+        }
         Answer::More
     }
 
@@ -309,7 +333,7 @@ impl Lookup {
         next: Address,
     ) -> Answer {
         let slot_bytes = table.slot.slot_bytes;
-        for slot in 0..Geometry::SLOTS {
+        for slot in 0..table.geometry.slots {
             let at = DIRECTORY_BYTES + slot * slot_bytes;
             let image = self.at.plus(at);
             if holds(&table.slot, wanted, round, image) {

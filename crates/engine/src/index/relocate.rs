@@ -66,7 +66,7 @@ impl Relocation {
         (side, in_chain): (Side, bool),
         depth: u8,
     ) {
-        for slot in 0..Geometry::SLOTS {
+        for slot in 0..table.geometry.slots {
             let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
             let image = at.plus(offset);
             let key = round.word(image.plus(KEY_AT));
@@ -91,10 +91,10 @@ impl Relocation {
     }
 
     /// Blocks that the new bucket's chain needs.
-    pub fn blocks_wanted(&self) -> usize {
+    pub fn blocks_wanted(&self, table: &Table) -> usize {
         let leaving = |slot: &&SeenSlot| slot.version.is_present() && slot.leaves;
         let leaving = self.slots.iter().filter(leaving).count();
-        leaving.saturating_sub(Geometry::SLOTS).div_ceil(Geometry::SLOTS)
+        leaving.saturating_sub(table.geometry.slots).div_ceil(table.geometry.slots)
     }
 
     /// Decides who goes where. False if a record that must leave found no slot.
@@ -256,13 +256,16 @@ pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// How many slots of the block whose image lies at `at` hold a record.
+/// How many slots of the block whose image lies at `at` hold a record, as if it had as many slots
+/// as its bins have.
 pub fn used_slots(table: &Table, round: &Round, at: BufferOffset) -> usize {
     let version = |slot: usize| {
         let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes + VERSION_AT;
         Version::from_word(round.word(at.plus(offset)))
     };
-    (0..Geometry::SLOTS).filter(|&slot| version(slot).is_present()).count()
+    let slots = table.geometry.slots;
+    let used = (0..slots).filter(|&slot| version(slot).is_present()).count();
+    used * Geometry::BIN_SLOTS / slots
 }
 
 /// The depth that both buckets have after the split.
@@ -315,7 +318,7 @@ mod tests {
     ) -> (BTreeMap<u64, (u64, u64)>, Vec<u64>) {
         let (mut records, mut bodies) = (BTreeMap::new(), Vec::new());
         for at in blocks {
-            for slot in 0..Geometry::SLOTS {
+            for slot in 0..table.geometry.slots {
                 let start = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes).to_word();
                 let word =
                     |offset: usize| memory.get(&(start + offset as u64)).copied().unwrap_or(0);
@@ -345,7 +348,7 @@ mod tests {
             relocation.add_block(table, &txn.round, (block(number), image), kind, DEPTH);
             blocks.push(block(number));
         }
-        for _ in 0..relocation.blocks_wanted() {
+        for _ in 0..relocation.blocks_wanted(table) {
             let fresh = block(blocks.len());
             let image = read(&mut txn, table, memory, fresh);
             let kind = (Side::New, true);
@@ -396,7 +399,7 @@ mod tests {
             let mut memory = Memory::new();
             let places = (0..chain + 2).filter(|&number| number != 1);
             for (number, at) in places.zip((0..).step_by(8)) {
-                for slot in 0..Geometry::SLOTS {
+                for slot in 0..table.geometry.slots {
                     let (kind, count, key) = slots[at + slot];
                     let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
                     let start = block(number).plus(offset).to_word();

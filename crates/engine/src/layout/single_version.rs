@@ -69,6 +69,8 @@ pub struct Slot {
     pub payload_at: usize,
     /// Length of the payload.
     pub payload_bytes: usize,
+    /// Whether lookups read whole buckets: then no record has a home of its own.
+    pub by_bucket: bool,
 }
 
 impl Slot {
@@ -88,6 +90,7 @@ impl Slot {
                 full_key_bytes,
                 payload_at,
                 payload_bytes,
+                by_bucket: false,
             };
         }
         let full_key_at = HEADER_BYTES + 8;
@@ -98,7 +101,14 @@ impl Slot {
             full_key_bytes,
             payload_at: 0,
             payload_bytes,
+            by_bucket: false,
         }
+    }
+
+    /// The same, in buckets of another shape: no smaller than `bytes_min`.
+    #[must_use]
+    pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
+        Slot { slot_bytes: self.slot_bytes.max(slot_bytes(bytes_min)), by_bucket, ..self }
     }
 
     /// Whether the payload lies apart.
@@ -112,17 +122,17 @@ impl Slot {
         if self.is_out_of_line() { self.payload_bytes.next_multiple_of(LINE_BYTES) } else { 0 }
     }
 
-    /// Whether one line holds the whole slot, so that one READ of it is consistent.
+    /// Whether one line holds all of the slot that is used, so that one READ of it is consistent.
     #[inline]
     pub fn is_one_line(&self) -> bool {
-        self.slot_bytes <= LINE_BYTES
+        self.slot_bytes <= LINE_BYTES || self.used_bytes() <= LINE_BYTES
     }
 
     /// Whether a record is recognised by its key word, in one line: then one READ of its home shows
     /// it whole.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.slot_bytes <= LINE_BYTES && self.full_key_bytes == 0
+        self.slot_bytes <= LINE_BYTES && self.full_key_bytes == 0 && !self.by_bucket
     }
 
     /// Bytes of the slot in use.
@@ -159,6 +169,15 @@ mod tests {
         let wide = slot(105, 0);
         assert!(wide.is_out_of_line());
         assert_eq!((wide.slot_bytes, wide.body_bytes(), wide.payload_at), (32, 128, 0));
+    }
+
+    #[test]
+    fn a_slot_can_be_larger_than_it_must_be() {
+        let wide = slot(8, 0).shaped(64, true);
+        assert_eq!((wide.slot_bytes, wide.is_plain(), wide.is_one_line()), (64, false, true));
+        assert_eq!(slot(40, 0).shaped(0, false), slot(40, 0));
+        assert_eq!(slot(8, 0).shaped(664, true).slot_bytes, 704);
+        assert!(slot(8, 0).shaped(664, true).is_one_line());
     }
 
     #[test]

@@ -28,8 +28,14 @@ pub struct Switch {
     pub name: &'static str,
     /// What it does while it is on.
     pub effect: &'static str,
-    /// Whether the published system has it: `--variant literal` keeps exactly those.
+    /// Whether the paper's text has it: `--variant literal` keeps exactly those.
     pub in_literal: bool,
+    /// Whether the public code, which later papers measured, has it: `--variant measured` keeps
+    /// exactly those.
+    pub in_measured: bool,
+    /// Without it transactions are not isolated at all, and what is asked is only how fast they would
+    /// be: it can be taken away by `unsafe-no-NAME`, and in simulations alone.
+    pub simulated_only: bool,
 }
 
 /// What there is to know about a protocol without running it.
@@ -54,34 +60,39 @@ pub struct ProtocolInfo {
 pub struct Switches(u64);
 
 impl Switches {
-    /// Reads a variant: `corrected` (everything on) or `literal` (what the published system has),
-    /// then any number of `,-name` and `,+name`.
+    /// Reads a variant: `corrected` (everything on), `literal` (what the paper's text has) or
+    /// `measured` (what the public code has), then any number of `,-name` and `,+name`. What may be
+    /// missing in simulations alone is taken away by `,unsafe-no-name`.
     ///
     /// # Errors
     /// Names the part that is not known and what is allowed.
     pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
         let mut parts = variant.split(',').map(str::trim);
-        let all = (1u64 << info.switches.len()) - 1;
+        let those = |keeps: fn(&Switch) -> bool| {
+            let kept = info.switches.iter().enumerate().filter(|(_, switch)| keeps(switch));
+            kept.fold(0u64, |bits, (index, _)| bits | (1 << index))
+        };
         let mut bits = match parts.next() {
-            Some("corrected") => all,
-            Some("literal") => info
-                .switches
-                .iter()
-                .enumerate()
-                .filter(|(_, switch)| switch.in_literal)
-                .fold(0, |bits, (index, _)| bits | (1 << index)),
+            Some("corrected") => those(|_| true),
+            Some("literal") => those(|switch| switch.in_literal),
+            Some("measured") => those(|switch| switch.in_measured),
             other => return Err(unknown_variant(info, other.unwrap_or(""))),
         };
         for part in parts {
-            let (on, name) = match (part.strip_prefix('+'), part.strip_prefix('-')) {
-                (Some(name), _) => (true, name),
-                (_, Some(name)) => (false, name),
-                _ => return Err(unknown_variant(info, part)),
+            let (on, name, unsafely) = if let Some(name) = part.strip_prefix('+') {
+                (true, name, false)
+            } else if let Some(name) = part.strip_prefix('-') {
+                (false, name, false)
+            } else if let Some(name) = part.strip_prefix(UNSAFE_PREFIX) {
+                (false, name, true)
+            } else {
+                return Err(unknown_variant(info, part));
             };
             let index = info
                 .switches
                 .iter()
                 .position(|switch| switch.name == name)
+                .filter(|&index| on || info.switches[index].simulated_only == unsafely)
                 .ok_or_else(|| unknown_variant(info, part))?;
             bits = if on { bits | (1 << index) } else { bits & !(1 << index) };
         }
@@ -93,17 +104,32 @@ impl Switches {
     pub fn is_on(self, index: usize) -> bool {
         self.0 & (1 << index) != 0
     }
+
+    /// What is missing that may be missing in simulations alone.
+    pub fn unsafe_without(self, info: &ProtocolInfo) -> Option<&'static str> {
+        let missing =
+            |(index, switch): &(usize, &Switch)| switch.simulated_only && !self.is_on(*index);
+        info.switches.iter().enumerate().find(missing).map(|(_, switch)| switch.name)
+    }
 }
 
+/// What takes a switch away that nobody but a simulation may miss.
+const UNSAFE_PREFIX: &str = "unsafe-no-";
+
 fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {
-    let names: Vec<&str> = info.switches.iter().map(|switch| switch.name).collect();
+    let names = |simulated_only: bool| {
+        let those = info.switches.iter().filter(|it| it.simulated_only == simulated_only);
+        those.map(|switch| switch.name).collect::<Vec<&str>>().join(", ")
+    };
     UsageError {
         field: "variant".into(),
         value: part.to_owned(),
         allowed: format!(
-            "corrected or literal, then ,-NAME or ,+NAME of {} ({})",
+            "corrected, literal or measured, then ,-NAME or ,+NAME of {} ({}); in simulations alone \
+             ,{UNSAFE_PREFIX}NAME ({})",
             info.name,
-            names.join(", ")
+            names(false),
+            names(true)
         ),
     }
 }
@@ -117,6 +143,9 @@ pub trait Protocol: Sized {
 
     /// With these switches.
     fn new(switches: Switches) -> Self;
+
+    /// The switches that it was made with.
+    fn switches(&self) -> Switches;
 
     /// Fetches every entry that is not fetched yet (the execute phase of one block).
     ///
@@ -208,6 +237,26 @@ macro_rules! protocols {
             /// What there is to know about it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
+            }
+
+            /// What this variant lacks that may be missing in simulations alone: whoever runs on
+            /// anything else refuses it.
+            pub fn unsafe_without(&self) -> Option<&'static str> {
+                let switches = match self { $(AnyProtocol::$name(it) => it.switches()),+ };
+                switches.unsafe_without(&self.info())
+            }
+
+            /// Refuses a variant that is unsafe: for all but simulations.
+            ///
+            /// # Errors
+            /// Names the variant.
+            pub fn refuse_unsafe(&self, variant: &str) -> Result<(), UsageError> {
+                let Some(name) = self.unsafe_without() else { return Ok(()) };
+                Err(UsageError {
+                    field: "variant".into(),
+                    value: variant.to_owned(),
+                    allowed: format!("{UNSAFE_PREFIX}{name} in simulations alone: it isolates nothing"),
+                })
             }
 
             /// See [`Protocol::fetch`].

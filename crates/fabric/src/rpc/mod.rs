@@ -61,7 +61,7 @@ mod wire;
 pub use future::{CallFuture, Reply};
 pub use session::Peer;
 
-use crate::backend::Endpoint;
+use crate::backend::{Cost, Endpoint};
 use crate::clock::Nanos;
 use crate::error::FabricError;
 use crate::port::Port;
@@ -346,6 +346,7 @@ impl Rpc {
         let Some((session, mut packets)) = admitted else { return };
         let generation = self.generation(session);
         while let Some((header, payload)) = wire::take_packet(&mut packets) {
+            self.shared.port.charge(Cost::Handler);
             let work = self.shared.state.borrow_mut().on_packet(session, &header, payload);
             if let Some(work) = work {
                 self.run(work, payload);

@@ -41,7 +41,10 @@ impl Lines {
         }
         let index = self.next as u32;
         self.next += 1 << class;
-        assert!(self.next <= super::RUN_MASK as usize, "64 GiB of simulated memory were written");
+        assert!(
+            self.next <= super::own::RUN_MASK as usize,
+            "64 GiB of simulated memory were written"
+        );
         index
     }
 

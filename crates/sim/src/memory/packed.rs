@@ -28,26 +28,32 @@ pub(super) fn unpack(arena: &Arena, index: RunIndex, page: &mut [u64; PAGE_WORDS
     }
 }
 
-/// Unpacks one line into `line`, which is all zeros.
+/// Unpacks the words of a page from number `first` on, at most a line.
 #[inline(always)]
-pub(super) fn unpack_line(
-    arena: &Arena,
-    index: RunIndex,
-    number: usize,
-    line: &mut [u64; LINE_WORDS],
-) {
-    if index == ZEROS {
+pub(super) fn unpack_words(arena: &Arena, index: RunIndex, first: usize, out: &mut [u64]) {
+    let run = arena.from(index);
+    // No run of zeros is there, but something else is: a word that is read in vain.
+    let map = if index == ZEROS { 0 } else { run[0] };
+    let before = map & ((1 << first) - 1);
+    let mut next = 1 + before.count_ones() as usize;
+    let mut wanted = map >> first;
+    if let Some(line) = out.first_chunk_mut::<LINE_WORDS>() {
+        let mut wanted = wanted as u8;
+        *line = [0; LINE_WORDS];
+        while wanted != 0 {
+            line[wanted.trailing_zeros() as usize % LINE_WORDS] = run[next];
+            next += 1;
+            wanted &= wanted - 1;
+        }
         return;
     }
-    let run = arena.from(index);
-    let map = run[0];
-    let before = map & ((1 << (number * LINE_WORDS)) - 1);
-    let mut wanted = (map >> (number * LINE_WORDS)) as u8;
-    let mut next = 1 + before.count_ones() as usize;
-    while wanted != 0 {
-        line[wanted.trailing_zeros() as usize % LINE_WORDS] = run[next];
-        next += 1;
-        wanted &= wanted - 1;
+    for word in out {
+        *word = 0;
+        if wanted & 1 != 0 {
+            *word = run[next];
+            next += 1;
+        }
+        wanted >>= 1;
     }
 }
 

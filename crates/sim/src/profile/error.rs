@@ -45,6 +45,10 @@ impl ProfileError {
         ProfileError { text }
     }
 
+    pub(super) fn no_value(origin: &str, key: &str, text: &str, allowed: &str) -> ProfileError {
+        ProfileError { text: format!("{origin}: {key} = {text}; allowed: {allowed}") }
+    }
+
     pub(super) fn unknown_constant(
         origin: &str,
         name: &str,

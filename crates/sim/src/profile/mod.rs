@@ -85,6 +85,20 @@ pub struct Profile {
     pub link: Link,
     /// Oscillators.
     pub clock: Clock,
+    /// What was set since it was read: nothing in a profile as it is published.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+}
+
+/// A constant that was set.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Its section and name.
+    pub key: String,
+    /// To what.
+    pub value: String,
+    /// What it was.
+    pub was: String,
 }
 
 /// A constant as it is listed.
@@ -175,26 +189,66 @@ impl Profile {
     ///
     /// # Errors
     /// An unknown name, or a value that is not allowed.
-    pub fn with(mut self, name: &str, value: f64) -> Result<Profile, ProfileError> {
+    pub fn with(self, key: &str, value: f64) -> Result<Profile, ProfileError> {
+        self.set(key, &value.to_string())
+    }
+
+    /// The profile with one constant replaced by what `text` says: a number, or the name of a form.
+    ///
+    /// # Errors
+    /// As [`Profile::with`].
+    pub fn set(mut self, key: &str, text: &str) -> Result<Profile, ProfileError> {
         let origin = self.name.clone();
-        let slot = match name.split_once('.') {
-            Some(("cpu", field)) => self.cpu.slot(field),
-            Some(("nic", field)) => self.nic.slot(field),
-            Some(("link", field)) => self.link.slot(field),
-            Some(("clock", field)) => self.clock.slot(field),
+        let was = match key.split_once('.') {
+            Some(("cpu", field)) => self.cpu.slot(field).map(|slot| number(slot, text)),
+            Some(("nic", field)) => self.nic.slot(field).map(|slot| number(slot, text)),
+            Some(("link", field)) => self.link.slot(field).map(|slot| number(slot, text)),
+            Some(("clock", field)) => self.clock.slot(field).map(|slot| number(slot, text)),
+            Some(("form", "atomic_unit")) => Some(form(&mut self.form.atomic_unit, text)),
+            Some(("form", "framing")) => Some(form(&mut self.form.framing, text)),
             _ => None,
         };
-        let Some(constant) = slot else {
-            let names = self.constants();
-            let names = names.iter().map(|listed| format!("{}.{}", listed.section, listed.name));
-            return Err(ProfileError::unknown_constant(&origin, name, names));
+        let Some(was) = was else {
+            return Err(ProfileError::unknown_constant(&origin, key, self.keys().into_iter()));
         };
-        constant.value = value;
-        constant.source = format!("set to {value} for this run");
-        constant.standing = Standing::Assumed;
+        let was = was.map_err(|allowed| ProfileError::no_value(&origin, key, text, &allowed))?;
         self.validate(&origin)?;
+        self.changes.push(Change { key: key.to_owned(), value: text.to_owned(), was });
         Ok(self)
     }
+
+    /// The names of all constants, in a fixed order.
+    pub fn keys(&self) -> Vec<String> {
+        let numbers = self.constants();
+        let numbers = numbers.iter().map(|listed| format!("{}.{}", listed.section, listed.name));
+        ["form.atomic_unit", "form.framing"].map(str::to_owned).into_iter().chain(numbers).collect()
+    }
+}
+
+/// Replaces a number; what it was, or what is allowed.
+fn number(constant: &mut Constant<f64>, text: &str) -> Result<String, String> {
+    let value = text.parse().map_err(|_| "a number".to_owned())?;
+    Ok(replace(constant, value, text).to_string())
+}
+
+/// Replaces a form; what it was, or what is allowed.
+fn form<T: Serialize + serde::de::DeserializeOwned>(
+    constant: &mut Constant<T>,
+    text: &str,
+) -> Result<String, String> {
+    let name = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(text);
+    let value = T::deserialize(name).map_err(|error| {
+        let error = error.to_string();
+        error.rsplit("expected ").next().unwrap_or_default().to_owned()
+    })?;
+    let was = toml::Value::try_from(replace(constant, value, text)).map_err(|e| e.to_string())?;
+    Ok(was.as_str().unwrap_or_default().to_owned())
+}
+
+fn replace<T>(constant: &mut Constant<T>, value: T, text: &str) -> T {
+    constant.source = format!("set to {text} for this run");
+    constant.standing = Standing::Assumed;
+    std::mem::replace(&mut constant.value, value)
 }
 
 #[cfg(test)]

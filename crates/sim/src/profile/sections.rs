@@ -45,8 +45,11 @@ section! {
         post_verb_ns: 0 to 100_000,
         /// Ringing a doorbell that no other thread uses, once a batch.
         doorbell_ns: 0 to 100_000,
-        /// Doorbell registers of a NIC, shared by the threads of its node in turn.
+        /// Doorbell registers of a node, shared by its threads in turn.
         doorbell_registers: 1 to 65536,
+        /// Of these, so many have one thread each: those of the first threads. One is always left to
+        /// be shared.
+        doorbell_private_registers: 0 to 65536,
         /// What a doorbell costs more as soon as threads share its register.
         doorbell_shared_ns: 0 to 100_000,
         /// What it costs more for every thread beyond the first that shares it.
@@ -59,6 +62,12 @@ section! {
         receive_message_ns: 0 to 1_000_000,
         /// Handing a message to whoever it is for.
         handler_ns: 0 to 1_000_000,
+        /// A coordinator's own work for one try of a transaction.
+        transaction_ns: 0 to 10_000_000,
+        /// The same for each of its records.
+        record_ns: 0 to 10_000_000,
+        /// The same, more, for each record that it changes.
+        written_record_ns: 0 to 10_000_000,
         /// One look into a table of the compute node.
         local_lookup_ns: 0 to 100_000,
         /// One compare-and-swap on memory of the compute node.

@@ -16,7 +16,7 @@ fn every_profile_loads_under_its_own_name() {
     for name in Profile::names() {
         let profile = Profile::load(name).unwrap();
         assert_eq!(profile.name, name);
-        assert_eq!(profile.constants().len(), 34);
+        assert_eq!(profile.constants().len(), 38);
     }
 }
 
@@ -59,4 +59,28 @@ fn a_replaced_constant_says_so() {
     let profile = Profile::load("cx6-200g").unwrap().with("link.switch_ns", 7.0).unwrap();
     assert_eq!(profile.link.switch_ns.value, 7.0);
     assert_eq!(profile.link.switch_ns.standing, Standing::Assumed);
+}
+
+#[test]
+fn what_was_set_is_remembered_with_what_it_was() {
+    let profile = || Profile::load("cx5-100g").unwrap();
+    assert_eq!(profile().changes, []);
+    let set =
+        profile().set("nic.read_mops", "20").unwrap().set("form.atomic_unit", "serial").unwrap();
+    assert_eq!((set.nic.read_mops.value, set.form.atomic_unit.value), (20.0, AtomicUnit::Serial));
+    let text = |change: &Change| format!("{} {} {}", change.key, change.value, change.was);
+    let changes: Vec<String> = set.changes.iter().map(text).collect();
+    assert_eq!(changes, ["nic.read_mops 20 75", "form.atomic_unit serial per-address"]);
+    let refused = |key, text| profile().set(key, text).expect_err("refused").to_string();
+    assert_eq!(
+        refused("nic.read_mops", "fast"),
+        "cx5-100g: nic.read_mops = fast; allowed: a number"
+    );
+    assert_eq!(
+        refused("nic.read_mops", "NaN"),
+        "cx5-100g: nic.read_mops = NaN; allowed: 0.001 to 10000"
+    );
+    let text = refused("form.framing", "token-ring");
+    assert!(text.contains("token-ring") && text.contains("`roce-v2`"), "{text}");
+    assert!(refused("nic", "1").contains("form.framing, cpu.switch_ns"), "{}", refused("nic", "1"));
 }

@@ -26,6 +26,9 @@ pub struct Checks {
     pub failures: Vec<String>,
 }
 
+/// The verdict on a variant that isolates nothing.
+pub const UNSAFE_VARIANT: &str = "not checked: unsafe variant";
+
 /// Verdicts of the workload's invariants.
 #[derive(Clone, Debug, Serialize)]
 pub struct Invariants {
@@ -66,7 +69,7 @@ pub struct AuditReport {
 /// The verdict on what was recorded.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryReport {
-    /// `accepted`, `violated`, or `not recorded`.
+    /// `accepted`, `violated`, `not recorded`, or `not checked: unsafe variant`.
     pub verdict: &'static str,
     /// Transactions recorded.
     pub transactions: u64,
@@ -148,8 +151,17 @@ impl HistoryReport {
 
     /// There was no verification phase.
     pub fn not_recorded() -> HistoryReport {
+        HistoryReport::none("not recorded")
+    }
+
+    /// The variant isolates nothing: there is nothing to check.
+    pub fn of_unsafe_variant() -> HistoryReport {
+        HistoryReport::none(UNSAFE_VARIANT)
+    }
+
+    fn none(verdict: &'static str) -> HistoryReport {
         HistoryReport {
-            verdict: "not recorded",
+            verdict,
             transactions: 0,
             isolation: Isolation::StrictSerializable.name(),
             recorded_in: "no phase",
@@ -195,6 +207,13 @@ impl fmt::Display for Checks {
         let HistoryReport { verdict: judged, transactions, isolation, seconds, .. } = &self.history;
         match *judged {
             "not recorded" => row(f, "history", "not recorded: there was no verification phase")?,
+            UNSAFE_VARIANT => {
+                row(
+                    f,
+                    "history",
+                    "NOT CHECKED: the variant is UNSAFE, transactions are not isolated",
+                )?;
+            }
             judged => row(
                 f,
                 "history",

@@ -8,6 +8,7 @@ mod check;
 mod complaint;
 mod profiles;
 mod progress;
+mod reproduce;
 mod scenario;
 mod sim;
 mod trace;
@@ -34,6 +35,8 @@ enum Command {
     Sim(Box<sim::Arguments>),
     /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
     Trace(Box<trace::Arguments>),
+    /// Run a published figure again on a simulated cluster, beside what was published
+    Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
     /// Decide whether a recorded history is strictly serializable
@@ -48,6 +51,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
   tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
   tarn trace smallbank --procedure send_payment --replicas 3
+  tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
@@ -88,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };

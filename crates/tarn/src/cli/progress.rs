@@ -95,6 +95,30 @@ impl Watch for Progress {
     }
 }
 
+impl Progress {
+    /// So many seeds of so many have passed.
+    pub fn seeds(&self, done: u64, all: u64) {
+        if self.start.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        match self.terminal && all < u64::MAX {
+            true => shown.bar.get_or_insert_with(|| bar("seeds", all)).set_position(done),
+            false => self.line(&mut shown, || match all {
+                u64::MAX => format!("seeds: {done}"),
+                all => format!("seeds: {done} of {all}"),
+            }),
+        }
+    }
+
+    /// Nothing more is shown.
+    pub fn end(&self) {
+        if let Ok(mut shown) = self.shown.lock() {
+            shown.bar.take().inspect(ProgressBar::finish_and_clear);
+        }
+    }
+}
+
 /// Virtual time takes as long as it takes, so that a phase is told of while it runs.
 impl simulate::run::Watch for Progress {
     fn loading(&self, done: u64, all: u64) {

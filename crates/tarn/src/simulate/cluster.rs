@@ -78,6 +78,35 @@ impl SimCluster {
         &self.config
     }
 
+    /// From the next phase on, so many threads of each compute node and coordinators in all.
+    ///
+    /// # Errors
+    /// More coordinators than the memory has log areas for.
+    pub fn reseat(&mut self, threads: usize, coordinators: usize) -> Result<(), UsageError> {
+        let most = self.database.catalog.options().coordinators_max as usize;
+        if coordinators > most {
+            let (value, allowed) = (coordinators.to_string(), format!("1 to {most}"));
+            return Err(UsageError { field: "coordinators".into(), value, allowed });
+        }
+        (self.config.threads, self.config.coordinators) = (threads, coordinators);
+        Ok(())
+    }
+
+    /// From the next phase on, another variant of the protocol on the same memory, at rest.
+    ///
+    /// # Errors
+    /// A variant that there is not.
+    pub fn set_variant(&mut self, variant: &str) -> Result<(), UsageError> {
+        let shape = &mut self.config.cluster;
+        let protocol = AnyProtocol::by_name(&shape.protocol, variant)?;
+        variant.clone_into(&mut shape.variant);
+        let Database { catalog, groups, membership, .. } = &*self.database;
+        let (catalog, groups) = (catalog.clone(), groups.clone());
+        let membership = Arc::clone(membership);
+        self.database = Arc::new(Database { catalog, groups, protocol, membership });
+        Ok(())
+    }
+
     /// Memory laid out, over all nodes and replicas, in bytes; simulating it takes less.
     pub fn memory_bytes(&self) -> u64 {
         let shape = &self.config.cluster;

@@ -86,6 +86,11 @@ impl<W: Workload> Driver<W> {
         &self.cluster
     }
 
+    /// The cluster, to change what the next phase runs.
+    pub fn cluster_mut(&mut self) -> &mut SimCluster {
+        &mut self.cluster
+    }
+
     /// The workload.
     pub fn workload(&self) -> &W {
         &self.workload

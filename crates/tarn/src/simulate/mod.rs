@@ -3,7 +3,7 @@
 //!
 //! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs
 //! phases; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
-//! [`nic`] measures the simulated hardware alone, [`published`] is what was measured on real one.
+//! [`nic`] measures the simulated hardware alone, [`nic::published`] is what was measured on real one.
 //!
 //! Invariant: but for what stands under `wall`, a report is a function of its configuration and seed,
 //! the same on every machine.
@@ -11,7 +11,6 @@
 pub mod cluster;
 pub mod driver;
 pub mod nic;
-pub mod published;
 pub mod report;
 pub mod run;
 

@@ -9,6 +9,9 @@ use crate::bench::measured::Measured;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fmt::Write as _;
+use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_sim::profile::Change;
 use tarn_sim::usage::{Part, PartUse, Usage};
 
 /// A run's result; see the module's text.
@@ -24,6 +27,10 @@ pub struct SimReport {
     pub fabric: &'static str,
     /// The hardware profile.
     pub profile: String,
+    /// Whether constants of it were set for this run.
+    pub profile_modified: bool,
+    /// Which, to what, and what they were.
+    pub overrides: Vec<Change>,
     /// What hardware that is.
     pub hardware: String,
     /// Seed of every generator.
@@ -71,6 +78,10 @@ pub struct Chosen {
     pub replicas: usize,
     /// Where records go.
     pub placement: &'static str,
+    /// What an index bucket looks like.
+    pub bucket: BucketShape,
+    /// Slots laid out for 100 records.
+    pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
     pub address_cache: usize,
     /// The workload's profile.
@@ -107,6 +118,10 @@ pub struct Utilisation {
     pub atomics: f64,
     /// One direction of a link.
     pub bandwidth: f64,
+    /// A core of a timestamp node, if there is one.
+    pub timestamp_cpu: Option<f64>,
+    /// A core of a control node, if there is one.
+    pub control_cpu: Option<f64>,
 }
 
 /// What this machine took.
@@ -128,16 +143,6 @@ pub struct Wall {
     pub simulated_bytes: u64,
 }
 
-const PARTS: [Part; 7] = [
-    Part::Processor,
-    Part::Transmit,
-    Part::Receive,
-    Part::Pipeline,
-    Part::Atomics,
-    Part::LinkOut,
-    Part::LinkIn,
-];
-
 /// Below this no part limits the cluster: transactions wait for round trips or for one another.
 const SATURATED: f64 = 0.9;
 
@@ -153,6 +158,8 @@ impl Utilisation {
             cpu: most(&[Part::Processor]),
             atomics: most(&[Part::Atomics]),
             bandwidth: most(&[Part::LinkOut, Part::LinkIn]),
+            timestamp_cpu: used.busiest(Part::TimestampCore).map(|(share, _)| share),
+            control_cpu: used.busiest(Part::ControlCore).map(|(share, _)| share),
         }
     }
 }
@@ -163,7 +170,7 @@ pub fn busiest(used: &Usage) -> Vec<Busy> {
         let (share, of) = used.busiest(part)?;
         Some(Busy { part: part.name(), of: of.to_owned(), share })
     };
-    PARTS.into_iter().filter_map(busiest).collect()
+    Part::ALL.into_iter().filter_map(busiest).collect()
 }
 
 /// The busiest part of all.
@@ -195,6 +202,9 @@ impl SimReport {
         let numbers: Vec<String> =
             self.config.workload.iter().map(|(name, value)| format!("{name} {value}")).collect();
         row(f, "hardware", format_args!("{}: {}", self.profile, self.hardware))?;
+        for Change { key, value, was } in &self.overrides {
+            row(f, "modified", format_args!("{key} = {value} instead of {was}"))?;
+        }
         row(f, "profile", format_args!("{} ({})", self.config.mix_profile, numbers.join(", ")))?;
         row(
             f,
@@ -212,18 +222,36 @@ impl SimReport {
                 self.memory_bytes as f64 / f64::from(1 << 20),
                 self.records
             ),
+        )?;
+        let BucketShape { slots, slot_bytes_min, read_whole } = self.config.bucket;
+        let read = if read_whole { "whole buckets" } else { "bins of two slots" };
+        row(
+            f,
+            "index",
+            format_args!(
+                "buckets of {slots} slots of {slot_bytes_min} B or more, {} slots for 100 records; \
+                 lookups read {read}",
+                self.config.slots_per_100_records
+            ),
         )
     }
 
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Utilisation { nic, cpu, atomics, bandwidth } = self.utilisation;
+        let Utilisation { nic, cpu, atomics, bandwidth, timestamp_cpu, control_cpu } =
+            self.utilisation;
         let percent = |share: f64| share * 100.0;
+        let mut services = String::new();
+        for (name, share) in [("timestamp cpu", timestamp_cpu), ("control cpu", control_cpu)] {
+            if let Some(share) = share {
+                let _ = write!(services, ", {name} {:.1} %", percent(share));
+            }
+        }
         row(
             f,
             "utilisation",
             format_args!(
-                "nic {:.1} %, cpu {:.1} %, atomics {:.1} % (of one at a time), bandwidth {:.1} %: the \
-                 busiest of each",
+                "nic {:.1} %, cpu {:.1} %, atomics {:.1} % (of one at a time), bandwidth {:.1} \
+                 %{services}: the busiest of each",
                 percent(nic),
                 percent(cpu),
                 percent(atomics),

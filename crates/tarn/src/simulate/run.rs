@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use tarn_check::HistoryWriter;
 use tarn_engine::catalog::Placement;
+use tarn_engine::outcome::UsageError;
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::Workload;
 
@@ -74,6 +75,12 @@ pub fn run<W: Workload>(
 ) -> Result<SimReport, RunError> {
     let mut wall = Wall { machine: machine::describe(), ..Wall::default() };
     let mut driver = Driver::new(workload, &plan.config)?;
+    let is_unsafe = driver.cluster().database().protocol.unsafe_without().is_some();
+    if let (true, Some(path)) = (is_unsafe, &plan.history) {
+        let value = path.display().to_string();
+        let allowed = "none: an unsafe variant's history is not recorded".to_owned();
+        return Err(UsageError { field: "history".into(), value, allowed }.into());
+    }
     let writer = open_history(driver.workload(), plan)?;
 
     let start = Instant::now();
@@ -84,6 +91,7 @@ pub fn run<W: Workload>(
     let start = Instant::now();
     let mut failures = Vec::new();
     let history = match plan.verify_ms {
+        _ if is_unsafe => HistoryReport::of_unsafe_variant(),
         Some(ms) => verify(&mut driver, plan, ms, writer, &mut failures, watch)?,
         None => HistoryReport::not_recorded(),
     };
@@ -134,6 +142,8 @@ fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
         ("memory_nodes", cluster.memory_nodes.to_string()),
         ("replicas", cluster.replicas.to_string()),
     ];
+    let changes = config.profile.changes.iter();
+    meta.extend(changes.map(|change| (format!("set.{}", change.key), change.value.clone())));
     meta.extend(own.map(|(name, value)| (name.to_owned(), value)));
     meta
 }
@@ -190,6 +200,8 @@ fn report_of<W: Workload>(
         variant: shape.variant.clone(),
         fabric: "sim",
         profile: config.profile.name.clone(),
+        profile_modified: !config.profile.changes.is_empty(),
+        overrides: config.profile.changes.clone(),
         hardware: config.profile.hardware.clone(),
         seed: shape.seed,
         virtual_ms: plan.virtual_ms,
@@ -219,6 +231,8 @@ fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
             Placement::Hash => "hash",
             Placement::Table => "table",
         },
+        bucket: shape.options.bucket,
+        slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,
         mix_profile: workload.profile().name,
         mix_profile_note: workload.profile().note,

@@ -26,7 +26,7 @@ pub mod estimate;
 pub mod page;
 pub mod pool;
 pub mod report;
-mod style;
+pub(crate) mod style;
 
 use serde::Serialize;
 use tarn_engine::outcome::UsageError;

@@ -200,7 +200,8 @@ fn utilisation(html: &mut String, series: &Series<'_>) {
     }
 }
 
-fn figure(html: &mut String, chart: &Chart) {
+/// A chart with its caption and legend.
+pub(crate) fn figure(html: &mut String, chart: &Chart) {
     let _ = write!(
         html,
         "<figure>\n<figcaption>{}</figcaption>\n{}",

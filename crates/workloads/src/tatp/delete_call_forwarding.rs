@@ -2,11 +2,10 @@
 //!
 //! Invariant: succeeds if, and only if, the forwarding was there.
 
-use super::tables::{CALL_FORWARDING, SUBSCRIBER_NUMBER, forwarding};
+use super::tables::{CALL_FORWARDING, forwarding};
 use super::{Found, subscriber_of};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
 
 #[inline]
 pub(super) async fn run(
@@ -17,9 +16,7 @@ pub(super) async fn run(
 ) -> Result<Found, Failure> {
     coordinator
         .transact(async |tx| {
-            let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);
-            tx.fetch().await?;
-            let Some(id) = subscriber_of(tx, number) else { return Ok(Found::default()) };
+            let Some(id) = subscriber_of(tx, number).await? else { return Ok(Found::default()) };
             let forwarding = tx.delete(CALL_FORWARDING, forwarding(id, sf_type, start_time));
             tx.fetch().await?;
             Ok(Found { success: tx.existed(forwarding), torn: 0 })

@@ -4,7 +4,7 @@
 //! the reference holds) and has no forwarding from that hour yet.
 
 use super::tables::{
-    CALL_FORWARDING, SPECIAL_FACILITY, SUBSCRIBER_NUMBER, end_time, forwarded_to, forwarding,
+    CALL_FORWARDING, SPECIAL_FACILITY, end_time, forwarded_to, forwarding,
     numberx, typed,
 };
 use super::{Found, subscriber_of};
@@ -21,9 +21,7 @@ pub(super) async fn run(
 ) -> Result<Found, Failure> {
     coordinator
         .transact(async |tx| {
-            let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);
-            tx.fetch().await?;
-            let Some(id) = subscriber_of(tx, number) else { return Ok(Found::default()) };
+            let Some(id) = subscriber_of(tx, number).await? else { return Ok(Found::default()) };
             // The benchmark reads the types of all facilities that the subscriber has.
             let facilities =
                 [1, 2, 3, 4].map(|it| tx.read(SPECIAL_FACILITY, typed(id, it), Cells::NONE));

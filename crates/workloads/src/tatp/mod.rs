@@ -354,11 +354,13 @@ impl Workload for Tatp {
     }
 }
 
-/// A fetched number's subscriber, if it is a subscriber's.
+/// The subscriber with this number, if there is one: the first fetch of three transactions.
 #[inline]
-fn subscriber_of(
-    tx: &tarn_engine::transaction::Transaction<'_>,
-    number: tarn_engine::working_set::Handle,
-) -> Option<u64> {
-    tx.get(number).map(|row| row.u64(s_id()))
+async fn subscriber_of(
+    tx: &mut tarn_engine::transaction::Transaction<'_>,
+    number: u64,
+) -> Result<Option<u64>, Failure> {
+    let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);
+    tx.fetch().await?;
+    Ok(tx.get(number).map(|row| row.u64(s_id())))
 }

@@ -3,7 +3,7 @@
 //! Invariant: the number is looked up in the same transaction: two fetches, since the second's key
 //! is in the first's answer.
 
-use super::tables::{SUBSCRIBER, SUBSCRIBER_NUMBER, vlr_location};
+use super::tables::{SUBSCRIBER, vlr_location};
 use super::{Found, subscriber_of};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
@@ -17,9 +17,7 @@ pub(super) async fn run(
 ) -> Result<Found, Failure> {
     coordinator
         .transact(async |tx| {
-            let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);
-            tx.fetch().await?;
-            let Some(id) = subscriber_of(tx, number) else { return Ok(Found::default()) };
+            let Some(id) = subscriber_of(tx, number).await? else { return Ok(Found::default()) };
             let subscriber = tx.update(SUBSCRIBER, id, Cells::one(vlr_location()));
             tx.fetch().await?;
             tx.set(subscriber, vlr_location(), u64::from(location));

@@ -56,6 +56,24 @@ const SPEC: Variant = Variant {
 /// Records of 8 B, several operations a transaction.
 const WORDS: Variant = Variant { zipf: 0.0, fields: 1, field_bytes: 8, ..SPEC };
 
+/// Four records of 8 B a transaction, Zipf .99.
+const OOCC: Variant = Variant { zipf: 0.99, operations: 4, known_operations: 4, ..WORDS };
+
+/// Narrow records, N operations a transaction.
+const fn crest(name: &'static str, operations: usize) -> Variant {
+    let note = "CREST, N operations: 1 M records of 4 × 40 B, Zipf .99; reads take all cells, \
+                writes one; half of the operations write (the paper varies it)";
+    Variant {
+        profile: profile(name, note),
+        fields: 4,
+        field_bytes: 40,
+        operations,
+        known_operations: operations,
+        writes_percent: 50,
+        ..SPEC
+    }
+}
+
 pub(super) const VARIANTS: &[Variant] = &[
     Variant {
         profile: profile(
@@ -154,89 +172,35 @@ pub(super) const VARIANTS: &[Variant] = &[
         known_operations: 16,
         ..SPEC
     },
-    Variant {
-        profile: profile(
-            "crest-n1",
-            "CREST, N = 1: 1 M records of 4 × 40 B, Zipf .99; reads take all cells, writes \
-         one; half of the operations write (the paper varies it)",
-        ),
-        fields: 4,
-        field_bytes: 40,
-        writes_percent: 50,
-        ..SPEC
-    },
-    Variant {
-        profile: profile(
-            "crest-n2",
-            "CREST, N = 2: 1 M records of 4 × 40 B, Zipf .99; reads take all cells, writes \
-         one; half of the operations write (the paper varies it)",
-        ),
-        fields: 4,
-        field_bytes: 40,
-        operations: 2,
-        known_operations: 2,
-        writes_percent: 50,
-        ..SPEC
-    },
-    Variant {
-        profile: profile(
-            "crest-n3",
-            "CREST, N = 3: 1 M records of 4 × 40 B, Zipf .99; reads take all cells, writes \
-         one; half of the operations write (the paper varies it)",
-        ),
-        fields: 4,
-        field_bytes: 40,
-        operations: 3,
-        known_operations: 3,
-        writes_percent: 50,
-        ..SPEC
-    },
-    Variant {
-        profile: profile(
-            "crest-n4",
-            "CREST, N = 4: 1 M records of 4 × 40 B, Zipf .99; reads take all cells, writes \
-         one; half of the operations write (the paper varies it)",
-        ),
-        fields: 4,
-        field_bytes: 40,
-        operations: 4,
-        known_operations: 4,
-        writes_percent: 50,
-        ..SPEC
-    },
+    crest("crest-n1", 1),
+    crest("crest-n2", 2),
+    crest("crest-n3", 3),
+    crest("crest-n4", 4),
     Variant {
         profile: profile(
             "oocc-ro",
             "OOCC: tuples of 8 B, Zipf .99 (the paper varies it); transactions read 4 keys; \
          1 M records, which the paper leaves open",
         ),
-        zipf: 0.99,
-        operations: 4,
-        known_operations: 4,
-        ..WORDS
+        ..OOCC
     },
     Variant {
         profile: profile(
             "oocc-ri",
             "as oocc-ro, but one transaction in ten updates all of its 4 keys",
         ),
-        zipf: 0.99,
-        operations: 4,
-        known_operations: 4,
         writers_percent: 10,
         writes_percent: 100,
-        ..WORDS
+        ..OOCC
     },
     Variant {
         profile: profile(
             "oocc-unknown",
             "as oocc-ri, but 2 of the 4 keys become known by reading the other 2",
         ),
-        zipf: 0.99,
-        operations: 4,
         known_operations: 2,
         writers_percent: 10,
         writes_percent: 100,
-        ..WORDS
+        ..OOCC
     },
 ];

@@ -5,7 +5,7 @@
 //! data, or has it in the same batch before; an abort releases exactly what was granted.
 
 use super::execute::for_each_run;
-use super::{Ford, On, Phase, enter};
+use super::{Ford, On, Phase, enter, published};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
@@ -23,10 +23,10 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
     }
-    prepare(cx, txn)?;
+    prepare(ford, cx, txn)?;
     settle_unlocks(cx, txn).await;
     if !ford.on(On::FuseLog) {
-        log_apart(cx, txn).await?;
+        log_apart(ford, cx, txn).await?;
     }
     if ford.on(On::WriteAfterValidation) {
         validate(ford, cx, txn).await?;
@@ -36,7 +36,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         validate(ford, cx, txn).await?;
     }
     if !txn.locks.is_empty() {
-        unlock(cx, txn);
+        unlock(ford, cx, txn);
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failur
 }
 
 /// Decides the new versions and gathers the bytes to write.
-fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // The entries step aside, so that each can be read beside the rest of the transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
@@ -105,7 +105,7 @@ fn prepare(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
                 // It may have made the bucket's chain longer.
                 raise_directory(txn, entry.directory_lock, Version::NEVER);
             }
-            Mode::Update if entry.dirty.0 != 0 => prepare_update(txn, entry, table),
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(ford, txn, entry, table),
             Mode::Insert => prepare_insert(txn, entry, table),
             Mode::Delete => prepare_delete(txn, entry),
             Mode::Update | Mode::Read => {}
@@ -145,7 +145,7 @@ fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
     }
 }
 
-fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
+fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let old_version = entry.version;
     let new_version = old_version.present_after(Version::NEVER);
     set_new_version(txn, entry.lock, new_version);
@@ -169,7 +169,8 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
     let last = 63 - entry.dirty.0.leading_zeros() as usize;
     let column = &table.schema.columns[last];
-    let end = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let changed = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let end = if ford.on(On::WriteChangesOnly) { changed } else { table.slot.slot_bytes };
     slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
 }
 
@@ -256,13 +257,14 @@ fn version_piece(txn: &mut Txn, record: Address, old: Version, new: Version) {
     txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
 }
 
-/// The published form: the undo log in a round of its own, to the replicas of every group.
-async fn log_apart(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+/// The published form: the undo log in a round of its own, to the replicas of every group or of one.
+async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::LogApart);
     txn.round.begin();
     let (entry, len) = log::encode(txn);
-    for index in 0..txn.groups.len() {
-        let area = cx.database().catalog.log(txn.groups[index], txn.coordinator);
+    let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
+    for &group in txn.groups.iter().take(groups) {
+        let area = cx.database().catalog.log(group, txn.coordinator);
         for target in cx.database().groups.all(area) {
             add_log(&mut txn.round, target, entry, len);
         }
@@ -297,13 +299,21 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
         near &= cx.database().groups.replicas(group) == 1;
+        if !ford.on(On::LockAtPrimary) {
+            published::mark(cx, txn, group);
+        }
         add_data(cx, txn, group, log, |_| true);
+    }
+    if !ford.on(On::WriteChangesOnly) {
+        published::flush(cx, txn);
     }
     if near {
         // The only copies are the ones just read under the locks.
         txn.round.hot();
     }
-    let alone = ford.on(On::WriteAfterValidation) && is_on_one_node(cx, txn);
+    let alone = ford.on(On::WriteAfterValidation)
+        && ford.on(On::LockAtPrimary)
+        && is_on_one_node(cx, txn);
     if alone {
         enter(cx, Phase::UnlockWithData);
         add_unlocks_after_data(cx, txn);
@@ -397,10 +407,13 @@ async fn write_and_unlock_early(
 }
 
 /// Releases every granted lock; nobody waits for it.
-fn unlock(cx: &Context, txn: &mut Txn) {
+fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Unlock);
     txn.round.begin();
-    add_unlocks(cx, txn);
+    match ford.on(On::LockAtPrimary) {
+        true => add_unlocks(cx, txn),
+        false => published::clear(cx, txn),
+    }
     post_release(cx, txn);
 }
 

@@ -6,7 +6,6 @@
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::Shard;
-use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Version};
 use crate::outcome::{Explanation, Failure};
 use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
@@ -77,14 +76,15 @@ async fn extend_chain(
         // This transaction has already extended this chain: take the block's next slot.
         let block = Address::from_word(txn.round.word(pending.new));
         let taken = |slot: &Address| txn.entries.iter().any(|entry| entry.address == *slot);
-        let slots = (0..Geometry::SLOTS)
+        let slots = (0..table.geometry.slots)
             .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
         if let Some(slot) = slots.into_iter().find(|slot| !taken(slot)) {
             return Ok((slot, Version::NEVER));
         }
-        let allowed = "at most 8 inserts of one transaction into one full bucket";
-        let (field, inserts) = ("inserts into one bucket", Geometry::SLOTS + 1);
-        return Err(cx.explain(Explanation::usage(field, inserts, allowed)));
+        let most = table.geometry.slots;
+        let allowed = format!("at most {most} inserts of one transaction into one full bucket");
+        let (field, inserts) = ("inserts into one bucket", most + 1);
+        return Err(cx.explain(Explanation::usage(field, inserts, &allowed)));
     }
     let block = cx.allocate(lookup.group(), bytes as u32).await?;
     txn.allocated.push((block, bytes as u32));

@@ -1,8 +1,8 @@
 //! FORD: locks beside single-version records, one-sided verbs only.
 //!
 //! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
-//! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the system as later papers
-//! measured it. The classes of bugs that its public code was shown to have are kept as planted bugs
+//! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the paper's text,
+//! `measured` the public code that later papers measured (see [`published`]). The classes of bugs that its public code was shown to have are kept as planted bugs
 //! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
 //!
 //! # Round trips (the RTT budget, asserted by tests/rtt_budget.rs)
@@ -31,6 +31,7 @@ mod commit;
 mod execute;
 mod home;
 mod insert;
+mod published;
 mod recover;
 mod split;
 
@@ -51,54 +52,93 @@ enum On {
     FuseLog = 5,
     ProtectAbsent = 6,
     ReleaseOnAbort = 7,
+    LogEveryGroup = 8,
+    WriteChangesOnly = 9,
+    LockAtPrimary = 10,
+    LockCas = 11,
 }
 
 const SWITCHES: &[Switch] = &[
+    switch(
+        "validate-reads",
+        "commit re-reads the version of every record that was read and not locked",
+        (true, true),
+    ),
+    switch(
+        "refuse-locked",
+        "a record locked by another transaction is neither read nor validated",
+        (true, true),
+    ),
+    switch(
+        "unlock-late",
+        "locks are released when every replica has acknowledged its data; \
+         off: in one batch with the primary's data",
+        (false, true),
+    ),
+    switch(
+        "release-granted",
+        "an abort releases the locks that were granted, by CAS of its own tag; \
+         off: it clears every lock that it asked for",
+        (true, true),
+    ),
+    switch(
+        "write-after-validation",
+        "data are written when validation has passed; \
+         off: before, and an abort's rollback is lost",
+        (true, true),
+    ),
+    switch(
+        "fuse-log",
+        "the undo log travels in the data's batch; \
+         off: in a round of its own before validation",
+        (false, false),
+    ),
+    switch(
+        "protect-absent",
+        "an absent read, an insert and a delete protect the bucket's directory record",
+        (true, true),
+    ),
+    switch(
+        "release-on-abort",
+        "an abort releases its locks at all; off: they outlive the transaction",
+        (true, true),
+    ),
+    switch(
+        "log-every-group",
+        "a log of its own goes to the replicas of every group that is written; \
+         off: of one of them",
+        (true, false),
+    ),
+    switch(
+        "write-changes-only",
+        "a replica gets the bytes up to the last change; \
+         off: the whole item, and a READ that flushes it at the last record's backups",
+        (true, false),
+    ),
+    switch(
+        "lock-at-primary",
+        "LOCK lives at the primary, where a CAS releases it; \
+         off: every replica's is written before its data, and cleared by WRITE",
+        (true, false),
+    ),
     Switch {
-        name: "validate-reads",
-        effect: "commit re-reads the version of every record that was read and not locked",
-        in_literal: true,
-    },
-    Switch {
-        name: "refuse-locked",
-        effect: "a record locked by another transaction is neither read nor validated",
-        in_literal: true,
-    },
-    Switch {
-        name: "unlock-late",
-        effect: "locks are released when every replica has acknowledged its data; \
-                 off: in one batch with the primary's data",
-        in_literal: false,
-    },
-    Switch {
-        name: "release-granted",
-        effect: "an abort releases the locks that were granted, by CAS of its own tag; \
-                 off: it clears every lock that it asked for",
-        in_literal: true,
-    },
-    Switch {
-        name: "write-after-validation",
-        effect: "data are written when validation has passed; \
-                 off: before, and an abort's rollback is lost",
-        in_literal: true,
-    },
-    Switch {
-        name: "fuse-log",
-        effect: "the undo log travels in the data's batch; \
-                 off: in a round of its own before validation",
-        in_literal: false,
-    },
-    Switch {
-        name: "protect-absent",
-        effect: "an absent read, an insert and a delete protect the bucket's directory record",
-        in_literal: true,
-    },
-    Switch {
-        name: "release-on-abort",
-        effect: "an abort releases its locks at all; off: they outlive the transaction",
-        in_literal: true,
+        simulated_only: true,
+        ..switch(
+            "lock-cas",
+            "a lock is taken by CAS; off: it is only assumed, and transactions are not isolated",
+            (true, true),
+        )
     },
 ];
+
+/// A switch that `literal` and `measured` keep, or do not.
+const fn switch(
+    name: &'static str,
+    effect: &'static str,
+    (in_literal, in_measured): (bool, bool),
+) -> Switch {
+    Switch { name, effect, in_literal, in_measured, simulated_only: false }
+}
 
 /// The phases, in the order of [`PHASES`].
 #[derive(Clone, Copy)]
@@ -165,6 +205,10 @@ impl Protocol for Ford {
 
     fn new(switches: Switches) -> Ford {
         Ford { switches }
+    }
+
+    fn switches(&self) -> Switches {
+        self.switches
     }
 
     #[inline]

@@ -217,7 +217,7 @@ async fn add_blocks(
     halves: &mut Halves,
 ) -> Result<(), Failure> {
     let (bytes, step) = (table.geometry.bucket_bytes, halves.step);
-    for _ in 0..halves.relocation.blocks_wanted() {
+    for _ in 0..halves.relocation.blocks_wanted(table) {
         let block = cx.allocate(step.new.group(), bytes as u32).await?;
         txn.allocated.push((block, bytes as u32));
         halves.blocks.push(block);

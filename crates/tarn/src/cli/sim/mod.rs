@@ -2,8 +2,10 @@
 //!
 //! Invariant: everything that can be refused is refused before anything is simulated.
 
+mod layout;
 mod nic;
 mod plan;
+mod random;
 mod settings;
 mod sweep;
 
@@ -23,8 +25,8 @@ use tarn_workloads::{Workload, with_workload};
 /// Runs a workload on a cluster that does not exist, in virtual time: lays out and loads the database
 /// at rest, runs a verification phase whose history is checked for strict serializability, then the
 /// measured phase, then judges the memory. The same flags and seed give the same report, but for what
-/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run the
-/// random schedules of the tests instead.
+/// stands under `wall`. Time is as regular as the hardware's model: to hunt for rare orders, run
+/// `tarn sim random` instead.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
@@ -41,7 +43,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     #[command(flatten)]
-    sweep: sweep::Flags,
+    sweep: sweep::SweepFlags,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
@@ -54,11 +56,15 @@ pub struct Arguments {
 enum Instrument {
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
+    /// Run the engine under random schedules, by seed, and check each
+    Random(Box<random::Arguments>),
 }
 
 const EXAMPLES: &str = "Examples:
   tarn sim smallbank
   tarn sim nic --profile cx3-56g
+  tarn sim tatp --profile cx6-200g --set nic.atomic_mops=25 --set cpu.switch_ns=40
+  tarn sim random --schedules 10000
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
       --coordinators 540 --records 1000000 --virtual-ms 50 --json
@@ -69,8 +75,10 @@ Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
-    if let Some(Instrument::Nic(arguments)) = &arguments.instrument {
-        return nic::run(arguments);
+    match &arguments.instrument {
+        Some(Instrument::Nic(arguments)) => return nic::run(arguments),
+        Some(Instrument::Random(arguments)) => return random::run(arguments),
+        None => {}
     }
     if !arguments.sweep.sweep.is_empty() {
         return sweep::run(arguments);
@@ -91,7 +99,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 
 fn no_workload() -> Stop {
     let allowed = tarn_workloads::NAMES.join(", ");
-    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic"))
+    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random"))
 }
 
 /// The workload that is meant.
@@ -107,7 +115,8 @@ pub(super) fn workload_of<W: Workload>(settings: &Settings) -> Result<W, Stop> {
 /// What to run, before it is known for how long it is verified.
 pub(super) fn plan_of(settings: &Settings, verify: &Verify) -> Result<Plan, Stop> {
     let profile = settings.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
-    Ok(plan::plan(settings, verify, load_profile("--profile", profile)?)?)
+    let profile = with_settings(load_profile("--profile", profile)?, &settings.set)?;
+    Ok(plan::plan(settings, verify, profile)?)
 }
 
 fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
@@ -127,6 +136,25 @@ impl Arguments {
 }
 
 const DEFAULT_PROFILE: &str = "cx5-100g";
+
+/// The profile with what `--set` says.
+fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
+    for setting in settings {
+        let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
+        let Some((key, value)) = setting.split_once('=') else {
+            return Err(refused("KEY=VALUE, as nic.read_mops=20"));
+        };
+        profile = profile.set(key, value).map_err(|error| {
+            let text = error.to_string();
+            let allowed = text.split_once("; allowed: ").map_or(&*text, |(_, allowed)| allowed);
+            match text.contains("no constant") {
+                true => refused(&format!("KEY=VALUE with one of these keys: {allowed}")),
+                false => refused(allowed),
+            }
+        })?;
+    }
+    Ok(profile)
+}
 
 /// A profile by its name or from its file; `argument` is where the name was given.
 pub(super) fn load_profile(argument: &str, name: &str) -> Result<Profile, Stop> {

@@ -67,6 +67,7 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
         seed: settings.seed,
         ..scenario::Settings::default()
     })?;
+    settings.layout.shape(&mut cluster.options)?;
     let nodes = within("compute-nodes", settings.compute_nodes, 1..=SLOTS_MAX as u64)?;
     let nodes = nodes.unwrap_or(1);
     let threads = within("threads", settings.threads, 1..=THREADS_MAX as u64)?;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: one structure for both, so that the run of a trace is the run that is measured.
 
+use super::layout;
 use crate::cli::scenario::{Placement, number, whole};
 
 /// Flags; `None` is the default.
@@ -13,6 +14,9 @@ pub struct Settings {
     /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
     /// Length of the measured phase in virtual milliseconds [default: 10]
     #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
     pub virtual_ms: Option<f64>,
@@ -43,7 +47,7 @@ pub struct Settings {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
-    /// corrected or literal, then ,-SWITCH or ,+SWITCH [default: corrected]
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
@@ -55,4 +59,6 @@ pub struct Settings {
     /// Seed of every generator [default: 1]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) layout: layout::Flags,
 }

@@ -22,7 +22,7 @@ use tarn_workloads::{Workload, with_workload};
 
 /// What makes a run a sweep.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Flags {
+pub struct SweepFlags {
     /// Run a grid of points: any of these flags with its values (separated by semicolons, if a value
     /// has commas); several times for several parameters
     #[arg(long, value_name = "FLAG=VALUE,VALUE")]

@@ -1,0 +1,206 @@
+//! Reads and writes of simulated memory.
+//!
+//! Invariant: a read finds the replica's own line, if it has one, and else the image. A write makes the
+//! line the replica's own before it changes it. Nearly all verbs are of whole words in one line: these
+//! take the short way.
+
+use super::lines::LINE_WORDS;
+use super::own::OwnLines;
+use super::place::Place;
+use super::{LINE_BYTES, Memory, PAGE_BYTES, PAGE_LINES, packed};
+
+type Line = [u64; LINE_WORDS];
+
+impl Memory {
+    /// Copies whole words out.
+    #[inline(always)]
+    pub(crate) fn read_words(&mut self, place: Place, out: &mut [u64]) {
+        if out.len() > place.words_left() {
+            return self.read_lines(place, out);
+        }
+        self.read_in_line(place, out);
+    }
+
+    #[inline(always)]
+    fn read_in_line(&mut self, place: Place, out: &mut [u64]) {
+        match self.own(place).get(place.line()) {
+            Some(index) => {
+                let line = self.lines.line(index);
+                copy_words(out, &line[place.word()..][..out.len()]);
+            }
+            None => self.read_image(place, out),
+        }
+    }
+
+    #[inline(never)]
+    fn read_image(&mut self, place: Place, out: &mut [u64]) {
+        let image = self.image(place);
+        packed::unpack_words(&self.arena, image, place.at() / 8, out);
+    }
+
+    #[inline(never)]
+    fn read_lines(&mut self, mut place: Place, mut out: &mut [u64]) {
+        while !out.is_empty() {
+            let (piece, others) = out.split_at_mut(out.len().min(place.words_left()));
+            self.read_in_line(place, piece);
+            place = place.plus(piece.len() * 8, self.stride);
+            out = others;
+        }
+    }
+
+    /// Copies any bytes out.
+    pub(crate) fn read_bytes(&mut self, mut place: Place, mut out: &mut [u8]) {
+        while !out.is_empty() {
+            let (piece, others) = out.split_at_mut(out.len().min(LINE_BYTES - place.in_line()));
+            let mut line: Line = [0; LINE_WORDS];
+            let start = place.minus(place.in_line());
+            self.read_in_line(start, &mut line);
+            let bytes: &[u8] = bytemuck::cast_slice(&line);
+            piece.copy_from_slice(&bytes[place.in_line()..][..piece.len()]);
+            (place, out) = (place.plus(piece.len(), self.stride), others);
+        }
+    }
+
+    /// Copies whole words in.
+    #[inline(always)]
+    pub(crate) fn write_words(&mut self, place: Place, words: &[u64]) {
+        if self.loading || words.len() > place.words_left() {
+            return self.write_lines(place, words);
+        }
+        self.write_in_line(place, words, words.len());
+    }
+
+    /// Words into one line; `run` words are about to be written from here on.
+    #[inline(always)]
+    fn write_in_line(&mut self, place: Place, words: &[u64], run: usize) {
+        let index = match self.own(place).get(place.line()) {
+            Some(index) => index,
+            None => self.first_write(place, words.len() * 8, run * 8),
+        };
+        let line = self.lines.line_mut(index);
+        copy_words(&mut line[place.word()..][..words.len()], words);
+    }
+
+    /// Writes several lines: at once, if they lie one after the other, as they do when they were first
+    /// written together.
+    #[inline(never)]
+    fn write_lines(&mut self, mut place: Place, mut words: &[u64]) {
+        if self.loading {
+            return self.load(place, bytemuck::cast_slice(words));
+        }
+        while !words.is_empty() {
+            let whole = words.len().min((PAGE_BYTES - place.at()) / 8);
+            let last = (place.at() + whole * 8 - 1) / LINE_BYTES;
+            let piece = if let Some(index) = self.own(place).get_all(place.line(), last) {
+                let lines = self.lines.lines_mut(index, last - place.line() + 1);
+                lines[place.word()..][..whole].copy_from_slice(&words[..whole]);
+                whole
+            } else {
+                let piece = whole.min(place.words_left());
+                self.write_in_line(place, &words[..piece], whole);
+                piece
+            };
+            (place, words) = (place.plus(piece * 8, self.stride), &words[piece..]);
+        }
+    }
+
+    /// Copies any bytes in.
+    pub(crate) fn write_bytes(&mut self, mut place: Place, mut bytes: &[u8]) {
+        if self.loading {
+            return self.load(place, bytes);
+        }
+        while !bytes.is_empty() {
+            let (piece, others) = bytes.split_at(bytes.len().min(LINE_BYTES - place.in_line()));
+            let index = match self.own(place).get(place.line()) {
+                Some(index) => index,
+                None => self.first_write(place, piece.len(), bytes.len()),
+            };
+            let line: &mut [u8] = bytemuck::cast_slice_mut(self.lines.line_mut(index));
+            line[place.in_line()..][..piece.len()].copy_from_slice(piece);
+            (place, bytes) = (place.plus(piece.len(), self.stride), others);
+        }
+    }
+
+    /// What `change` makes of an aligned word, if anything; returns what it was.
+    #[inline(always)]
+    pub(crate) fn change_word(&mut self, place: Place, change: impl Fn(u64) -> Option<u64>) -> u64 {
+        if let Some(index) = self.own(place).get(place.line()) {
+            let word = &mut self.lines.line_mut(index)[place.word()];
+            let found = *word;
+            if let Some(new) = change(found) {
+                *word = new;
+            }
+            return found;
+        }
+        let mut found = [0];
+        self.read_image(place, &mut found);
+        if let Some(new) = change(found[0]) {
+            self.write_words(place, &[new]);
+        }
+        found[0]
+    }
+
+    #[inline(always)]
+    fn own(&self, place: Place) -> OwnLines {
+        OwnLines(self.table.as_slice()[place.own()])
+    }
+
+    /// Makes the line at `place`, of which `written` bytes are about to be written, and `run` bytes
+    /// from there on.
+    #[inline(never)]
+    fn first_write(&mut self, place: Place, written: usize, run: usize) -> u32 {
+        let last = (place.at() + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
+        let index = self.make_line(place, last);
+        if written < LINE_BYTES {
+            let image = self.image(place);
+            let line = self.lines.line_mut(index);
+            packed::unpack_words(&self.arena, image, place.line() * LINE_WORDS, line);
+        }
+        index
+    }
+
+    /// Room for one more line of a page, of which the lines up to `last` are about to be written.
+    #[inline(always)]
+    fn make_line(&mut self, place: Place, last: usize) -> u32 {
+        self.copies += 1;
+        let (mut own, line) = (self.own(place), place.line());
+        let mut count = 0;
+        if own.0 == 0 && line == last {
+            own = own.moved(self.lines.allocate(0), 0);
+        } else {
+            count = own.count();
+            own = self.make_room(own, count, line, last);
+        }
+        self.table.as_mut_slice()[place.own()] = own.with(line, count).0;
+        own.run() + count
+    }
+
+    /// Room for a line after the `count` that there are, and for those that will follow.
+    #[inline]
+    fn make_room(&mut self, own: OwnLines, count: u32, line: usize, last: usize) -> OwnLines {
+        if count != 0 && count < 1 << own.class() {
+            return own;
+        }
+        let wanted = (last - line + 1) as u32 - own.count_in(line, last);
+        let class = (count + wanted).next_power_of_two().trailing_zeros();
+        let run = self.lines.allocate(class);
+        if count > 0 {
+            self.lines.move_run(own.run(), run, own.class());
+        }
+        own.moved(run, class)
+    }
+}
+
+/// Copies the words of a line or a part of it: too few for a call.
+#[inline(always)]
+fn copy_words(to: &mut [u64], from: &[u64]) {
+    if let (Some(to), Some(from)) = (to.first_chunk_mut::<LINE_WORDS>(), from.first_chunk()) {
+        *to = *from;
+        return;
+    }
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = *from;
+    }
+}
+
+const _: () = assert!(PAGE_LINES == 8, "a page's lines have one word of the table");

@@ -1,0 +1,91 @@
+//! Where bytes lie: an entry of the table of pages, a replica's part of it, a position in the page.
+//!
+//! Invariant: one word, made once of a target when its verb is posted; whoever looks ahead and whoever
+//! executes the verb find their way by it. Zero-cost to copy, and of no meaning to another memory.
+//!
+//! ```text
+//! 63                                32 31          25 24        9 8          0
+//! | entry of the table, first word     | (zero)      | replica + 1 | byte of page |
+//! ```
+
+use super::{LINE_BYTES, LINE_WORDS, PAGE_BYTES};
+
+const AT_BITS: u32 = PAGE_BYTES.trailing_zeros();
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    /// No memory has these bytes.
+    pub(crate) const NOWHERE: Place = Place(u64::MAX);
+
+    /// Byte `at` of the page whose entry begins at `entry`, at the replica `index`.
+    #[inline(always)]
+    pub(super) fn new(entry: u32, index: u16, at: usize) -> Place {
+        Place(u64::from(entry) << 32 | (u64::from(index) + 1) << AT_BITS | at as u64)
+    }
+
+    /// The place `bytes` further on, `stride` being the words of an entry.
+    #[inline(always)]
+    pub(super) fn plus(self, bytes: usize, stride: usize) -> Place {
+        let at = self.at() + bytes;
+        let entries = (at / PAGE_BYTES * stride) as u64;
+        Place((self.0 & !(PAGE_BYTES as u64 - 1)) + (entries << 32) | (at % PAGE_BYTES) as u64)
+    }
+
+    /// The place `bytes` before, in the same line.
+    #[inline(always)]
+    pub(super) fn minus(self, bytes: usize) -> Place {
+        debug_assert!(bytes <= self.in_line());
+        Place(self.0 - bytes as u64)
+    }
+
+    /// The first word of the page's entry: its image.
+    #[inline(always)]
+    pub(super) fn entry(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    /// The word of the entry that names the replica's own lines.
+    #[inline(always)]
+    pub(super) fn own(self) -> usize {
+        self.entry() + (self.0 as u32 >> AT_BITS) as usize
+    }
+
+    /// Byte of the page.
+    #[inline(always)]
+    pub(super) fn at(self) -> usize {
+        self.0 as usize % PAGE_BYTES
+    }
+
+    /// Line of the page.
+    #[inline(always)]
+    pub(super) fn line(self) -> usize {
+        self.at() / LINE_BYTES
+    }
+
+    /// Byte of the line.
+    #[inline(always)]
+    pub(super) fn in_line(self) -> usize {
+        self.0 as usize % LINE_BYTES
+    }
+
+    /// Word of the line.
+    #[inline(always)]
+    pub(super) fn word(self) -> usize {
+        self.in_line() / 8
+    }
+
+    /// Words from here to the end of the line.
+    #[inline(always)]
+    pub(super) fn words_left(self) -> usize {
+        LINE_WORDS - self.word()
+    }
+
+    /// Whether it begins with a word.
+    #[inline(always)]
+    pub(crate) fn is_aligned(self) -> bool {
+        self.0.is_multiple_of(8)
+    }
+}

@@ -1,0 +1,129 @@
+//! `tarn sim random`: random schedules by seed.
+//!
+//! Invariant: a seed that fails ends the command with exit code 1 and one command that runs it again,
+//! to the same trace.
+
+use super::super::scenario::{number, whole};
+use crate::cli::bench::within;
+use crate::cli::progress::Progress;
+use crate::cli::{Stop, Verdict, print_object, say};
+use clap::ValueEnum;
+use std::time::Duration;
+use tarn::machine;
+use tarn::schedules::many::{Order, run_all};
+use tarn::schedules::{Subject, mixture};
+use tarn_engine::outcome::UsageError;
+
+const SCHEDULES: u64 = 1_000;
+const JOBS_MAX: u64 = 1_024;
+const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
+/// Runs the engine under random schedules. Each seed draws a small contended cluster (nodes, replicas,
+/// layouts, workload, keys, skew, growth), trouble (delays, stalls and storms of them, slow nodes,
+/// pauses of threads and NICs, a thread that is set back, clocks that are off and drift), the order of
+/// everything that the contract leaves open, and in some seeds the death of a memory node or of a
+/// compute node. Then the history is checked for strict serializability, the memory against the history,
+/// and the workload's invariants. Seeds run until one fails.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// How many seeds [default: 1000; with --seconds as many as there is time for]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    schedules: Option<u64>,
+    /// The first of them [default: 0]
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
+    first_seed: Option<u64>,
+    /// Only this one: what a failure's replay says
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true,
+          conflicts_with_all = ["schedules", "first_seed", "seconds"])]
+    seed: Option<u64>,
+    /// Begin no seed later than this
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
+    seconds: Option<f64>,
+    /// Seeds at a time; the result does not depend on it [default: one for each processor]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    jobs: Option<u64>,
+    /// mixture, kvs, smallbank, tatp or ycsb in every seed [default: each seed draws one]
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Protocol
+    #[arg(long, value_name = "NAME", default_value = "ford")]
+    protocol: String,
+    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH
+    #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
+    variant: String,
+    /// A bug of the fabric that must be noticed
+    #[arg(long, value_name = "BUG")]
+    plant: Option<Plant>,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bugs of the fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Plant {
+    /// Lines are read and written word by word.
+    TornLines,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn sim random
+  tarn sim random --schedules 10000 --jobs 2
+  tarn sim random --seconds 60 --first-seed 1000000 --json
+  tarn sim random --variant corrected,-validate-reads
+  tarn sim random --seed 4711
+
+Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs it again. 2: bad input.";
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let order = order(arguments)?;
+    let progress = Progress::new();
+    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, order.schedules))?;
+    progress.end();
+    sum.finish(&order.subject);
+    match arguments.json {
+        false => say(&sum.to_string()),
+        true => print_object(&sum)?,
+    }
+    let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
+    eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
+    Ok(Verdict::Bad)
+}
+
+fn order(arguments: &Arguments) -> Result<Order, Stop> {
+    let schedules = within("schedules", arguments.schedules, 1..=u64::MAX)?;
+    let jobs = within("jobs", arguments.jobs, 1..=JOBS_MAX)?;
+    if let Some(seconds) = arguments.seconds
+        && !SECONDS.contains(&seconds)
+    {
+        let allowed = format!("{} to {}", SECONDS.start(), SECONDS.end());
+        let (field, value) = ("seconds".to_owned(), seconds.to_string());
+        return Err(UsageError { field, value, allowed }.into());
+    }
+    if let Some(name) = &arguments.workload
+        && name != mixture::NAME
+        && !tarn_workloads::NAMES.contains(&name.as_str())
+    {
+        let allowed = format!("{}, {}", mixture::NAME, tarn_workloads::NAMES.join(", "));
+        return Err(Stop::Input(format!("--workload = {name}; allowed: {allowed}")));
+    }
+    let otherwise = if arguments.seconds.is_some() { u64::MAX } else { SCHEDULES };
+    let (first_seed, schedules) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None => (arguments.first_seed.unwrap_or(0), schedules.unwrap_or(otherwise)),
+    };
+    Ok(Order {
+        subject: Subject {
+            protocol: arguments.protocol.clone(),
+            variant: arguments.variant.clone(),
+            workload: arguments.workload.clone(),
+            torn_lines: arguments.plant == Some(Plant::TornLines),
+        },
+        first_seed,
+        schedules,
+        jobs: jobs.unwrap_or(machine::processors() as u64) as usize,
+        budget: arguments.seconds.map(Duration::from_secs_f64),
+    })
+}

@@ -1,0 +1,204 @@
+//! What a series of points came to: throughput and latency by the number of coordinators.
+//!
+//! Invariant: the saturation point is the smallest number of coordinators, among those that were run,
+//! whose throughput reaches [`SATURATED`] of the series' highest; nothing is interpolated.
+
+use crate::bench::measured::Latency;
+use crate::simulate::report::Busy;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Share of the peak at which a cluster counts as saturated.
+pub const SATURATED: f64 = 0.95;
+
+/// One point: a measured phase.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Point {
+    /// Transactions in progress at once, in the whole cluster.
+    pub coordinators: usize,
+    /// Threads of each compute node.
+    pub threads: usize,
+    /// Transactions acknowledged in the measured phase.
+    pub committed: u64,
+    /// Transactions a second.
+    pub throughput_per_s: f64,
+    /// Virtual microseconds.
+    pub latency_us: Latency,
+    /// Tries aborted by the protocol, of all tries.
+    pub conflict_rate: f64,
+    /// Verbs of one committed transaction by kind, aborted tries included.
+    pub verbs: BTreeMap<&'static str, f64>,
+    /// Payload that one transaction reads, in bytes.
+    pub read_bytes: f64,
+    /// Payload that one transaction writes, in bytes.
+    pub written_bytes: f64,
+    /// The busiest part of each kind.
+    pub busiest: Vec<Busy>,
+    /// The busiest part of all.
+    pub bottleneck: Option<Busy>,
+}
+
+/// Points of one system, by rising coordinators.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// What system, on what layout.
+    pub about: &'static str,
+    /// Variant of the protocol.
+    pub variant: &'static str,
+    /// Whether transactions are isolated in it: the histories of others are not checked.
+    pub is_safe: bool,
+    /// Verdict on a recorded phase of this configuration.
+    pub history: &'static str,
+    /// Transactions of that phase.
+    pub history_transactions: u64,
+    /// What no retry could overcome.
+    pub failures: Vec<String>,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+impl Series {
+    /// The point of highest throughput.
+    pub fn peak(&self) -> Option<&Point> {
+        let by =
+            |one: &&Point, other: &&Point| one.throughput_per_s.total_cmp(&other.throughput_per_s);
+        // The first of equals: `max_by` takes the last.
+        self.points.iter().rev().max_by(by)
+    }
+
+    /// Where it is saturated; see the module's text.
+    pub fn saturation(&self) -> Option<&Point> {
+        let enough = self.peak()?.throughput_per_s * SATURATED;
+        self.points.iter().find(|point| point.throughput_per_s >= enough)
+    }
+
+    /// The point with so many coordinators.
+    pub fn at(&self, coordinators: usize) -> Option<&Point> {
+        self.points.iter().find(|point| point.coordinators == coordinators)
+    }
+
+    /// Transactions in flight that would keep the bottleneck busy if none ever waited for another:
+    /// highest throughput times the shortest latency (Little's law).
+    pub fn full_at(&self) -> f64 {
+        let shortest = self.points.iter().map(|point| point.latency_us.p50).reduce(f64::min);
+        let peak = self.peak().map(|point| point.throughput_per_s);
+        peak.unwrap_or_default() * shortest.unwrap_or_default() / 1e6
+    }
+
+    /// What was busiest at the peak, in words.
+    pub fn limit(&self) -> String {
+        self.peak().map(Point::limits).unwrap_or_default()
+    }
+}
+
+impl Point {
+    /// Verbs of a kind per transaction.
+    pub fn verbs_of(&self, kind: &str) -> f64 {
+        self.verbs.get(kind).copied().unwrap_or_default()
+    }
+
+    /// The busiest parts in words.
+    pub fn limits(&self) -> String {
+        let wanted = ["nic pipeline", "nic atomics", "link out", "cpu"];
+        let part = |name| self.busiest.iter().find(|busy| busy.part == name);
+        let say =
+            |Busy { part, of, share }: &Busy| format!("{part} of {of} {:.0} %", share * 100.0);
+        wanted.into_iter().filter_map(part).map(say).collect::<Vec<String>>().join(", ")
+    }
+}
+
+const BAR: usize = 32;
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {} ({})", self.name, self.about, self.variant)?;
+        if self.is_safe {
+            let count = self.history_transactions;
+            writeln!(f, "  history {} ({count} transactions recorded apart)", self.history)?;
+        } else {
+            writeln!(f, "  UNSAFE, simulated for its speed alone: history {}", self.history)?;
+        }
+        let peak = self.peak().map_or(1.0, |point| point.throughput_per_s).max(1.0);
+        let saturation = self.saturation().map(|point| point.coordinators);
+        writeln!(
+            f,
+            "  {:>12} {:>7} {:>8} {:>8} {:>9}",
+            "coordinators", "M txn/s", "p50 µs", "p99 µs", "conflicts"
+        )?;
+        for point in &self.points {
+            let share = point.throughput_per_s / peak;
+            let bar = "#".repeat((share * BAR as f64).round() as usize);
+            let mark = if saturation == Some(point.coordinators) { " <- saturated" } else { "" };
+            let Latency { p50, p99, .. } = point.latency_us;
+            writeln!(
+                f,
+                "  {:>12} {:>7.3} {p50:>8.1} {p99:>8.1} {:>7.3} %  {bar}{mark}",
+                point.coordinators,
+                point.throughput_per_s / 1e6,
+                point.conflict_rate * 100.0
+            )?;
+        }
+        writeln!(f, "  busiest at the peak: {}", self.limit())?;
+        for failure in self.failures.iter().take(3) {
+            writeln!(f, "  FAILED: {failure}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A series of these throughputs, for tests.
+    pub fn series(throughputs: &[(usize, f64)]) -> Series {
+        let latency_us = Latency { p50: 1.0, p99: 2.0, p999: 3.0, samples: 1 };
+        let points = throughputs.iter().map(|&(coordinators, throughput_per_s)| Point {
+            coordinators,
+            threads: 1,
+            committed: 1,
+            throughput_per_s,
+            latency_us,
+            conflict_rate: 0.0,
+            verbs: BTreeMap::new(),
+            read_bytes: 0.0,
+            written_bytes: 0.0,
+            busiest: vec![Busy { part: "nic pipeline", of: "memory node 1".into(), share: 0.987 }],
+            bottleneck: None,
+        });
+        Series {
+            name: "one",
+            about: "a system",
+            variant: "corrected",
+            is_safe: true,
+            history: "accepted",
+            history_transactions: 1,
+            failures: Vec::new(),
+            points: points.collect(),
+        }
+    }
+
+    #[test]
+    fn saturation_is_the_first_point_near_the_peak() {
+        let series = series(&[(9, 5e5), (18, 9e5), (27, 9.6e5), (45, 1e6), (90, 9.9e5)]);
+        assert_eq!(series.peak().map(|point| point.coordinators), Some(45));
+        assert_eq!(series.saturation().map(|point| point.coordinators), Some(27));
+        assert!((series.full_at() - 1.0).abs() < 1e-9); // 1 M a second for 1 µs each
+        assert_eq!(series.at(9).map(|point| point.throughput_per_s), Some(5e5));
+        assert_eq!(series.limit(), "nic pipeline of memory node 1 99 %");
+        let text = series.to_string();
+        let saturated: Vec<&str> = text.lines().filter(|line| line.contains("saturated")).collect();
+        assert_eq!(saturated.len(), 1);
+        assert!(saturated[0].trim_start().starts_with("27 "), "{text}");
+    }
+
+    #[test]
+    fn a_series_without_points_has_no_saturation() {
+        let empty = series(&[]);
+        assert!(empty.saturation().is_none() && empty.peak().is_none());
+        assert_eq!(empty.limit(), "");
+    }
+}

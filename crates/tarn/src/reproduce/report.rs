@@ -1,0 +1,163 @@
+//! A figure that was run again: an object for programs, a table for people; the same in both.
+//!
+//! Invariant: but for `wall`, a function of the figure, its scale and its seed.
+
+use super::curve::Series;
+use super::row::Row;
+use super::stage::Judged;
+use super::{Figure, Scale};
+use crate::bench::lines::{row, verdict};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use tarn_sim::profile::Profile;
+
+/// See the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduction {
+    /// The figure's name on the command line.
+    pub figure: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Who published it.
+    pub source: &'static str,
+    /// The hardware profile.
+    pub profile: String,
+    /// What hardware that is.
+    pub hardware: String,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// How often each point was run.
+    pub repetitions: u32,
+    /// How much was run.
+    pub scale: Scale,
+    /// Everything else that was chosen.
+    pub config: BTreeMap<&'static str, String>,
+    /// Published values beside simulated ones.
+    pub rows: Vec<Row>,
+    /// What a transaction sends, beside what the public code sends.
+    pub verbs: Vec<Sent>,
+    /// All points.
+    pub series: Vec<Series>,
+    /// What the checks found.
+    pub judged: Vec<Judged>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+    /// What it took this machine.
+    pub wall: Wall,
+}
+
+/// Verbs of one transaction: counted in public code, and counted here.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Sent {
+    /// Kind of verb.
+    pub verb: &'static str,
+    /// Of which series.
+    pub series: &'static str,
+    /// By the published system.
+    pub counted: f64,
+    /// What that is made of.
+    pub of: &'static str,
+    /// By ours.
+    pub simulated: f64,
+}
+
+/// What this machine took: the only part that differs from run to run.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Wall {
+    /// Processor, cores, system.
+    pub machine: String,
+    /// All of it.
+    pub seconds: f64,
+}
+
+impl Reproduction {
+    /// Nothing run yet.
+    pub fn of(
+        figure: &Figure,
+        profile: &Profile,
+        (scale, seed): (&Scale, u64),
+        config: &[(&'static str, &str)],
+    ) -> Reproduction {
+        Reproduction {
+            figure: figure.name,
+            title: figure.title,
+            source: figure.source,
+            profile: profile.name.clone(),
+            hardware: profile.hardware.clone(),
+            seed,
+            repetitions: 1,
+            scale: scale.clone(),
+            config: config.iter().map(|&(name, value)| (name, value.to_owned())).collect(),
+            rows: Vec::new(),
+            verbs: Vec::new(),
+            series: Vec::new(),
+            judged: Vec::new(),
+            notes: Vec::new(),
+            wall: Wall::default(),
+        }
+    }
+
+    /// What the checks found wrong, if anything. A published value that is missed is not wrong.
+    pub fn failed(&self) -> Vec<String> {
+        let history = |series: &&Series| series.is_safe && series.history != "accepted";
+        let histories = self.series.iter().filter(history);
+        let histories = histories.map(|it| format!("{}: history {}", it.name, it.history));
+        let failures = self.series.iter().filter(|series| !series.failures.is_empty());
+        let failures = failures.map(|it| format!("{}: {}", it.name, it.failures[0]));
+        let memory = self.judged.iter().filter(|judged| !judged.ok());
+        let memory = memory
+            .map(|it| format!("{}: {}; {}", it.layout, it.invariants.detail, it.audit.detail));
+        histories.chain(failures).chain(memory).collect()
+    }
+
+    /// The series of this name.
+    pub fn series(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.name == name)
+    }
+}
+
+impl fmt::Display for Reproduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.figure, self.title)?;
+        row(f, "source", self.source)?;
+        row(f, "hardware", format_args!("{}: {}", self.profile, self.hardware))?;
+        for (name, value) in &self.config {
+            row(f, name, value)?;
+        }
+        let Scale { name, records, virtual_ms, warm_up_ms, .. } = &self.scale;
+        row(
+            f,
+            "scale",
+            format_args!(
+                "{name}: {records} records of the workload; each point {virtual_ms} ms of virtual \
+                 time after {warm_up_ms} ms of warm-up, run once, seed {}",
+                self.seed
+            ),
+        )?;
+        writeln!(f, "published and simulated")?;
+        for each in &self.rows {
+            write!(f, "{each}")?;
+        }
+        writeln!(f, "verbs of one transaction: public code and simulated")?;
+        for Sent { verb, series, counted, of, simulated } in &self.verbs {
+            let counts = format!("{counted:>6.2} {simulated:>6.2}");
+            row(f, verb, format_args!("{counts}  {of} ({series})"))?;
+        }
+        for series in &self.series {
+            write!(f, "{series}")?;
+        }
+        writeln!(f, "checks of the memory that the safe series left")?;
+        for Judged { layout, invariants, audit } in &self.judged {
+            row(f, layout, format_args!("{}: {}", verdict(invariants.ok), invariants.detail))?;
+            row(f, "", format_args!("{}: {}", verdict(audit.ok), audit.detail))?;
+        }
+        writeln!(f, "notes")?;
+        for note in &self.notes {
+            writeln!(f, "  {note}")?;
+        }
+        writeln!(f, "what simulating it took")?;
+        row(f, "real time", format_args!("{:.0} s", self.wall.seconds))?;
+        row(f, "machine", &self.wall.machine)
+    }
+}

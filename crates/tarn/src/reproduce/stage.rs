@@ -1,0 +1,232 @@
+//! A loaded simulated cluster on which series of points are run, one after the other.
+//!
+//! Invariant: a layout is loaded once; between points the cluster is at rest, and every point runs in a
+//! new life of all compute nodes. Memory is judged after the safe series and before any unsafe one.
+
+use super::Scale;
+use super::curve::{Point, Series};
+use crate::bench::checks::{AuditReport, HistoryReport, Invariants};
+use crate::bench::history::history_of;
+use crate::bench::measured::Measured;
+use crate::bench::run::RunError;
+use crate::cluster::ClusterConfig;
+use crate::simulate::driver::{Driver, Length, SimPhase};
+use crate::simulate::report::{bottleneck, busiest};
+use crate::simulate::run::Watch;
+use crate::simulate::{Config, virtual_ms};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Instant;
+use tarn_engine::catalog::{Options, Placement};
+use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_fabric::clock::Nanos;
+use tarn_sim::profile::Profile;
+use tarn_workloads::Workload;
+
+/// Longest recorded phase, in virtual milliseconds, and most transactions of it.
+const RECORDED_MS_MAX: f64 = 1.0;
+const RECORDED_MAX: u64 = 20_000;
+
+/// The machines of a paper's evaluation.
+#[derive(Clone, Debug)]
+pub struct Testbed {
+    /// The hardware.
+    pub profile: Profile,
+    /// Machines that run transactions.
+    pub compute_nodes: usize,
+    /// Machines that hold data.
+    pub memory_nodes: usize,
+    /// Copies of every record.
+    pub replicas: usize,
+    /// Most threads of a compute node: more coordinators than these share them.
+    pub threads_max: usize,
+}
+
+impl Testbed {
+    /// Threads of each compute node for so many coordinators.
+    pub fn threads(&self, coordinators: usize) -> usize {
+        (coordinators / self.compute_nodes).clamp(1, self.threads_max)
+    }
+}
+
+/// How a system lays its database out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Its name in checks.
+    pub name: &'static str,
+    /// Where records go.
+    pub placement: Placement,
+    /// What an index bucket looks like.
+    pub bucket: BucketShape,
+    /// Slots for every 100 records.
+    pub slots_per_100_records: u32,
+}
+
+/// Which system runs on a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct System {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// The protocol's variant.
+    pub variant: &'static str,
+}
+
+/// What the checks found in a layout's memory after its safe series.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// Which layout.
+    pub layout: &'static str,
+    /// The workload's rules.
+    pub invariants: Invariants,
+    /// The engine's.
+    pub audit: AuditReport,
+}
+
+impl Judged {
+    /// Whether nothing is wrong.
+    pub fn ok(&self) -> bool {
+        self.invariants.ok && self.audit.ok
+    }
+}
+
+/// See the module's text.
+pub struct Stage<W: Workload> {
+    driver: Driver<W>,
+    testbed: Testbed,
+    layout: &'static str,
+    load_seconds: f64,
+}
+
+impl<W: Workload> Stage<W> {
+    /// Lays the workload out and loads it.
+    ///
+    /// # Errors
+    /// What cannot be, the pool's memory.
+    #[expect(clippy::disallowed_methods, reason = "the program's clock")]
+    pub fn load(
+        workload: W,
+        testbed: &Testbed,
+        layout: &Layout,
+        (scale, seed): (&Scale, u64),
+        watch: &dyn Watch,
+    ) -> Result<Stage<W>, RunError> {
+        let coordinators = scale.coordinators.iter().copied().max().unwrap_or(1);
+        let options = Options {
+            placement: layout.placement,
+            bucket: layout.bucket,
+            slots_per_100_records: layout.slots_per_100_records,
+            ..Options::default()
+        };
+        let cluster = ClusterConfig {
+            memory_nodes: testbed.memory_nodes,
+            replicas: testbed.replicas,
+            compute_nodes: testbed.compute_nodes,
+            seed,
+            options,
+            ..ClusterConfig::default()
+        };
+        let (profile, threads) = (testbed.profile.clone(), testbed.threads(coordinators));
+        let driver = Driver::new(workload, &Config { cluster, profile, threads, coordinators })?;
+        let start = Instant::now();
+        let records = driver.load(&|done, all| watch.loading(done, all))?;
+        let load_seconds = start.elapsed().as_secs_f64();
+        watch.loaded(records, load_seconds);
+        Ok(Stage { driver, testbed: testbed.clone(), layout: layout.name, load_seconds })
+    }
+
+    /// Runs a system over all points of the scale.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn series(
+        &mut self,
+        system: &System,
+        scale: &Scale,
+        watch: &dyn Watch,
+    ) -> Result<Series, RunError> {
+        self.driver.cluster_mut().set_variant(system.variant)?;
+        let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
+        let mut failures = Vec::new();
+        let mut points = Vec::with_capacity(scale.coordinators.len());
+        for &coordinators in &scale.coordinators {
+            let threads = self.testbed.threads(coordinators);
+            self.driver.cluster_mut().reseat(threads, coordinators)?;
+            let length = Length {
+                warm_up: virtual_ms(scale.warm_up_ms),
+                measured: virtual_ms(scale.virtual_ms),
+                transactions_max: u64::MAX,
+                record: false,
+            };
+            let mut ran = self.driver.phase(length, &|now| watch.running(system.name, now))?;
+            failures.append(&mut ran.phase.failures);
+            points.push(self.point(coordinators, threads, &ran));
+        }
+        let history = match is_safe {
+            true => self.recorded(scale, &mut failures, watch)?,
+            false => HistoryReport::of_unsafe_variant(),
+        };
+        let System { name, about, variant } = *system;
+        Ok(Series {
+            name,
+            about,
+            variant,
+            is_safe,
+            history: history.verdict,
+            history_transactions: history.transactions,
+            failures,
+            points,
+        })
+    }
+
+    fn point(&self, coordinators: usize, threads: usize, ran: &SimPhase) -> Point {
+        let phases = self.driver.cluster().database().protocol.info().phases;
+        let measured = Measured::of::<W>(&ran.phase, phases);
+        let each = |bytes: u64| bytes as f64 / measured.committed.max(1) as f64;
+        Point {
+            coordinators,
+            threads,
+            committed: measured.committed,
+            throughput_per_s: measured.throughput_per_s,
+            latency_us: measured.latency_us,
+            conflict_rate: measured.conflict_rate,
+            read_bytes: each(ran.phase.counts.bytes_in),
+            written_bytes: each(ran.phase.counts.bytes_out),
+            verbs: measured.per_txn.verbs,
+            busiest: busiest(&ran.used),
+            bottleneck: bottleneck(&ran.used),
+        }
+    }
+
+    /// The verdict on a recorded phase of what ran last.
+    fn recorded(
+        &mut self,
+        scale: &Scale,
+        failures: &mut Vec<String>,
+        watch: &dyn Watch,
+    ) -> Result<HistoryReport, RunError> {
+        let length = Length {
+            warm_up: Nanos(0),
+            measured: virtual_ms(scale.virtual_ms.min(RECORDED_MS_MAX)),
+            transactions_max: RECORDED_MAX,
+            record: true,
+        };
+        let mut phase =
+            self.driver.phase(length, &|now| watch.running("recorded phase", now))?.phase;
+        failures.append(&mut phase.failures);
+        let schemas = self.driver.workload().schemas();
+        let history = history_of(BTreeMap::new(), &schemas, &phase.history);
+        Ok(HistoryReport::judge(&history, phase.seconds, None))
+    }
+
+    /// Judges the memory that the series so far left.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub fn judge(&self, watch: &dyn Watch) -> Result<Judged, RunError> {
+        watch.judging(self.load_seconds);
+        let (invariants, audit) = self.driver.check()?;
+        Ok(Judged { layout: self.layout, invariants: invariants.into(), audit: (&audit).into() })
+    }
+}

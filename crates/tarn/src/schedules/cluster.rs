@@ -1,0 +1,120 @@
+//! The small cluster of one seed.
+//!
+//! Invariant: laid out and loaded as every cluster is, by the engine's own catalog and loader; small
+//! logs, chunks and heaps, so that a seed costs little.
+
+use super::Subject;
+use super::drawn::Drawn;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::executor::block_on;
+use tarn_sim::config::{ConfigError, Mode, SimConfig};
+use tarn_sim::fabric::SimFabric;
+use tarn_sim::profile::Profile;
+use tarn_workloads::Workload;
+
+const HARDWARE: &str = "cx5-100g";
+
+/// See the module's text.
+pub struct Cluster {
+    /// The hardware.
+    pub fabric: SimFabric,
+    /// The database.
+    pub database: Arc<Database>,
+    seed: u64,
+    address_cache: usize,
+}
+
+impl Cluster {
+    /// The cluster that `seed` has drawn, with the workload's tables in it.
+    ///
+    /// # Errors
+    /// Names what cannot be: a protocol, a variant.
+    pub fn new<W: Workload>(
+        workload: &W,
+        subject: &Subject,
+        drawn: &Drawn,
+        seed: u64,
+    ) -> Result<Cluster, UsageError> {
+        let options = Options {
+            placement: drawn.placement,
+            // One more: whoever settles what the dead left.
+            coordinators_max: drawn.coordinators() as u32 + 1,
+            log_bytes: 8 << 10,
+            chunk_bytes: 4 << 10,
+            spare_bytes: 1 << 20,
+            ..Options::default()
+        };
+        let catalog = Catalog::plan(&workload.schemas(), &options, drawn.memory_nodes)?;
+        let mut chaos = drawn.chaos;
+        chaos.planted_torn_lines = subject.torn_lines;
+        let fabric = SimFabric::new(&SimConfig {
+            memory_nodes: drawn.memory_nodes,
+            replicas: drawn.replicas,
+            compute_nodes: drawn.compute_nodes,
+            group_bytes: catalog.group_bytes(),
+            profile: Profile::load(HARDWARE).expect("a profile of this program"),
+            mode: Mode::Random(chaos),
+            seed,
+        })
+        .map_err(usage)?;
+        let groups = ReplicaGroups::new(fabric.groups());
+        let protocol = AnyProtocol::by_name(&subject.protocol, &subject.variant)?;
+        let membership = Arc::new(EmbeddedMembership::new(drawn.compute_nodes));
+        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        Ok(Cluster { fabric, database, seed, address_cache: drawn.address_cache })
+    }
+
+    /// Of every generator.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// A compute node joins in a new life.
+    ///
+    /// # Errors
+    /// When the slot has used up its lives.
+    pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
+        let id = self.database.membership.join(NodeSlot(slot))?;
+        Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+    }
+
+    /// A thread of a compute node.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
+        let port = self.fabric.port(node.id, thread, self.seed);
+        Ok(Rc::new(Context::new(Arc::clone(node), port, thread, self.address_cache)?))
+    }
+
+    /// Loads the tables while the cluster is at rest.
+    ///
+    /// # Errors
+    /// The pool's memory, in words.
+    pub fn load<W: Workload>(&self, workload: &W) -> Result<(), String> {
+        let loaded = || -> Result<Result<u64, Failure>, UsageError> {
+            let cx = self.context(&self.join(0)?, 0)?;
+            let mut loader = Loader::new(&cx, Part { index: 0, of: 1 });
+            Ok(block_on(async {
+                workload.load(&mut loader).await?;
+                loader.finish().await
+            }))
+        };
+        let loaded = loaded().map_err(|error| error.to_string())?;
+        loaded.map(|_| ()).map_err(|failure| format!("loading: {failure}"))
+    }
+}
+
+fn usage(error: ConfigError) -> UsageError {
+    let ConfigError { field, value, allowed } = error;
+    UsageError { field: field.replace('_', "-"), value, allowed }
+}

@@ -1,0 +1,100 @@
+//! Many seeds side by side.
+//!
+//! Invariant: what is summed up are the seeds from the first to the one that failed, or to the last,
+//! in their order: the sum does not depend on the number of jobs. A budget of time ends the handing out
+//! of seeds, and nothing else.
+
+use super::Subject;
+use super::report::Sum;
+use super::run::{Ran, run_seed};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::AnyProtocol;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// On what.
+    pub subject: Subject,
+    /// The first seed.
+    pub first_seed: u64,
+    /// Most seeds.
+    pub schedules: u64,
+    /// Threads of this machine.
+    pub jobs: usize,
+    /// No seed is begun later than this.
+    pub budget: Option<Duration>,
+}
+
+/// Runs the seeds until one fails; `watch` is told the sum after each.
+///
+/// # Errors
+/// Names what cannot be: a protocol, a variant, a workload.
+#[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
+pub fn run_all(order: &Order, watch: &dyn Fn(&Sum)) -> Result<Sum, UsageError> {
+    AnyProtocol::by_name(&order.subject.protocol, &order.subject.variant)?;
+    let start = Instant::now();
+    let mut sum = Sum::new(order);
+    let (next, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (sender, receiver) = channel();
+    let summed = std::thread::scope(|scope| {
+        for _ in 0..order.jobs.max(1) {
+            let (sender, next, is_over) = (sender.clone(), &next, &is_over);
+            scope.spawn(move || work(order, start, (next, is_over), &sender));
+        }
+        drop(sender);
+        let summed = add_up(&receiver, order, &mut sum, watch);
+        is_over.store(true, Ordering::Relaxed);
+        summed
+    });
+    sum.wall.seconds = start.elapsed().as_secs_f64();
+    summed.map(|()| sum)
+}
+
+type Numbered = (u64, Result<Ran, UsageError>);
+
+/// One job: takes the next seed, again and again.
+fn work(
+    order: &Order,
+    start: Instant,
+    (next, is_over): (&AtomicU64, &AtomicBool),
+    sender: &Sender<Numbered>,
+) {
+    while !is_over.load(Ordering::Relaxed) {
+        if order.budget.is_some_and(|budget| start.elapsed() >= budget) {
+            return;
+        }
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        if index >= order.schedules {
+            return;
+        }
+        let ran = run_seed(&order.subject, order.first_seed.wrapping_add(index));
+        if sender.send((index, ran)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes results in the order of their seeds, up to the first failure.
+fn add_up(
+    receiver: &Receiver<Numbered>,
+    order: &Order,
+    sum: &mut Sum,
+    watch: &dyn Fn(&Sum),
+) -> Result<(), UsageError> {
+    let mut early = BTreeMap::new();
+    for (index, ran) in receiver {
+        early.insert(index, ran?);
+        while let Some(ran) = early.remove(&sum.seeds_run) {
+            sum.add(&order.subject, &ran);
+            watch(sum);
+            if sum.failed.is_some() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! What came of many seeds, for people (`Display`) and for programs (`Serialize`).
+//!
+//! Invariant: all but `wall` is a function of the order: the same on every machine, with any number of
+//! jobs. Every reason to abort and every phase of the protocol has its count, also if it is zero; what
+//! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
+
+use super::Subject;
+use super::drawn::{Drawn, Fault};
+use super::judge::FindingKind;
+use super::many::Order;
+use super::messages::Calls;
+use super::run::{Ran, Settled, run_seed};
+use crate::bench::lines::row;
+use crate::machine;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::AbortReason;
+use tarn_fabric::rng::mix;
+
+/// Transactions meet in a seed if so large a share of its tries is aborted.
+pub const CONFLICT_RATE: f64 = 0.2;
+
+/// Phases that only some variants have: protocol, phase, variant, reason.
+const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
+    "ford",
+    "log_apart",
+    "corrected,-fuse-log",
+    "with fuse-log on, the undo log travels with the data and has no round of its own",
+)];
+/// Seeds that are tried to show one.
+const SHOW_WITHIN: u64 = 20;
+
+/// A phase or reason that the variant does not have.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Elsewhere {
+    /// Why it has not.
+    pub why: &'static str,
+    /// Which variant has.
+    pub variant: &'static str,
+    /// How often one seed of it got there.
+    pub count: u64,
+    /// The command that runs this seed.
+    pub replay: String,
+}
+
+/// Runs in which transactions met.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct Conflicts {
+    /// From this share of aborted tries on.
+    pub rate: f64,
+    /// Seeds.
+    pub seeds: u64,
+    /// Their share.
+    pub share: f64,
+}
+
+/// Seeds by what died in them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Faults {
+    /// Nothing.
+    pub none: u64,
+    /// A memory node.
+    pub memory_node: u64,
+    /// A compute node.
+    pub compute_node: u64,
+}
+
+/// The seed that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Failed {
+    /// Which.
+    pub seed: u64,
+    /// Its trace.
+    pub digest: String,
+    /// What kind of thing is wrong.
+    pub kind: FindingKind,
+    /// The counterexample.
+    pub counterexample: String,
+    /// What the seed means.
+    pub drawn: String,
+    /// What goes wrong in it all the time.
+    pub chaos: String,
+    /// The command that runs it again.
+    pub replay: String,
+}
+
+/// What this machine took.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Wall {
+    /// Processor, cores, system.
+    pub machine: String,
+    /// Threads that ran seeds.
+    pub jobs: usize,
+    /// All of it.
+    pub seconds: f64,
+    /// Seeds a second.
+    pub seeds_per_s: f64,
+    /// Events a second.
+    pub events_per_s: f64,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sum {
+    /// The protocol.
+    pub protocol: String,
+    /// Its variant.
+    pub variant: String,
+    /// The only workload; `None`: each seed draws one.
+    pub workload: Option<String>,
+    /// Whether torn lines are planted in the fabric.
+    pub torn_lines: bool,
+    /// The first seed.
+    pub first_seed: u64,
+    /// Seeds run, a failed one included.
+    pub seeds_run: u64,
+    /// Seeds in which nothing was wrong.
+    pub seeds_passed: u64,
+    /// Transactions that committed.
+    pub transactions: u64,
+    /// Aborted tries by reason, each reason with its count.
+    pub aborts: BTreeMap<&'static str, u64>,
+    /// How often each phase of the protocol was entered, each phase with its count.
+    pub phases: BTreeMap<&'static str, u64>,
+    /// Phases and reasons that were not reached although they could be.
+    pub not_reached: Vec<&'static str>,
+    /// Phases that this variant does not have.
+    pub elsewhere: BTreeMap<&'static str, Elsewhere>,
+    /// Seeds in which transactions met.
+    pub conflicts: Conflicts,
+    /// Buckets split.
+    pub splits: u64,
+    /// What died.
+    pub faults: Faults,
+    /// Transactions whose outcome was unknown at first, by how they were resolved.
+    pub resolved: Settled,
+    /// Transactions that were given up beside a fault.
+    pub deadlines_missed: u64,
+    /// Calls beside the transactions.
+    pub calls: Calls,
+    /// Events that happened.
+    pub events: u64,
+    /// Virtual time that passed.
+    pub virtual_ms: f64,
+    /// Of all traces, in the order of their seeds; of one seed its trace's.
+    pub digest: String,
+    /// The seed that failed.
+    pub failed: Option<Failed>,
+    /// What it took.
+    pub wall: Wall,
+    #[serde(skip)]
+    tally: Tally,
+    #[serde(skip)]
+    folded: u64,
+}
+
+impl Sum {
+    /// Of no seeds yet.
+    pub fn new(order: &Order) -> Sum {
+        let Subject { protocol, variant, workload, torn_lines } = order.subject.clone();
+        let jobs = order.jobs.max(1);
+        Sum {
+            protocol,
+            variant,
+            workload,
+            torn_lines,
+            first_seed: order.first_seed,
+            seeds_run: 0,
+            seeds_passed: 0,
+            transactions: 0,
+            aborts: BTreeMap::new(),
+            phases: BTreeMap::new(),
+            not_reached: Vec::new(),
+            elsewhere: BTreeMap::new(),
+            conflicts: Conflicts { rate: CONFLICT_RATE, ..Conflicts::default() },
+            splits: 0,
+            faults: Faults::default(),
+            resolved: Settled::default(),
+            deadlines_missed: 0,
+            calls: Calls::default(),
+            events: 0,
+            virtual_ms: 0.0,
+            digest: String::new(),
+            failed: None,
+            wall: Wall { machine: machine::describe(), jobs, ..Wall::default() },
+            tally: Tally::default(),
+            folded: 0,
+        }
+    }
+
+    /// Adds the next seed.
+    pub fn add(&mut self, subject: &Subject, ran: &Ran) {
+        self.seeds_run += 1;
+        self.tally.add(&ran.tally);
+        self.conflicts.seeds += u64::from(ran.conflict_rate() >= CONFLICT_RATE);
+        let faults = &mut self.faults;
+        *match ran.fault {
+            Fault::None => &mut faults.none,
+            Fault::MemoryNode { .. } => &mut faults.memory_node,
+            Fault::ComputeNode { .. } => &mut faults.compute_node,
+        } += 1;
+        self.resolved.committed += ran.settled.committed;
+        self.resolved.aborted += ran.settled.aborted;
+        self.deadlines_missed += ran.deadlines_missed;
+        self.events += ran.events;
+        self.virtual_ms += ran.passed.0 as f64 / 1e6;
+        self.folded = match self.seeds_run {
+            1 => ran.digest,
+            _ => mix(self.folded).wrapping_add(ran.digest),
+        };
+        self.calls.add(&ran.calls);
+        match &ran.finding {
+            None => self.seeds_passed += 1,
+            Some(finding) => {
+                let drawn = Drawn::of(ran.seed, subject.workload.as_deref());
+                self.failed = Some(Failed {
+                    seed: ran.seed,
+                    digest: format!("{:016x}", ran.digest),
+                    kind: finding.kind,
+                    counterexample: finding.text.trim_end().to_owned(),
+                    drawn: drawn.to_string(),
+                    chaos: format!("{:?}", drawn.chaos),
+                    replay: subject.replay(ran.seed),
+                });
+            }
+        }
+    }
+
+    /// Names what was counted, when all seeds are added.
+    pub fn finish(&mut self, subject: &Subject) {
+        let counts = AbortReason::ALL.iter().zip(self.tally.aborts);
+        self.aborts = counts.map(|(reason, count)| (reason.name(), count)).collect();
+        let phases = subject.info().map_or(&[][..], |info| info.phases);
+        self.phases = phases.iter().copied().zip(self.tally.phases).collect();
+        (self.transactions, self.splits) = (self.tally.committed, self.tally.splits);
+        self.conflicts.share = self.conflicts.seeds as f64 / self.seeds_run.max(1) as f64;
+        self.digest = format!("{:016x}", self.folded);
+        let seconds = self.wall.seconds.max(1e-9);
+        self.wall.seeds_per_s = self.seeds_run as f64 / seconds;
+        self.wall.events_per_s = self.events as f64 / seconds;
+        for (&name, _) in self.aborts.iter().chain(&self.phases).filter(|(_, count)| **count == 0) {
+            match elsewhere(subject, name) {
+                Some(shown) => drop(self.elsewhere.insert(name, shown)),
+                None => self.not_reached.push(name),
+            }
+        }
+    }
+}
+
+/// Shows that another variant has it.
+fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
+    let known = |it: &&(&str, &str, &str, &str)| it.0 == subject.protocol && it.1 == phase;
+    let &(_, _, variant, why) = ELSEWHERE.iter().find(known)?;
+    let index = subject.info()?.phases.iter().position(|name| *name == phase)?;
+    let other = Subject { variant: variant.to_owned(), ..subject.clone() };
+    let ran = (0..SHOW_WITHIN).find_map(|seed| {
+        let ran = run_seed(&other, seed).ok()?;
+        (ran.tally.phases[index] > 0).then_some(ran)
+    })?;
+    let (count, replay) = (ran.tally.phases[index], other.replay(ran.seed));
+    Some(Elsewhere { why, variant, count, replay })
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Sum { protocol, variant, seeds_run, seeds_passed, first_seed, .. } = self;
+        let planted = if self.torn_lines { ", torn lines planted" } else { "" };
+        writeln!(f, "random schedules of {protocol} ({variant}){planted}")?;
+        let workload = self.workload.as_deref().unwrap_or("drawn by each seed");
+        row(f, "workload", workload)?;
+        row(
+            f,
+            "seeds",
+            format_args!("{seeds_passed} of {seeds_run} passed, from {first_seed} on"),
+        )?;
+        row(f, "transactions", self.transactions)?;
+        counts(f, "aborted tries", &self.aborts)?;
+        counts(f, "phases", &self.phases)?;
+        for (phase, Elsewhere { why, variant, count, .. }) in &self.elsewhere {
+            row(f, "", format_args!("{phase}: not here: {why}; {count} in one seed of {variant}"))?;
+        }
+        if !self.not_reached.is_empty() {
+            row(f, "NOT REACHED", self.not_reached.join(", "))?;
+        }
+        self.trouble(f)?;
+        let Wall { machine, jobs, seconds, seeds_per_s, events_per_s } = &self.wall;
+        row(
+            f,
+            "events",
+            format_args!(
+                "{} in {:.1} ms of virtual time; {:.2} M/s of real time",
+                self.events,
+                self.virtual_ms,
+                events_per_s / 1e6
+            ),
+        )?;
+        row(f, "real time", format_args!("{seconds:.1} s, {seeds_per_s:.0} seeds a second"))?;
+        row(f, "machine", format_args!("{machine}; {jobs} jobs"))?;
+        row(f, "digest", &self.digest)?;
+        self.failed.as_ref().map_or(Ok(()), |failed| failed.fmt(f))
+    }
+}
+
+impl Sum {
+    fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Conflicts { rate, seeds, share } = self.conflicts;
+        row(
+            f,
+            "conflicts",
+            format_args!(
+                "{} % of tries or more aborted in {seeds} seeds, {:.1} % of them",
+                rate * 100.0,
+                share * 100.0
+            ),
+        )?;
+        row(f, "splits", format_args!("{} buckets", self.splits))?;
+        let Faults { none, memory_node, compute_node } = self.faults;
+        row(
+            f,
+            "faults",
+            format_args!(
+                "none in {none} seeds, a memory node died in {memory_node}, a compute node in \
+                 {compute_node}"
+            ),
+        )?;
+        let Settled { committed, aborted } = self.resolved;
+        row(
+            f,
+            "unknown outcomes",
+            format_args!(
+                "{committed} resolved as committed, {aborted} as aborted; {} transactions given up \
+                 beside a fault",
+                self.deadlines_missed
+            ),
+        )?;
+        let Calls { replied, retransmissions, duplicates } = self.calls;
+        row(
+            f,
+            "calls",
+            format_args!(
+                "{replied} replied to, each executed once; {retransmissions} requests sent again, \
+                 {duplicates} duplicates dropped"
+            ),
+        )
+    }
+}
+
+/// Every count, the zeros included.
+fn counts(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    counts: &BTreeMap<&'static str, u64>,
+) -> fmt::Result {
+    let all: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    for (index, line) in all.chunks(5).enumerate() {
+        row(f, if index == 0 { name } else { "" }, line.join(", "))?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failed { seed, digest, counterexample, drawn, chaos, replay, kind } = self;
+        writeln!(f, "seed {seed} FAILED: {}", format!("{kind:?}").to_lowercase())?;
+        row(f, "drawn", drawn)?;
+        row(f, "trouble", chaos)?;
+        row(f, "trace digest", digest)?;
+        row(f, "replay", replay)?;
+        counterexample.lines().try_for_each(|line| writeln!(f, "    {line}"))
+    }
+}

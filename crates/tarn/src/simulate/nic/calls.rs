@@ -1,0 +1,82 @@
+//! Calls at one service node, in a closed loop, by the message layer that every fabric has.
+//!
+//! Invariant: a thread's calls are made by one coroutine, which polls the layer and then looks at them:
+//! what a call costs its caller is what the profile says, not how often somebody looks. Calls of one
+//! thread go to different cores, because the layer packs what goes to one.
+
+use super::{Calls, Found, Watch, count, fabric, port};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+use tarn_fabric::backend::Cost;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rpc::{Answer, CallFuture, HandlerId, Peer, Rpc, RpcConfig};
+use tarn_sim::config::ConfigError;
+use tarn_sim::profile::Profile;
+use tarn_sim::scheduler::Scheduler;
+use tarn_sim::service::{NodeKind, ServiceConfig, ServiceNode};
+
+const ECHO: HandlerId = HandlerId(0);
+/// Datagrams that a caller takes at a time.
+const BUDGET: usize = 16;
+
+/// Nothing is sent again: what waits, waits.
+fn config(calls: Calls) -> RpcConfig {
+    let credits = calls.depth.max(32);
+    RpcConfig { credits, retransmit_after: Nanos(1_000_000_000), ..RpcConfig::default() }
+}
+
+/// A call under way, and since when.
+type UnderWay = (Pin<Box<CallFuture>>, Nanos);
+
+fn begin(rpc: &Rpc, to: Peer, calls: Calls) -> UnderWay {
+    let fill = |bytes: &mut Vec<u8>| bytes.resize(calls.request_bytes.into(), 7);
+    (Box::pin(rpc.call(to, ECHO, fill)), rpc.port().now())
+}
+
+async fn caller(rpc: Rpc, to: Vec<Peer>, calls: Calls, watch: &Watch) {
+    let mut all: Vec<UnderWay> = to.iter().map(|to| begin(&rpc, *to, calls)).collect();
+    loop {
+        std::future::poll_fn(|cx| {
+            while rpc.poll(BUDGET) > 0 {}
+            for (each, to) in all.iter_mut().zip(&to) {
+                let Poll::Ready(reply) = each.0.as_mut().poll(cx) else { continue };
+                let reply = reply.expect("the node answers");
+                assert_eq!(reply.len(), usize::from(calls.reply_bytes));
+                watch.note(rpc.port().now() - each.1, calls.together.into());
+                *each = begin(&rpc, *to, calls);
+            }
+            rpc.poll(BUDGET);
+            Poll::Ready(())
+        })
+        .await;
+        rpc.port().yield_now().await;
+    }
+}
+
+/// Runs it.
+pub(super) fn run(profile: &Profile, calls: Calls) -> Result<Found, ConfigError> {
+    let fabric = fabric(profile, calls.clients)?;
+    let shape = ServiceConfig::new(NodeKind::Control, calls.cores);
+    let datagrams_a_poll = calls.datagrams_a_poll.into();
+    let node =
+        ServiceNode::new(&fabric, ServiceConfig { datagrams_a_poll, rpc: config(calls), ..shape })?;
+    node.register(ECHO, |port| {
+        move |_, reply| {
+            port.charge(Cost::WorkNanos(calls.handler_ns.into()));
+            reply.resize(calls.reply_bytes.into(), 7);
+            Answer::Now
+        }
+    });
+    let watch = Watch::new();
+    let mut scheduler = Scheduler::new(&fabric);
+    node.start(&mut scheduler);
+    for number in 0..calls.clients * calls.threads {
+        let port = port(&fabric, number % calls.clients, number / calls.clients);
+        let core = |call| (number * calls.depth + call) % calls.cores;
+        let to = (0..calls.depth).map(|call| Peer { node: node.node(), thread: core(call) });
+        let rpc = Rpc::new(port.clone(), config(calls));
+        scheduler.spawn(&port, caller(rpc, to.collect(), calls, &watch));
+    }
+    Ok(count(&fabric, &mut scheduler, &watch))
+}

@@ -1,0 +1,152 @@
+//! Random schedules: the corrected engine passes and everything in it is reached; every planted bug is
+//! found, and the printed command runs it again to the same trace.
+//!
+//! Invariant checked: within `FOUND_WITHIN` seeds each bug shows; what is printed as its replay, given to
+//! the program, ends in exit code 1 with the same digest and the same counterexample. A sum over seeds
+//! does not depend on the number of jobs.
+
+mod common;
+
+use common::tarn_line;
+use serde_json::Value;
+use tarn::schedules::Subject;
+use tarn::schedules::many::{Order, run_all};
+use tarn::schedules::report::Sum;
+use tarn_engine::protocol::ALL;
+
+/// Seeds within which every planted bug shows; the median over twenty first seeds is below 80 for each.
+const FOUND_WITHIN: u64 = 500;
+
+/// Each rule of FORD that is taken away, and what its absence breaks.
+const PLANTED: &[(&str, &str)] = &[
+    ("-validate-reads", "skipped validation"),
+    ("-refuse-locked", "read past a lock"),
+    ("-unlock-late", "unlocked before the backups had acknowledged"),
+    ("-release-granted", "foreign locks cleared"),
+    ("-write-after-validation", "lost rollback"),
+    ("-fuse-log", "an aborted transaction of a dead node taken for a committed one"),
+    ("-protect-absent", "unprotected absent reads"),
+    ("-release-on-abort", "locks that outlive their transaction"),
+    ("unsafe-no-lock-cas", "locks that are only assumed"),
+];
+
+/// Switches that change cost and nothing else, also beside deaths.
+const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only", "-lock-at-primary"];
+
+fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
+    let order = Order { subject: subject.clone(), first_seed: 0, schedules, jobs, budget: None };
+    let mut sum = run_all(&order, &|_| {}).expect("a subject");
+    sum.finish(subject);
+    sum
+}
+
+/// The bug is found, and found again by the printed command.
+#[track_caller]
+fn is_found_and_replayed(subject: &Subject, bug: &str) {
+    let sum = sum(subject, FOUND_WITHIN, 2);
+    let failed = sum.failed.unwrap_or_else(|| panic!("{bug}: not found by {FOUND_WITHIN} seeds"));
+    println!("{bug}: seed {}, {:?}: {}", failed.seed, failed.kind, failed.replay);
+    let line = failed.replay.strip_prefix("tarn ").expect("a command of this program");
+    let replayed = tarn_line(&format!("{line} --json"));
+    assert_eq!(replayed.code, Some(1), "{bug}: {}", replayed.err);
+    assert!(replayed.err.contains(&failed.replay), "{bug}: {}", replayed.err);
+    let report: Value = serde_json::from_str(&replayed.out).expect("one object");
+    assert_eq!(report["failed"]["digest"], failed.digest, "{bug}: another trace");
+    assert_eq!(report["failed"]["counterexample"], failed.counterexample, "{bug}");
+}
+
+#[test]
+fn every_planted_bug_is_found_and_replayed_to_the_same_trace() {
+    for (missing, bug) in PLANTED {
+        is_found_and_replayed(&Subject::of("ford", &format!("corrected,{missing}")), bug);
+    }
+    is_found_and_replayed(&Subject::of("ford", "literal"), "the paper's text");
+    is_found_and_replayed(&Subject::of("ford", "measured"), "the public code");
+    let torn = Subject { torn_lines: true, ..Subject::of("ford", "corrected") };
+    is_found_and_replayed(&torn, "torn lines");
+}
+
+#[test]
+fn every_switch_is_planted_or_harmless() {
+    for info in ALL {
+        for switch in info.switches {
+            let is_it = |missing: &str| {
+                missing.trim_start_matches("unsafe-no").ends_with(&format!("-{}", switch.name))
+            };
+            let planted = PLANTED.iter().any(|(missing, _)| is_it(missing));
+            let harmless = HARMLESS.iter().any(|missing| is_it(missing));
+            assert!(planted != harmless, "{} {}: planted or harmless?", info.name, switch.name);
+        }
+    }
+    for missing in HARMLESS {
+        let sum = sum(&Subject::of("ford", &format!("corrected,{missing}")), 100, 2);
+        assert_eq!(sum.failed, None, "{sum}");
+    }
+}
+
+#[test]
+fn the_corrected_engine_passes_and_everything_is_reached() {
+    let subject = Subject::of("ford", "corrected");
+    let sum = sum(&subject, 300, 2);
+    assert_eq!(sum.failed, None, "{sum}");
+    assert_eq!((sum.seeds_run, sum.seeds_passed), (300, 300));
+    assert!(sum.not_reached.is_empty(), "{sum}");
+    // The one phase that this variant has not is shown in the one that has.
+    assert_eq!(sum.elsewhere.keys().copied().collect::<Vec<_>>(), ["log_apart"]);
+    assert!(sum.elsewhere["log_apart"].count > 0);
+    assert!(sum.conflicts.share >= 0.2, "they hardly meet: {sum}");
+    assert!(sum.faults.memory_node > 0 && sum.faults.compute_node > 0, "{sum}");
+    assert!(sum.resolved.committed > 0 && sum.resolved.aborted > 0, "{sum}");
+    assert!(sum.calls.replied > 0 && sum.calls.retransmissions > 0, "{sum}");
+}
+
+#[test]
+fn the_sum_does_not_depend_on_the_number_of_jobs() {
+    let without_wall = |sum: &Sum| {
+        let mut object = serde_json::to_value(sum).expect("an object");
+        object.as_object_mut().expect("an object").remove("wall").expect("wall");
+        object
+    };
+    let variant = |variant: &str| Subject::of("ford", variant);
+    for (subject, schedules) in [(variant("corrected"), 60), (variant("literal"), FOUND_WITHIN)] {
+        let one = without_wall(&sum(&subject, schedules, 1));
+        assert_eq!(one, without_wall(&sum(&subject, schedules, 3)), "{subject:?}");
+    }
+}
+
+#[test]
+fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+    for (line, start, allowed) in [
+        ("--schedules 0", "error: --schedules = 0; allowed: ", "1 to "),
+        ("--schedules many", "error: --schedules = many; ", "a whole number"),
+        ("--jobs 0", "error: --jobs = 0; allowed: ", "1 to 1024"),
+        ("--seconds 0", "error: --seconds = 0; allowed: ", "0.001 to "),
+        ("--seconds nan", "error: --seconds = NaN; allowed: ", "0.001 to "),
+        ("--seed -1", "error: --seed = -1; ", "a whole number"),
+        ("--seed 1 --first-seed 2", "error: --seed = set together with ", "--first-seed"),
+        ("--workload none", "error: --workload = none; allowed: ", "mixture, kvs"),
+        ("--variant none", "error: --variant = none; allowed: ", "corrected"),
+        ("--protocol none", "error: --protocol = none; allowed: ", "ford"),
+        ("--plant none", "error: --plant = none; allowed: ", "torn-lines"),
+    ] {
+        let ended = tarn_line(&format!("sim random {line}"));
+        assert_eq!(ended.code, Some(2), "{line}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{line}: {}", ended.err);
+        assert!(ended.err.starts_with(start), "{line}: {}", ended.err);
+        assert!(ended.err.contains(allowed), "{line}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_budget_of_time_ends_the_run_with_a_sum() {
+    let ended = tarn_line("sim random --seconds 1 --first-seed 5000 --workload smallbank --json");
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    assert!(report["seeds_passed"].as_u64().is_some_and(|seeds| seeds > 0));
+    assert_eq!(report["first_seed"], 5000);
+    for key in ["aborts", "phases", "conflicts", "events", "digest", "not_reached", "elsewhere"] {
+        assert!(report.get(key).is_some(), "{key}");
+    }
+    assert!(report["wall"]["seeds_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+    assert!(tarn_line("sim random --help").out.contains("Examples:"));
+}
