@@ -114,7 +114,11 @@ fn note(report: &SweepReport) -> String {
     let varied = |name: &str| report.axes.iter().any(|axis| axis.name == name);
     let profile = match varied("profile") {
         true => "the profile of each point".to_owned(),
-        false => format!("profile {} ({})", text("/profile"), text("/hardware")),
+        false => {
+            let is_modified = first.pointer("/profile_modified") == Some(&Value::Bool(true));
+            let modified = if is_modified { ", MODIFIED" } else { "" };
+            format!("profile {} ({}{modified})", text("/profile"), text("/hardware"))
+        }
     };
     let seed = match (varied("seed"), first.pointer("/seed")) {
         (false, Some(seed)) => format!("seed {seed}"),
@@ -242,8 +246,16 @@ fn configuration(html: &mut String, report: &SweepReport) {
     html.push_str("<h2>Configuration</h2>\n");
     for point in &report.points {
         let chosen = |name: &str| point.report.get(name).filter(|value| !value.is_null());
-        let names =
-            ["workload", "protocol", "variant", "profile", "hardware", "seed", "virtual_ms"];
+        let names = [
+            "workload",
+            "protocol",
+            "variant",
+            "profile",
+            "overrides",
+            "hardware",
+            "seed",
+            "virtual_ms",
+        ];
         let mut lines = Vec::new();
         for name in names {
             if let Some(value) = chosen(name) {

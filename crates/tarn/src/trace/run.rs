@@ -49,7 +49,10 @@ pub fn run<W: Workload>(
         workload: W::NAME.to_owned(),
         protocol: shape.protocol.clone(),
         variant: shape.variant.clone(),
-        profile: plan.config.profile.name.clone(),
+        profile: match plan.config.profile.changes.is_empty() {
+            true => plan.config.profile.name.clone(),
+            false => format!("{} (modified)", plan.config.profile.name),
+        },
         seed: shape.seed,
         cluster: Shape {
             compute_nodes: shape.compute_nodes,
