@@ -8,14 +8,12 @@ use super::driver::{Driver, Length, Now, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
 use super::{Config, virtual_ms};
 use crate::bench::checks::{Checks, HistoryReport};
-use crate::bench::history::{self, history_of};
 use crate::bench::measured::Measured;
+use crate::bench::recording::Recording;
 use crate::bench::run::RunError;
 use crate::machine;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
-use tarn_check::HistoryWriter;
 use tarn_engine::catalog::Placement;
 use tarn_engine::outcome::UsageError;
 use tarn_fabric::clock::Nanos;
@@ -81,7 +79,12 @@ pub fn run<W: Workload>(
         let allowed = "none: an unsafe variant's history is not recorded".to_owned();
         return Err(UsageError { field: "history".into(), value, allowed }.into());
     }
-    let writer = open_history(driver.workload(), plan)?;
+    let recording = Recording::open(
+        driver.workload(),
+        &plan.config.cluster,
+        own_meta(&plan.config),
+        (plan.history.as_deref(), plan.verify_ms.is_some()),
+    )?;
 
     let start = Instant::now();
     let records = driver.load(&|done, all| watch.loading(done, all))?;
@@ -92,7 +95,7 @@ pub fn run<W: Workload>(
     let mut failures = Vec::new();
     let history = match plan.verify_ms {
         _ if is_unsafe => HistoryReport::of_unsafe_variant(),
-        Some(ms) => verify(&mut driver, plan, ms, writer, &mut failures, watch)?,
+        Some(ms) => verify(&mut driver, plan, ms, recording, &mut failures, watch)?,
         None => HistoryReport::not_recorded(),
     };
     wall.verify_seconds = start.elapsed().as_secs_f64();
@@ -121,45 +124,25 @@ pub fn run<W: Workload>(
     Ok(report_of(&driver, plan, &measured, records, checks, wall))
 }
 
-fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
-    let (config, cluster) = (&plan.config, &plan.config.cluster);
-    let mut meta: BTreeMap<String, String> = workload
-        .describe()
-        .into_iter()
-        .map(|(name, value)| (format!("workload.{name}"), value))
-        .collect();
+/// What stands at the head of a history beside what every run says.
+fn own_meta(config: &Config) -> impl Iterator<Item = (String, String)> {
     let own = [
-        ("workload", W::NAME.to_owned()),
-        ("mix_profile", workload.profile().name.to_owned()),
-        ("protocol", cluster.protocol.clone()),
-        ("variant", cluster.variant.clone()),
         ("fabric", "sim".to_owned()),
         ("profile", config.profile.name.clone()),
-        ("seed", cluster.seed.to_string()),
-        ("compute_nodes", cluster.compute_nodes.to_string()),
+        ("compute_nodes", config.cluster.compute_nodes.to_string()),
         ("threads", config.threads.to_string()),
         ("coordinators", config.coordinators.to_string()),
-        ("memory_nodes", cluster.memory_nodes.to_string()),
-        ("replicas", cluster.replicas.to_string()),
     ];
     let changes = config.profile.changes.iter();
-    meta.extend(changes.map(|change| (format!("set.{}", change.key), change.value.clone())));
-    meta.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    meta
-}
-
-fn open_history<W: Workload>(workload: &W, plan: &Plan) -> Result<Option<HistoryWriter>, RunError> {
-    let Some(path) = &plan.history else { return Ok(None) };
-    let meta = meta(workload, plan);
-    let is_recorded = plan.verify_ms.is_some();
-    Ok(Some(history::create(path, is_recorded, &meta, &workload.schemas())?))
+    let changes = changes.map(|change| (format!("set.{}", change.key), change.value.clone()));
+    own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changes)
 }
 
 fn verify<W: Workload>(
     driver: &mut Driver<W>,
     plan: &Plan,
     ms: f64,
-    writer: Option<HistoryWriter>,
+    recording: Recording,
     failures: &mut Vec<String>,
     watch: &dyn Watch,
 ) -> Result<HistoryReport, RunError> {
@@ -172,14 +155,7 @@ fn verify<W: Workload>(
     let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
     let mut phase = recorded.phase;
     failures.append(&mut phase.failures);
-    if let Some(writer) = writer {
-        history::write_all(writer, &phase.history)
-            .map_err(|error| RunError::Failed(error.to_string()))?;
-    }
-    let workload = driver.workload();
-    let history = history_of(meta(workload, plan), &workload.schemas(), &phase.history);
-    let file = plan.history.as_ref().map(|path| path.display().to_string());
-    Ok(HistoryReport::judge(&history, phase.seconds, file))
+    recording.judge(&phase)
 }
 
 fn report_of<W: Workload>(
