@@ -6,6 +6,7 @@
 
 use super::checks::{Checks, HistoryReport};
 use super::driver::{Driver, Length, LoadError, Phase};
+use super::lines::placement_name;
 use super::measured::Measured;
 use super::recording::Recording;
 use super::report::{Chosen, Report};
@@ -15,7 +16,6 @@ use crate::machine;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tarn_engine::catalog::Placement;
 use tarn_engine::outcome::UsageError;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::local::{Backing, LineAtomicity};
@@ -133,14 +133,7 @@ where
     })?;
     failures.append(&mut phase.failures);
     watch.judging(load_seconds);
-    let (invariants, audit) = driver.check()?;
-    let checks = Checks {
-        outcomes: driver.workload().outcomes(driver.tally()).into_iter().collect(),
-        invariants: invariants.into(),
-        audit: (&audit).into(),
-        history,
-        failures,
-    };
+    let checks = Checks::of(driver.workload(), driver.tally(), driver.check()?, history, failures);
     let mut report = report_of(&driver, plan, &phase, checks);
     report.records = records;
     report.load_seconds = load_seconds;
@@ -236,10 +229,7 @@ where
         pinned: config.pin,
         memory_nodes: as_made.memory_nodes,
         replicas: as_made.replicas,
-        placement: match as_made.options.placement {
-            Placement::Hash => "hash",
-            Placement::Table => "table",
-        },
+        placement: placement_name(as_made.options.placement),
         address_cache: as_made.address_cache_entries,
         memory: match as_made.backing {
             Backing::Auto => "auto",

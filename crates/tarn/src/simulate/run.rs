@@ -8,13 +8,13 @@ use super::driver::{Driver, Length, Now, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
 use super::{Config, virtual_ms};
 use crate::bench::checks::{Checks, HistoryReport};
+use crate::bench::lines::placement_name;
 use crate::bench::measured::Measured;
 use crate::bench::recording::Recording;
 use crate::bench::run::RunError;
 use crate::machine;
 use std::path::PathBuf;
 use std::time::Instant;
-use tarn_engine::catalog::Placement;
 use tarn_engine::outcome::UsageError;
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::Workload;
@@ -110,15 +110,9 @@ pub fn run<W: Workload>(
 
     watch.judging(wall.load_seconds);
     let start = Instant::now();
-    let (invariants, audit) = driver.check()?;
+    let judged = driver.check()?;
     wall.check_seconds = start.elapsed().as_secs_f64();
-    let checks = Checks {
-        outcomes: driver.workload().outcomes(driver.tally()).into_iter().collect(),
-        invariants: invariants.into(),
-        audit: (&audit).into(),
-        history,
-        failures,
-    };
+    let checks = Checks::of(driver.workload(), driver.tally(), judged, history, failures);
     let memory = driver.cluster().fabric().memory_use();
     wall.simulated_bytes = memory.table_bytes + memory.page_bytes;
     Ok(report_of(&driver, plan, &measured, records, checks, wall))
@@ -203,10 +197,7 @@ fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
         coordinators: config.coordinators,
         memory_nodes: shape.memory_nodes,
         replicas: shape.replicas,
-        placement: match shape.options.placement {
-            Placement::Hash => "hash",
-            Placement::Table => "table",
-        },
+        placement: placement_name(shape.options.placement),
         bucket: shape.options.bucket,
         slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,
