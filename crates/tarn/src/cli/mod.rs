@@ -12,11 +12,13 @@ mod reproduce;
 mod scenario;
 mod sim;
 mod trace;
+mod verdict;
 mod whole_file;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
+use tarn::bench::run::RunError;
 use tarn_engine::outcome::UsageError;
 
 /// Serializable transactions on a pool of remote memory.
@@ -74,6 +76,15 @@ enum Stop {
 impl From<UsageError> for Stop {
     fn from(error: UsageError) -> Stop {
         Stop::Input(complaint::about(&error))
+    }
+}
+
+impl From<RunError> for Stop {
+    fn from(error: RunError) -> Stop {
+        match error {
+            RunError::Usage(error) => error.into(),
+            RunError::Failed(text) => Stop::Failed(text),
+        }
     }
 }
 

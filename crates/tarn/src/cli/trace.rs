@@ -9,7 +9,6 @@ use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
 use clap::ValueEnum;
 use std::path::PathBuf;
-use tarn::bench::run::RunError;
 use tarn::trace::run::run as run_trace;
 use tarn::trace::{Pick, TRANSACTIONS_MAX, Trace, Wanted, svg, text};
 use tarn_workloads::with_workload;
@@ -115,9 +114,6 @@ fn trace(arguments: &Arguments) -> Result<Trace, Stop> {
     with_workload!(name, W => {
         let workload = workload_of::<W>(settings)?;
         let plan = plan_of(settings, &Verify::none())?;
-        run_trace(workload, &plan, &wanted, &Progress::new()).map_err(|error| match error {
-            RunError::Usage(error) => error.into(),
-            RunError::Failed(text) => Stop::Failed(text),
-        })
+        Ok(run_trace(workload, &plan, &wanted, &Progress::new())?)
     })?
 }

@@ -12,11 +12,11 @@ mod sweep;
 use super::bench::RECORDS_MAX;
 use super::progress::Progress;
 use super::scenario::number;
-use super::{Stop, Verdict, print_object, say};
+use super::verdict::{self, Expected};
+use super::{Stop, Verdict};
 pub(super) use plan::Verify;
 pub(super) use settings::Settings;
 use std::path::PathBuf;
-use tarn::bench::run::RunError;
 use tarn::simulate::report::SimReport;
 use tarn::simulate::run::{Plan, run as run_plan};
 use tarn_sim::profile::Profile;
@@ -85,16 +85,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     }
     let Some(workload) = &arguments.settings.workload else { return Err(no_workload()) };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => print_object(&report)?,
-    }
-    let failed: Vec<&str> = report.checks.failed().iter().map(|kind| kind.name()).collect();
-    if failed.is_empty() {
-        return Ok(Verdict::Good);
-    }
-    eprintln!("checks failed: {}", failed.join(", "));
-    Ok(Verdict::Bad)
+    verdict::print(&report, arguments.json)?;
+    Ok(verdict::judge(&report.checks, Expected::Clean))
 }
 
 fn no_workload() -> Stop {
@@ -122,10 +114,7 @@ pub(super) fn plan_of(settings: &Settings, verify: &Verify) -> Result<Plan, Stop
 fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
     let workload = workload_of::<W>(&arguments.settings)?;
     let plan = plan_of(&arguments.settings, &arguments.verify())?;
-    run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
-        RunError::Usage(error) => error.into(),
-        RunError::Failed(text) => Stop::Failed(text),
-    })
+    Ok(run_plan(workload, &plan, &Progress::new())?)
 }
 
 impl Arguments {

@@ -8,7 +8,7 @@ use super::{Arguments, plan_of, workload_of};
 use crate::cli::bench::within;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
-use crate::cli::{Stop, Verdict, complaint, print_object, say};
+use crate::cli::{Stop, Verdict, complaint, verdict};
 use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -74,10 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let Some(file) = html {
         file.finish(&page::page(&report))?;
     }
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => print_object(&report)?,
-    }
+    verdict::print(&report, arguments.json)?;
     let failed = report.failed();
     if failed.is_empty() {
         return Ok(Verdict::Good);
