@@ -1,7 +1,7 @@
 //! Where bytes lie: an entry of the table of pages, a replica's part of it, a position in the page.
 //!
 //! Invariant: one word, made once of a target when its verb is posted; whoever looks ahead and whoever
-//! executes the verb find their way by it. Zero-cost to copy, and of no meaning to another memory.
+//! executes the verb find their way by it. It means nothing to another memory.
 //!
 //! ```text
 //! 63                                32 31          25 24        9 8          0
