@@ -31,7 +31,7 @@ impl Place {
     pub(super) fn plus(self, bytes: usize, stride: usize) -> Place {
         let at = self.at() + bytes;
         let entries = (at / PAGE_BYTES * stride) as u64;
-        Place((self.0 & !(PAGE_BYTES as u64 - 1)) + (entries << 32) | (at % PAGE_BYTES) as u64)
+        Place(((self.0 & !(PAGE_BYTES as u64 - 1)) + (entries << 32)) | (at % PAGE_BYTES) as u64)
     }
 
     /// The place `bytes` before, in the same line.
