@@ -126,9 +126,17 @@ impl Catalog {
             let bucket_bytes = options.bucket.bucket_bytes(&slot);
             let first_segment_at = plan.area(buckets * bucket_bytes as u64);
             let salt = tarn_fabric::rng::mix(u64::from(id.0) + 1);
-            let slots = options.bucket.slots as usize;
-            let geometry =
-                Geometry { salt, buckets, slots, bucket_bytes, header_at, first_segment_at };
+            let (slots, bin_bytes) =
+                (options.bucket.slots as usize, Geometry::SLOTS_PER_BIN * slot.slot_bytes);
+            let geometry = Geometry {
+                salt,
+                buckets,
+                slots,
+                bucket_bytes,
+                bin_bytes,
+                header_at,
+                first_segment_at,
+            };
             tables.push(Table { id, schema: schema.clone(), slot, geometry });
         }
         let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));

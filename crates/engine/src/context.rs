@@ -72,6 +72,8 @@ pub struct Context {
     pub port: Port,
     /// What its coordinators did.
     pub metrics: Metrics,
+    /// Whether it remembers where records were seen.
+    pub remembers: bool,
     /// Where records were seen.
     pub cache: RefCell<AddressCache>,
     /// Which indexes should grow.
@@ -107,6 +109,7 @@ impl Context {
             node,
             port,
             metrics: Metrics::default(),
+            remembers: address_cache_entries > 0,
             cache: RefCell::new(AddressCache::new(address_cache_entries)),
             growth,
             heap: RefCell::new(heap),

@@ -138,6 +138,9 @@ impl Coordinator {
     /// In virtual time, the work of the try that ends takes as long as it would.
     #[inline]
     fn account(&self) {
+        if !self.cx.port.charges() {
+            return;
+        }
         let entries = &self.txn.entries;
         let written = entries.iter().filter(|entry| entry.mode != Mode::Read).count();
         let (records, written) = (entries.len() as u32, written as u32);
@@ -331,9 +334,9 @@ impl<'c> Attempt<'c> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         if txn.fetched < txn.entries.len() || txn.mistaken {
             cx.database().protocol.fetch(cx, txn).await?;
-        }
-        if cx.database().protocol.is_committed(txn) {
-            return Ok(());
+            if cx.database().protocol.is_committed(txn) {
+                return Ok(());
+            }
         }
         cx.database().protocol.commit(cx, txn).await
     }

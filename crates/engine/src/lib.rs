@@ -18,6 +18,7 @@ pub mod address_cache;
 pub mod catalog;
 pub mod context;
 pub mod coordinator;
+mod fuse;
 pub mod heap;
 pub mod history;
 pub mod index;

@@ -14,7 +14,7 @@
 
 use crate::layout::Version;
 use crate::owner::OwnerTag;
-use crate::working_set::Txn;
+use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -43,28 +43,65 @@ pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
 pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
     let len = encoded_bytes(txn);
     let Txn { tag, round, locks, pieces, .. } = txn;
+    let old = pieces.iter().filter(|piece| piece.logged).map(|piece| OldBytes {
+        address: piece.address,
+        at: piece.old,
+        len_bytes: piece.len_bytes as usize,
+    });
+    (write_entry(round, *tag, locks, old, len), len)
+}
+
+/// A piece as its entry needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct OldBytes {
+    /// Where the piece will be written.
+    pub address: Address,
+    /// What is there so far, in the round's buffer.
+    pub at: BufferOffset,
+    /// How much.
+    pub len_bytes: usize,
+}
+
+/// Length of an entry with so many records and pieces, whose old bytes, each padded to 8, add up to
+/// `old_bytes`.
+#[inline]
+pub fn entry_bytes(records: usize, pieces: usize, old_bytes: usize) -> usize {
+    LOG_HEADER_BYTES + records * RECORD_BYTES + pieces * PIECE_HEADER_BYTES + old_bytes
+}
+
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes; returns
+/// where.
+///
+/// # Panics
+/// If the pieces need more room: our bug.
+#[inline]
+pub fn write_entry(
+    round: &mut Round,
+    tag: OwnerTag,
+    locks: &[Lock],
+    pieces: impl Iterator<Item = OldBytes>,
+    len: usize,
+) -> BufferOffset {
     let start = round.reserve_lines(len);
     let (before, entry) = round.split_words(start, len / 8);
     let (records, mut rest) =
         entry[LOG_HEADER_BYTES / 8..].split_at_mut(locks.len() * RECORD_BYTES / 8);
-    for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks.iter()) {
+    for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks) {
         *record = [lock.address.to_word(), lock.old_version.word(), lock.new_version.word()];
     }
     let mut logged = 0u64;
-    for piece in pieces.iter().filter(|piece| piece.logged) {
+    for piece in pieces {
         logged += 1;
-        let len = piece.len_bytes as usize;
-        let (piece_header, after) = rest.split_at_mut(PIECE_HEADER_BYTES / 8);
-        let (old, after) = after.split_at_mut(len.div_ceil(8));
-        piece_header.copy_from_slice(&[piece.address.to_word(), len as u64]);
-        copy_old(before, piece.old, old);
+        let (head, after) = rest.split_at_mut(2 + piece.len_bytes.div_ceil(8));
+        (head[0], head[1]) = (piece.address.to_word(), piece.len_bytes as u64);
+        copy_old(before, piece.at, &mut head[2..]);
         rest = after;
     }
     entry[2] = locks.len() as u64 | (logged << 32);
     entry[3] = len as u64;
     entry[0] = tag.word();
-    entry[1] = checksum(*tag, &entry[COVERED_FROM..]);
-    (start, len)
+    entry[1] = checksum(tag, &entry[COVERED_FROM..]);
+    start
 }
 
 /// Copies whole words from position `at` on, any byte: what lies behind the old bytes is copied
@@ -73,7 +110,12 @@ pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
 fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
     if shift == 0 {
-        for (to, from) in old.iter_mut().zip(&buffer[first..]) {
+        let from = &buffer[first..first + old.len()];
+        let ((to, to_rest), (from, from_rest)) = (old.as_chunks_mut::<4>(), from.as_chunks::<4>());
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        for (to, from) in to_rest.iter_mut().zip(from_rest) {
             *to = *from;
         }
         return;
@@ -84,14 +126,18 @@ fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     }
 }
 
-/// Seeded by the tag: an entry under another tag is no entry. Each word is folded in by a full
-/// multiplication, whose halves are joined; a torn entry passes once in about 2^63 times.
+/// Seeded by the tag: an entry under another tag is no entry. Two words at a time are folded in by a
+/// full multiplication, whose halves are joined; a torn entry passes once in about 2^63 times.
 fn checksum(tag: OwnerTag, words: &[u64]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    words.iter().fold(tag.word(), |sum, word| {
-        let product = u128::from(sum ^ word ^ ODD) * u128::from(ODD);
-        product as u64 ^ (product >> 64) as u64
-    })
+    const OTHER: u64 = 0xd1b5_4a32_d192_ed03;
+    let fold = |sum: u64, one: u64, other: u64| {
+        let product = u128::from(sum ^ one ^ ODD) * u128::from(other ^ OTHER);
+        sum.rotate_left(23) ^ product as u64 ^ (product >> 64) as u64
+    };
+    let (pairs, last) = words.as_chunks::<2>();
+    let sum = pairs.iter().fold(tag.word(), |sum, &[one, other]| fold(sum, one, other));
+    last.iter().fold(sum, |sum, &word| fold(sum, word, ODD))
 }
 
 /// A record that a logged transaction changed.
@@ -176,7 +222,7 @@ pub fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<LogEn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::working_set::{Lock, LockKind, Piece};
+    use crate::working_set::{LockKind, Piece};
     use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
     use tarn_fabric::round::VerbIndex;
 

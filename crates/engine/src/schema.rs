@@ -43,13 +43,16 @@ pub enum ColumnType {
 
 impl ColumnType {
     /// Width in bytes.
+    #[inline]
     pub const fn width_bytes(self) -> usize {
+        if let ColumnType::Bytes(width) = self {
+            return width as usize;
+        }
         match self {
             ColumnType::U8 => 1,
             ColumnType::U16 => 2,
             ColumnType::U32 => 4,
-            ColumnType::U64 | ColumnType::I64 => 8,
-            ColumnType::Bytes(width) => width as usize,
+            _ => 8,
         }
     }
 }

@@ -8,13 +8,14 @@
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::Coordinator;
+use crate::fuse::fuse;
 use crate::index::hash::{Lookup, home};
 use crate::index::hash_of;
 use crate::outcome::{Explanation, Failure};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
 use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn};
-use tarn_fabric::round::{BufferOffset, Round};
+use tarn_fabric::round::BufferOffset;
 
 /// A transaction in progress; see [`Coordinator::transact`].
 pub struct Transaction<'c> {
@@ -107,16 +108,13 @@ impl<'c> Transaction<'c> {
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
         let entry = self.entry(handle);
-        assert!(entry.progress == Progress::Done, "fetch before get");
-        let visible = match entry.mode {
-            Mode::Read | Mode::Update => entry.found,
-            Mode::Insert => !entry.void,
-            Mode::Delete => false,
-        };
-        if !visible {
+        let plain = entry.progress == Progress::Done
+            && entry.found
+            && matches!(entry.mode, Mode::Read | Mode::Update)
+            && entry.cells != Cells::NONE;
+        if !plain && !is_visible(entry) {
             return None;
         }
-        assert!(entry.cells != Cells::NONE, "no cell was asked for");
         let table = self.coordinator.cx.table(entry.table);
         let bytes = self.coordinator.txn.round.bytes(entry.payload, table.slot.payload_bytes);
         Some(Row::new(&table.schema, bytes))
@@ -171,20 +169,29 @@ impl<'c> Transaction<'c> {
         &self.coordinator.txn.entries[handle.0 as usize]
     }
 
-    #[inline]
-    fn add(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
+    #[inline(always)]
+    fn add(&mut self, table: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
+        match key {
+            Key::Word(word) if matches!(mode, Mode::Read | Mode::Update) => {
+                self.add_word(table, word, mode, cells)
+            }
+            _ => self.add_rarer(table, key, mode, cells),
+        }
+    }
+
+    /// The commonest wish: a record of one line, by a word, to be read or updated.
+    fn add_word(&mut self, table_id: TableId, word: u64, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let table = cx.table(table_id);
-        if let Key::Word(word) = key
-            && table.slot.is_plain()
-            && matches!(mode, Mode::Read | Mode::Update)
-        {
-            let hash = hash_of(table, word);
-            if !txn.hashes.contains(&hash) && txn.entries.len() < ENTRIES_MAX {
-                return add_plain(cx, txn, table, (word, hash), mode, cells);
-            }
+        let hash = hash_of(table, word);
+        let known = txn.may_have(hash) && find(txn, table, word, &[]).is_some();
+        if !table.slot.is_plain() || known || cx.remembers || txn.entries.len() >= ENTRIES_MAX {
+            return self.add_rarer(table_id, Key::Word(word), mode, cells);
         }
-        self.add_rarer(table_id, key, mode, cells)
+        txn.note(hash);
+        let mut entry = Entry::new(table_id, word, mode, cells, Progress::Home);
+        entry.address = home(cx.surroundings(), table, hash);
+        push_at_home(cx, txn, table, entry)
     }
 
     /// Inserts, deletes, long keys, slots of several lines, wishes for a record that is there.
@@ -211,7 +218,8 @@ impl<'c> Transaction<'c> {
             return Handle(index as u32);
         }
         let hash = hash_of(table, word);
-        let handle = add_plain(cx, txn, table, (word, hash), mode, cells);
+        txn.note(hash);
+        let handle = add_seen(cx, txn, table, (word, hash), mode, cells);
         if !full_key.is_empty() {
             let round = &mut txn.round;
             let mut at = round.reserve(full_key.len().max(8));
@@ -221,11 +229,8 @@ impl<'c> Transaction<'c> {
             round.bytes_mut(at, full_key.len()).copy_from_slice(full_key);
             txn.entries[handle.0 as usize].full_key = at;
         }
-        if txn.entries[handle.0 as usize].progress == Progress::Home {
-            let wants_bucket = matches!(mode, Mode::Insert | Mode::Delete);
-            if wants_bucket || !table.slot.is_plain() {
-                ask_index(cx, txn, handle.0 as usize, wants_bucket);
-            }
+        if txn.entries[handle.0 as usize].progress == Progress::Locate {
+            ask_index(cx, txn, handle.0 as usize, matches!(mode, Mode::Insert | Mode::Delete));
         }
         handle
     }
@@ -251,10 +256,25 @@ impl<'c> Transaction<'c> {
         if txn.entries.is_empty() {
             let absent = Entry::new(table.id, 0, Mode::Read, Cells::NONE, Progress::Done);
             txn.entries.push(absent);
-            txn.hashes.push(0);
         }
         Handle(txn.entries.len() as u32 - 1)
     }
+}
+
+/// Whether the caller sees a record where this entry is.
+///
+/// # Panics
+/// If it was not fetched, or none of its cells was asked for.
+#[inline(never)]
+fn is_visible(entry: &Entry) -> bool {
+    assert!(entry.progress == Progress::Done, "fetch before get");
+    let visible = match entry.mode {
+        Mode::Read | Mode::Update => entry.found,
+        Mode::Insert => !entry.void,
+        Mode::Delete => false,
+    };
+    assert!(!visible || entry.cells != Cells::NONE, "no cell was asked for");
+    visible
 }
 
 /// A long key's word: its hash.
@@ -276,9 +296,9 @@ fn find(txn: &Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
     })
 }
 
-/// Adds a record that is looked for where it was last seen, or at its home.
-#[inline(always)]
-fn add_plain(
+/// Adds a record that is looked for where it was last seen, or at its home, or (then not begun
+/// yet) by the index.
+fn add_seen(
     cx: &Context,
     txn: &mut Txn,
     table: &Table,
@@ -286,175 +306,49 @@ fn add_plain(
     mode: Mode,
     cells: Cells,
 ) -> Handle {
-    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Home);
-    match cx.cache.borrow().get(table.id, key) {
-        Some((slot, body)) if matches!(mode, Mode::Read | Mode::Update) => {
+    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Locate);
+    if matches!(mode, Mode::Read | Mode::Update) {
+        if let Some((slot, body)) = cx.cache.borrow().get(table.id, key) {
             (entry.address, entry.body) = (slot, body);
             entry.progress = Progress::Direct;
+        } else if table.slot.is_plain() {
+            entry.address = home(cx.surroundings(), table, hash);
+            entry.progress = Progress::Home;
+            return push_at_home(cx, txn, table, entry);
         }
-        _ => entry.address = home(cx.surroundings(), table, hash),
     }
-    let handle = Handle(txn.entries.len() as u32);
     txn.entries.push(entry);
-    txn.hashes.push(hash);
-    handle
+    Handle(txn.entries.len() as u32 - 1)
+}
+
+/// Adds a record whose home is to be looked at: the protocol plans that at once.
+#[inline(always)]
+fn push_at_home(cx: &Context, txn: &mut Txn, table: &Table, mut entry: Entry) -> Handle {
+    cx.database().protocol.plan_home(cx, &mut txn.round, table, &mut entry);
+    txn.at_home += 1;
+    txn.entries.push(entry);
+    Handle(txn.entries.len() as u32 - 1)
 }
 
 /// From here on the entry asks the index; an insert or delete needs the bucket's directory record
 /// in any case.
 pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bool) {
     let Txn { entries, lookups, .. } = txn;
-    let entry = &mut entries[index];
+    begin_lookup(cx, &mut entries[index], lookups, at_bucket);
+}
+
+/// As [`ask_index`], for an entry at hand.
+#[inline(never)]
+pub(crate) fn begin_lookup(
+    cx: &Context,
+    entry: &mut Entry,
+    lookups: &mut Vec<Lookup>,
+    at_bucket: bool,
+) {
     let mut lookup = Lookup::start(cx.surroundings(), cx.table(entry.table), entry.key);
     if at_bucket {
         lookup.restart_at_bucket();
     }
     (entry.progress, entry.lookup) = (Progress::Locate, lookups.len() as u32);
     lookups.push(lookup);
-}
-
-/// Another wish for a record that the transaction already has.
-#[cold]
-fn fuse(
-    cx: &Context,
-    txn: &mut Txn,
-    index: usize,
-    mode: Mode,
-    cells: Cells,
-    table: &Table,
-) -> Option<Explanation> {
-    let entry = &mut txn.entries[index];
-    if entry.progress != Progress::Done && entry.mode != mode {
-        return fuse_unfetched(entry, mode, cells, table);
-    }
-    let wish = Wish {
-        mode,
-        fetched: entry.progress == Progress::Done,
-        more: !entry.cells.covers(cells) && table.slot.is_out_of_line(),
-    };
-    if mode != Mode::Delete {
-        entry.cells = entry.cells.union(cells);
-    }
-    let mistake = match fuse_fetched(txn, index, wish, table) {
-        Fused::Mistake(mistake) => return Some(mistake),
-        Fused::AskIndex => {
-            ask_index(cx, txn, index, true);
-            None
-        }
-        Fused::Done => None,
-    };
-    if txn.entries[index].progress != Progress::Done {
-        txn.fetched = txn.fetched.min(index);
-    }
-    mistake
-}
-
-/// What is asked of a record that the transaction has.
-#[derive(Clone, Copy)]
-struct Wish {
-    mode: Mode,
-    /// Whether the record is fetched.
-    fetched: bool,
-    /// Whether it asks for cells that are not.
-    more: bool,
-}
-
-/// What becomes of it.
-enum Fused {
-    Done,
-    /// The bucket has to be looked at.
-    AskIndex,
-    Mistake(Explanation),
-}
-
-/// Not fetched yet: the stronger wish decides, and a mixture of wishes waits its turn.
-fn fuse_unfetched(
-    entry: &mut Entry,
-    mode: Mode,
-    cells: Cells,
-    table: &Table,
-) -> Option<Explanation> {
-    let before = entry.mode;
-    entry.cells = entry.cells.union(cells);
-    match (before, mode) {
-        (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
-        (Mode::Update, Mode::Read) => {}
-        _ => {
-            return Some(Explanation::usage(
-                &format!(
-                    "two wishes for one record of {} without a fetch between",
-                    table.schema.name
-                ),
-                format!("{before:?} then {mode:?}"),
-                "fetch the first before the second",
-            ));
-        }
-    }
-    None
-}
-
-fn fuse_fetched(txn: &mut Txn, index: usize, wish: Wish, table: &Table) -> Fused {
-    let Txn { entries, round, .. } = txn;
-    let entry = &mut entries[index];
-    let Wish { mode, fetched, more } = wish;
-    match (entry.mode, mode) {
-        (Mode::Read, Mode::Read) if fetched && more && entry.found => {
-            entry.progress = Progress::Direct;
-        }
-        (Mode::Read | Mode::Insert, Mode::Update) if entry.found => {
-            (entry.mode, entry.progress) = (Mode::Update, Progress::Lock);
-        }
-        (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
-        (Mode::Read | Mode::Update, Mode::Insert) if !entry.found => {
-            entry.mode = Mode::Insert;
-            return Fused::AskIndex;
-        }
-        (Mode::Read, Mode::Insert) => {
-            entry.mode = Mode::Insert; // it is there: only read, and nothing is set
-            if fetched && more {
-                entry.progress = Progress::Direct;
-            }
-        }
-        (Mode::Update, Mode::Update | Mode::Read) if fetched && more && entry.lock != NO_LOCK => {
-            return Fused::Mistake(Explanation::usage(
-                &format!("cells of an updated record of {}", table.schema.name),
-                "more than at its first fetch",
-                "name all cells at the first update",
-            ));
-        }
-        (Mode::Insert, Mode::Delete) if entry.lock != NO_LOCK => entry.void = true,
-        (Mode::Insert, Mode::Insert) if entry.void => {
-            entry.void = false;
-            round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
-        }
-        (Mode::Read | Mode::Update | Mode::Insert, Mode::Delete) if entry.found => {
-            entry.mode = Mode::Delete;
-            return Fused::AskIndex;
-        }
-        (Mode::Delete, Mode::Insert) if entry.lock != NO_LOCK => {
-            return replace_deleted(round, entry, table);
-        }
-        (Mode::Delete, Mode::Insert) => {
-            entry.mode = Mode::Insert;
-            return Fused::AskIndex;
-        }
-        _ => {}
-    }
-    Fused::Done
-}
-
-/// Deleted and inserted again by one transaction: an update of every cell.
-fn replace_deleted(round: &mut Round, entry: &mut Entry, table: &Table) -> Fused {
-    if table.slot.is_out_of_line() {
-        return Fused::Mistake(Explanation::usage(
-            &format!("insert into {}", table.schema.name),
-            "a record that this transaction deletes",
-            "update it instead",
-        ));
-    }
-    let columns = table.schema.columns.len();
-    let whole = if columns == 64 { u64::MAX } else { (1 << columns) - 1 };
-    (entry.mode, entry.dirty, entry.found) = (Mode::Update, Cells(whole), true);
-    round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
-    Fused::Done
 }

@@ -208,8 +208,12 @@ pub struct Txn {
     pub round: Round,
     /// The caller's records, in the order they were asked for.
     pub entries: Vec<Entry>,
-    /// The hashes of their keys, in the same order: what another wish for one of them is found by.
-    pub hashes: Vec<u64>,
+    /// One bit of 64 for each of their keys' hashes: what is not here is not among the entries.
+    seen: u64,
+    /// READs of homes in the round that is being planned.
+    pub at_home: usize,
+    /// Locks on records that a short commit can write: see the protocol.
+    pub short_locks: usize,
     /// Ways through the index.
     pub lookups: Vec<Lookup>,
     /// Entries before this one are fetched.
@@ -244,7 +248,9 @@ impl Txn {
             coordinator,
             round: Round::new(),
             entries: Vec::with_capacity(16),
-            hashes: Vec::with_capacity(16),
+            seen: 0,
+            at_home: 0,
+            short_locks: 0,
             lookups: Vec::new(),
             fetched: 0,
             checks: Vec::new(),
@@ -266,7 +272,9 @@ impl Txn {
         self.tag = tag;
         self.round.clear();
         self.entries.clear();
-        self.hashes.clear();
+        self.seen = 0;
+        self.at_home = 0;
+        self.short_locks = 0;
         self.lookups.clear();
         self.fetched = 0;
         self.checks.clear();
@@ -277,6 +285,24 @@ impl Txn {
         self.in_doubt = false;
         self.mistaken = false;
         self.failed = None;
+    }
+
+    /// Whether a record whose key has this hash may be among the entries.
+    #[inline]
+    pub fn may_have(&self, hash: u64) -> bool {
+        self.seen & Txn::bit(hash) != 0
+    }
+
+    /// Notes the hash of a key that is added.
+    #[inline]
+    pub fn note(&mut self, hash: u64) {
+        self.seen |= Txn::bit(hash);
+    }
+
+    /// Of bits that decide nothing else.
+    #[inline]
+    fn bit(hash: u64) -> u64 {
+        1 << (hash >> 40 & 63)
     }
 
     /// Whether nothing is locked and nothing will be written.

@@ -136,10 +136,11 @@ impl Target {
         Address(self.0 & ADDRESS_MASK)
     }
 
-    /// Whether the other target is in the same group's memory at the same node.
+    /// How far it lies beyond the beginning of the region that `other` is in; beyond the end of any
+    /// region ([`GROUP_BYTES_MAX`] or more) if it is in another.
     #[inline]
-    pub fn is_beside(self, other: Target) -> bool {
-        (self.0 ^ other.0) >> OFFSET_BITS == 0
+    pub fn offset_beside(self, other: Target) -> u64 {
+        self.0.wrapping_sub(other.0 & !OFFSET_MASK)
     }
 
     /// The target `bytes` further on at the same node and group.
@@ -169,6 +170,21 @@ mod tests {
             assert_eq!(target.address().group(), GroupId(group));
             assert_eq!(target.address().offset_bytes(), offset);
             assert_eq!(Address::from_word(target.address().to_word()), target.address());
+            assert_eq!(target.offset_beside(target), offset);
+        }
+    }
+    #[test]
+    fn an_offset_beside_another_region_is_beyond_every_region() {
+        let ends = [0, GROUP_BYTES_MAX - 1];
+        let places = [(0, 0), (0, 1), (1, 0), (7, 4095), (65535, 0), (65535, 4095)];
+        for (node, group) in places {
+            for other in places.into_iter().filter(|&other| other != (node, group)) {
+                for (offset, base) in ends.into_iter().flat_map(|a| ends.map(|b| (a, b))) {
+                    let here = Address::new(GroupId(group), offset).at(NodeSlot(node));
+                    let there = Address::new(GroupId(other.1), base).at(NodeSlot(other.0));
+                    assert!(here.offset_beside(there) >= GROUP_BYTES_MAX);
+                }
+            }
         }
     }
 }

@@ -117,6 +117,11 @@ pub trait Backend {
     /// Accounts for local work.
     fn charge(&self, cost: Cost);
 
+    /// Whether local work is accounted for at all: whoever would have to count it first may ask.
+    fn charges(&self) -> bool {
+        true
+    }
+
     /// Sends a datagram; it may be lost, delayed, duplicated or reordered.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! Invariant: every verb and message that leaves a port is counted once, when it is posted,
 //! whether or not it succeeds; bytes are payload bytes, without headers.
 
-use crate::round::{Verb, VerbKind};
+use crate::round::{VerbKind, VerbTally};
 use std::cell::Cell;
 use std::ops::{AddAssign, Sub};
 
@@ -88,22 +88,28 @@ impl Counters {
         }
     }
 
-    /// A round with these verbs was posted.
+    /// A round whose verbs come to `tally` was posted.
     #[inline]
-    pub fn round(&self, verbs: &[Verb]) {
+    pub fn round(&self, tally: VerbTally) {
+        let ((reads, bytes_read), (writes, bytes_written)) = (tally.reads(), tally.writes());
         add(&self.rounds, 1);
-        for verb in verbs {
-            if verb.is(VerbKind::Read) {
-                add(&self.verbs[VerbKind::Read as usize], 1);
-                add(&self.bytes_in, verb.len_bytes() as u64);
-            } else if verb.is(VerbKind::Write) {
-                add(&self.verbs[VerbKind::Write as usize], 1);
-                add(&self.bytes_out, verb.len_bytes() as u64);
-            } else {
-                add(&self.verbs[verb.kind() as usize], 1);
-                add(&self.bytes_in, 8);
-                add(&self.bytes_out, 16);
-            }
+        add(&self.verbs[VerbKind::Read as usize], reads);
+        add(&self.bytes_in, bytes_read);
+        if writes != 0 {
+            add(&self.verbs[VerbKind::Write as usize], writes);
+            add(&self.bytes_out, bytes_written);
+        }
+        let atomics = tally.atomics();
+        if atomics != [0; 3] {
+            self.atomics(atomics);
+        }
+    }
+
+    fn atomics(&self, counts: [u32; 3]) {
+        for (verbs, count) in self.verbs[VerbKind::CompareAndSwap as usize..].iter().zip(counts) {
+            add(verbs, u64::from(count));
+            add(&self.bytes_in, 8 * u64::from(count));
+            add(&self.bytes_out, 16 * u64::from(count));
         }
     }
 

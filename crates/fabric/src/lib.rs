@@ -41,3 +41,4 @@ pub mod port;
 pub mod rng;
 pub mod round;
 pub mod rpc;
+mod verb;

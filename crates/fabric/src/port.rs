@@ -21,6 +21,7 @@ struct Shared {
     counters: Counters,
     seed: u64,
     streams: Cell<u64>,
+    charges: bool,
     last_error: Cell<Option<FabricError>>,
 }
 
@@ -36,13 +37,14 @@ impl Port {
         let counters = Counters::default();
         let endpoint = backend.endpoint();
         let first_stream = (u64::from(endpoint.node.0) << 48) | (u64::from(endpoint.thread) << 32);
-        let streams = Cell::new(first_stream);
+        let (streams, charges) = (Cell::new(first_stream), backend.charges());
         Port {
             shared: Rc::new(Shared {
                 backend,
                 counters,
                 seed,
                 streams,
+                charges,
                 last_error: Cell::new(None),
             }),
         }
@@ -100,7 +102,7 @@ impl Port {
 
     #[inline]
     fn count(&self, round: &Round) {
-        self.shared.counters.round(round.verbs());
+        self.shared.counters.round(round.tally());
     }
 
     /// Lets every other coroutine of this thread run once.
@@ -147,6 +149,12 @@ impl Port {
         let stream = self.shared.streams.get();
         self.shared.streams.set(stream + 1);
         seeded(self.shared.seed, stream)
+    }
+
+    /// Whether local work is accounted for: if not, it need not be counted.
+    #[inline]
+    pub fn charges(&self) -> bool {
+        self.shared.charges
     }
 
     /// What the backend can do.

@@ -22,114 +22,7 @@
 //! Atomics, and WRITEs of a word, are atomic against every access by verbs of that node.
 
 use crate::address::Target;
-
-/// A verb's kind; the numbers are the order of [`crate::counters::VERB_NAMES`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum VerbKind {
-    /// Copies remote bytes into the round's buffer.
-    Read = 0,
-    /// Copies bytes of the round's buffer to remote memory.
-    Write = 1,
-    /// Compare-and-swap of an aligned word.
-    CompareAndSwap = 2,
-    /// Fetch-and-add to an aligned word.
-    FetchAndAdd = 3,
-    /// Compare-and-swap under masks (extended atomics).
-    MaskedCompareAndSwap = 4,
-}
-
-/// One verb. 32 bytes, so that a batch of two fills a line.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Verb {
-    /// Where it goes.
-    pub target: Target,
-    /// CAS: the expected value. FAA: the addend.
-    pub expected: u64,
-    /// CAS: the new value; after completion of any atomic, the value found.
-    pub value: u64,
-    /// Buffer position (32 bits), length (16), kind (8), flags (8): one word, because a processor
-    /// that loads several fields just after they were stored one by one has to wait for the stores.
-    shape: u64,
-}
-
-impl Verb {
-    /// This verb waits for all earlier verbs of its batch.
-    pub const FENCED: u8 = 1;
-    /// WRITE: nobody relies on seeing a line of it whole.
-    pub const PRIVATE: u8 = 2;
-
-    #[inline(always)]
-    fn new(
-        target: Target,
-        kind: VerbKind,
-        (expected, value): (u64, u64),
-        (buffer, len_bytes): (BufferOffset, usize),
-    ) -> Verb {
-        debug_assert!(len_bytes <= VERB_BYTES_MAX);
-        let shape = u64::from(buffer.0) | ((len_bytes as u64) << 32) | ((kind as u64) << 48);
-        Verb { target, expected, value, shape }
-    }
-
-    /// READ, WRITE: position in the round's buffer. Masked CAS: position of its two masks.
-    #[inline(always)]
-    pub fn buffer(&self) -> BufferOffset {
-        BufferOffset(self.shape as u32)
-    }
-
-    /// The same verb with its bytes at another position: a backend keeps them in a buffer of its own.
-    #[must_use]
-    pub fn moved_to(mut self, buffer: BufferOffset) -> Verb {
-        self.shape = self.shape >> 32 << 32 | u64::from(buffer.0);
-        self
-    }
-
-    /// READ, WRITE: bytes; 8 for atomics.
-    #[inline(always)]
-    pub fn len_bytes(&self) -> usize {
-        usize::from((self.shape >> 32) as u16)
-    }
-
-    /// What to do.
-    #[inline(always)]
-    pub fn kind(&self) -> VerbKind {
-        match (self.shape >> 48) as u8 {
-            0 => VerbKind::Read,
-            1 => VerbKind::Write,
-            2 => VerbKind::CompareAndSwap,
-            3 => VerbKind::FetchAndAdd,
-            _ => VerbKind::MaskedCompareAndSwap,
-        }
-    }
-
-    /// Whether it is of this kind: cheaper than [`Verb::kind`].
-    #[inline(always)]
-    pub fn is(&self, kind: VerbKind) -> bool {
-        (self.shape >> 48) as u8 == kind as u8
-    }
-
-    /// Whether a flag is set.
-    #[inline(always)]
-    pub fn has(&self, flag: u8) -> bool {
-        self.shape >> 56 & u64::from(flag) != 0
-    }
-
-    #[inline(always)]
-    fn with(mut self, flag: u8) -> Verb {
-        self.shape |= u64::from(flag) << 56;
-        self
-    }
-}
-
-impl std::fmt::Debug for Verb {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (kind, len, at) = (self.kind(), self.len_bytes(), self.buffer().0);
-        write!(f, "{kind:?} {:?} {len} B, buffer {at}", self.target)
-    }
-}
-
-const _: () = assert!(size_of::<Verb>() == 32);
+pub use crate::verb::{Verb, VerbKind, VerbTally};
 
 /// Names a verb of the current round, to ask for its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +51,7 @@ pub const VERB_BYTES_MAX: usize = 32 * 1024;
 /// The verbs of one round trip and the coordinator's buffer; see the module's text.
 pub struct Round {
     verbs: Vec<Verb>,
+    tally: VerbTally,
     lines: Vec<Line>,
     used_bytes: usize,
     fence_next: bool,
@@ -178,6 +72,7 @@ impl Round {
     pub fn new() -> Round {
         Round {
             verbs: Vec::with_capacity(8),
+            tally: VerbTally::default(),
             lines: vec![Line([0; 8]); 16],
             used_bytes: 0,
             fence_next: false,
@@ -198,15 +93,34 @@ impl Round {
     #[inline]
     pub fn begin(&mut self) {
         self.verbs.clear();
+        self.tally = VerbTally::default();
         self.fence_next = false;
         self.hot = false;
         self.followed = false;
+    }
+
+    /// Becomes a copy of another round, in the memory that it has: for a backend that must go on with
+    /// a round whose owner has it back.
+    pub fn copy_from(&mut self, other: &Round) {
+        self.verbs.clone_from(&other.verbs);
+        let lines = other.used_bytes.div_ceil(64);
+        if self.lines.len() < lines {
+            self.grow(other.used_bytes);
+        }
+        self.lines[..lines].copy_from_slice(&other.lines[..lines]);
+        self.used_bytes = other.used_bytes;
     }
 
     /// The verbs added since [`Round::begin`].
     #[inline]
     pub fn verbs(&self) -> &[Verb] {
         &self.verbs
+    }
+
+    /// What the verbs added since [`Round::begin`] come to.
+    #[inline]
+    pub fn tally(&self) -> VerbTally {
+        self.tally
     }
 
     /// Whether no verb was added.
@@ -277,9 +191,18 @@ impl Round {
     }
 
     #[inline(always)]
-    fn push(&mut self, verb: Verb) -> VerbIndex {
-        let fenced = std::mem::take(&mut self.fence_next);
-        self.verbs.push(if fenced { verb.with(Verb::FENCED) } else { verb });
+    fn push(
+        &mut self,
+        target: Target,
+        kind: VerbKind,
+        operands: (u64, u64),
+        (buffer, len_bytes): (BufferOffset, usize),
+        flags: u8,
+    ) -> VerbIndex {
+        let fenced = if std::mem::take(&mut self.fence_next) { Verb::FENCED } else { 0 };
+        self.tally.add(kind, len_bytes);
+        self.verbs
+            .push(Verb::new(target, kind, operands, (buffer, len_bytes)).with(flags | fenced));
         VerbIndex(self.verbs.len() as u32 - 1)
     }
 
@@ -297,7 +220,7 @@ impl Round {
     pub fn read_into(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
         debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
-        self.push(Verb::new(target, VerbKind::Read, (0, 0), (buffer, len_bytes)));
+        self.push(target, VerbKind::Read, (0, 0), (buffer, len_bytes), 0);
     }
 
     /// WRITE of `len_bytes` of the buffer from `buffer` on; any byte range.
@@ -305,7 +228,7 @@ impl Round {
     pub fn write(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
         debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
-        self.push(Verb::new(target, VerbKind::Write, (0, 0), (buffer, len_bytes)));
+        self.push(target, VerbKind::Write, (0, 0), (buffer, len_bytes), 0);
     }
 
     /// WRITE of bytes that nobody reads meanwhile, or that whoever reads them checks (a log entry
@@ -314,22 +237,21 @@ impl Round {
     pub fn write_private(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {
         assert!(len_bytes <= VERB_BYTES_MAX);
         debug_assert!(buffer.0 as usize + len_bytes <= self.used_bytes);
-        let verb = Verb::new(target, VerbKind::Write, (0, 0), (buffer, len_bytes));
-        self.push(verb.with(Verb::PRIVATE));
+        self.push(target, VerbKind::Write, (0, 0), (buffer, len_bytes), Verb::PRIVATE);
     }
 
     /// CAS of the aligned word at `target` from `expected` to `new`.
     #[inline]
     pub fn cas(&mut self, target: Target, expected: u64, new: u64) -> VerbIndex {
         let nowhere = (BufferOffset(0), 8);
-        self.push(Verb::new(target, VerbKind::CompareAndSwap, (expected, new), nowhere))
+        self.push(target, VerbKind::CompareAndSwap, (expected, new), nowhere, 0)
     }
 
     /// FAA of `addend` to the aligned word at `target`, wrapping.
     #[inline]
     pub fn faa(&mut self, target: Target, addend: u64) -> VerbIndex {
         let nowhere = (BufferOffset(0), 8);
-        self.push(Verb::new(target, VerbKind::FetchAndAdd, (addend, 0), nowhere))
+        self.push(target, VerbKind::FetchAndAdd, (addend, 0), nowhere, 0)
     }
 
     /// Masked CAS: compares the bits of `compare_mask`, and if they are equal replaces the bits of
@@ -343,7 +265,7 @@ impl Round {
         let buffer = self.reserve(16);
         self.set_word(buffer, compare_mask);
         self.set_word(buffer.plus(8), swap_mask);
-        self.push(Verb::new(target, VerbKind::MaskedCompareAndSwap, (expected, new), (buffer, 8)))
+        self.push(target, VerbKind::MaskedCompareAndSwap, (expected, new), (buffer, 8), 0)
     }
 
     /// The value that an atomic found, once the round has completed.
@@ -409,14 +331,36 @@ impl Round {
         bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines)[(at.0 / 8) as usize] = value;
     }
 
-    /// Copies `words` aligned words within the buffer, from the front on.
+    /// The `N` words from `at`, a multiple of 8, on.
+    #[inline]
+    pub fn array<const N: usize>(&self, at: BufferOffset) -> &[u64; N] {
+        debug_assert!(at.0.is_multiple_of(8));
+        let words = bytemuck::cast_slice::<Line, u64>(&self.lines);
+        words[(at.0 / 8) as usize..].first_chunk().expect("a position inside the buffer")
+    }
+
+    /// The `N` words from `at`, a multiple of 8, on, to change.
+    #[inline]
+    pub fn array_mut<const N: usize>(&mut self, at: BufferOffset) -> &mut [u64; N] {
+        debug_assert!(at.0.is_multiple_of(8));
+        let words = bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines);
+        words[(at.0 / 8) as usize..].first_chunk_mut().expect("a position inside the buffer")
+    }
+
+    /// Copies `words` aligned words within the buffer to a place behind them.
     #[inline]
     pub fn copy_words(&mut self, from: BufferOffset, to: BufferOffset, words: usize) {
         debug_assert!(from.0.is_multiple_of(8) && to.0.is_multiple_of(8));
         let (from, to) = ((from.0 / 8) as usize, (to.0 / 8) as usize);
         let buffer = bytemuck::cast_slice_mut::<Line, u64>(&mut self.lines);
-        for index in 0..words {
-            buffer[to + index] = buffer[from + index];
+        let (before, after) = buffer.split_at_mut(to);
+        let (from, to) = (&before[from..from + words], &mut after[..words]);
+        let ((from, from_rest), (to, to_rest)) = (from.as_chunks::<4>(), to.as_chunks_mut::<4>());
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        for (to, from) in to_rest.iter_mut().zip(from_rest) {
+            *to = *from;
         }
     }
 
@@ -455,6 +399,20 @@ mod tests {
         assert_eq!(round.bytes(first.plus(8), 8), 7u64.to_ne_bytes());
         round.clear();
         assert_eq!(round.read(target, 64), first);
+    }
+
+    #[test]
+    fn a_copy_has_the_same_verbs_and_bytes() {
+        let target = Address::new(GroupId(0), 64).at(NodeSlot(0));
+        let (mut round, mut copy) = (Round::new(), Round::new());
+        copy.faa(target, 1);
+        let large = round.reserve(5_000);
+        round.bytes_mut(large, 5_000).fill(7);
+        round.write(target, large, 5_000);
+        copy.copy_from(&round);
+        assert_eq!(copy.verbs().len(), 1);
+        assert!(copy.verbs()[0].is(VerbKind::Write) && copy.verbs()[0].buffer() == large);
+        assert_eq!(copy.bytes(large, 5_000), round.bytes(large, 5_000));
     }
 
     #[test]

@@ -85,7 +85,7 @@ impl World {
             }
         }
         connection.last_arrival_ps = arrival_ps;
-        self.queue.push(arrival_ps, Event::Arrive { flight: index, batch: batch_index });
+        self.queue.push_soon(arrival_ps, Event::Arrive { flight: index, batch: batch_index });
     }
 
     /// A round of somebody who works while the cluster is at rest (a loader, an audit): done at once,

@@ -26,8 +26,8 @@ use super::growth::IndexHeader;
 use super::locate::{IndexView, SEGMENTS_MAX, hash_of, low_bits, state_seen};
 use crate::catalog::{Catalog, Table};
 use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, Slot, VERSION_AT,
-    Version,
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
+    VERSION_AT, Version,
 };
 use crate::replica_groups::ReplicaGroups;
 use tarn_fabric::address::{Address, GroupId};
@@ -44,6 +44,8 @@ pub struct Geometry {
     pub slots: usize,
     /// Size of a bucket.
     pub bucket_bytes: usize,
+    /// Size of a bin.
+    pub bin_bytes: usize,
     /// Offset of the index header in each group.
     pub header_at: u64,
     /// Offset of the first segment in each group.
@@ -340,13 +342,10 @@ impl Lookup {
                 let (address, consistent) = (self.block.plus(at), table.slot.is_one_line());
                 return Answer::Found { address, image, consistent };
             }
-            let version = Version::from_word(round.word(image.plus(VERSION_AT)));
-            let lock = round.word(image.plus(LOCK_AT));
-            if !version.is_present() && lock == 0 {
-                let better = self.free.is_none() || self.is_home(slot);
-                if better {
-                    self.free = Some((self.block.plus(at), version));
-                }
+            let [lock, version] = *round.array(image.plus(LOCK_AT));
+            let version = Version::from_word(version);
+            if !version.is_present() && lock == 0 && (self.free.is_none() || self.is_home(slot)) {
+                self.free = Some((self.block.plus(at), version));
             }
         }
         if next.is_null() {
@@ -395,41 +394,34 @@ impl Lookup {
 #[inline(always)]
 pub fn home(near: Surroundings<'_>, table: &Table, hash: u64) -> Address {
     let place = near.view.place(near.catalog, table, hash);
-    let bin_bytes = Geometry::SLOTS_PER_BIN * table.slot.slot_bytes;
-    place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * bin_bytes)
+    place.bucket.plus(DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes)
 }
 
 /// How far into the bin, of which the round's buffer has an image, the record of a plain table lies
-/// ([`Slot::is_plain`]); `None` decides nothing: it may live elsewhere in its bucket.
+/// ([`Slot::is_plain`]), and its header's words; `None` decides nothing: it may live elsewhere in
+/// its bucket.
 #[inline(always)]
-pub fn offset_at_home(
+pub fn head_at_home(
     table: &Table,
     key: u64,
     round: &Round,
     image: BufferOffset,
-) -> Option<usize> {
-    const { assert!(Geometry::SLOTS_PER_BIN == 2) };
-    let slot_words = table.slot.slot_bytes / 8;
-    let words = round.words(image, 2 * slot_words);
-    let (first, second) = words.split_at_checked(slot_words)?;
-    let is_it = |slot: &[u64]| {
-        slot[KEY_AT / 8] == key && Version::from_word(slot[VERSION_AT / 8]).is_present()
-    };
-    if is_it(first) {
-        Some(0)
-    } else if is_it(second) {
-        Some(table.slot.slot_bytes)
-    } else {
-        None
+) -> Option<(usize, [u64; 3])> {
+    const { assert!(Geometry::SLOTS_PER_BIN == 2 && HEADER_BYTES == 3 * 8) };
+    for offset in [0, table.slot.slot_bytes] {
+        let head = round.array::<3>(image.plus(offset));
+        if head[KEY_AT / 8] == key && Version::from_word(head[VERSION_AT / 8]).is_present() {
+            return Some((offset, *head));
+        }
     }
+    None
 }
 
 /// Whether the slot image holds the wanted key's record.
 #[inline]
 fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> bool {
-    if round.word(image.plus(KEY_AT)) != wanted.word
-        || !Version::from_word(round.word(image.plus(VERSION_AT))).is_present()
-    {
+    let [_, version, key] = *round.array(image);
+    if key != wanted.word || !Version::from_word(version).is_present() {
         return false;
     }
     let Some(full_key) = wanted.full_key else { return true };

@@ -209,6 +209,7 @@ pub fn hash_of(table: &Table, key_word: u64) -> u64 {
 pub fn group_of(catalog: &Catalog, table: &Table, hash: u64) -> GroupId {
     let groups = catalog.groups() as u64;
     match catalog.options().placement {
+        Placement::Hash if groups == 1 => GroupId(0),
         Placement::Hash => GroupId((((hash >> GROUP_HASH_SHIFT & 0xffff) * groups) >> 16) as u16),
         Placement::Table => GroupId((u64::from(table.id.0) % groups) as u16),
     }

@@ -5,10 +5,12 @@
 //! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
 //! enum whose asynchronous calls cost a branch and no allocation.
 
+use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
-use crate::working_set::Txn;
+use crate::working_set::{Entry, Txn};
+use tarn_fabric::round::Round;
 
 /// What a protocol promises beyond strict serializability.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +146,10 @@ pub trait Protocol: Sized {
     /// With these switches.
     fn new(switches: Switches) -> Self;
 
+    /// A record whose home is known is being added: plans the look at it, in the round that the next
+    /// fetch sends. See [`crate::working_set::Progress::Home`].
+    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry);
+
     /// The switches that it was made with.
     fn switches(&self) -> Switches;
 
@@ -237,6 +243,18 @@ macro_rules! protocols {
             /// What there is to know about it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
+            }
+
+            /// See [`Protocol::plan_home`].
+            #[inline(always)]
+            pub fn plan_home(
+                &self,
+                cx: &Context,
+                round: &mut Round,
+                table: &Table,
+                entry: &mut Entry,
+            ) {
+                match self { $(AnyProtocol::$name(it) => it.plan_home(cx, round, table, entry)),+ }
             }
 
             /// What this variant lacks that may be missing in simulations alone: whoever runs on

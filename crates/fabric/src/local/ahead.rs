@@ -10,81 +10,84 @@
 //! Invariant: a hint only. What is never fetched ahead is fetched when it is used.
 
 use crate::address::LINE_BYTES;
+use std::cell::Cell;
 
-/// Most verbs whose lines are gathered.
-const RUNS: usize = 32;
+/// Most lines that are gathered, those of stripes included: a power of two.
+const LINES: usize = 128;
+/// Most lines of one verb: of a longer one the processor's own prefetcher sees the rest coming.
+const RUN: usize = LINES / 2;
 /// So many lines keep the processor's fill buffers busy by themselves.
-const ENOUGH_LINES: usize = 16;
+const ENOUGH: usize = 24;
 /// One in so many of the rounds in flight may wait for others to be fetched with.
 const SHARE: usize = 4;
 
-/// The lines of one verb.
-#[derive(Clone, Copy)]
-pub(super) struct Run {
-    /// The first line; any address will do.
-    pub(super) first: *const u8,
-    /// The stripe that guards it, or null.
-    pub(super) stripe: *const u8,
-    /// How many lines.
-    pub(super) lines: u32,
-    /// Whether they will be written.
-    pub(super) to_write: bool,
-}
-
 /// One thread's gathered lines.
 pub(super) struct Ahead {
-    runs: [Run; RUNS],
-    gathered: usize,
-    lines: usize,
-    rounds: usize,
-    in_flight: usize,
+    lines: [Cell<*const u8>; LINES],
+    gathered: Cell<usize>,
+    rounds: Cell<usize>,
 }
 
 impl Ahead {
     pub(super) fn new() -> Ahead {
-        let none = std::ptr::null();
-        let run = Run { first: none, stripe: none, lines: 0, to_write: false };
-        Ahead { runs: [run; RUNS], gathered: 0, lines: 0, rounds: 0, in_flight: 0 }
+        let lines = [const { Cell::new(std::ptr::null()) }; LINES];
+        Ahead { lines, gathered: Cell::new(0), rounds: Cell::new(0) }
     }
 
-    /// The lines of one more verb of the round being posted.
+    /// The lines of one more verb of the round being posted, and its stripe's; any address in a
+    /// line will do. Those that will be written are few, and fetched at once.
     #[inline(always)]
-    pub(super) fn add(&mut self, run: Run) {
-        if self.gathered == RUNS {
+    pub(super) fn add(&self, first: *const u8, bytes: usize, stripe: *const u8, write: bool) {
+        if write {
+            return fetch_to_write(first, bytes, stripe);
+        }
+        let mut gathered = self.gathered.get();
+        self.lines[gathered % LINES].set(first);
+        gathered += 1;
+        let end = first.addr() % LINE_BYTES + bytes;
+        let mut further = LINE_BYTES;
+        while further < end.min(RUN * LINE_BYTES) {
+            self.lines[gathered % LINES].set(first.wrapping_add(further));
+            (gathered, further) = (gathered + 1, further + LINE_BYTES);
+        }
+        if bytes > 8 {
+            self.lines[gathered % LINES].set(stripe);
+            gathered += 1;
+        }
+        self.gathered.set(gathered);
+        if gathered >= LINES - RUN {
             self.fetch();
         }
-        self.runs[self.gathered] = run;
-        self.gathered += 1;
-        self.lines += run.lines as usize;
     }
 
-    /// The round's lines have been added.
+    /// The round's lines have been added; so many rounds are in flight with it.
     #[inline(always)]
-    pub(super) fn posted(&mut self) {
-        self.in_flight += 1;
-        self.rounds += 1;
-        if self.rounds * SHARE >= self.in_flight || self.lines >= ENOUGH_LINES {
+    pub(super) fn posted(&self, in_flight: usize) {
+        let rounds = self.rounds.get() + 1;
+        self.rounds.set(rounds);
+        if rounds * SHARE >= in_flight || self.gathered.get() >= ENOUGH {
             self.fetch();
         }
-    }
-
-    /// A posted round was completed or given up.
-    #[inline(always)]
-    pub(super) fn ended(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
     }
 
     #[inline(never)]
-    fn fetch(&mut self) {
-        for run in &self.runs[..self.gathered] {
-            for line in 0..run.lines as usize {
-                prefetch_line(run.first.wrapping_add(line * LINE_BYTES), run.to_write);
-            }
-            if !run.stripe.is_null() {
-                prefetch_line(run.stripe, run.to_write);
-            }
+    fn fetch(&self) {
+        for line in &self.lines[..self.gathered.get().min(LINES)] {
+            prefetch_line(line.get(), false);
         }
-        (self.gathered, self.lines, self.rounds) = (0, 0, 0);
+        self.gathered.set(0);
+        self.rounds.set(0);
+    }
+}
+
+#[inline(never)]
+fn fetch_to_write(first: *const u8, bytes: usize, stripe: *const u8) {
+    let end = (first.addr() % LINE_BYTES + bytes).min(RUN * LINE_BYTES);
+    for further in (0..end).step_by(LINE_BYTES) {
+        prefetch_line(first.wrapping_add(further), true);
+    }
+    if bytes > 8 {
+        prefetch_line(stripe, true);
     }
 }
 

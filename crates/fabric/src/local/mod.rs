@@ -11,12 +11,15 @@
 
 mod affinity;
 mod ahead;
+mod copy;
+mod execute;
 mod mailbox;
 mod memory;
 mod pages;
 pub mod probe;
 pub mod quiesce;
 mod region;
+mod run;
 
 pub use affinity::pin_to_core;
 pub use memory::NodeMemory;
@@ -28,7 +31,7 @@ use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::port::Port;
-use crate::round::{Round, Verb, VerbKind};
+use crate::round::Round;
 use ahead::Ahead;
 use mailbox::{Mailboxes, Receiver, Sender};
 use quiesce::{Faults, ThreadGate};
@@ -157,11 +160,13 @@ struct LocalBackend {
     /// Whether a followed round wrote and nothing has fenced since: done before the next READ.
     unfenced: Cell<bool>,
     /// By node × groups + group; rebuilt when a fault was declared.
-    regions: RefCell<Vec<Region<'static>>>,
+    regions: Box<[Cell<Region<'static>>]>,
     group_count: usize,
     faults_seen: Cell<u32>,
     fenced: Cell<bool>,
-    ahead: RefCell<Ahead>,
+    ahead: Ahead,
+    /// Rounds posted and not completed: how many wait for their lines.
+    in_flight: Cell<usize>,
     sender: RefCell<Sender>,
     receiver: RefCell<Receiver>,
 }
@@ -178,17 +183,19 @@ impl LocalBackend {
         let endpoint = Endpoint { node: node.slot, thread };
         let (sender, receiver) = fabric.mailboxes.register(endpoint);
         let group_count = fabric.groups.len();
+        let regions = fabric.nodes.len() * group_count;
         let backend = LocalBackend {
             fabric,
             node,
             thread,
             gate,
             unfenced: Cell::new(false),
-            regions: RefCell::default(),
+            regions: vec![Cell::new(Region::empty()); regions].into(),
             group_count,
             faults_seen: Cell::new(u32::MAX),
             fenced: Cell::new(false),
-            ahead: RefCell::new(Ahead::new()),
+            ahead: Ahead::new(),
+            in_flight: Cell::new(0),
             sender: RefCell::new(sender),
             receiver: RefCell::new(receiver),
         };
@@ -201,28 +208,29 @@ impl LocalBackend {
         let faults = &self.fabric.faults;
         self.faults_seen.set(faults.epoch());
         self.fenced.set(faults.is_fenced(self.node));
-        let mut regions = Vec::new();
         for (index, memory) in self.fabric.nodes.iter().enumerate() {
             let down = self.fenced.get() || faults.is_down(NodeSlot(index as u16));
             let count = self.group_count;
             let views = if down { vec![Region::empty(); count] } else { memory.regions(count) };
-            // SAFETY: `fabric` owns the memory; this backend holds it as long as the views.
-            regions.extend(views.into_iter().map(|view| unsafe { view.unbound() }));
+            for (group, view) in views.into_iter().enumerate() {
+                // SAFETY: `fabric` owns the memory; this backend holds it as long as the views.
+                self.regions[index * count + group].set(unsafe { view.unbound() });
+            }
         }
-        *self.regions.borrow_mut() = regions;
     }
 
-    #[inline]
-    fn index(&self, target: Target) -> usize {
-        usize::from(target.node().0) * self.group_count + usize::from(target.address().group().0)
+    /// The region that a verb goes to, if there is such a node and group.
+    #[inline(always)]
+    fn region(&self, target: Target) -> Option<Region<'static>> {
+        let (node, group) = (usize::from(target.node().0), target.address().group().0);
+        let index = node * self.group_count + usize::from(group);
+        self.regions.get(index).map(Cell::get)
     }
 
-    #[cold]
-    fn stopped(&self, target: Target, stop: Stop) -> Box<FabricError> {
-        match stop {
-            Stop::Outside => self.refusal(target),
-            Stop::Stuck => Box::new(FabricError::TornLine(target)),
-        }
+    /// A posted round was completed or given up.
+    #[inline(always)]
+    fn ended(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
     }
 
     #[cold]
@@ -241,164 +249,6 @@ impl LocalBackend {
             FabricError::OutOfBounds(target)
         }
     }
-
-    #[inline(always)]
-    fn prefetch(&self, round: &Round) {
-        let (regions, mut ahead) = (self.regions.borrow(), self.ahead.borrow_mut());
-        for verb in round.verbs() {
-            if let Some(region) = regions.get(self.index(verb.target)) {
-                let offset = verb.target.address().offset_bytes();
-                let to_write = !verb.is(VerbKind::Read);
-                ahead.add(region.run(offset, verb.len_bytes() as u64, to_write));
-            }
-        }
-        ahead.posted();
-    }
-
-    /// Executes the round's verbs in order; a failure is boxed, so that success is a register.
-    fn execute(&self, round: &mut Round) -> Result<(), Box<FabricError>> {
-        let _inside = self.gate.enter();
-        if self.fabric.faults.epoch() != self.faults_seen.get() {
-            self.look_at_faults();
-        }
-        let regions = self.regions.borrow();
-        let followed = round.is_followed();
-        let (verbs, buffer) = round.parts_mut();
-        let mut wrote = self.unfenced.get();
-        let mut outcome = Ok(());
-        let mut next = 0;
-        while let Some(verb) = verbs.get_mut(next) {
-            let Some(region) = regions.get(self.index(verb.target)) else {
-                outcome = Err(self.refusal(verb.target));
-                break;
-            };
-            if verb.is(VerbKind::Read) {
-                if std::mem::take(&mut wrote) {
-                    // A processor may load before its earlier stores are seen; the contract's READ
-                    // comes after the WRITE of its batch.
-                    fence(Ordering::SeqCst);
-                }
-                match read_run(*region, &verbs[next..], buffer) {
-                    Ok(done) => next += done,
-                    Err((done, stop)) => {
-                        outcome = Err(self.stopped(verbs[next + done].target, stop));
-                        break;
-                    }
-                }
-                continue;
-            }
-            let offset = verb.target.address().offset_bytes();
-            if !region.contains(offset, verb.len_bytes() as u64) {
-                outcome = Err(self.refusal(verb.target));
-                break;
-            }
-            if verb.is(VerbKind::Write) {
-                wrote = true;
-                if let Err(StuckStripe) = write(region, offset, verb, buffer) {
-                    outcome = Err(self.stopped(verb.target, Stop::Stuck));
-                    break;
-                }
-            } else {
-                wrote = FENCE_AFTER_ATOMICS;
-                atomic(region, offset, verb, buffer);
-            }
-            next += 1;
-        }
-        // Whatever this thread does next pays the debt: a READ and the end of a round fence, an
-        // atomic is a fence, another followed round carries it on.
-        self.unfenced.set(wrote && followed);
-        if wrote && !followed {
-            fence(Ordering::SeqCst);
-        }
-        outcome
-    }
-}
-
-/// Why a verb was not executed.
-enum Stop {
-    Outside,
-    Stuck,
-}
-
-/// Executes READs of one region from the front on; returns how many. A round's READs are as a rule
-/// many and to one region, whose fields stay in registers here.
-///
-/// # Errors
-/// Which verb was stopped, and why.
-#[inline(always)]
-fn read_run(region: Region, verbs: &[Verb], buffer: &mut [u64]) -> Result<usize, (usize, Stop)> {
-    let first = verbs[0].target;
-    for (index, verb) in verbs.iter().enumerate() {
-        if !verb.is(VerbKind::Read) || !verb.target.is_beside(first) {
-            return Ok(index);
-        }
-        let offset = verb.target.address().offset_bytes();
-        if !region.contains(offset, verb.len_bytes() as u64) {
-            return Err((index, Stop::Outside));
-        }
-        if let Err(StuckStripe) = read(&region, offset, verb, buffer) {
-            return Err((index, Stop::Stuck));
-        }
-    }
-    Ok(verbs.len())
-}
-
-#[inline(always)]
-fn atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
-    if verb.is(VerbKind::CompareAndSwap) {
-        let order = (Ordering::SeqCst, Ordering::SeqCst);
-        let word = region.word(offset);
-        verb.value = word
-            .compare_exchange(verb.expected, verb.value, order.0, order.1)
-            .unwrap_or_else(|found| found);
-    } else {
-        rarer_atomic(region, offset, verb, buffer);
-    }
-}
-
-/// Atomics of x86-64 are full fences themselves.
-const FENCE_AFTER_ATOMICS: bool = cfg!(not(target_arch = "x86_64"));
-
-#[inline(always)]
-fn read(region: &Region, offset: u64, verb: &Verb, buffer: &mut [u64]) -> Result<(), StuckStripe> {
-    let (at, len) = (verb.buffer().0 as usize, verb.len_bytes());
-    if (offset | at as u64 | len as u64).is_multiple_of(8) {
-        return region.read_words(offset, &mut buffer[at / 8..(at + len) / 8]);
-    }
-    let bytes: &mut [u8] = bytemuck::cast_slice_mut(buffer);
-    region.read_bytes(offset, &mut bytes[at..at + len])
-}
-
-#[inline(always)]
-fn write(region: &Region, offset: u64, verb: &Verb, buffer: &[u64]) -> Result<(), StuckStripe> {
-    let (at, len) = (verb.buffer().0 as usize, verb.len_bytes());
-    if (offset | at as u64 | len as u64).is_multiple_of(8) {
-        let words = &buffer[at / 8..(at + len) / 8];
-        return region.write_words(offset, words, !verb.has(Verb::PRIVATE));
-    }
-    let bytes: &[u8] = bytemuck::cast_slice(buffer);
-    region.write(offset, &bytes[at..at + len])
-}
-
-#[inline(never)]
-fn rarer_atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
-    let word = region.word(offset);
-    if verb.is(VerbKind::FetchAndAdd) {
-        verb.value = word.fetch_add(verb.expected, Ordering::SeqCst);
-        return;
-    }
-    let at = verb.buffer().0 as usize / 8;
-    let (compare_mask, swap_mask) = (buffer[at], buffer[at + 1]);
-    let swap = |old: u64| {
-        let equal = old & compare_mask == verb.expected & compare_mask;
-        equal.then_some((old & !swap_mask) | (verb.value & swap_mask))
-    };
-    let order = (Ordering::SeqCst, Ordering::SeqCst);
-    let outcome = word.fetch_update(order.0, order.1, swap);
-    verb.value = outcome.unwrap_or_else(|found| {
-        fence(Ordering::SeqCst); // nothing was swapped, so nothing has fenced
-        found
-    });
 }
 
 #[inline(always)]
@@ -427,20 +277,21 @@ impl Backend for LocalBackend {
         if round.is_hot() {
             return Posted::Done(unboxed(self.execute(round)));
         }
+        self.in_flight.set(self.in_flight.get() + 1);
         if self.fabric.prefetch {
-            self.prefetch(round);
+            self.fetch_ahead(round);
         }
         Posted::InFlight
     }
 
     #[inline]
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
-        self.ahead.borrow_mut().ended();
+        self.ended();
         Poll::Ready(unboxed(self.execute(round)))
     }
 
     fn abandon(&self, _: &mut Round) {
-        self.ahead.borrow_mut().ended();
+        self.ended();
         // Nothing of the round has happened: verbs are executed on completion.
     }
 
@@ -463,6 +314,10 @@ impl Backend for LocalBackend {
     }
 
     fn charge(&self, _: Cost) {}
+
+    fn charges(&self) -> bool {
+        false
+    }
 
     fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
         self.sender.borrow_mut().send(&self.fabric.mailboxes, to, bytes)

@@ -12,7 +12,8 @@
 //! Every access is through atomics of one size, so that races are defined behaviour: a WRITE of a
 //! part of a word merges it into the word with a compare-and-swap.
 
-use super::ahead::{Run, prefetch_line};
+use super::ahead::prefetch_line;
+use super::copy::copy_words;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -117,6 +118,18 @@ impl<'a> Region<'a> {
         assert!(self.contains(offset, len), "an access outside the region");
     }
 
+    /// Whether stripes keep lines whole.
+    #[inline(always)]
+    pub(super) fn is_checked(&self) -> bool {
+        self.checked
+    }
+
+    /// The words from `offset` on; of any use only inside the region.
+    #[inline(always)]
+    pub(super) fn words_at(&self, offset: u64) -> *const AtomicU64 {
+        self.words.wrapping_byte_add(offset as usize)
+    }
+
     #[inline]
     fn word_inside(&self, offset: u64) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && self.contains(offset, 8));
@@ -125,8 +138,8 @@ impl<'a> Region<'a> {
         unsafe { &*self.words.add((offset / 8) as usize) }
     }
 
-    #[inline]
-    fn stripe(&self, offset: u64) -> &AtomicU32 {
+    #[inline(always)]
+    pub(super) fn stripe(&self, offset: u64) -> &AtomicU32 {
         let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
         // SAFETY: the index is masked to the number of stripes, valid by the contract of `new`.
         unsafe { &*self.stripes.add(index as usize) }
@@ -145,18 +158,12 @@ impl<'a> Region<'a> {
         prefetch_line(self.stripes.wrapping_add(index as usize).cast(), to_write);
     }
 
-    /// The lines of `len` bytes from `offset` on, to be fetched ahead. Sixteen stripes share a line,
-    /// so the first granule's does for most; longer runs are few, and the processor's own prefetcher
-    /// follows them.
+    /// Where the line at `offset` is, and the stripe that guards it, for the processor to fetch.
     #[inline(always)]
-    pub(super) fn run(&self, offset: u64, len: u64, to_write: bool) -> Run {
+    pub(super) fn places(&self, offset: u64) -> (*const u8, *const u8) {
         let index = (self.first_granule + offset / GRANULE_BYTES) & self.stripe_mask;
-        let stripe = match len > 8 {
-            true => self.stripes.wrapping_add(index as usize).cast(),
-            false => std::ptr::null(),
-        };
-        let first = self.words.cast::<u8>().wrapping_add(offset as usize);
-        Run { first, stripe, lines: (offset % 64 + len).div_ceil(64) as u32, to_write }
+        let line = self.words.cast::<u8>().wrapping_add(offset as usize);
+        (line, self.stripes.wrapping_add(index as usize).cast())
     }
 
     /// READ of whole aligned words into `out`.
@@ -176,7 +183,7 @@ impl<'a> Region<'a> {
     }
 
     #[inline(never)]
-    fn read_granules(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
+    pub(super) fn read_granules(&self, offset: u64, out: &mut [u64]) -> Result<(), StuckStripe> {
         let (mut at, mut out) = (offset, out);
         while !out.is_empty() {
             let in_granule = ((GRANULE_BYTES - at % GRANULE_BYTES) / 8) as usize;
@@ -237,25 +244,8 @@ impl<'a> Region<'a> {
     #[inline(always)]
     fn copy_out(&self, offset: u64, out: &mut [u64]) {
         debug_assert!(self.contains(offset, out.len() as u64 * 8));
-        // SAFETY: public functions check bounds before they come here.
-        let mut from = unsafe { self.words.byte_add(offset as usize) };
-        let (lines, rest) = out.as_chunks_mut::<8>();
-        for line in lines {
-            // SAFETY: 64 bytes from `from` on are inside the region, as long as `line`.
-            from = unsafe { copy_line(from, line) };
-        }
-        let (halves, rest) = rest.as_chunks_mut::<4>();
-        if let [half] = halves {
-            // SAFETY: 32 bytes from `from` on are inside the region, as long as `half`.
-            from = unsafe { copy_half(from, half) };
-        }
-        for word in rest {
-            // SAFETY: the word is inside the region.
-            unsafe {
-                *word = (*from).load(Ordering::Acquire);
-                from = from.add(1);
-            }
-        }
+        // SAFETY: public functions check bounds before they come here; `out` is as long.
+        unsafe { copy_words(self.words_at(offset), out.as_mut_ptr().cast(), out.len() * 8) };
     }
 
     /// Word by word: what tears.
@@ -477,77 +467,6 @@ impl Patience {
         }
         Ok(())
     }
-}
-
-/// Copies a line's worth of words that others may be writing; the caller finds out whether they
-/// were. Returns where the next word is. In assembly, because the compiler does not join atomic
-/// loads and may not tear plain ones. Loads of x86-64 are in order, and an aligned one of 16 bytes
-/// is a single access where there is AVX, so the words are taken in ascending order.
-///
-/// # Safety
-/// Eight words from `from` on are inside a region.
-#[inline(always)]
-unsafe fn copy_line(from: *const AtomicU64, out: &mut [u64; 8]) -> *const AtomicU64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: `from` and `out` are valid for 64 bytes (this function's contract); SSE2 is part of
-    // x86-64; any interleaving of the four loads with other processors' stores yields some bytes,
-    // which is all that is promised.
-    unsafe {
-        std::arch::asm!(
-            "movdqu {a}, [{from}]",
-            "movdqu {b}, [{from} + 16]",
-            "movdqu {c}, [{from} + 32]",
-            "movdqu {d}, [{from} + 48]",
-            "movdqu [{to}], {a}",
-            "movdqu [{to} + 16], {b}",
-            "movdqu [{to} + 32], {c}",
-            "movdqu [{to} + 48], {d}",
-            from = in(reg) from,
-            to = in(reg) out.as_mut_ptr(),
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    for (index, word) in out.iter_mut().enumerate() {
-        // SAFETY: as above: eight words.
-        *word = unsafe { &*from.add(index) }.load(Ordering::Acquire);
-    }
-    // SAFETY: at most one past the region's end.
-    unsafe { from.add(8) }
-}
-
-/// As [`copy_line`], for half as much.
-///
-/// # Safety
-/// Four words from `from` on are inside a region.
-#[inline(always)]
-unsafe fn copy_half(from: *const AtomicU64, out: &mut [u64; 4]) -> *const AtomicU64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: as in `copy_line`, for 32 bytes.
-    unsafe {
-        std::arch::asm!(
-            "movdqu {a}, [{from}]",
-            "movdqu {b}, [{from} + 16]",
-            "movdqu [{to}], {a}",
-            "movdqu [{to} + 16], {b}",
-            from = in(reg) from,
-            to = in(reg) out.as_mut_ptr(),
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    for (index, word) in out.iter_mut().enumerate() {
-        // SAFETY: as above: four words.
-        *word = unsafe { &*from.add(index) }.load(Ordering::Acquire);
-    }
-    // SAFETY: at most one past the region's end.
-    unsafe { from.add(4) }
 }
 
 #[cfg(test)]

@@ -97,6 +97,9 @@ impl Ycsb {
             true => self.variant.write_reads_whole,
             false => self.variant.read_whole,
         };
+        if !whole {
+            return u64::from(field::count(row.bytes(operation.field())).is_none());
+        }
         let fields = self.fields(operation, whole);
         fields.filter(|&field| field::count(row.bytes(ColumnId(field))).is_none()).count() as u64
     }

@@ -12,7 +12,7 @@ use crate::index::hash::{Answer, Lookup, Wanted, same_head};
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
-use crate::transaction::ask_index;
+use crate::transaction::begin_lookup;
 use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
@@ -25,26 +25,60 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         take_grants(ford, txn);
     }
     let mut verdict = Ok(());
-    let mut all_before_done = true;
-    for index in txn.fetched..txn.entries.len() {
-        let short = match txn.entries[index].progress {
-            Progress::Home => home::absorb(ford, cx, txn, index),
-            Progress::Lock => Ok(home::absorb_locked(cx, txn, index)),
-            Progress::Done => Ok(true),
-            _ => Ok(false),
-        };
-        let settled = match short {
-            Ok(true) => Ok(()),
-            Ok(false) => absorb_rarer(ford, cx, txn, index),
-            Err(reason) => Err(reason),
+    let mut taken = txn.fetched;
+    let Txn { entries, lookups, round, tag, fetched, .. } = &mut *txn;
+    // The commonest in a loop of its own: looks at homes. A record that is not there may live
+    // elsewhere in its bucket, or nowhere.
+    for entry in &mut entries[*fetched..] {
+        if entry.progress != Progress::Home {
+            break;
+        }
+        match home::absorb(ford, cx, round, *tag, entry) {
+            Ok(true) => {}
+            Ok(false) => begin_lookup(cx, entry, lookups, true),
+            Err(reason) => verdict = verdict.and(Err(reason)),
+        }
+        if *fetched == taken && entry.progress == Progress::Done {
+            *fetched = taken + 1;
+        }
+        taken += 1;
+    }
+    if taken < txn.entries.len() {
+        verdict = verdict.and(absorb_others(ford, cx, txn, taken));
+    }
+    Ok(verdict?)
+}
+
+/// The entries from `start` on, whatever they wait for.
+#[inline(never)]
+fn absorb_others(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    start: usize,
+) -> Result<(), AbortReason> {
+    let mut verdict = Ok(());
+    for index in start..txn.entries.len() {
+        let progress = txn.entries[index].progress;
+        let settled = match progress {
+            Progress::Done => Ok(()),
+            Progress::Home => {
+                let Txn { entries, lookups, round, tag, .. } = &mut *txn;
+                let entry = &mut entries[index];
+                home::absorb(ford, cx, round, *tag, entry).map(|found| match found {
+                    true => {}
+                    false => begin_lookup(cx, entry, lookups, true),
+                })
+            }
+            Progress::Lock if home::absorb_locked(cx, txn, index) => Ok(()),
+            _ => absorb_rarer(ford, cx, txn, index),
         };
         verdict = verdict.and(settled);
-        all_before_done &= txn.entries[index].progress == Progress::Done;
-        if all_before_done {
+        if txn.fetched == index && txn.entries[index].progress == Progress::Done {
             txn.fetched = index + 1;
         }
     }
-    Ok(verdict?)
+    verdict
 }
 
 #[inline(never)]
@@ -57,12 +91,7 @@ fn absorb_rarer(
     let mut entry = txn.entries[index];
     let (table, it) = (cx.table(entry.table), &mut entry);
     let outcome = match it.progress {
-        Progress::Done => unreachable!("skipped by its caller"),
-        Progress::Home => {
-            // It may live elsewhere in its bucket, or nowhere.
-            ask_index(cx, txn, index, true);
-            return Ok(());
-        }
+        Progress::Done | Progress::Home => unreachable!("taken in by its caller"),
         Progress::Locate => absorb_lookup(ford, cx, txn, it, table),
         Progress::Direct if it.only_reads() => absorb_direct(ford, cx, txn, it, table),
         Progress::Direct => absorb_direct_lock(ford, cx, txn, it, table),

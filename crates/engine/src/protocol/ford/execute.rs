@@ -45,6 +45,8 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
         {
             break Err(failure);
         }
+        // What is added from now on goes into the next round.
+        txn.round.begin();
     };
     txn.failed = outcome.err();
     outcome
@@ -61,19 +63,22 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
     cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
-/// Adds the next verbs of every entry that is not fetched yet.
+/// Adds the next verbs of every entry that is not fetched yet. Those that look at a home were
+/// planned when the entry was added.
 #[inline(always)]
 fn plan(cx: &Context, txn: &mut Txn) {
-    txn.round.begin();
-    let mut warm = true;
+    if txn.fetched + txn.at_home != txn.entries.len() {
+        plan_others(cx, txn);
+    }
+    txn.at_home = 0;
+}
+
+fn plan_others(cx: &Context, txn: &mut Txn) {
+    let mut warm = txn.at_home == 0;
     for index in txn.fetched..txn.entries.len() {
         let progress = txn.entries[index].progress;
         match progress {
-            Progress::Home => {
-                home::plan(cx, &mut txn.entries[index], &mut txn.round);
-                warm = false;
-            }
-            Progress::Done => {}
+            Progress::Home | Progress::Done => {}
             Progress::Lock if home::plan_lock(cx, txn, index) => {}
             _ => warm &= plan_rarer(cx, txn, index),
         }

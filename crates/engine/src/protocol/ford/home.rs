@@ -10,20 +10,21 @@ use super::execute::{HELD, ask};
 use super::{Ford, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Geometry, offset_at_home};
+use crate::index::hash::head_at_home;
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::AbortReason;
+use crate::owner::OwnerTag;
 use crate::schema::Cells;
 use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 
-/// Reads the bin that is the record's home.
+/// Reads the bin that is the home of a record that is being added.
 #[inline(always)]
-pub(super) fn plan(cx: &Context, entry: &mut Entry, round: &mut Round) {
+pub(super) fn plan(cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
+    let target = cx.database().groups.primary(entry.address);
+    entry.image = round.read(target, table.geometry.bin_bytes);
     enter(cx, Phase::Locate);
-    let bin_bytes = Geometry::SLOTS_PER_BIN * cx.table(entry.table).slot.slot_bytes;
-    entry.image = round.read(cx.database().groups.primary(entry.address), bin_bytes);
 }
 
 /// Takes in the home of a record that is to be read or updated. Whether it was there.
@@ -34,28 +35,29 @@ pub(super) fn plan(cx: &Context, entry: &mut Entry, round: &mut Round) {
 pub(super) fn absorb(
     ford: &Ford,
     cx: &Context,
-    txn: &mut Txn,
-    index: usize,
+    round: &Round,
+    tag: OwnerTag,
+    entry: &mut Entry,
 ) -> Result<bool, AbortReason> {
-    let Txn { entries, round, tag, .. } = txn;
-    let entry = &mut entries[index];
     let table = cx.table(entry.table);
-    let Some(offset) = offset_at_home(table, entry.key, round, entry.image) else {
+    let Some((offset, head)) = head_at_home(table, entry.key, round, entry.image) else {
         return Ok(false);
     };
-    entry.address = entry.address.plus(offset);
-    entry.image = entry.image.plus(offset);
-    entry.found = true;
-    let lock = round.word(entry.image.plus(LOCK_AT));
+    let lock = head[LOCK_AT / 8];
     if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
         let reading = entry.mode == Mode::Read;
         return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
     }
-    entry.version = Version::from_word(round.word(entry.image.plus(VERSION_AT)));
+    entry.address = entry.address.plus(offset);
+    entry.image = entry.image.plus(offset);
+    entry.found = true;
+    entry.version = Version::from_word(head[VERSION_AT / 8]);
     if let Some(at) = table.slot.body_at {
         entry.body = Address::from_word(round.word(entry.image.plus(at)));
     }
-    cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
+    if cx.remembers {
+        cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
+    }
     if entry.mode == Mode::Update {
         entry.progress = Progress::Lock;
     } else if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
@@ -92,7 +94,7 @@ pub(super) fn plan_lock(cx: &Context, txn: &mut Txn, index: usize) -> bool {
 /// Takes in a record that was locked, if nothing about it is out of the way. Whether that was it.
 #[inline(always)]
 pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
-    let Txn { entries, round, locks, .. } = txn;
+    let Txn { entries, round, locks, short_locks, .. } = txn;
     let entry = &mut entries[index];
     let table = cx.table(entry.table);
     if !is_short(entry, table) || entry.watched {
@@ -102,18 +104,18 @@ pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
     if lock.verb == HELD || !round.swapped(lock.verb) {
         return false;
     }
-    let slot_words = table.slot.slot_bytes / 8;
-    let slot = round.words(entry.image, slot_words);
-    let version = Version::from_word(slot[VERSION_AT / 8]);
-    if slot[KEY_AT / 8] != entry.key || !version.is_present() {
+    let head = *round.array::<3>(entry.image);
+    let version = Version::from_word(head[VERSION_AT / 8]);
+    if head[KEY_AT / 8] != entry.key || !version.is_present() {
         return false;
     }
     lock.verb = HELD;
     lock.old_version = version;
     entry.version = version;
     entry.progress = Progress::Done;
+    *short_locks += 1;
     let copy = round.reserve(table.slot.slot_bytes);
-    round.copy_words(entry.image, copy, slot_words);
+    round.copy_words(entry.image, copy, table.slot.slot_bytes / 8);
     entry.payload = copy.plus(table.slot.payload_at);
     true
 }

@@ -13,7 +13,9 @@ use tarn_fabric::address::Address;
 
 /// Whether an insert waits for its slot.
 pub(super) fn wants_blocks(txn: &Txn) -> bool {
-    txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
+    // An insert has asked the index.
+    !txn.lookups.is_empty()
+        && txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
 }
 
 /// Gives every insert whose key is known to be absent a slot, and a body if it needs one.

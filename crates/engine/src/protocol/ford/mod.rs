@@ -2,7 +2,7 @@
 //!
 //! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the paper's text,
-//! `measured` the public code that later papers measured (see [`published`]). The classes of bugs that its public code was shown to have are kept as planted bugs
+//! `measured` the public code that later papers measured (its own part is in `published.rs`). The classes of bugs that its public code was shown to have are kept as planted bugs
 //! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
 //!
 //! # Round trips (the RTT budget, asserted by tests/rtt_budget.rs)
@@ -31,15 +31,20 @@ mod commit;
 mod execute;
 mod home;
 mod insert;
+mod prepare;
 mod published;
 mod recover;
+mod short;
 mod split;
+mod validate;
 
 use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
-use crate::working_set::Txn;
+use crate::working_set::{Entry, Txn};
+use tarn_fabric::round::Round;
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -200,11 +205,16 @@ impl Protocol for Ford {
         caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: false },
         switches: SWITCHES,
         phases: PHASES,
-        layout: "single-version-2",
+        layout: "single-version-3",
     };
 
     fn new(switches: Switches) -> Ford {
         Ford { switches }
+    }
+
+    #[inline(always)]
+    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
+        home::plan(cx, round, table, entry);
     }
 
     fn switches(&self) -> Switches {

@@ -89,7 +89,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     #[command(flatten)]
-    layout: layout::Flags,
+    layout: layout::LayoutFlags,
     #[command(flatten)]
     sweep: sweep::Flags,
     /// One JSON object on standard output instead of the table

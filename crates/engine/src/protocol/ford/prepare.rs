@@ -1,0 +1,179 @@
+//! What FORD's commit writes: new versions, and the bytes in which records change.
+//!
+//! Invariant: where the new VERSION of a record is, all of the record is: VERSION is written with a
+//! record's other bytes, in one line, or after them. What was there before goes with each piece.
+
+use super::execute::for_each_run;
+use super::{Ford, On};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::layout::{KEY_AT, VERSION_AT, Version};
+use crate::log;
+use crate::outcome::{Explanation, Failure};
+use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::BufferOffset;
+
+/// Decides the new versions and gathers the bytes to write.
+pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    // The entries step aside, so that each can be read beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
+        let table = cx.table(entry.table);
+        match entry.mode {
+            Mode::Insert if entry.void => {
+                give_back_body(cx, txn, entry.body);
+                // It may have made the bucket's chain longer.
+                raise_directory(txn, entry.directory_lock, Version::NEVER);
+            }
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(ford, txn, entry, table),
+            Mode::Insert => prepare_insert(txn, entry, table),
+            Mode::Delete => prepare_delete(txn, entry),
+            Mode::Update | Mode::Read => {}
+        }
+        entry.new_version = txn.locks[entry.lock as usize].new_version;
+    }
+    txn.entries = entries;
+    for index in 0..txn.locks.len() {
+        let lock = txn.locks[index];
+        if !lock.writes {
+            // Held, not written: the log says so by naming one version twice.
+            txn.locks[index].new_version = lock.old_version;
+        } else if lock.kind == LockKind::Directory {
+            version_piece(txn, lock.address, lock.old_version, lock.new_version);
+        }
+    }
+    let Txn { groups, pieces, .. } = txn;
+    for piece in pieces.iter() {
+        if !groups.contains(&piece.address.group()) {
+            groups.push(piece.address.group());
+        }
+    }
+    let (len, limit) = (log::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
+    if len as u64 > limit {
+        let allowed = format!("at most {limit} bytes (log_bytes)");
+        let field = "undo images of one transaction, bytes";
+        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
+    }
+    Ok(())
+}
+
+/// The body provided for an insert that was taken back.
+fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
+    if let Some(index) = txn.allocated.iter().position(|&(address, _)| address == body) {
+        let (address, bytes) = txn.allocated.swap_remove(index);
+        cx.give_back(address, bytes);
+    }
+}
+
+fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
+    let old_version = entry.version;
+    let new_version = old_version.present_after(Version::NEVER);
+    set_new_version(txn, entry.lock, new_version);
+    if table.slot.is_out_of_line() {
+        let Txn { pieces, .. } = txn;
+        for_each_run(table, entry.dirty, 1, |from, to| {
+            pieces.push(Piece {
+                address: entry.body.plus(from),
+                new: entry.payload.plus(from),
+                old: entry.old_payload.plus(from),
+                len_bytes: (to - from) as u32,
+                logged: true,
+            });
+        });
+        // Last: where the new VERSION is, all of the record is.
+        version_piece(txn, entry.address, old_version, new_version);
+        return;
+    }
+    // VERSION, KEY and payload lie together, up to the last changed byte.
+    let copy = BufferOffset(entry.payload.0 - table.slot.payload_at as u32);
+    txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
+    let last = 63 - entry.dirty.0.leading_zeros() as usize;
+    let column = &table.schema.columns[last];
+    let changed = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let end = if ford.on(On::WriteChangesOnly) { changed } else { table.slot.slot_bytes };
+    slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
+}
+
+/// Bytes `from..to` of a slot, whose new image is at `new`: its later lines first, the line with
+/// VERSION last and whole, so that where the new VERSION is, all of the record is.
+fn slot_pieces(
+    txn: &mut Txn,
+    entry: &Entry,
+    new: BufferOffset,
+    (from, to): (usize, usize),
+    later_logged: bool,
+) {
+    let first_end = to.min(LINE_BYTES);
+    for (from, to, logged) in [(first_end, to, later_logged), (from, first_end, true)] {
+        if to > from {
+            txn.pieces.push(Piece {
+                address: entry.address.plus(from),
+                new: new.plus(from),
+                old: entry.image.plus(from),
+                len_bytes: (to - from) as u32,
+                logged,
+            });
+        }
+    }
+}
+
+fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table) {
+    let slot = &table.slot;
+    let directory = txn.locks[entry.directory_lock as usize];
+    let new_version = entry.version.present_after(directory.old_version);
+    set_new_version(txn, entry.lock, new_version);
+    raise_directory(txn, entry.directory_lock, Version::NEVER);
+    let head = match slot.body_at {
+        None => BufferOffset(entry.payload.0 - slot.payload_at as u32),
+        Some(body_at) => {
+            let head = txn.round.reserve_lines(slot.slot_bytes);
+            txn.round.set_word(head.plus(body_at), entry.body.to_word());
+            txn.pieces.push(Piece {
+                address: entry.body,
+                new: entry.payload,
+                old: entry.payload,
+                len_bytes: slot.payload_bytes as u32,
+                logged: false,
+            });
+            head
+        }
+    };
+    txn.round.set_word(head.plus(VERSION_AT), new_version.word());
+    txn.round.set_word(head.plus(KEY_AT), entry.key);
+    txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
+    // What a slot without a record held does not matter, but its VERSION and KEY do.
+    slot_pieces(txn, entry, head, (VERSION_AT, slot.used_bytes()), false);
+}
+
+fn prepare_delete(txn: &mut Txn, entry: &Entry) {
+    let new_version = entry.version.absent_after();
+    set_new_version(txn, entry.lock, new_version);
+    version_piece(txn, entry.address, entry.version, new_version);
+    raise_directory(txn, entry.directory_lock, new_version);
+}
+
+fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
+    let lock = &mut txn.locks[lock as usize];
+    lock.new_version = version;
+    lock.writes = true;
+}
+
+/// A bucket that gains or loses a record gets a VERSION above its own and above `floor`.
+fn raise_directory(txn: &mut Txn, lock: u32, floor: Version) {
+    let lock = &mut txn.locks[lock as usize];
+    let raised = lock.old_version.present_after(floor);
+    if !lock.writes || raised.counter() > lock.new_version.counter() {
+        lock.new_version = raised;
+    }
+    lock.writes = true;
+}
+
+fn version_piece(txn: &mut Txn, record: Address, old: Version, new: Version) {
+    let words = txn.round.reserve(16);
+    txn.round.set_word(words, new.word());
+    txn.round.set_word(words.plus(8), old.word());
+    let (new, old) = (words, words.plus(8));
+    let address = record.plus(VERSION_AT);
+    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+}

@@ -1,0 +1,89 @@
+//! FORD's commit of short updates made short: undo log, data and release in one pass.
+//!
+//! Invariant: what is sent is what [`super::commit`] would send, in the same order: the log, then
+//! every record's data, then the releases. It applies where every lock is on a record of one line
+//! that is updated in place ([`super::home`] took it in), and all of them have their only copy on
+//! one node. A changed record is logged and written from VERSION to the end of its row.
+
+use super::commit::add_release;
+use super::{Ford, On, Phase, enter};
+use crate::context::Context;
+use crate::layout::{Slot, VERSION_AT, Version};
+use crate::log::{self, OldBytes};
+use crate::working_set::{Entry, NO_LOCK, Txn};
+use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
+
+/// Most of a log entry that one lock takes: the record, its piece's header, its old bytes.
+const LOCK_LOG_BYTES: usize = 24 + 16 + 56;
+
+/// Switches that shape a commit: without one of them it goes the long way.
+const SHAPE: [On; 5] = [
+    On::FuseLog,
+    On::UnlockLate,
+    On::WriteAfterValidation,
+    On::LockAtPrimary,
+    On::WriteChangesOnly,
+];
+
+/// Whether the transaction's commit is a short one.
+pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
+    let [first, ..] = &txn.locks[..] else { return false };
+    let (database, group) = (cx.database(), first.address.group());
+    let room = (database.catalog.options().log_bytes as usize).min(VERB_BYTES_MAX);
+    txn.short_locks == txn.locks.len()
+        && txn.locks.len() * LOCK_LOG_BYTES < room - LOCK_LOG_BYTES
+        && database.groups.replicas(group) == 1
+        && txn.locks.iter().all(|lock| lock.address.group() == group)
+        && txn.pieces.is_empty()
+        && SHAPE.iter().all(|&it| ford.on(it))
+}
+
+/// Decides the new versions and adds the log, the data and the releases. Whether anything is
+/// written: if not, the locks are to be released alone.
+pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
+    let Txn { entries, round, locks, tag, coordinator, .. } = &mut *txn;
+    let catalog = &cx.database().catalog;
+    let row_bytes = |entry: &Entry| row_bytes(&catalog.table(entry.table).slot);
+    let (mut changed, mut old_bytes) = (0, 0);
+    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
+        let lock = &mut locks[entry.lock as usize];
+        entry.new_version = entry.version;
+        if entry.dirty.0 != 0 {
+            entry.new_version = entry.version.present_after(Version::NEVER);
+            changed += 1;
+            old_bytes += row_bytes(entry);
+        }
+        lock.new_version = entry.new_version;
+    }
+    if changed == 0 {
+        return false;
+    }
+    enter(cx, Phase::Write);
+    enter(cx, Phase::UnlockWithData);
+    round.begin();
+    let dirty = || entries.iter().filter(|entry| entry.lock != NO_LOCK && entry.dirty.0 != 0);
+    let len = log::entry_bytes(locks.len(), changed, old_bytes);
+    let old = dirty().map(|entry| OldBytes {
+        address: entry.address.plus(VERSION_AT),
+        at: entry.image.plus(VERSION_AT),
+        len_bytes: row_bytes(entry),
+    });
+    let log = log::write_entry(round, *tag, locks, old, len);
+    let groups = &cx.database().groups;
+    let area = catalog.log(locks[0].address.group(), *coordinator);
+    round.write_private(groups.primary(area), log, len);
+    for entry in dirty() {
+        let slot = &catalog.table(entry.table).slot;
+        let data = BufferOffset(entry.payload.0 - slot.payload_at as u32).plus(VERSION_AT);
+        round.set_word(data, entry.new_version.word());
+        round.write(groups.primary(entry.address.plus(VERSION_AT)), data, row_bytes(entry));
+    }
+    add_release(cx, round, locks);
+    true
+}
+
+/// A record from VERSION to the end of its row, in whole words.
+#[inline]
+fn row_bytes(slot: &Slot) -> usize {
+    slot.used_bytes().next_multiple_of(8) - VERSION_AT
+}

@@ -1,0 +1,80 @@
+//! FORD's validation: is everything that was read and not locked as it was?
+//!
+//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its VERSION
+//! is what the caller was shown, both in one READ of one line.
+
+use super::{Ford, On, Phase, enter};
+use crate::context::Context;
+use crate::layout::Version;
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::Txn;
+use tarn_fabric::round::BufferOffset;
+
+/// So many records read by one transaction are still near when it validates them.
+const WARM_CHECKS: usize = 64;
+
+/// Re-reads LOCK and VERSION of everything that was read and not locked.
+#[inline]
+pub(super) async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if is_needless(txn) || !ford.on(On::ValidateReads) {
+        return Ok(());
+    }
+    let first = plan_validation(cx, txn);
+    if txn.round.is_empty() {
+        return Ok(()); // every directory is locked by now
+    }
+    enter(cx, Phase::Validate);
+    if txn.entries.len() + txn.checks.len() <= WARM_CHECKS {
+        txn.round.hot();
+    }
+    cx.port.execute(&mut txn.round).await?;
+    Ok(absorb_validation(ford, txn, first)?)
+}
+
+/// Whether nothing was read without a lock.
+#[inline]
+pub(super) fn is_needless(txn: &Txn) -> bool {
+    txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
+}
+
+/// Adds the READs; what they bring lies in the buffer from the position returned on.
+fn plan_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
+    let Txn { round, entries, checks, .. } = txn;
+    let groups = &cx.database().groups;
+    round.begin();
+    let first = round.reserve(16 * (entries.len() + checks.len()));
+    let mut again = first;
+    for entry in entries.iter().filter(|entry| entry.watched) {
+        round.read_into(groups.primary(entry.address), again, 16);
+        again = again.plus(16);
+    }
+    for check in checks.iter().filter(|check| !check.covered) {
+        round.read_into(groups.primary(check.address), again, 16);
+        again = again.plus(16);
+    }
+    first
+}
+
+/// Compares what the READs brought with what was seen.
+fn absorb_validation(ford: &Ford, txn: &Txn, first: BufferOffset) -> Result<(), AbortReason> {
+    let count = txn.round.verbs().len();
+    let (heads, _) = txn.round.words(first, 2 * count).as_chunks::<2>();
+    let watched = txn.entries.iter().filter(|entry| entry.watched).map(|entry| entry.version);
+    let directories = txn.checks.iter().filter(|check| !check.covered).map(|check| check.version);
+    let mut heads = heads.iter(); // first the records', then the directories'
+    let mut verdict = Ok(());
+    let mut judge = |version: Version, [lock, now]: [u64; 2]| {
+        if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+            verdict = verdict.and(Err(AbortReason::ValidationLocked));
+        } else if now != version.word() {
+            verdict = verdict.and(Err(AbortReason::VersionChanged));
+        }
+    };
+    for (version, head) in watched.zip(&mut heads) {
+        judge(version, *head);
+    }
+    for (version, head) in directories.zip(&mut heads) {
+        judge(version, *head);
+    }
+    verdict
+}

@@ -1,0 +1,115 @@
+//! Copies of words between a region and a round's buffer, while other threads use the region.
+//!
+//! Invariant: the words of a line are taken, and given, in ascending order, each of them whole;
+//! whether anybody else wrote meanwhile is for the caller to find out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Copies `len_bytes`, a multiple of 8.
+///
+/// # Safety
+/// Both sides are valid for `len_bytes`; others use them through atomics only.
+#[inline(always)]
+pub(super) unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, len_bytes: usize) {
+    let (mut from, mut to, mut left) = (from, to, len_bytes);
+    if left == 16 {
+        // LOCK and VERSION, as a rule.
+        // SAFETY: two words (this function's contract).
+        unsafe {
+            copy_word(from, to);
+            copy_word(from.add(1), to.add(1));
+        }
+        return;
+    }
+    // SAFETY: no more than `left` bytes are taken at any step (this function's contract).
+    unsafe {
+        while left >= 64 {
+            copy_line(from, to);
+            (from, to, left) = (from.add(8), to.add(8), left - 64);
+        }
+        if left >= 32 {
+            copy_half(from, to);
+            (from, to, left) = (from.add(4), to.add(4), left - 32);
+        }
+        while left > 0 {
+            copy_word(from, to);
+            (from, to, left) = (from.add(1), to.add(1), left - 8);
+        }
+    }
+}
+
+/// Copies a word: after it comes what is copied after it.
+///
+/// # Safety
+/// Both sides are valid words.
+#[inline(always)]
+unsafe fn copy_word(from: *const AtomicU64, to: *const AtomicU64) {
+    // SAFETY: this function's contract.
+    unsafe { (*to).store((*from).load(Ordering::Acquire), Ordering::Release) };
+}
+
+/// Copies a line's worth of words. In assembly, because the compiler does not join atomic accesses
+/// and may not tear plain ones. Loads and stores of x86-64 are in order, and an aligned one of 16
+/// bytes is a single access where there is AVX.
+///
+/// # Safety
+/// Both sides are valid for eight words.
+#[inline(always)]
+unsafe fn copy_line(from: *const AtomicU64, to: *const AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: `from` and `to` are valid for 64 bytes (this function's contract); SSE2 is part of
+    // x86-64; any interleaving of the loads and stores with those of other processors yields some
+    // bytes, which is all that is promised.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            "movdqu [{to}], {a}",
+            "movdqu [{to} + 16], {b}",
+            "movdqu [{to} + 32], {c}",
+            "movdqu [{to} + 48], {d}",
+            from = in(reg) from,
+            to = in(reg) to,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    for index in 0..8 {
+        // SAFETY: as above: eight words.
+        unsafe { copy_word(from.add(index), to.add(index)) };
+    }
+}
+
+/// As [`copy_line`], for half as much.
+///
+/// # Safety
+/// Both sides are valid for four words.
+#[inline(always)]
+unsafe fn copy_half(from: *const AtomicU64, to: *const AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as in `copy_line`, for 32 bytes.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu [{to}], {a}",
+            "movdqu [{to} + 16], {b}",
+            from = in(reg) from,
+            to = in(reg) to,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    for index in 0..4 {
+        // SAFETY: as above: four words.
+        unsafe { copy_word(from.add(index), to.add(index)) };
+    }
+}
