@@ -93,11 +93,15 @@ impl World {
             all_take_ps: costs.receive * responses.count,
             last_takes_ps: costs.receive,
         };
-        let seen_ps = nic.receive.pass(self.now_ps, stream) + costs.complete;
+        let taken_ps = nic.receive.pass(self.now_ps, stream);
+        let seen_ps = taken_ps + costs.complete;
         if let Some(done_ps) = flight.answered(seen_ps) {
             self.queue.push(done_ps, Event::Complete { flight: index });
         }
         self.note(self.now_ps ^ served.seen.rotate_left(17));
+        if self.is_observed() {
+            self.show_served(index, batch_index, [responses.last_ps, taken_ps, seen_ps]);
+        }
     }
 
     /// A batch arrives where things go wrong, or in random mode.
