@@ -99,6 +99,18 @@ impl Round {
         self.followed = false;
     }
 
+    /// Becomes a copy of another round, in the memory that it has: for a backend that must go on with
+    /// a round whose owner has it back.
+    pub fn copy_from(&mut self, other: &Round) {
+        self.verbs.clone_from(&other.verbs);
+        let lines = other.used_bytes.div_ceil(64);
+        if self.lines.len() < lines {
+            self.grow(other.used_bytes);
+        }
+        self.lines[..lines].copy_from_slice(&other.lines[..lines]);
+        self.used_bytes = other.used_bytes;
+    }
+
     /// The verbs added since [`Round::begin`].
     #[inline]
     pub fn verbs(&self) -> &[Verb] {
@@ -387,6 +399,20 @@ mod tests {
         assert_eq!(round.bytes(first.plus(8), 8), 7u64.to_ne_bytes());
         round.clear();
         assert_eq!(round.read(target, 64), first);
+    }
+
+    #[test]
+    fn a_copy_has_the_same_verbs_and_bytes() {
+        let target = Address::new(GroupId(0), 64).at(NodeSlot(0));
+        let (mut round, mut copy) = (Round::new(), Round::new());
+        copy.faa(target, 1);
+        let large = round.reserve(5_000);
+        round.bytes_mut(large, 5_000).fill(7);
+        round.write(target, large, 5_000);
+        copy.copy_from(&round);
+        assert_eq!(copy.verbs().len(), 1);
+        assert!(copy.verbs()[0].is(VerbKind::Write) && copy.verbs()[0].buffer() == large);
+        assert_eq!(copy.bytes(large, 5_000), round.bytes(large, 5_000));
     }
 
     #[test]

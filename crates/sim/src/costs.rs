@@ -177,7 +177,8 @@ impl Costs {
     /// Whether the requester's NIC fetches a verb's bytes by itself.
     #[inline]
     pub(crate) fn is_fetched(&self, verb: &Verb) -> bool {
-        verb.is(VerbKind::Write) && (verb.len_bytes() as u64) > self.inline_max_bytes
+        // Which it is cannot be foretold: nothing is to be jumped over.
+        verb.is(VerbKind::Write) & ((verb.len_bytes() as u64) > self.inline_max_bytes)
     }
 
     /// For how long `verbs` of a batch, `fetched` of them with bytes to fetch, occupy the requester's

@@ -23,7 +23,7 @@ impl Placement {
         let group = address.group();
         let ahead = if node >= group.0 { 0 } else { self.nodes };
         let index = node.wrapping_add(ahead).wrapping_sub(group.0);
-        if node >= self.nodes || group.0 >= self.nodes || index >= self.replicas {
+        if (node >= self.nodes) | (group.0 >= self.nodes) | (index >= self.replicas) {
             return Place::NOWHERE;
         }
         memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
@@ -99,16 +99,17 @@ fn transfer(memory: &mut Memory, place: Place, verb: &Verb, data: &mut [u64], pa
 fn atomic(memory: &mut Memory, place: Place, verb: &mut Verb, data: &[u64]) {
     assert!(place.is_aligned(), "an atomic on a word that is not aligned");
     let (expected, value) = (verb.expected, verb.value);
-    verb.value = if verb.is(VerbKind::CompareAndSwap) {
-        memory.change_word(place, |found| (found == expected).then_some(value))
-    } else if verb.is(VerbKind::FetchAndAdd) {
-        memory.change_word(place, |found| Some(found.wrapping_add(expected)))
-    } else {
+    let adds = verb.is(VerbKind::FetchAndAdd);
+    // A plain CAS compares and swaps all bits.
+    let (compare, swap) = if verb.is(VerbKind::MaskedCompareAndSwap) {
         let at = verb.buffer().0 as usize / 8;
-        let (compare, swap) = (data[at], data[at + 1]);
-        memory.change_word(place, |found| {
-            let equal = found & compare == expected & compare;
-            equal.then_some((found & !swap) | (value & swap))
-        })
+        (data[at], data[at + 1])
+    } else {
+        (u64::MAX, u64::MAX)
     };
+    verb.value = memory.change_word(place, |found| {
+        let equal = found & compare == expected & compare;
+        let swapped = equal.then_some((found & !swap) | (value & swap));
+        if adds { Some(found.wrapping_add(expected)) } else { swapped }
+    });
 }

@@ -6,6 +6,7 @@
 use crate::backend::SimBackend;
 use crate::config::{ConfigError, SimConfig};
 use crate::memory::{InitialContents, MemoryUse, Zeros};
+use crate::observe::{Eyes, Observer};
 use crate::usage::Usage;
 use crate::world::World;
 use std::cell::RefCell;
@@ -69,6 +70,11 @@ impl SimFabric {
     /// ever take effect; its rounds end in `Fenced`.
     pub fn fence(&self, node: NodeId) {
         self.world.borrow_mut().fenced.insert(node);
+    }
+
+    /// From now on `observer` is told of what happens, instead of whoever was before.
+    pub fn observe(&self, observer: Box<dyn Observer>) {
+        self.world.borrow_mut().eyes = Eyes(Some(observer));
     }
 
     /// Virtual time.

@@ -9,25 +9,28 @@
 use crate::costs::Costs;
 use crate::effects::Placement;
 use crate::memory::{Memory, Place};
-use crate::prefetch::{prefetch_bytes, prefetch_range};
+use crate::prefetch::{prefetch, prefetch_range};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::round::{BufferOffset, Round, Verb, VerbKind};
+use tarn_fabric::round::{Round, Verb};
 
-/// What one round asks of one node.
+/// What one round asks of one node: two of them are a line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(crate) struct Batch {
     /// Its number on its connection, from 1.
     pub(crate) number: u64,
+    /// Which of the flight's first 64 verbs are its own.
+    pub(crate) mask: u64,
     pub(crate) verbs: u32,
     /// Of these, WRITEs whose bytes the NIC fetches by itself.
     pub(crate) fetched: u32,
-    /// Which of the flight's first 64 verbs are its own.
-    pub(crate) mask: u64,
     /// Bytes of its requests on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
 }
+
+const _: () = assert!(size_of::<Batch>() == 32);
 
 impl Batch {
     fn none(node: NodeSlot) -> Batch {
@@ -99,9 +102,9 @@ const FEW: usize = 4;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Batches {
-    len: u32,
     few: [Batch; FEW],
     more: Vec<Batch>,
+    len: u32,
 }
 
 impl Batches {
@@ -157,34 +160,27 @@ impl Batches {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flight {
+    pub(crate) batches: Batches,
+    generation: u32,
     /// When the last answer so far is seen.
     pub(crate) done_ps: u64,
-    generation: u32,
     pub(crate) thread: u32,
     pub(crate) unanswered: u32,
     /// Which coroutine is to be polled when it is done.
     pub(crate) waiter: Option<u32>,
     pub(crate) interest: Interest,
     pub(crate) is_done: bool,
-    /// Whether `verbs` and `data` are the round, not `round`.
-    is_copied: bool,
-    /// The round that was posted; else an idle one.
-    round: RoundBox,
-    pub(crate) batches: Batches,
     /// Where each verb's bytes lie.
     places: Vec<Place>,
+    /// The round that was posted, or a copy of it; else an idle one.
+    round: RoundBox,
     pub(crate) error: Option<FabricError>,
-    /// The rest is seldom looked at.
-    /// As posted, but for `buffer`, which is a position in `data`.
-    verbs: Vec<Verb>,
-    /// Bytes of READs and WRITEs and masks of masked CAS, each from a word on.
-    data: Vec<u64>,
     /// Random mode: of each batch what is still to be done, in the order in which it was asked for.
     pub(crate) pending: Vec<Vec<Pending>>,
 }
 
-/// So much of a flight is used by every round of up to three batches.
-const HOT_BYTES: usize = 256;
+/// So much of a flight is used by every round.
+const HOT_BYTES: usize = std::mem::offset_of!(Flight, pending);
 
 /// A round that can be printed.
 struct RoundBox(Round);
@@ -205,13 +201,10 @@ impl Flight {
             waiter: None,
             interest: Interest::Abandoned,
             is_done: false,
-            is_copied: false,
             batches: Batches::new(),
             places: Vec::new(),
             error: None,
             round: RoundBox(Round::new()),
-            verbs: Vec::new(),
-            data: Vec::new(),
             pending: Vec::new(),
         }
     }
@@ -219,24 +212,20 @@ impl Flight {
     /// Its verbs.
     #[inline(always)]
     pub(crate) fn verbs(&self) -> &[Verb] {
-        if self.is_copied { &self.verbs } else { self.round.0.verbs() }
+        self.round.0.verbs()
     }
 
     /// Its verbs, what their `buffer` points into, and where in the simulated memory they go.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> (&mut [Verb], &mut [u64], &[Place]) {
-        let (verbs, data) = if self.is_copied {
-            (&mut self.verbs[..], &mut self.data[..])
-        } else {
-            self.round.0.parts_mut()
-        };
+        let (verbs, data) = self.round.0.parts_mut();
         (verbs, data, &self.places)
     }
 
     /// Counts what the round asks of each node, and finds the places that it names.
     #[inline(always)]
     fn plan(&mut self, costs: &Costs, placement: Placement, memory: &Memory) {
-        let verbs = if self.is_copied { &self.verbs[..] } else { self.round.0.verbs() };
+        let verbs = self.round.0.verbs();
         let batches = &mut self.batches;
         batches.clear();
         self.places.clear();
@@ -256,24 +245,6 @@ impl Flight {
         self.unanswered = batches.len;
     }
 
-    /// Copies what a round asks for, as far as it was not done.
-    fn copy(&mut self, round: &Round) {
-        self.is_copied = true;
-        self.verbs.clear();
-        self.data.clear();
-        for verb in round.verbs() {
-            let at = self.data.len();
-            let copy = verb.moved_to(BufferOffset((at * 8) as u32));
-            let len = payload_bytes(verb);
-            self.data.resize(at + len.div_ceil(8), 0);
-            if verb.kind() != VerbKind::Read && len > 0 {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut self.data[at..]);
-                bytes[..len].copy_from_slice(round.bytes(verb.buffer(), len));
-            }
-            self.verbs.push(copy);
-        }
-    }
-
     /// Gives the round that was posted back to its owner, with its results.
     #[inline]
     pub(crate) fn hand_over(&mut self, round: &mut Round) {
@@ -284,7 +255,7 @@ impl Flight {
     pub(crate) fn give_up(&mut self, round: &mut Round) {
         std::mem::swap(&mut self.round.0, round);
         if !self.is_done {
-            self.copy(round);
+            self.round.0.copy_from(round);
         }
         (self.interest, self.waiter) = (Interest::Abandoned, None);
     }
@@ -297,16 +268,16 @@ impl Flight {
         std::mem::take(&mut self.pending[batch as usize])
     }
 
+    /// One more batch is answered, seen at `at_ps`; when all of them are, if it was the last.
+    #[inline(always)]
+    pub(crate) fn answered(&mut self, at_ps: u64) -> Option<u64> {
+        self.done_ps = self.done_ps.max(at_ps);
+        self.unanswered -= 1;
+        (self.unanswered == 0).then_some(self.done_ps)
+    }
+
     pub(crate) fn fail(&mut self, error: FabricError) {
         self.error.get_or_insert(error);
-    }
-}
-
-fn payload_bytes(verb: &Verb) -> usize {
-    match verb.kind() {
-        VerbKind::Read | VerbKind::Write => verb.len_bytes(),
-        VerbKind::MaskedCompareAndSwap => 16,
-        _ => 0,
     }
 }
 
@@ -334,10 +305,9 @@ impl Flights {
         });
         let flight = &mut self.all[index as usize];
         if interest == Interest::Awaited {
-            flight.is_copied = false;
             std::mem::swap(&mut flight.round.0, round);
         } else {
-            flight.copy(round);
+            flight.round.0.copy_from(round);
         }
         flight.plan(costs, placement, memory);
         (flight.thread, flight.waiter, flight.interest) = (thread, waiter, interest);
@@ -356,21 +326,22 @@ impl Flights {
         prefetch_range(std::ptr::from_ref(&self.all[index as usize]).cast(), HOT_BYTES);
     }
 
-    /// Brings its verbs; the flight itself should be there by now. Which coroutine waits for it.
+    /// Brings its verbs, as many as a round mostly has; the flight itself should be there by now. Which
+    /// coroutine waits for it.
     #[inline(always)]
     pub(crate) fn prefetch_verbs(&self, index: u32) -> Option<u32> {
         let flight = &self.all[index as usize];
-        let verbs = flight.verbs();
-        prefetch_range(verbs.as_ptr().cast(), size_of_val(verbs));
+        prefetch_range(flight.verbs().as_ptr().cast(), 8 * size_of::<Verb>());
         flight.waiter
     }
 
-    /// Brings what its READs have brought; its verbs should be there by now.
+    /// Brings what its READs have brought; its verbs should be there by now. That of the other verbs is
+    /// not asked for, but to tell them apart takes longer than to bring it.
     #[inline(always)]
     pub(crate) fn prefetch_results(&mut self, index: u32) {
         let (verbs, data, _) = self.all[index as usize].parts();
-        for verb in verbs.iter().filter(|verb| verb.is(VerbKind::Read)) {
-            prefetch_bytes(data, verb.buffer().0 as usize, verb.len_bytes());
+        for verb in verbs {
+            prefetch(data, verb.buffer().0 as usize / 8);
         }
     }
 
@@ -378,9 +349,7 @@ impl Flights {
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, index: u32, memory: &Memory) {
         let Some(flight) = self.all.get(index as usize) else { return };
-        for (verb, place) in flight.verbs().iter().zip(&flight.places) {
-            memory.prefetch_lines(*place, verb.len_bytes());
-        }
+        flight.places.iter().for_each(|place| memory.prefetch_lines(*place));
     }
 
     /// What a round's owner remembers.

@@ -7,7 +7,7 @@
 //! - [`profile`]: what hardware costs, each constant with its source.
 //! - [`memory`]: lazy memory that replicas share until they write it.
 //! - `dice`: what random mode holds up; `clocks`: what nodes believe of the time.
-//! - [`queue`]: what happens next. [`usage`]: where the time went.
+//! - [`queue`]: what happens next. [`usage`]: where the time went. [`observe`]: who is told.
 //!
 //! The way of a round: `post` (the requester's processor and NIC), `respond` (the responder's NIC in
 //! timed mode) or `pieces` (line by line in random mode), `world` (its completion) and `turns` (who runs next).
@@ -62,6 +62,7 @@ mod flight;
 pub mod memory;
 mod messages;
 mod nic;
+pub mod observe;
 mod pieces;
 mod post;
 mod prefetch;

@@ -75,6 +75,9 @@ impl World {
         let processor_ps = thread.local_ps.saturating_sub(self.now_ps);
         let arrival_ps = out_ps + processor_ps + self.costs.issue + self.costs.travel;
         let from = thread.endpoint();
+        if self.is_observed() {
+            self.show_sent(to, bytes.len(), self.now_ps + processor_ps, arrival_ps);
+        }
         self.tallies.messages += 1;
         for delay_ps in self.fates() {
             let Some(delay_ps) = delay_ps else { continue };

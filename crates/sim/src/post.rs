@@ -86,6 +86,10 @@ impl World {
         }
         connection.last_arrival_ps = arrival_ps;
         self.queue.push(arrival_ps, Event::Arrive { flight: index, batch: batch_index });
+        if self.is_observed() {
+            let posted_ps = self.now_ps + processor_ps;
+            self.show_posted(index, batch_index, [posted_ps, out_ps + processor_ps, arrival_ps]);
+        }
     }
 
     /// A round of somebody who works while the cluster is at rest (a loader, an audit): done at once,

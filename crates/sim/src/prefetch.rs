@@ -11,24 +11,16 @@ pub(crate) fn prefetch<T>(items: &[T], index: usize) {
     }
 }
 
-/// Brings the first and the last line of some bytes of `words`: most transfers have no others, and of a
-/// long one the processor notices by itself what is wanted.
-#[inline(always)]
-pub(crate) fn prefetch_bytes(words: &[u64], at: usize, len: usize) {
-    let start: *const i8 = words.as_ptr().cast();
-    prefetch_address(start.wrapping_add(at));
-    if at % 64 + len > 64 {
-        prefetch_address(start.wrapping_add(at + len - 1));
-    }
-}
-
 /// Brings the lines of `bytes` from `start` on, whatever they are.
 #[inline(always)]
 pub(crate) fn prefetch_range(start: *const u8, bytes: usize) {
     let mut at = 0;
+    // Up to three lines too many do no harm.
     while at < bytes {
-        prefetch_address(start.wrapping_add(at).cast());
-        at += 64;
+        for line in 0..4 {
+            prefetch_address(start.wrapping_add(at + line * 64).cast());
+        }
+        at += 256;
     }
 }
 

@@ -9,10 +9,11 @@
 
 use crate::costs::Costs;
 use crate::effects::{execute, out_of_bounds};
-use crate::flight::Batch;
-use crate::memory::Place;
-use crate::nic::{Resource, Stream};
+use crate::flight::{Batch, Flight};
+use crate::memory::{Memory, Place};
+use crate::nic::{Nic, Resource, Stream};
 use crate::world::{Event, World};
+use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::VerbKind;
 
@@ -53,27 +54,38 @@ impl Responses {
     }
 }
 
+/// What a batch came to.
+struct Served {
+    responses: Responses,
+    verbs: u64,
+    /// What it saw, for the digest of the run.
+    seen: u64,
+    error: Option<FabricError>,
+}
+
 impl World {
     /// A batch has arrived at its memory node.
     pub(crate) fn arrive(&mut self, index: u32, batch_index: u32) {
         let flight = self.flights.get(index);
-        let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
+        let batch = *flight.batches.get(batch_index);
         let thread = &mut self.threads[flight.thread as usize];
-        let node = thread.node;
-        if let Some(error) = self.refusal(node, to) {
-            return self.refuse(index, batch_index, error);
-        }
-        if self.dice.is_some() {
-            return self.begin_pieces(index, batch_index);
-        }
-        let thread = &mut self.threads[self.flights.get(index).thread as usize];
-        let connection = &mut thread.connections[usize::from(to.0)];
+        let (node, to) = (thread.node, usize::from(batch.node.0));
+        let memory_node = match self.memory_nodes.get_mut(to) {
+            Some(up) if !up.is_down && self.fenced.is_empty() && self.dice.is_none() => up,
+            _ => return self.arrive_rarely(index, batch_index, node),
+        };
+        let connection = &mut thread.connections[to];
         connection.arrived += 1;
-        assert_eq!(connection.arrived, number, "a batch has passed another of its connection");
-        let requester = usize::from(node.slot.0);
-        let responses = self.serve(index, batch_index);
-        let nic = &mut self.compute_nodes[requester].nic;
-        let costs = &self.costs;
+        let (arrived, posted) = (connection.arrived, batch.number);
+        assert_eq!(arrived, posted, "a batch has passed another of its connection");
+        let (costs, nic) = (&self.costs, &mut memory_node.nic);
+        let served = serve(flight, &batch, (nic, &mut self.memory), costs, self.now_ps);
+        if let Some(error) = served.error {
+            flight.fail(error);
+        }
+        self.tallies.verbs += served.verbs;
+        let (nic, responses) =
+            (&mut self.compute_nodes[usize::from(node.slot.0)].nic, served.responses);
         let wait_ps = nic.link_in.join(self.now_ps, costs.link(responses.bytes)) + costs.travel;
         let stream = Stream {
             first_ps: responses.first_ps + wait_ps,
@@ -82,59 +94,30 @@ impl World {
             last_takes_ps: costs.receive,
         };
         let taken_ps = nic.receive.pass(self.now_ps, stream);
-        self.answer(index, taken_ps + costs.complete);
+        let seen_ps = taken_ps + costs.complete;
+        if let Some(done_ps) = flight.answered(seen_ps) {
+            self.queue.push(done_ps, Event::Complete { flight: index });
+        }
+        self.note(self.now_ps ^ served.seen.rotate_left(17));
+        if self.is_observed() {
+            self.show_served(index, batch_index, [responses.last_ps, taken_ps, seen_ps]);
+        }
     }
 
-    /// Executes the batch's verbs.
-    fn serve(&mut self, index: u32, batch_index: u32) -> Responses {
-        let costs = &self.costs;
-        let flight = self.flights.get(index);
-        let batch = flight.batches.get(batch_index);
-        let (to, request_bytes, mut mine) = (batch.node, batch.request_bytes, batch.mine());
-        let apart_ps = costs.apart(batch.verbs.into(), batch.fetched.into(), request_bytes.into());
-        let mut before_last = u64::from(batch.verbs);
-        let nic = &mut self.memory_nodes[usize::from(to.0)].nic;
-        let last_ps = nic.link_in.reserve_until(self.now_ps, costs.link(request_bytes.into()));
-        let (mut done_ps, mut responses) = (0, Responses::default());
-        let (mut unanswered, mut error, mut seen) = (false, None, 0);
-        let (verbs, data, places) = flight.parts();
-        while let Some(at) = mine.next(verbs) {
-            let (Some(verb), Some(place)) = (verbs.get_mut(at), places.get(at)) else { break };
-            if *place == Place::NOWHERE {
-                error = Some(out_of_bounds(verb));
-                break;
-            }
-            before_last -= 1;
-            let service_ps = costs.pipeline(verb);
-            let here_ps = last_ps.saturating_sub(apart_ps * before_last);
-            let through_ps = nic.pipeline.reserve(here_ps, service_ps);
-            // In its batch a verb comes after an atomic before it; others need not wait for that.
-            let begun_ps = done_ps.max(through_ps - service_ps);
-            done_ps = done_ps.max(through_ps);
-            if !verb.is(VerbKind::Read) && !verb.is(VerbKind::Write) {
-                let address = verb.target.address().to_word();
-                done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
-            }
-            execute(&mut self.memory, *place, verb, data);
-            seen = seen ^ verb.value ^ verb.target.address().to_word();
-            self.tallies.verbs += 1;
-            match costs.response_bytes(verb) {
-                Some(bytes) => {
-                    unanswered = false;
-                    responses.add(done_ps + costs.respond, bytes);
-                }
-                None => unanswered = true,
-            }
+    /// A batch arrives where things go wrong, or in random mode.
+    #[cold]
+    fn arrive_rarely(&mut self, index: u32, batch_index: u32, node: NodeId) {
+        let to = self.flights.get(index).batches.get(batch_index).node;
+        if let Some(error) = self.refusal(node, to) {
+            return self.refuse(index, batch_index, error);
         }
-        if unanswered || error.is_some() {
-            responses.add(done_ps.max(last_ps) + costs.respond, costs.ack_bytes());
+        if self.dice.is_some() {
+            return self.begin_pieces(index, batch_index);
         }
-        responses.leave(&mut nic.link_out, costs, self.now_ps);
-        if let Some(error) = error {
-            flight.fail(error);
-        }
-        self.note(self.now_ps ^ seen.rotate_left(17));
-        responses
+        // Another node is fenced: this one goes on.
+        let fenced = std::mem::take(&mut self.fenced);
+        self.arrive(index, batch_index);
+        self.fenced = fenced;
     }
 
     /// Nothing of what is left of the batch happens; its requester learns it, if its node was dead
@@ -155,11 +138,56 @@ impl World {
 
     /// One more batch is answered, seen by the requester at `at_ps`.
     pub(crate) fn answer(&mut self, index: u32, at_ps: u64) {
-        let flight = self.flights.get(index);
-        flight.done_ps = flight.done_ps.max(at_ps);
-        flight.unanswered -= 1;
-        if flight.unanswered == 0 {
-            self.queue.push(flight.done_ps, Event::Complete { flight: index });
+        if let Some(done_ps) = self.flights.get(index).answered(at_ps) {
+            self.queue.push(done_ps, Event::Complete { flight: index });
         }
     }
+}
+
+/// Executes the batch's verbs at `now_ps`.
+#[inline(always)]
+fn serve(
+    flight: &mut Flight,
+    batch: &Batch,
+    (nic, memory): (&mut Nic, &mut Memory),
+    costs: &Costs,
+    now_ps: u64,
+) -> Served {
+    let apart_ps =
+        costs.apart(batch.verbs.into(), batch.fetched.into(), batch.request_bytes.into());
+    let last_ps = nic.link_in.reserve_until(now_ps, costs.link(batch.request_bytes.into()));
+    let (mut done_ps, mut responses, mut executed) = (0, Responses::default(), 0);
+    let (mut unanswered, mut error, mut seen) = (false, None, 0);
+    let (verbs, data, places) = flight.parts();
+    let mut mine = batch.mine();
+    while let Some(at) = mine.next(verbs) {
+        let (Some(verb), Some(&place)) = (verbs.get_mut(at), places.get(at)) else { break };
+        if place == Place::NOWHERE {
+            error = Some(out_of_bounds(verb));
+            break;
+        }
+        executed += 1;
+        let before_last = u64::from(batch.verbs) - executed;
+        let here_ps = last_ps.saturating_sub(apart_ps * before_last);
+        let (service_ps, address) = (costs.pipeline(verb), verb.target.address().to_word());
+        let through_ps = nic.pipeline.reserve(here_ps, service_ps);
+        // In its batch a verb comes after an atomic before it; others need not wait for that.
+        let begun_ps = done_ps.max(through_ps - service_ps);
+        done_ps = done_ps.max(through_ps);
+        unanswered = verb.is(VerbKind::Write);
+        if !unanswered {
+            let bytes = costs.response_bytes(verb).unwrap_or_default();
+            if !verb.is(VerbKind::Read) {
+                done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
+            }
+            responses.add(done_ps + costs.respond, bytes);
+        }
+        execute(memory, place, verb, data);
+        seen = seen ^ verb.value ^ address;
+    }
+    if unanswered || error.is_some() {
+        responses.add(done_ps.max(last_ps) + costs.respond, costs.ack_bytes());
+    }
+    responses.leave(&mut nic.link_out, costs, now_ps);
+    Served { responses, verbs: executed, seen, error }
 }

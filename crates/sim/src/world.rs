@@ -15,6 +15,7 @@ use crate::flight::{Flights, Interest};
 use crate::memory::{InitialContents, Memory};
 use crate::messages::Messages;
 use crate::nic::Nic;
+use crate::observe::Eyes;
 use crate::post::LINES_BEHIND;
 use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
@@ -99,6 +100,7 @@ pub(crate) struct World {
     pub(crate) is_registered: bool,
     pub(crate) tallies: Tallies,
     pub(crate) digest: u64,
+    pub(crate) eyes: Eyes,
     clock_bounds: ClockBounds,
     seed: u64,
 }
@@ -142,6 +144,7 @@ impl World {
             is_registered: false,
             tallies: Tallies::default(),
             digest: config.seed,
+            eyes: Eyes::default(),
             clock_bounds: config.profile.clock.clone(),
             seed: config.seed,
             costs,
@@ -246,6 +249,9 @@ impl World {
         self.compute_nodes[node].nic.in_flight -= verbs;
         self.tallies.completions += batches;
         self.note(self.now_ps ^ u64::from(index) << 40);
+        if self.is_observed() {
+            self.show_completed(index);
+        }
         if interest != Interest::Awaited {
             if let (Interest::Detached, Some(error)) = (interest, error) {
                 self.detached_errors.insert(ticket, error);

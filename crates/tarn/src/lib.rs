@@ -8,7 +8,7 @@
 //! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
 //! - [`simulate`]: the same on a cluster in virtual time. [`schedules`]: random orders of events on it.
 //! - [`reproduce`]: published figures, beside what such a cluster gives.
-//! - [`sweep`]: many such runs, side by side.
+//! - [`sweep`]: many such runs, side by side. [`trace`]: one transaction, looked at closely.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.
@@ -69,6 +69,7 @@ pub mod schedules;
 mod session;
 pub mod simulate;
 pub mod sweep;
+pub mod trace;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;

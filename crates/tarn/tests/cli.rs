@@ -61,7 +61,11 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("bench kvs --history no/such/folder/x", "error: --history = ", "written"),
         ("bench kvs --history crates", "error: --history = crates; ", "not a folder"),
         ("bench --scenario no/such/file", "error: --scenario = no/such/file; ", "can be read"),
-        ("none", "error: COMMAND = none; allowed: ", "bench, sim, reproduce, profiles, check"),
+        (
+            "none",
+            "error: COMMAND = none; allowed: ",
+            "bench, sim, trace, reproduce, profiles, check",
+        ),
         ("check", "error: HISTORY = nothing; allowed: ", "a value"),
         ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),
         ("check x --isolation none", "error: --isolation = none; allowed: ", "serializable"),

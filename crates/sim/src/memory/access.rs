@@ -4,7 +4,7 @@
 //! line the replica's own before it changes it. Nearly all verbs are of whole words in one line: these
 //! take the short way.
 
-use super::lines::LINE_WORDS;
+use super::lines::{self, LINE_WORDS};
 use super::own::OwnLines;
 use super::place::Place;
 use super::{LINE_BYTES, Memory, PAGE_BYTES, PAGE_LINES, packed};
@@ -25,7 +25,7 @@ impl Memory {
     fn read_in_line(&mut self, place: Place, out: &mut [u64]) {
         match self.own(place).get(place.line()) {
             Some(index) => {
-                let line = self.lines.line(index);
+                let line = lines::line(&self.chunks, index);
                 copy_words(out, &line[place.word()..][..out.len()]);
             }
             None => self.read_image(place, out),
@@ -35,7 +35,7 @@ impl Memory {
     #[inline(never)]
     fn read_image(&mut self, place: Place, out: &mut [u64]) {
         let image = self.image(place);
-        packed::unpack_words(&self.arena, image, place.at() / 8, out);
+        packed::unpack_words(&self.chunks, image, place.at() / 8, out);
     }
 
     #[inline(never)]
@@ -77,7 +77,7 @@ impl Memory {
             Some(index) => index,
             None => self.first_write(place, words.len() * 8, run * 8),
         };
-        let line = self.lines.line_mut(index);
+        let line = lines::line_mut(&mut self.chunks, index);
         copy_words(&mut line[place.word()..][..words.len()], words);
     }
 
@@ -92,7 +92,7 @@ impl Memory {
             let whole = words.len().min((PAGE_BYTES - place.at()) / 8);
             let last = (place.at() + whole * 8 - 1) / LINE_BYTES;
             let piece = if let Some(index) = self.own(place).get_all(place.line(), last) {
-                let lines = self.lines.lines_mut(index, last - place.line() + 1);
+                let lines = lines::lines_mut(&mut self.chunks, index, last - place.line() + 1);
                 lines[place.word()..][..whole].copy_from_slice(&words[..whole]);
                 whole
             } else {
@@ -115,7 +115,8 @@ impl Memory {
                 Some(index) => index,
                 None => self.first_write(place, piece.len(), bytes.len()),
             };
-            let line: &mut [u8] = bytemuck::cast_slice_mut(self.lines.line_mut(index));
+            let line: &mut [u8] =
+                bytemuck::cast_slice_mut(lines::line_mut(&mut self.chunks, index));
             line[place.in_line()..][..piece.len()].copy_from_slice(piece);
             (place, bytes) = (place.plus(piece.len(), self.stride), others);
         }
@@ -124,20 +125,31 @@ impl Memory {
     /// What `change` makes of an aligned word, if anything; returns what it was.
     #[inline(always)]
     pub(crate) fn change_word(&mut self, place: Place, change: impl Fn(u64) -> Option<u64>) -> u64 {
-        if let Some(index) = self.own(place).get(place.line()) {
-            let word = &mut self.lines.line_mut(index)[place.word()];
-            let found = *word;
+        let Some(index) = self.own(place).get(place.line()) else {
+            let found = self.word_of_image(place);
             if let Some(new) = change(found) {
-                *word = new;
+                self.write_word(place, new);
             }
             return found;
+        };
+        let word = &mut lines::line_mut(&mut self.chunks, index)[place.word()];
+        let found = *word;
+        if let Some(new) = change(found) {
+            *word = new;
         }
-        let mut found = [0];
-        self.read_image(place, &mut found);
-        if let Some(new) = change(found[0]) {
-            self.write_words(place, &[new]);
-        }
-        found[0]
+        found
+    }
+
+    #[inline(never)]
+    fn word_of_image(&mut self, place: Place) -> u64 {
+        let mut word = [0];
+        self.read_image(place, &mut word);
+        word[0]
+    }
+
+    #[inline(never)]
+    fn write_word(&mut self, place: Place, word: u64) {
+        self.write_words(place, &[word]);
     }
 
     #[inline(always)]
@@ -152,9 +164,9 @@ impl Memory {
         let last = (place.at() + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
         let index = self.make_line(place, last);
         if written < LINE_BYTES {
-            let image = self.image(place);
-            let line = self.lines.line_mut(index);
-            packed::unpack_words(&self.arena, image, place.line() * LINE_WORDS, line);
+            let (image, mut line) = (self.image(place), [0; LINE_WORDS]);
+            packed::unpack_words(&self.chunks, image, place.line() * LINE_WORDS, &mut line);
+            *lines::line_mut(&mut self.chunks, index) = line;
         }
         index
     }
@@ -166,7 +178,7 @@ impl Memory {
         let (mut own, line) = (self.own(place), place.line());
         let mut count = 0;
         if own.0 == 0 && line == last {
-            own = own.moved(self.lines.allocate(0), 0);
+            own = own.moved(self.lines.allocate(&mut self.chunks, 0), 0);
         } else {
             count = own.count();
             own = self.make_room(own, count, line, last);
@@ -183,9 +195,9 @@ impl Memory {
         }
         let wanted = (last - line + 1) as u32 - own.count_in(line, last);
         let class = (count + wanted).next_power_of_two().trailing_zeros();
-        let run = self.lines.allocate(class);
+        let run = self.lines.allocate(&mut self.chunks, class);
         if count > 0 {
-            self.lines.move_run(own.run(), run, own.class());
+            self.lines.move_run(&mut self.chunks, own.run(), run, own.class());
         }
         own.moved(run, class)
     }

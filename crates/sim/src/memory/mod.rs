@@ -14,6 +14,7 @@
 
 mod access;
 mod arena;
+mod chunks;
 mod lines;
 mod own;
 mod packed;
@@ -24,6 +25,7 @@ mod words;
 
 use crate::prefetch::prefetch;
 use arena::{Arena, RunIndex};
+use chunks::Chunks;
 use lines::{LINE_WORDS, Lines};
 use own::OwnLines;
 use packed::ZEROS;
@@ -78,6 +80,7 @@ pub struct MemoryUse {
 pub struct Memory {
     initial: Box<dyn InitialContents>,
     table: Words,
+    chunks: Chunks,
     arena: Arena,
     lines: Lines,
     /// Words of an entry of the table.
@@ -104,10 +107,12 @@ impl Memory {
         let pages = group_bytes.div_ceil(PAGE_BYTES as u64);
         let entries = pages as usize * groups * stride;
         assert!(u32::try_from(entries).is_ok(), "a table of {entries} words, 2^32 are allowed");
+        let mut chunks = Chunks::new();
         Memory {
             initial,
             table: Words::zeroed(entries),
-            arena: Arena::new(),
+            arena: Arena::new(&mut chunks),
+            chunks,
             lines: Lines::new(),
             stride,
             pages,
@@ -188,22 +193,16 @@ impl Memory {
         prefetch(self.table.as_slice(), place.entry());
     }
 
-    /// Brings the lines that a verb will use soon; its entry should be there by now.
+    /// Brings the first two lines that a verb will use soon; its entry should be there by now. Lines that
+    /// were written together lie together, and so do those of an image.
     #[inline(always)]
-    pub(crate) fn prefetch_lines(&self, place: Place, len_bytes: usize) {
+    pub(crate) fn prefetch_lines(&self, place: Place) {
         let table = self.table.as_slice();
         let Some(&own) = table.get(place.own()) else { return };
-        if let Some(index) = OwnLines(own).get(place.line()) {
-            self.lines.prefetch(index);
-            // Lines that were written together lie together.
-            if place.in_line() + len_bytes > LINE_BYTES {
-                self.lines.prefetch(index + 1);
-            }
-        } else {
-            let image = table[place.entry()] as RunIndex;
-            self.arena.prefetch(image, 0);
-            self.arena.prefetch(image, LINE_WORDS);
-        }
+        // Which of both it is cannot be foretold: it is chosen, not jumped to.
+        let image = table[place.entry()] as RunIndex as usize;
+        let line = OwnLines(own).get(place.line()).map(|line| line as usize * LINE_WORDS);
+        self.chunks.prefetch_two(line.unwrap_or(image));
     }
 
     /// What it takes on this machine.
@@ -232,7 +231,7 @@ impl Memory {
         let group = GroupId((page / self.pages) as u16);
         let mut words = [0; PAGE_WORDS];
         self.initial.fill(group, page % self.pages * PAGE_BYTES as u64, &mut words);
-        let image = packed::repack(&mut self.arena, ZEROS, &words);
+        let image = packed::repack((&mut self.arena, &mut self.chunks), ZEROS, &words);
         self.table.as_mut_slice()[place.entry()] = image.into();
         image
     }
@@ -250,14 +249,14 @@ impl Memory {
     fn write_image(&mut self, place: Place, bytes: &[u8]) {
         let image = self.image(place);
         let mut words = [0; PAGE_WORDS];
-        packed::unpack(&self.arena, image, &mut words);
+        packed::unpack(&self.chunks, image, &mut words);
         let plain: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         let plain = &mut plain[place.at()..place.at() + bytes.len()];
         if plain == bytes {
             return;
         }
         plain.copy_from_slice(bytes);
-        let image = packed::repack(&mut self.arena, image, &words);
+        let image = packed::repack((&mut self.arena, &mut self.chunks), image, &words);
         self.table.as_mut_slice()[place.entry()] = image.into();
     }
 }

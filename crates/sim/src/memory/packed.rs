@@ -5,6 +5,7 @@
 
 use super::PAGE_WORDS;
 use super::arena::{Arena, RunIndex};
+use super::chunks::Chunks;
 use super::lines::LINE_WORDS;
 
 /// A packed page of zeros: no run.
@@ -16,12 +17,13 @@ fn run_words(map: u64) -> usize {
 
 /// Unpacks the page into `page`, which is all zeros.
 #[inline]
-pub(super) fn unpack(arena: &Arena, index: RunIndex, page: &mut [u64; PAGE_WORDS]) {
+pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WORDS]) {
     if index == ZEROS {
         return;
     }
-    let mut map = arena.run(index, 1)[0];
-    let run = arena.run(index, run_words(map));
+    let run = chunks.tail(index as usize);
+    let mut map = run[0];
+    let run = &run[..run_words(map)];
     for word in &run[1..] {
         page[map.trailing_zeros() as usize % PAGE_WORDS] = *word;
         map &= map - 1;
@@ -30,8 +32,8 @@ pub(super) fn unpack(arena: &Arena, index: RunIndex, page: &mut [u64; PAGE_WORDS
 
 /// Unpacks the words of a page from number `first` on, at most a line.
 #[inline(always)]
-pub(super) fn unpack_words(arena: &Arena, index: RunIndex, first: usize, out: &mut [u64]) {
-    let run = arena.from(index);
+pub(super) fn unpack_words(chunks: &Chunks, index: RunIndex, first: usize, out: &mut [u64]) {
+    let run = chunks.tail(index as usize);
     // No run of zeros is there, but something else is: a word that is read in vain.
     let map = if index == ZEROS { 0 } else { run[0] };
     let before = map & ((1 << first) - 1);
@@ -58,9 +60,13 @@ pub(super) fn unpack_words(arena: &Arena, index: RunIndex, first: usize, out: &m
 }
 
 /// Packs `page` in place of the packed page `old`.
-pub(super) fn repack(arena: &mut Arena, old: RunIndex, page: &[u64; PAGE_WORDS]) -> RunIndex {
+pub(super) fn repack(
+    (arena, chunks): (&mut Arena, &mut Chunks),
+    old: RunIndex,
+    page: &[u64; PAGE_WORDS],
+) -> RunIndex {
     let map = page.iter().enumerate().fold(0, |map, (at, word)| map | u64::from(*word != 0) << at);
-    let old_words = if old > ZEROS { run_words(arena.run(old, 1)[0]) } else { 0 };
+    let old_words = if old > ZEROS { run_words(chunks.tail(old as usize)[0]) } else { 0 };
     let words = if map == 0 { 0 } else { run_words(map) };
     let index = if words == old_words {
         old
@@ -68,10 +74,10 @@ pub(super) fn repack(arena: &mut Arena, old: RunIndex, page: &[u64; PAGE_WORDS])
         if old_words > 0 {
             arena.give_back(old, old_words);
         }
-        if words > 0 { arena.allocate(words) } else { ZEROS }
+        if words > 0 { arena.allocate(chunks, words) } else { ZEROS }
     };
     if words > 0 {
-        let run = arena.run_mut(index, words);
+        let run = &mut chunks.tail_mut(index as usize)[..words];
         run[0] = map;
         let present = page.iter().filter(|word| **word != 0);
         run[1..].iter_mut().zip(present).for_each(|(to, from)| *to = *from);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_check::{History, Isolation, check};
 use tarn_engine::inspect::Audit;
-use tarn_workloads::Invariant;
+use tarn_workloads::{Invariant, Workload};
 
 /// See the module's text.
 #[derive(Clone, Debug, Serialize)]
@@ -117,6 +117,23 @@ impl CheckKind {
 }
 
 impl Checks {
+    /// Of a workload, what its transactions added up to, and what was judged on the memory they left.
+    pub(crate) fn of<W: Workload>(
+        workload: &W,
+        tally: &W::Tally,
+        (invariants, audit): (Vec<Invariant>, Audit),
+        history: HistoryReport,
+        failures: Vec<String>,
+    ) -> Checks {
+        Checks {
+            outcomes: workload.outcomes(tally).into_iter().collect(),
+            invariants: invariants.into(),
+            audit: (&audit).into(),
+            history,
+            failures,
+        }
+    }
+
     /// Which checks failed.
     pub fn failed(&self) -> Vec<CheckKind> {
         CheckKind::ALL

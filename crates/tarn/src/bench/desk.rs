@@ -56,12 +56,29 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
 }
 
+/// Who is told of each transaction of a coroutine.
+pub(crate) trait Witness {
+    /// One of this kind begins.
+    fn begins(&self, kind: usize);
+    /// It has ended.
+    fn ends(&self);
+}
+
+/// Nobody is told.
+impl Witness for () {
+    #[inline(always)]
+    fn begins(&self, _: usize) {}
+    #[inline(always)]
+    fn ends(&self) {}
+}
+
 /// Runs transactions until the phase stops.
 pub(crate) async fn coroutine<W: Workload>(
     workload: &W,
     mut seat: Seat<'_, W>,
     signals: &Signals,
     record: bool,
+    witness: impl Witness,
 ) {
     let mut rng = seat.coordinator.context().port.rng();
     let mut count = 0u64;
@@ -70,7 +87,9 @@ pub(crate) async fn coroutine<W: Workload>(
         count += 1;
         let timed = count.is_multiple_of(seat.desk.timed_one_in) && signals.stage() == MEASURE;
         let start = timed.then(|| seat.coordinator.context().port.now());
+        witness.begins(W::kind(&input));
         let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
+        witness.ends();
         if let Err(failure) = ended {
             let explanation = seat.coordinator.context().explanation(failure);
             let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());

@@ -4,10 +4,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use tarn_engine::catalog::Placement;
 
 /// One line.
 pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {
     writeln!(f, "  {name:<18} {value}")
+}
+
+/// Where records go, in one word.
+pub(crate) fn placement_name(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Hash => "hash",
+        Placement::Table => "table",
+    }
 }
 
 /// A verdict in one word.

@@ -2,7 +2,8 @@
 //!
 //! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase and
 //! `desk` its coroutines;
-//! [`run`] is the whole benchmark in its order; [`history`] hands what was recorded to the checker;
+//! [`run`] is the whole benchmark in its order; `recording` is the verification phase's history and
+//! [`history`] hands it to the checker;
 //! [`measured`] is what a phase came to and [`checks`] what is wrong, on any fabric; [`bare`] measures
 //! the machine's own loads; [`report`] says all of it.
 //!
@@ -16,6 +17,7 @@ pub mod driver;
 pub mod history;
 pub(crate) mod lines;
 pub mod measured;
+pub(crate) mod recording;
 pub mod report;
 pub mod run;
 mod worker;

@@ -6,18 +6,16 @@
 
 use super::checks::{Checks, HistoryReport};
 use super::driver::{Driver, Length, LoadError, Phase};
-use super::history::{self, history_of};
+use super::lines::placement_name;
 use super::measured::Measured;
+use super::recording::Recording;
 use super::report::{Chosen, Report};
 use super::{Config, bare};
 use crate::cluster::{Cluster, OpenError};
 use crate::machine;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tarn_check::HistoryWriter;
-use tarn_engine::catalog::Placement;
 use tarn_engine::outcome::UsageError;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::local::{Backing, LineAtomicity};
@@ -106,7 +104,12 @@ where
     W: Workload + Sync,
     W::Tally: Send + Sync,
 {
-    let writer = open_history(&workload, plan)?;
+    let recording = Recording::open(
+        &workload,
+        &plan.config.cluster,
+        own_meta(&plan.config),
+        (plan.history.as_deref(), plan.verify.is_some()),
+    )?;
     let mut driver = Driver::new(workload, &plan.config)?;
     let pages = driver.cluster().fabric().node(NodeSlot(0)).pages();
     if let Some(notice) = pages.notice() {
@@ -118,7 +121,7 @@ where
     watch.loaded(records, load_seconds);
     let mut failures = Vec::new();
     let history = match plan.verify {
-        Some(length) => verify(&mut driver, plan, length, writer, &mut failures, watch)?,
+        Some(length) => verify(&mut driver, plan, length, recording, &mut failures, watch)?,
         None => HistoryReport::not_recorded(),
     };
     watch.phase("measured phase", plan.measured);
@@ -130,14 +133,7 @@ where
     })?;
     failures.append(&mut phase.failures);
     watch.judging(load_seconds);
-    let (invariants, audit) = driver.check()?;
-    let checks = Checks {
-        outcomes: driver.workload().outcomes(driver.tally()).into_iter().collect(),
-        invariants: invariants.into(),
-        audit: (&audit).into(),
-        history,
-        failures,
-    };
+    let checks = Checks::of(driver.workload(), driver.tally(), driver.check()?, history, failures);
     let mut report = report_of(&driver, plan, &phase, checks);
     report.records = records;
     report.load_seconds = load_seconds;
@@ -158,43 +154,21 @@ fn warm_up(plan: &Plan) -> Duration {
     (plan.measured / 10).min(Duration::from_millis(300))
 }
 
-fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
-    let cluster = &plan.config.cluster;
-    let mut meta: BTreeMap<String, String> = workload
-        .describe()
-        .into_iter()
-        .map(|(name, value)| (format!("workload.{name}"), value))
-        .collect();
-    let own = [
-        ("workload", W::NAME.to_owned()),
-        ("mix_profile", workload.profile().name.to_owned()),
-        ("protocol", cluster.protocol.clone()),
-        ("variant", cluster.variant.clone()),
+/// What stands at the head of a history beside what every run says.
+fn own_meta(config: &Config) -> [(String, String); 3] {
+    [
         ("fabric", "local".to_owned()),
-        ("seed", cluster.seed.to_string()),
-        ("threads", plan.config.threads.to_string()),
-        ("coroutines", plan.config.coroutines.to_string()),
-        ("memory_nodes", cluster.memory_nodes.to_string()),
-        ("replicas", cluster.replicas.to_string()),
-    ];
-    meta.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    meta
-}
-
-fn open_history<W: Workload>(
-    workload: &W,
-    plan: &Plan,
-) -> Result<Option<HistoryWriter>, UsageError> {
-    let Some(path) = &plan.history else { return Ok(None) };
-    history::create(path, plan.verify.is_some(), &meta(workload, plan), &workload.schemas())
-        .map(Some)
+        ("threads", config.threads.to_string()),
+        ("coroutines", config.coroutines.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
 }
 
 fn verify<W>(
     driver: &mut Driver<W>,
     plan: &Plan,
     length: Duration,
-    writer: Option<HistoryWriter>,
+    recording: Recording,
     failures: &mut Vec<String>,
     watch: &dyn Watch,
 ) -> Result<HistoryReport, RunError>
@@ -210,14 +184,7 @@ where
         record: true,
     })?;
     failures.append(&mut phase.failures);
-    if let Some(writer) = writer {
-        history::write_all(writer, &phase.history)
-            .map_err(|error| RunError::Failed(error.to_string()))?;
-    }
-    let workload = driver.workload();
-    let history = history_of(meta(workload, plan), &workload.schemas(), &phase.history);
-    let file = plan.history.as_ref().map(|path| path.display().to_string());
-    Ok(HistoryReport::judge(&history, phase.seconds, file))
+    recording.judge(&phase)
 }
 
 /// What was run and what came of it; the rest is filled in by the caller.
@@ -262,10 +229,7 @@ where
         pinned: config.pin,
         memory_nodes: as_made.memory_nodes,
         replicas: as_made.replicas,
-        placement: match as_made.options.placement {
-            Placement::Hash => "hash",
-            Placement::Table => "table",
-        },
+        placement: placement_name(as_made.options.placement),
         address_cache: as_made.address_cache_entries,
         memory: match as_made.backing {
             Backing::Auto => "auto",

@@ -3,13 +3,13 @@
 //! Invariant: everything that can be refused is refused before memory is laid out.
 
 use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Settings};
-use super::{Stop, Verdict, progress::Progress, say};
+use super::verdict::{self, Expected};
+use super::{Stop, Verdict, progress::Progress};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use tarn::bench::checks::{CheckKind, Checks};
 use tarn::bench::report::Report;
-use tarn::bench::run::{Plan, RunError, run as run_plan};
+use tarn::bench::run::{Plan, run as run_plan};
 use tarn::bench::{Config, coroutines_for};
 use tarn::cluster::ClusterConfig;
 use tarn_engine::catalog;
@@ -61,38 +61,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     };
     let kinds = settings.expected_kinds()?;
     let report = with_workload!(&workload, W => run_workload::<W>(&settings))??;
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => {
-            let object = serde_json::to_string(&report);
-            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-            say(&format!("{object}\n"));
-        }
-    }
-    Ok(judge(&settings, &kinds, &report.checks))
-}
-
-/// Compares the checks that failed with what was expected, and says so where they differ.
-fn judge(settings: &Settings, kinds: &[CheckKind], checks: &Checks) -> Verdict {
-    let failed = checks.failed();
-    let names =
-        |kinds: &[CheckKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
-    match settings.expect.unwrap_or(Expect::Clean) {
-        Expect::Clean if failed.is_empty() => Verdict::Good,
-        Expect::Clean => {
-            eprintln!("checks failed: {}", names(&failed));
-            Verdict::Bad
-        }
-        Expect::Violation if failed.iter().any(|kind| kinds.contains(kind)) => {
-            eprintln!("violated, as expected: {}", names(&failed));
-            Verdict::Good
-        }
-        Expect::Violation => {
-            let seen = if failed.is_empty() { "none".to_owned() } else { names(&failed) };
-            eprintln!("expected one of these checks to fail: {}; failed: {seen}", names(kinds));
-            Verdict::Bad
-        }
-    }
+    verdict::print(&report, arguments.json)?;
+    Ok(verdict::judge(
+        &report.checks,
+        match settings.expect {
+            None | Some(Expect::Clean) => Expected::Clean,
+            Some(Expect::Violation) => Expected::Violation(&kinds),
+        },
+    ))
 }
 
 fn run_workload<W>(settings: &Settings) -> Result<Report, Stop>
@@ -107,10 +83,7 @@ where
         zipf: settings.zipf,
     })?;
     let plan = plan(settings, workload.lines_per_transaction())?;
-    run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
-        RunError::Usage(error) => error.into(),
-        RunError::Failed(text) => Stop::Failed(text),
-    })
+    Ok(run_plan(workload, &plan, &Progress::new())?)
 }
 
 fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, UsageError> {

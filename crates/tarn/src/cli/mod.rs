@@ -11,11 +11,14 @@ mod progress;
 mod reproduce;
 mod scenario;
 mod sim;
+mod trace;
+mod verdict;
 mod whole_file;
 
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
+use tarn::bench::run::RunError;
 use tarn_engine::outcome::UsageError;
 
 /// Serializable transactions on a pool of remote memory.
@@ -32,6 +35,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
     Sim(Box<sim::Arguments>),
+    /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
+    Trace(Box<trace::Arguments>),
     /// Run a published figure again on a simulated cluster, beside what was published
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
@@ -46,6 +51,8 @@ const EXAMPLES: &str = "Examples:
   tarn bench smallbank --records 1000 --history bank.jsonl
   tarn check bank.jsonl
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
+  tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
+  tarn trace smallbank --procedure send_payment --replicas 3
   tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
 
@@ -72,6 +79,15 @@ impl From<UsageError> for Stop {
     }
 }
 
+impl From<RunError> for Stop {
+    fn from(error: RunError) -> Stop {
+        match error {
+            RunError::Usage(error) => error.into(),
+            RunError::Failed(text) => Stop::Failed(text),
+        }
+    }
+}
+
 /// See the module's text.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -86,6 +102,7 @@ pub fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),

@@ -160,7 +160,7 @@ fn fault(rng: &mut Rng, memory_nodes: usize, compute_nodes: usize) -> Fault {
     let at_ns = rng.random_range(1_000..within_ns);
     match rng.random_range(0..6) {
         0 => Fault::MemoryNode { slot: rng.random_range(0..memory_nodes as u16), at_ns },
-        1 | 2 if compute_nodes > 1 => {
+        1..=3 if compute_nodes > 1 => {
             Fault::ComputeNode { slot: rng.random_range(0..compute_nodes as u16), at_ns }
         }
         _ => Fault::None,

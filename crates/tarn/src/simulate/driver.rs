@@ -9,6 +9,7 @@ use super::cluster::SimCluster;
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
 use crate::cluster::OpenError;
+use crate::trace::recorder::Recorder;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -100,7 +101,8 @@ impl<W: Workload> Driver<W> {
         &self.tally
     }
 
-    fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
+    /// A context for looking at memory while nothing runs.
+    pub(crate) fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
         Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
     }
 
@@ -142,20 +144,31 @@ impl<W: Workload> Driver<W> {
     /// # Errors
     /// When a compute node cannot join.
     pub fn phase(&mut self, length: Length, watch: &dyn Fn(Now)) -> Result<SimPhase, OpenError> {
+        self.phase_seen(length, watch, None)
+    }
+
+    /// As [`Driver::phase`], with somebody who looks at its transactions. It is the same run.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn phase_seen(
+        &mut self,
+        length: Length,
+        watch: &dyn Fn(Now),
+        recorder: Option<&Recorder>,
+    ) -> Result<SimPhase, OpenError> {
         let contexts = self.contexts()?;
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
         let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
         let mut scheduler = Scheduler::new(fabric);
+        if let Some(recorder) = recorder {
+            fabric.observe(Box::new(recorder.clone()));
+        }
+        let cast =
+            Cast { workload, desk: &desk, signals: &signals, record: length.record, recorder };
         for (cx, numbers) in &contexts {
-            for &number in numbers {
-                let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
-                if length.record {
-                    coordinator.record_history();
-                }
-                let seat = Seat::<W>::new(coordinator, &desk);
-                scheduler.spawn(&cx.port, coroutine(workload, seat, &signals, length.record));
-            }
+            numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
         }
         let start = fabric.now();
         let of = length.warm_up + length.measured;
@@ -169,6 +182,9 @@ impl<W: Workload> Driver<W> {
         };
         run_to(start + length.warm_up, &|| false);
         signals.measure();
+        if let Some(recorder) = recorder {
+            recorder.begin(fabric.now());
+        }
         let before = Reading::take(&contexts, &desk, fabric.usage());
         let is_enough = || length.record && signals.recorded() >= length.transactions_max;
         run_to(start + of, &is_enough);
@@ -200,6 +216,37 @@ impl<W: Workload> Driver<W> {
             Ok::<_, Failure>((invariants, audit(&cx).await?))
         });
         judged.map_err(|failure| LoadError::explained(&cx, failure))
+    }
+}
+
+/// What the coordinators of a phase have in common.
+struct Cast<'a, W: Workload> {
+    workload: &'a W,
+    desk: &'a Desk<W::Tally>,
+    signals: &'a Signals,
+    record: bool,
+    recorder: Option<&'a Recorder>,
+}
+
+impl<'a, W: Workload> Cast<'a, W> {
+    /// Adds a coordinator to its thread.
+    fn begin(&self, scheduler: &mut Scheduler<'a>, cx: &Rc<Context>, number: u32) {
+        let &Cast { workload, desk, signals, record, recorder } = self;
+        let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
+        if record {
+            coordinator.record_history();
+        }
+        let seat = Seat::<W>::new(coordinator, desk);
+        match recorder {
+            None => {
+                scheduler.spawn(&cx.port, coroutine(workload, seat, signals, record, ()));
+            }
+            Some(recorder) => {
+                let told = recorder.pen(number, cx);
+                let coroutine = coroutine(workload, seat, signals, record, told);
+                scheduler.spawn(&cx.port, recorder.watch(number, cx, coroutine));
+            }
+        }
     }
 }
 

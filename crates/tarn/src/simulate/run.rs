@@ -8,15 +8,13 @@ use super::driver::{Driver, Length, Now, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
 use super::{Config, virtual_ms};
 use crate::bench::checks::{Checks, HistoryReport};
-use crate::bench::history::{self, history_of};
+use crate::bench::lines::placement_name;
 use crate::bench::measured::Measured;
+use crate::bench::recording::Recording;
 use crate::bench::run::RunError;
 use crate::machine;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
-use tarn_check::HistoryWriter;
-use tarn_engine::catalog::Placement;
 use tarn_engine::outcome::UsageError;
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::Workload;
@@ -53,6 +51,16 @@ fn warm_up(plan: &Plan) -> f64 {
     (plan.virtual_ms / 10.0).clamp(0.5, 5.0)
 }
 
+/// Of the measured phase.
+pub(crate) fn measured_length(plan: &Plan) -> Length {
+    Length {
+        warm_up: virtual_ms(warm_up(plan)),
+        measured: virtual_ms(plan.virtual_ms),
+        transactions_max: u64::MAX,
+        record: false,
+    }
+}
+
 /// Runs the benchmark.
 ///
 /// # Errors
@@ -71,7 +79,12 @@ pub fn run<W: Workload>(
         let allowed = "none: an unsafe variant's history is not recorded".to_owned();
         return Err(UsageError { field: "history".into(), value, allowed }.into());
     }
-    let writer = open_history(driver.workload(), plan)?;
+    let recording = Recording::open(
+        driver.workload(),
+        &plan.config.cluster,
+        own_meta(&plan.config),
+        (plan.history.as_deref(), plan.verify_ms.is_some()),
+    )?;
 
     let start = Instant::now();
     let records = driver.load(&|done, all| watch.loading(done, all))?;
@@ -82,19 +95,14 @@ pub fn run<W: Workload>(
     let mut failures = Vec::new();
     let history = match plan.verify_ms {
         _ if is_unsafe => HistoryReport::of_unsafe_variant(),
-        Some(ms) => verify(&mut driver, plan, ms, writer, &mut failures, watch)?,
+        Some(ms) => verify(&mut driver, plan, ms, recording, &mut failures, watch)?,
         None => HistoryReport::not_recorded(),
     };
     wall.verify_seconds = start.elapsed().as_secs_f64();
 
     let (start, before) = (Instant::now(), driver.cluster().fabric().usage().events());
-    let length = Length {
-        warm_up: virtual_ms(warm_up(plan)),
-        measured: virtual_ms(plan.virtual_ms),
-        transactions_max: u64::MAX,
-        record: false,
-    };
-    let mut measured = driver.phase(length, &|now| watch.running("measured phase", now))?;
+    let mut measured =
+        driver.phase(measured_length(plan), &|now| watch.running("measured phase", now))?;
     failures.append(&mut measured.phase.failures);
     wall.measure_seconds = start.elapsed().as_secs_f64();
     let events = driver.cluster().fabric().usage().events() - before;
@@ -102,59 +110,33 @@ pub fn run<W: Workload>(
 
     watch.judging(wall.load_seconds);
     let start = Instant::now();
-    let (invariants, audit) = driver.check()?;
+    let judged = driver.check()?;
     wall.check_seconds = start.elapsed().as_secs_f64();
-    let checks = Checks {
-        outcomes: driver.workload().outcomes(driver.tally()).into_iter().collect(),
-        invariants: invariants.into(),
-        audit: (&audit).into(),
-        history,
-        failures,
-    };
+    let checks = Checks::of(driver.workload(), driver.tally(), judged, history, failures);
     let memory = driver.cluster().fabric().memory_use();
     wall.simulated_bytes = memory.table_bytes + memory.page_bytes;
     Ok(report_of(&driver, plan, &measured, records, checks, wall))
 }
 
-fn meta<W: Workload>(workload: &W, plan: &Plan) -> BTreeMap<String, String> {
-    let (config, cluster) = (&plan.config, &plan.config.cluster);
-    let mut meta: BTreeMap<String, String> = workload
-        .describe()
-        .into_iter()
-        .map(|(name, value)| (format!("workload.{name}"), value))
-        .collect();
+/// What stands at the head of a history beside what every run says.
+fn own_meta(config: &Config) -> impl Iterator<Item = (String, String)> {
     let own = [
-        ("workload", W::NAME.to_owned()),
-        ("mix_profile", workload.profile().name.to_owned()),
-        ("protocol", cluster.protocol.clone()),
-        ("variant", cluster.variant.clone()),
         ("fabric", "sim".to_owned()),
         ("profile", config.profile.name.clone()),
-        ("seed", cluster.seed.to_string()),
-        ("compute_nodes", cluster.compute_nodes.to_string()),
+        ("compute_nodes", config.cluster.compute_nodes.to_string()),
         ("threads", config.threads.to_string()),
         ("coordinators", config.coordinators.to_string()),
-        ("memory_nodes", cluster.memory_nodes.to_string()),
-        ("replicas", cluster.replicas.to_string()),
     ];
     let changes = config.profile.changes.iter();
-    meta.extend(changes.map(|change| (format!("set.{}", change.key), change.value.clone())));
-    meta.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    meta
-}
-
-fn open_history<W: Workload>(workload: &W, plan: &Plan) -> Result<Option<HistoryWriter>, RunError> {
-    let Some(path) = &plan.history else { return Ok(None) };
-    let meta = meta(workload, plan);
-    let is_recorded = plan.verify_ms.is_some();
-    Ok(Some(history::create(path, is_recorded, &meta, &workload.schemas())?))
+    let changes = changes.map(|change| (format!("set.{}", change.key), change.value.clone()));
+    own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changes)
 }
 
 fn verify<W: Workload>(
     driver: &mut Driver<W>,
     plan: &Plan,
     ms: f64,
-    writer: Option<HistoryWriter>,
+    recording: Recording,
     failures: &mut Vec<String>,
     watch: &dyn Watch,
 ) -> Result<HistoryReport, RunError> {
@@ -167,14 +149,7 @@ fn verify<W: Workload>(
     let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
     let mut phase = recorded.phase;
     failures.append(&mut phase.failures);
-    if let Some(writer) = writer {
-        history::write_all(writer, &phase.history)
-            .map_err(|error| RunError::Failed(error.to_string()))?;
-    }
-    let workload = driver.workload();
-    let history = history_of(meta(workload, plan), &workload.schemas(), &phase.history);
-    let file = plan.history.as_ref().map(|path| path.display().to_string());
-    Ok(HistoryReport::judge(&history, phase.seconds, file))
+    recording.judge(&phase)
 }
 
 fn report_of<W: Workload>(
@@ -222,10 +197,7 @@ fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
         coordinators: config.coordinators,
         memory_nodes: shape.memory_nodes,
         replicas: shape.replicas,
-        placement: match shape.options.placement {
-            Placement::Hash => "hash",
-            Placement::Table => "table",
-        },
+        placement: placement_name(shape.options.placement),
         bucket: shape.options.bucket,
         slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,

@@ -114,7 +114,11 @@ fn note(report: &SweepReport) -> String {
     let varied = |name: &str| report.axes.iter().any(|axis| axis.name == name);
     let profile = match varied("profile") {
         true => "the profile of each point".to_owned(),
-        false => format!("profile {} ({})", text("/profile"), text("/hardware")),
+        false => {
+            let is_modified = first.pointer("/profile_modified") == Some(&Value::Bool(true));
+            let modified = if is_modified { ", MODIFIED" } else { "" };
+            format!("profile {} ({}{modified})", text("/profile"), text("/hardware"))
+        }
     };
     let seed = match (varied("seed"), first.pointer("/seed")) {
         (false, Some(seed)) => format!("seed {seed}"),
@@ -170,10 +174,21 @@ fn figures(html: &mut String, series: &Series<'_>) {
             },
         );
     }
+    utilisation(html, series);
+    html.push_str("</section>\n");
+}
+
+/// How busy the hardware was: a chart for each line of the others.
+fn utilisation(html: &mut String, series: &Series<'_>) {
     for (name, points) in series.each.iter().take(UTILISATIONS_MAX) {
         let of = if name.is_empty() { String::new() } else { format!(": {name}") };
         let line = |(colour, figure): (usize, &Figure)| {
-            series.line((figure.name.into(), colour, false), points, &place, *figure)
+            series.line(
+                (figure.name.into(), colour, false),
+                points,
+                &|point| series.place(point),
+                *figure,
+            )
         };
         figure(
             html,
@@ -187,7 +202,6 @@ fn figures(html: &mut String, series: &Series<'_>) {
             },
         );
     }
-    html.push_str("</section>\n");
 }
 
 /// A chart with its caption and legend.
@@ -232,8 +246,16 @@ fn configuration(html: &mut String, report: &SweepReport) {
     html.push_str("<h2>Configuration</h2>\n");
     for point in &report.points {
         let chosen = |name: &str| point.report.get(name).filter(|value| !value.is_null());
-        let names =
-            ["workload", "protocol", "variant", "profile", "hardware", "seed", "virtual_ms"];
+        let names = [
+            "workload",
+            "protocol",
+            "variant",
+            "profile",
+            "overrides",
+            "hardware",
+            "seed",
+            "virtual_ms",
+        ];
         let mut lines = Vec::new();
         for name in names {
             if let Some(value) = chosen(name) {

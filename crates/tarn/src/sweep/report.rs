@@ -5,6 +5,7 @@
 
 use super::pool::Done;
 use super::{Axis, Point};
+use crate::bench::checks::UNSAFE_VARIANT;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -99,9 +100,14 @@ impl Ran {
         }
     }
 
-    /// The verdict on its checks.
+    /// The verdict on its checks, and what was not checked.
     pub fn verdict(&self) -> &'static str {
-        if self.passed { "ok" } else { "FAILED" }
+        match self.report.pointer("/history/verdict").and_then(Value::as_str) {
+            _ if !self.passed => "FAILED",
+            Some("not recorded") => "ok, no history",
+            Some(UNSAFE_VARIANT) => "unsafe variant",
+            _ => "ok",
+        }
     }
 
     /// What a person calls it.

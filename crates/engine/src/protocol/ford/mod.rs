@@ -2,7 +2,7 @@
 //!
 //! After Zhang, Hua, Zuo and Liu, "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022; the variant `literal` is the paper's text,
-//! `measured` the public code that later papers measured (see [`published`]). The classes of bugs that its public code was shown to have are kept as planted bugs
+//! `measured` the public code that later papers measured (its own part is in `published.rs`). The classes of bugs that its public code was shown to have are kept as planted bugs
 //! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
 //!
 //! # Round trips (the RTT budget, asserted by tests/rtt_budget.rs)

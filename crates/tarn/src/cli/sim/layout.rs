@@ -8,7 +8,7 @@ use tarn_engine::outcome::UsageError;
 
 /// See the module's text.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct Flags {
+pub(super) struct LayoutFlags {
     /// Slots of an index bucket [default: 8]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     bucket_slots: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Flags {
     read_buckets: bool,
 }
 
-impl Flags {
+impl LayoutFlags {
     /// Puts them into `options`; whether they fit together is the catalog's to say.
     ///
     /// # Errors

@@ -6,16 +6,19 @@ mod layout;
 mod nic;
 mod plan;
 mod random;
+mod settings;
 mod sweep;
 
 use super::bench::RECORDS_MAX;
 use super::progress::Progress;
-use super::scenario::{Placement, number, whole};
-use super::{Stop, Verdict, print_object, say};
+use super::scenario::number;
+use super::verdict::{self, Expected};
+use super::{Stop, Verdict};
+pub(super) use plan::Verify;
+pub(super) use settings::Settings;
 use std::path::PathBuf;
-use tarn::bench::run::RunError;
 use tarn::simulate::report::SimReport;
-use tarn::simulate::run::run as run_plan;
+use tarn::simulate::run::{Plan, run as run_plan};
 use tarn_sim::profile::Profile;
 use tarn_workloads::{Workload, with_workload};
 
@@ -27,57 +30,8 @@ use tarn_workloads::{Workload, with_workload};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct Arguments {
-    /// What to run: kvs, smallbank, tatp, ycsb
-    #[arg(value_name = "WORKLOAD")]
-    workload: Option<String>,
-    /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-    /// Length of the measured phase in virtual milliseconds [default: 10]
-    #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
-    virtual_ms: Option<f64>,
-    /// Compute nodes [default: 1]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    compute_nodes: Option<u64>,
-    /// Memory nodes [default: as many as replicas]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    memory_nodes: Option<u64>,
-    /// Copies of every record [default: 1]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    replicas: Option<u64>,
-    /// Coordinators in all: transactions in progress at once [default: four a thread]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    coordinators: Option<u64>,
-    /// Threads of each compute node [default: one for every four of its coordinators, or 4]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    threads: Option<u64>,
-    /// Records, accounts, subscribers [default: the mix profile's]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    records: Option<u64>,
-    /// Zipf exponent of the keys, 0 for uniform [default: the mix profile's]
-    #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
-    zipf: Option<f64>,
-    /// The workload's profile: its own definition or what a paper ran [default: its first]
-    #[arg(long, value_name = "NAME")]
-    mix_profile: Option<String>,
-    /// Protocol [default: ford]
-    #[arg(long, value_name = "NAME")]
-    protocol: Option<String>,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
-    #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
-    variant: Option<String>,
-    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
-    #[arg(long, value_name = "HOW")]
-    placement: Option<Placement>,
-    /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
-    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
-    address_cache: Option<u64>,
-    /// Seed of every generator [default: 1]
-    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    settings: Settings,
     /// Length of the verification phase in virtual milliseconds; it ends earlier after 100,000
     /// transactions [default: a fifth of the measured phase, at most 5]
     #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
@@ -89,9 +43,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     #[command(flatten)]
-    layout: layout::Flags,
-    #[command(flatten)]
-    sweep: sweep::Flags,
+    sweep: sweep::SweepFlags,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
@@ -131,18 +83,10 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if !arguments.sweep.sweep.is_empty() {
         return sweep::run(arguments);
     }
-    let Some(workload) = &arguments.workload else { return Err(no_workload()) };
+    let Some(workload) = &arguments.settings.workload else { return Err(no_workload()) };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => print_object(&report)?,
-    }
-    let failed: Vec<&str> = report.checks.failed().iter().map(|kind| kind.name()).collect();
-    if failed.is_empty() {
-        return Ok(Verdict::Good);
-    }
-    eprintln!("checks failed: {}", failed.join(", "));
-    Ok(Verdict::Bad)
+    verdict::print(&report, arguments.json)?;
+    Ok(verdict::judge(&report.checks, Expected::Clean))
 }
 
 fn no_workload() -> Stop {
@@ -150,25 +94,34 @@ fn no_workload() -> Stop {
     Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random"))
 }
 
-fn workload_of<W: Workload>(arguments: &Arguments) -> Result<W, Stop> {
-    super::bench::within("records", arguments.records, 1..=RECORDS_MAX)?;
+/// The workload that is meant.
+pub(super) fn workload_of<W: Workload>(settings: &Settings) -> Result<W, Stop> {
+    super::bench::within("records", settings.records, 1..=RECORDS_MAX)?;
     Ok(W::new(&tarn_workloads::Settings {
-        profile: arguments.mix_profile.clone(),
-        records: arguments.records,
-        zipf: arguments.zipf,
+        profile: settings.mix_profile.clone(),
+        records: settings.records,
+        zipf: settings.zipf,
     })?)
 }
 
+/// What to run, before it is known for how long it is verified.
+pub(super) fn plan_of(settings: &Settings, verify: &Verify) -> Result<Plan, Stop> {
+    let profile = settings.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
+    let profile = with_settings(load_profile("--profile", profile)?, &settings.set)?;
+    Ok(plan::plan(settings, verify, profile)?)
+}
+
 fn run_workload<W: Workload>(arguments: &Arguments) -> Result<SimReport, Stop> {
-    let workload = workload_of::<W>(arguments)?;
-    let profile =
-        load_profile("--profile", arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
-    let profile = with_settings(profile, &arguments.set)?;
-    let plan = plan::plan(arguments, profile)?;
-    run_plan(workload, &plan, &Progress::new()).map_err(|error| match error {
-        RunError::Usage(error) => error.into(),
-        RunError::Failed(text) => Stop::Failed(text),
-    })
+    let workload = workload_of::<W>(&arguments.settings)?;
+    let plan = plan_of(&arguments.settings, &arguments.verify())?;
+    Ok(run_plan(workload, &plan, &Progress::new())?)
+}
+
+impl Arguments {
+    fn verify(&self) -> Verify {
+        let Arguments { verify_ms, no_verify, history, .. } = self;
+        Verify { ms: *verify_ms, is_left_out: *no_verify, history: history.clone() }
+    }
 }
 
 const DEFAULT_PROFILE: &str = "cx5-100g";

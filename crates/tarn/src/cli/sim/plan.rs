@@ -3,9 +3,10 @@
 //! Invariant: every number that is not allowed is refused by its flag's name, with its value and what
 //! is allowed.
 
-use super::Arguments;
+use super::Settings;
 use crate::cli::bench::{cluster, within};
-use crate::cli::scenario::Settings;
+use crate::cli::scenario;
+use std::path::PathBuf;
 use tarn::simulate::run::Plan;
 use tarn::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
 use tarn_engine::outcome::UsageError;
@@ -20,39 +21,57 @@ const VERIFIED_MAX: u64 = 100_000;
 const COROUTINES: u64 = 4;
 const THREADS: u64 = 4;
 
+/// The verification phase that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Verify {
+    /// How long.
+    pub ms: Option<f64>,
+    /// Not at all.
+    pub is_left_out: bool,
+    /// Where its history goes.
+    pub history: Option<PathBuf>,
+}
+
+impl Verify {
+    /// There is none.
+    pub fn none() -> Verify {
+        Verify { is_left_out: true, ..Verify::default() }
+    }
+}
+
 /// What to run.
-pub fn plan(arguments: &Arguments, profile: Profile) -> Result<Plan, UsageError> {
-    let virtual_ms = ms("virtual-ms", arguments.virtual_ms.unwrap_or(10.0), VIRTUAL_MS_MAX)?;
-    let verify_ms = match (arguments.no_verify, arguments.verify_ms) {
+pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Plan, UsageError> {
+    let virtual_ms = ms("virtual-ms", settings.virtual_ms.unwrap_or(10.0), VIRTUAL_MS_MAX)?;
+    let verify_ms = match (verify.is_left_out, verify.ms) {
         (true, _) => None,
         (false, Some(asked)) => Some(ms("verify-ms", asked, VERIFY_MS_MAX)?),
         (false, None) => Some((virtual_ms / 5.0).min(VERIFY_MS_DEFAULT_MAX)),
     };
     Ok(Plan {
-        config: config(arguments, profile)?,
+        config: config(settings, profile)?,
         virtual_ms,
         verify_ms,
         verify_transactions_max: VERIFIED_MAX,
-        history: arguments.history.clone(),
+        history: verify.history.clone(),
     })
 }
 
-fn config(arguments: &Arguments, profile: Profile) -> Result<Config, UsageError> {
-    let mut cluster = cluster(&Settings {
-        protocol: arguments.protocol.clone(),
-        variant: arguments.variant.clone(),
-        memory_nodes: arguments.memory_nodes,
-        replicas: arguments.replicas,
-        placement: arguments.placement,
-        address_cache: arguments.address_cache,
-        seed: arguments.seed,
-        ..Settings::default()
+fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
+    let mut cluster = cluster(&scenario::Settings {
+        protocol: settings.protocol.clone(),
+        variant: settings.variant.clone(),
+        memory_nodes: settings.memory_nodes,
+        replicas: settings.replicas,
+        placement: settings.placement,
+        address_cache: settings.address_cache,
+        seed: settings.seed,
+        ..scenario::Settings::default()
     })?;
-    arguments.layout.shape(&mut cluster.options)?;
-    let nodes = within("compute-nodes", arguments.compute_nodes, 1..=SLOTS_MAX as u64)?;
+    settings.layout.shape(&mut cluster.options)?;
+    let nodes = within("compute-nodes", settings.compute_nodes, 1..=SLOTS_MAX as u64)?;
     let nodes = nodes.unwrap_or(1);
-    let threads = within("threads", arguments.threads, 1..=THREADS_MAX as u64)?;
-    let coordinators = coordinators(arguments.coordinators, nodes, threads)?;
+    let threads = within("threads", settings.threads, 1..=THREADS_MAX as u64)?;
+    let coordinators = coordinators(settings.coordinators, nodes, threads)?;
     let threads = threads.unwrap_or_else(|| match coordinators {
         None => THREADS,
         Some(all) => all.div_ceil(nodes).div_ceil(COROUTINES).clamp(1, THREADS_MAX as u64),

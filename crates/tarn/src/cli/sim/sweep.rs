@@ -4,12 +4,11 @@
 //! a grid with a point that cannot be is refused at once; the page appears only when all points have
 //! ended.
 
-use super::plan::plan;
-use super::{Arguments, DEFAULT_PROFILE, load_profile, with_settings, workload_of};
+use super::{Arguments, plan_of, workload_of};
 use crate::cli::bench::within;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
-use crate::cli::{Stop, Verdict, complaint, print_object, say};
+use crate::cli::{Stop, Verdict, complaint, verdict};
 use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,7 +22,7 @@ use tarn_workloads::{Workload, with_workload};
 
 /// What makes a run a sweep.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Flags {
+pub struct SweepFlags {
     /// Run a grid of points: any of these flags with its values (separated by semicolons, if a value
     /// has commas); several times for several parameters
     #[arg(long, value_name = "FLAG=VALUE,VALUE")]
@@ -75,10 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let Some(file) = html {
         file.finish(&page::page(&report))?;
     }
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => print_object(&report)?,
-    }
+    verdict::print(&report, arguments.json)?;
     let failed = report.failed();
     if failed.is_empty() {
         return Ok(Verdict::Good);
@@ -157,12 +153,11 @@ fn look_at(arguments: &[String]) -> Result<u64, Stop> {
     let point = PointArguments::try_parse_from(arguments)
         .map_err(|error| Stop::Input(complaint::of_clap(&error)))?;
     let arguments = &point.arguments;
-    let Some(name) = &arguments.workload else { return Err(super::no_workload()) };
+    let settings = &arguments.settings;
+    let Some(name) = &settings.workload else { return Err(super::no_workload()) };
     with_workload!(name, W => {
-        let workload = workload_of::<W>(arguments)?;
-        let profile = arguments.profile.as_deref().unwrap_or(DEFAULT_PROFILE);
-        let profile = with_settings(load_profile("--profile", profile)?, &arguments.set)?;
-        let plan = plan(arguments, profile)?;
+        let workload = workload_of::<W>(settings)?;
+        let plan = plan_of(settings, &arguments.verify())?;
         Ok(estimate::memory_bytes(&workload.schemas(), workload.records(), &plan)?)
     })?
 }

@@ -1,0 +1,64 @@
+//! What `tarn sim` and `tarn trace` have in common: what runs, and on what.
+//!
+//! Invariant: one structure for both, so that the run of a trace is the run that is measured.
+
+use super::layout;
+use crate::cli::scenario::{Placement, number, whole};
+
+/// Flags; `None` is the default.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Settings {
+    /// What to run: kvs, smallbank, tatp, ycsb
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+    /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Length of the measured phase in virtual milliseconds [default: 10]
+    #[arg(long, value_name = "MS", value_parser = number, allow_negative_numbers = true)]
+    pub virtual_ms: Option<f64>,
+    /// Compute nodes [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub compute_nodes: Option<u64>,
+    /// Memory nodes [default: as many as replicas]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub memory_nodes: Option<u64>,
+    /// Copies of every record [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub replicas: Option<u64>,
+    /// Coordinators in all: transactions in progress at once [default: four a thread]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub coordinators: Option<u64>,
+    /// Threads of each compute node [default: one for every four of its coordinators, or 4]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub threads: Option<u64>,
+    /// Records, accounts, subscribers [default: the mix profile's]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub records: Option<u64>,
+    /// Zipf exponent of the keys, 0 for uniform [default: the mix profile's]
+    #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
+    pub zipf: Option<f64>,
+    /// The workload's profile: its own definition or what a paper ran [default: its first]
+    #[arg(long, value_name = "NAME")]
+    pub mix_profile: Option<String>,
+    /// Protocol [default: ford]
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
+    #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
+    pub variant: Option<String>,
+    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
+    #[arg(long, value_name = "HOW")]
+    pub placement: Option<Placement>,
+    /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub address_cache: Option<u64>,
+    /// Seed of every generator [default: 1]
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    #[command(flatten)]
+    pub(super) layout: layout::LayoutFlags,
+}

@@ -1,0 +1,391 @@
+//! Watches a run: who is polled, what is posted, what comes back; keeps the transactions asked for.
+//!
+//! Three things are put together. The simulator tells what happens to rounds ([`Observer`]). The wrapped
+//! coroutine tells whose turn it is, so that a round is known to be its coordinator's. And what the
+//! engine counts tells why: phases entered, tries aborted or committed since the last look, all of the
+//! same coordinator, since no other of the thread had a turn in between.
+//!
+//! Invariant: nothing here is seen by the run. A transaction is kept or dropped when it has ended and
+//! nothing of it is on its way.
+
+use super::live::{Live, Rank, UNKNOWN, rank};
+use super::{Batch, Message, Round, Transaction, Try, VerbSeen, Wanted};
+use crate::bench::desk::Witness;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{self, Poll};
+use tarn_engine::context::Context;
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::AbortReason;
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::round::{Verb, VerbKind};
+use tarn_sim::observe::{Observer, Seen};
+
+/// Tags of so many tries of a coordinator are remembered: to say who held a lock that was refused.
+const TAGS: usize = 4;
+
+/// See the module's text; clones are the same recorder.
+#[derive(Clone)]
+pub struct Recorder(Rc<RefCell<State>>);
+
+struct State {
+    wanted: Wanted,
+    /// Names of the workload's procedures and of the protocol's phases.
+    procedures: &'static [&'static str],
+    phases: &'static [&'static str],
+    /// Transactions that begin earlier are not kept; `None` for all.
+    from: Option<Nanos>,
+    begun: u64,
+    ended: u64,
+    turn: Option<Turn>,
+    /// What each coordinator runs, if it is to be kept.
+    open: BTreeMap<u32, u64>,
+    tags: BTreeMap<u32, VecDeque<u64>>,
+    live: BTreeMap<u64, Live>,
+    flights: BTreeMap<u64, Place>,
+    kept: Vec<(Rank, Transaction)>,
+}
+
+/// Whose turn it is, and what its thread had counted at the last look.
+struct Turn {
+    coordinator: u32,
+    cx: Rc<Context>,
+    counted: Tally,
+}
+
+/// Where a round on its way stands.
+#[derive(Clone, Copy)]
+struct Place {
+    number: u64,
+    at_try: usize,
+    at_round: usize,
+}
+
+impl Recorder {
+    /// A recorder of transactions of these procedures under a protocol with these phases.
+    pub fn new(
+        wanted: &Wanted,
+        procedures: &'static [&'static str],
+        phases: &'static [&'static str],
+    ) -> Recorder {
+        Recorder(Rc::new(RefCell::new(State {
+            wanted: wanted.clone(),
+            procedures,
+            phases,
+            from: None,
+            begun: 0,
+            ended: 0,
+            turn: None,
+            open: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            live: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            kept: Vec::new(),
+        })))
+    }
+
+    /// Transactions that begin from now on are looked at.
+    pub(crate) fn begin(&self, now: Nanos) {
+        self.0.borrow_mut().from = Some(now);
+    }
+
+    /// What tells the recorder of a coordinator's transactions.
+    pub(crate) fn pen(&self, coordinator: u32, cx: &Rc<Context>) -> Pen {
+        Pen { recorder: self.clone(), coordinator, cx: Rc::clone(cx) }
+    }
+
+    /// `coroutine`, whose turns are told to the recorder.
+    pub(crate) fn watch<F: Future<Output = ()>>(
+        &self,
+        coordinator: u32,
+        cx: &Rc<Context>,
+        coroutine: F,
+    ) -> Watched<F> {
+        Watched { pen: self.pen(coordinator, cx), coroutine: Box::pin(coroutine) }
+    }
+
+    /// How many ended, and those that were picked, in their order.
+    pub fn take(&self) -> (u64, Vec<Transaction>) {
+        let mut state = self.0.borrow_mut();
+        let kept = std::mem::take(&mut state.kept);
+        (state.ended, kept.into_iter().map(|(_, txn)| txn).collect())
+    }
+}
+
+/// Tells of one coordinator.
+pub(crate) struct Pen {
+    recorder: Recorder,
+    coordinator: u32,
+    cx: Rc<Context>,
+}
+
+impl Witness for Pen {
+    fn begins(&self, kind: usize) {
+        let (now, node) = (self.cx.port.now(), self.cx.port.endpoint());
+        let mut state = self.recorder.0.borrow_mut();
+        state.look(now);
+        let procedure = state.procedures[kind];
+        let other = state.wanted.procedure.as_ref().is_some_and(|name| name != procedure);
+        if other || state.from.is_none_or(|from| now < from) {
+            return;
+        }
+        let number = state.begun;
+        state.begun += 1;
+        let txn = Transaction {
+            number,
+            procedure,
+            coordinator: self.coordinator,
+            compute_node: node.node.0,
+            thread: node.thread,
+            began_ns: now.0,
+            ended_ns: now.0,
+            tries: vec![Try::begun(now)],
+        };
+        state.open.insert(self.coordinator, number);
+        state.live.insert(number, Live::of(txn, now));
+    }
+
+    fn ends(&self) {
+        let now = self.cx.port.now();
+        let mut state = self.recorder.0.borrow_mut();
+        state.look(now);
+        let Some(number) = state.open.remove(&self.coordinator) else { return };
+        let live = state.live.get_mut(&number).expect("it is open");
+        (live.txn.ended_ns, live.has_ended) = (now.0, true);
+        state.settle(number);
+    }
+}
+
+/// A coroutine whose turns are told.
+pub(crate) struct Watched<F> {
+    pen: Pen,
+    coroutine: Pin<Box<F>>,
+}
+
+impl<F: Future<Output = ()>> Future for Watched<F> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let Pen { recorder, coordinator, cx: thread } = &this.pen;
+        let now = thread.port.now();
+        recorder.0.borrow_mut().turn_begins(*coordinator, thread, now);
+        let polled = this.coroutine.as_mut().poll(cx);
+        let now = thread.port.now();
+        recorder.0.borrow_mut().turn_ends(now);
+        polled
+    }
+}
+
+impl Observer for Recorder {
+    fn see(&mut self, seen: Seen<'_>) {
+        let mut state = self.0.borrow_mut();
+        match seen {
+            Seen::Posted { ticket, is_detached, to, verbs, posted, sent, arrives } => {
+                state.note_tags(verbs);
+                let batch = Batch {
+                    to: to.0,
+                    posted_ns: posted.0,
+                    sent_ns: sent.0,
+                    arrived_ns: arrives.0,
+                    left_ns: arrives.0,
+                    taken_ns: arrives.0,
+                    seen_ns: arrives.0,
+                    verbs: batch_verbs(verbs, to).map(asked).collect(),
+                };
+                state.posted(ticket, is_detached, batch);
+            }
+            Seen::Served { ticket, by, arrived, left, taken, seen } => {
+                let Some(round) = state.round(ticket) else { return };
+                let batch = round.batches.iter_mut().find(|batch| batch.to == by.0);
+                let batch = batch.expect("it was posted");
+                (batch.arrived_ns, batch.left_ns) = (arrived.0, left.0);
+                (batch.taken_ns, batch.seen_ns) = (taken.0, seen.0);
+            }
+            Seen::Completed { ticket, verbs, at } => state.completed(ticket, verbs, at),
+            Seen::Sent { to, bytes, sent, arrives } => {
+                let message = Message {
+                    to: to.node.0,
+                    thread: to.thread,
+                    bytes,
+                    sent_ns: sent.0,
+                    arrived_ns: arrives.0,
+                };
+                state.sent(message, sent);
+            }
+        }
+    }
+}
+
+fn batch_verbs(verbs: &[Verb], node: NodeSlot) -> impl Iterator<Item = &Verb> {
+    verbs.iter().filter(move |verb| verb.target.node() == node)
+}
+
+fn asked(verb: &Verb) -> VerbSeen {
+    VerbSeen {
+        kind: match verb.kind() {
+            VerbKind::Read => "READ",
+            VerbKind::Write => "WRITE",
+            VerbKind::CompareAndSwap => "CAS",
+            VerbKind::FetchAndAdd => "FAA",
+            VerbKind::MaskedCompareAndSwap => "masked CAS",
+        },
+        what: String::new(),
+        bytes: verb.len_bytes(),
+        refused: None,
+        address: verb.target.address(),
+        swap: (verb.expected, verb.value),
+    }
+}
+
+impl State {
+    fn turn_begins(&mut self, coordinator: u32, cx: &Rc<Context>, now: Nanos) {
+        let counted = cx.metrics.snapshot();
+        self.turn = Some(Turn { coordinator, cx: Rc::clone(cx), counted });
+        if let Some(live) = self.current() {
+            live.resumes(now);
+        }
+    }
+
+    fn turn_ends(&mut self, now: Nanos) {
+        self.look(now);
+        if let Some(live) = self.current() {
+            live.polled_until = now;
+        }
+        self.turn = None;
+    }
+
+    /// The transaction whose turn it is, if it is to be kept.
+    fn current(&mut self) -> Option<&mut Live> {
+        let number = self.open.get(&self.turn.as_ref()?.coordinator)?;
+        self.live.get_mut(number)
+    }
+
+    /// Takes in what the engine has counted since the last look.
+    fn look(&mut self, now: Nanos) {
+        let Some(turn) = &mut self.turn else { return };
+        let counted = turn.cx.metrics.snapshot();
+        let news = counted.since(&turn.counted);
+        turn.counted = counted;
+        let phases = self.phases;
+        let Some(live) = self.current() else { return };
+        let outcome = match AbortReason::ALL.into_iter().find(|why| news.aborts[*why as usize] > 0)
+        {
+            Some(reason) => Some(format!("aborted: {}", reason.name())),
+            None if news.unknown > 0 => Some("outcome unknown".to_owned()),
+            None => (news.committed > 0).then(|| "committed".to_owned()),
+        };
+        if let Some(outcome) = outcome {
+            let last = live.last();
+            (last.outcome, last.ended_ns) = (outcome, now.0);
+            live.try_is_over = true;
+        }
+        let entered = phases.iter().zip(news.phases).filter(|(_, count)| *count > 0);
+        live.entered.extend(entered.map(|(name, _)| *name));
+    }
+
+    /// The tags under which the current coordinator locks.
+    fn note_tags(&mut self, verbs: &[Verb]) {
+        let Some(turn) = &self.turn else { return };
+        let tags = self.tags.entry(turn.coordinator).or_default();
+        let locks = verbs.iter().filter(|verb| verb.is(VerbKind::CompareAndSwap));
+        for verb in locks.filter(|verb| verb.expected == 0 && verb.value != 0) {
+            if !tags.contains(&verb.value) {
+                tags.push_back(verb.value);
+                if tags.len() > TAGS {
+                    tags.pop_front();
+                }
+            }
+        }
+    }
+
+    fn posted(&mut self, ticket: u64, is_detached: bool, batch: Batch) {
+        if let Some(round) = self.round(ticket) {
+            return round.batches.push(batch);
+        }
+        let now = Nanos(batch.posted_ns);
+        self.look(now);
+        let Some(live) = self.current() else { return };
+        if !is_detached {
+            live.go_on(now);
+        }
+        let phases = std::mem::take(&mut live.entered);
+        let round = Round {
+            phases,
+            awaited: !is_detached,
+            completed_ns: batch.seen_ns,
+            resumed_ns: None,
+            batches: vec![batch],
+        };
+        let at_round = live.last().rounds.len();
+        live.last().rounds.push(round);
+        live.awaited = if is_detached { live.awaited } else { Some(at_round) };
+        live.on_the_way += 1;
+        let place = Place { number: live.txn.number, at_try: live.txn.tries.len() - 1, at_round };
+        self.flights.insert(ticket, place);
+    }
+
+    fn sent(&mut self, message: Message, now: Nanos) {
+        self.look(now);
+        if let Some(live) = self.current() {
+            live.last().messages.push(message);
+        }
+    }
+
+    fn round(&mut self, ticket: u64) -> Option<&mut Round> {
+        let Place { number, at_try, at_round } = *self.flights.get(&ticket)?;
+        Some(&mut self.live.get_mut(&number)?.txn.tries[at_try].rounds[at_round])
+    }
+
+    fn completed(&mut self, ticket: u64, verbs: &[Verb], at: Nanos) {
+        let holders = self.holders(verbs);
+        let Some(round) = self.round(ticket) else { return };
+        round.completed_ns = at.0;
+        for batch in &mut round.batches {
+            let done = batch_verbs(verbs, NodeSlot(batch.to));
+            for (asked, done) in batch.verbs.iter_mut().zip(done) {
+                if done.is(VerbKind::CompareAndSwap) && done.value != asked.swap.0 {
+                    asked.refused = holders.get(&done.value).cloned().or(Some(UNKNOWN.into()));
+                }
+            }
+        }
+        let number = self.flights.remove(&ticket).expect("it was looked up").number;
+        self.live.get_mut(&number).expect("it is live").on_the_way -= 1;
+        self.settle(number);
+    }
+
+    /// Who holds the locks that these verbs found taken.
+    fn holders(&self, verbs: &[Verb]) -> BTreeMap<u64, String> {
+        let swaps = verbs.iter().filter(|verb| verb.is(VerbKind::CompareAndSwap));
+        let refused = swaps.filter(|verb| verb.value != verb.expected);
+        let holder = |verb: &Verb| {
+            let holder = self.tags.iter().find(|(_, tags)| tags.contains(&verb.value));
+            let name = match (verb.value, holder) {
+                (0, _) => "nobody".to_owned(),
+                (_, Some((coordinator, _))) => format!("coordinator {coordinator}"),
+                (_, None) => "somebody".to_owned(),
+            };
+            (verb.value, name)
+        };
+        refused.map(holder).collect()
+    }
+
+    /// Keeps or drops a transaction of which nothing more will come.
+    fn settle(&mut self, number: u64) {
+        let over = |live: &&Live| live.has_ended && live.on_the_way == 0;
+        if self.live.get(&number).filter(over).is_none() {
+            return;
+        }
+        let txn = self.live.remove(&number).expect("it was seen").txn;
+        self.ended += 1;
+        let Some(rank) = rank(self.wanted.pick, &txn) else { return };
+        let at = self.kept.partition_point(|(other, _)| *other < rank);
+        if at < self.wanted.transactions {
+            self.kept.insert(at, (rank, txn));
+            self.kept.truncate(self.wanted.transactions);
+        }
+    }
+}

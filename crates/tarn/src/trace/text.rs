@@ -1,0 +1,238 @@
+//! A trace for a terminal of 100 columns: time goes down, a lane for the coordinator and for each node.
+//!
+//! ```text
+//!      µs  coordinator 3                                 M0             M1
+//!    0.21  ┣━ lock
+//!          ┃── CAS lock checking 17 ────────────────────►│              │
+//!    2.31  ┃◄────────────────────────────────────────────┤              │
+//! ```
+//!
+//! Invariant: no line is longer than 100 characters, and every verb has a line of its own.
+
+use super::{Batch, Round, Trace, Transaction, Try, VerbSeen, Wait};
+use std::fmt::Write as _;
+
+/// Columns of a terminal.
+const WIDTH: usize = 100;
+/// Where the coordinator's lane is.
+const LANE: usize = 10;
+/// Where the first node's lane is, and how far the last one may be.
+const FIRST: usize = 60;
+const LAST: usize = 97;
+/// A wait, or a processor that goes on later, is worth a line if it takes longer.
+const BUSY_NS: u64 = 100;
+
+/// What comes first of what happens at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Answer,
+    Busy,
+    End,
+    Begin,
+    Round,
+    Verb,
+    Wait,
+}
+
+/// Somebody whom the coordinator sends something to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Memory(u16),
+    Compute(u16),
+}
+
+/// Which node has its lane where.
+struct Lanes(Vec<(Node, usize)>);
+
+impl Lanes {
+    fn of(txn: &Transaction) -> Lanes {
+        let memory = txn.nodes().into_iter().map(Node::Memory);
+        let nodes: Vec<Node> = memory.chain(txn.peers().into_iter().map(Node::Compute)).collect();
+        let gaps = nodes.len().saturating_sub(1).max(1);
+        let gap = ((LAST - FIRST) / gaps).clamp(1, 16);
+        let place = |(at, node): (usize, Node)| (node, (FIRST + at * gap).min(LAST));
+        Lanes(nodes.into_iter().enumerate().map(place).collect())
+    }
+
+    fn column(&self, node: Node) -> usize {
+        let lane = self.0.iter().find(|(other, _)| *other == node);
+        lane.expect("every node that is asked has a lane").1
+    }
+
+    fn heading(&self, coordinator: u32) -> String {
+        let mut line = Line::new(&Lanes(Vec::new()), None, ' ');
+        line.put(3, "    µs");
+        line.put(LANE, &format!("coordinator {coordinator}"));
+        for (node, column) in &self.0 {
+            let name = match node {
+                Node::Memory(number) => format!("M{number}"),
+                Node::Compute(number) => format!("C{number}"),
+            };
+            line.put(*column, &name);
+        }
+        line.end()
+    }
+}
+
+/// A line under construction.
+struct Line(Vec<char>);
+
+impl Line {
+    /// Lanes, and perhaps a time.
+    fn new(lanes: &Lanes, at_ns: Option<u64>, lane: char) -> Line {
+        let mut line = Line(vec![' '; WIDTH]);
+        line.0[LANE] = lane;
+        for (_, column) in &lanes.0 {
+            line.0[*column] = '│';
+        }
+        if let Some(ns) = at_ns {
+            line.put(0, &format!("{:>9.2}", ns as f64 / 1e3));
+        }
+        line
+    }
+
+    fn put(&mut self, at: usize, text: &str) {
+        for (place, letter) in self.0.iter_mut().skip(at).zip(text.chars()) {
+            *place = letter;
+        }
+    }
+
+    /// An arrow between the coordinator and a column, with words on it.
+    fn arrow(&mut self, column: usize, words: &str, is_answer: bool) {
+        self.0[LANE + 1..column].fill('─');
+        let room = FIRST.min(column) - LANE - 6;
+        let mut words: String = words.to_owned();
+        if words.chars().count() > room {
+            words = words.chars().take(room - 1).chain(['…']).collect();
+        }
+        if !words.is_empty() {
+            self.put(LANE + 3, &format!(" {words} "));
+        }
+        match is_answer {
+            true => {
+                self.0[LANE + 1] = '◄';
+                self.0[column] = '┤';
+            }
+            false => self.0[column - 1] = '►',
+        }
+    }
+
+    fn end(&self) -> String {
+        let line: String = self.0.iter().collect();
+        line.trim_end().to_owned()
+    }
+}
+
+/// The whole trace.
+pub fn draw(trace: &Trace) -> String {
+    let mut text = trace.heading();
+    text.push('\n');
+    for txn in &trace.transactions {
+        let _ = write!(text, "\n{}", draw_one(txn));
+    }
+    text
+}
+
+/// One transaction.
+pub fn draw_one(txn: &Transaction) -> String {
+    let lanes = Lanes::of(txn);
+    let mut lines: Vec<(u64, Order, String)> = Vec::new();
+    for (number, it) in txn.tries.iter().enumerate() {
+        draw_try(&mut lines, txn, (number + 1, it), &lanes);
+    }
+    lines.sort_by_key(|(at, order, _)| (*at, *order));
+    let mut text = format!("{}\n{}\n", wrap(&txn.heading()), lanes.heading(txn.coordinator));
+    for (_, _, line) in lines {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+fn draw_try(
+    lines: &mut Vec<(u64, Order, String)>,
+    txn: &Transaction,
+    (number, it): (usize, &Try),
+    lanes: &Lanes,
+) {
+    let since = |ns: u64| Some(ns - txn.began_ns);
+    let mut say = |at: u64, order: Order, lane: char, words: &str| {
+        let mut line = Line::new(lanes, since(at), lane);
+        // Words end before the first node's lane.
+        let room = FIRST - LANE - 2;
+        line.put(LANE + 1, &words.chars().take(room).collect::<String>());
+        lines.push((at, order, line.end()));
+    };
+    if txn.tries.len() > 1 {
+        say(it.began_ns, Order::Begin, '┏', &format!("━ try {number}"));
+    }
+    let is_long = |wait: &&Wait| wait.to_ns - wait.from_ns > BUSY_NS;
+    for wait in it.waits.iter().filter(is_long) {
+        let us = (wait.to_ns - wait.from_ns) as f64 / 1e3;
+        say(wait.from_ns, Order::Wait, '┊', &format!(" {}, {us:.2} µs", wait.why));
+    }
+    for round in &it.rounds {
+        let nobody = if round.awaited { "" } else { " (nobody waits for it)" };
+        say(round.posted_ns(), Order::Round, '┣', &format!("━ {}{nobody}", round.name()));
+        let resumed = round.resumed_ns.filter(|resumed| resumed - round.completed_ns > BUSY_NS);
+        if let Some(resumed) = resumed {
+            let us = (resumed - round.completed_ns) as f64 / 1e3;
+            say(resumed, Order::Busy, '┃', &format!(" its thread was busy for {us:.2} µs"));
+        }
+    }
+    say(it.ended_ns, Order::End, '┗', &format!("━ {}", it.outcome));
+    for round in &it.rounds {
+        for batch in &round.batches {
+            draw_batch(lines, txn, (round, batch), lanes);
+        }
+    }
+    for message in &it.messages {
+        let mut line = Line::new(lanes, since(message.sent_ns), '┃');
+        let column = lanes.column(Node::Compute(message.to));
+        line.arrow(column, &format!("message, {} B", message.bytes), false);
+        lines.push((message.sent_ns, Order::Verb, line.end()));
+    }
+}
+
+fn draw_batch(
+    lines: &mut Vec<(u64, Order, String)>,
+    txn: &Transaction,
+    (round, batch): (&Round, &Batch),
+    lanes: &Lanes,
+) {
+    let column = lanes.column(Node::Memory(batch.to));
+    for (at, verb) in batch.verbs.iter().enumerate() {
+        let later = at == 0 && batch.posted_ns > round.posted_ns();
+        let time = later.then(|| batch.posted_ns - txn.began_ns);
+        let mut line = Line::new(lanes, time, '┃');
+        line.arrow(column, &words(verb), false);
+        lines.push((batch.posted_ns, Order::Verb, line.end()));
+    }
+    let mut line = Line::new(lanes, Some(batch.seen_ns - txn.began_ns), '┃');
+    let refused = batch.verbs.iter().find_map(|verb| verb.refused.as_ref());
+    let words = refused.map(|holder| format!("refused: {holder} has it")).unwrap_or_default();
+    line.arrow(column, &words, true);
+    lines.push((batch.seen_ns, Order::Answer, line.end()));
+}
+
+/// What a verb does.
+pub(crate) fn words(verb: &VerbSeen) -> String {
+    match verb.kind {
+        "READ" | "WRITE" => format!("{} {}, {} B", verb.kind, verb.what, verb.bytes),
+        kind => format!("{kind} {}", verb.what),
+    }
+}
+
+/// Broken between words.
+fn wrap(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > WIDTH {
+            lines.push(format!("  {word}"));
+        } else {
+            *last = format!("{last}{}{word}", if last.is_empty() { "" } else { " " });
+        }
+    }
+    lines.join("\n")
+}
