@@ -85,7 +85,7 @@ impl World {
             }
         }
         connection.last_arrival_ps = arrival_ps;
-        self.queue.push_soon(arrival_ps, Event::Arrive { flight: index, batch: batch_index });
+        self.queue.push(arrival_ps, Event::Arrive { flight: index, batch: batch_index });
         if self.is_observed() {
             let posted_ps = self.now_ps + processor_ps;
             self.show_posted(index, batch_index, [posted_ps, out_ps + processor_ps, arrival_ps]);

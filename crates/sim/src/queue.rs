@@ -8,9 +8,6 @@
 //! cluster, so that one width serves. A slot is so short that it mostly holds one event or none; it is
 //! a sorted list in one small block of memory, which stays in the cache. A map of bits finds the next
 //! one. The example `event_queue` compares it with a binary heap.
-//!
-//! Beside it lies a lane for events that are added nearly in the order in which they happen: all
-//! requests travel about equally long. There an event is sorted in from the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,8 +17,6 @@ const WIDTH_BITS: u32 = 14;
 /// Slots, a power of two: what lies further ahead than 134 µs waits in the heap.
 const SLOTS: usize = 8192;
 const WORDS: usize = SLOTS / 64;
-/// Who would have to pass more than so many in the lane goes to the calendar.
-const PASSED_MAX: usize = 64;
 /// No node.
 const NONE: u32 = u32::MAX;
 
@@ -63,19 +58,7 @@ impl<T> Ord for Far<T> {
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
     at_ps: u64,
-    /// The lower half of its number in the order in which events were added.
-    sequence: u32,
     next: u32,
-    item: T,
-}
-
-/// An event of the lane and its neighbours.
-#[derive(Clone, Copy, Debug)]
-struct Soon<T> {
-    at_ps: u64,
-    sequence: u32,
-    before: u32,
-    after: u32,
     item: T,
 }
 
@@ -92,14 +75,6 @@ pub struct EventQueue<T> {
     cursor: u64,
     /// Events in slots.
     near: usize,
-    /// The first event of slots and heap: its time, or the end of time; its number.
-    first_ps: u64,
-    first_sequence: u32,
-    lane: Vec<Soon<T>>,
-    lane_free: u32,
-    lane_first: u32,
-    lane_last: u32,
-    lane_len: usize,
     /// Up to this slot, without it, events were shown; so many of them still wait.
     shown_to: u64,
     shown: usize,
@@ -128,13 +103,6 @@ impl<T: Copy> EventQueue<T> {
             free: NONE,
             cursor: 0,
             near: 0,
-            first_ps: u64::MAX,
-            first_sequence: 0,
-            lane: Vec::new(),
-            lane_free: NONE,
-            lane_first: NONE,
-            lane_last: NONE,
-            lane_len: 0,
             shown_to: 0,
             shown: 0,
             far: BinaryHeap::new(),
@@ -146,7 +114,7 @@ impl<T: Copy> EventQueue<T> {
 
     /// Events that wait.
     pub fn len(&self) -> usize {
-        self.near + self.far.len() + self.lane_len
+        self.near + self.far.len()
     }
 
     /// Whether none waits.
@@ -158,72 +126,31 @@ impl<T: Copy> EventQueue<T> {
     #[inline]
     pub fn push(&mut self, at_ps: u64, item: T) {
         assert!(at_ps >= self.now_ps, "an event in the past");
-        self.sequence += 1;
-        let sequence = self.sequence as u32;
-        if at_ps < self.first_ps {
-            (self.first_ps, self.first_sequence) = (at_ps, sequence);
-        }
         let slot = at_ps >> WIDTH_BITS;
         if slot - self.cursor < SLOTS as u64 {
-            self.file(slot, Node { at_ps, sequence, next: NONE, item });
+            self.file(slot, at_ps, item);
         } else {
+            self.sequence += 1;
             self.far.push(Reverse(Far { at_ps, sequence: self.sequence, item }));
             self.far_slot = self.far_slot.min(slot);
         }
     }
 
-    /// As [`EventQueue::push`], of an event that will mostly happen after all that were added in this
-    /// way. It is never shown.
-    #[inline]
-    pub fn push_soon(&mut self, at_ps: u64, item: T) {
-        assert!(at_ps >= self.now_ps, "an event in the past");
-        let (mut before, mut after) = (self.lane_last, NONE);
-        let mut passed = 0;
-        while let Some(other) = self.lane.get(before as usize).filter(|it| it.at_ps > at_ps) {
-            (before, after) = (other.before, before);
-            passed += 1;
-            if passed == PASSED_MAX {
-                return self.push(at_ps, item);
-            }
-        }
-        self.sequence += 1;
-        self.lane_len += 1;
-        let entry = Soon { at_ps, sequence: self.sequence as u32, before, after, item };
-        let mut place = self.lane_free;
-        match self.lane.get_mut(place as usize) {
-            Some(free) => {
-                self.lane_free = free.after;
-                *free = entry;
-            }
-            None => {
-                place = self.lane.len() as u32;
-                self.lane.push(entry);
-            }
-        }
-        match self.lane.get_mut(before as usize) {
-            Some(before) => before.after = place,
-            None => self.lane_first = place,
-        }
-        match self.lane.get_mut(after as usize) {
-            Some(after) => after.before = place,
-            None => self.lane_last = place,
-        }
-    }
-
     /// Puts an event into its slot, behind those of the same time.
     #[inline(always)]
-    fn file(&mut self, slot: u64, node: Node<T>) {
+    fn file(&mut self, slot: u64, at_ps: u64, item: T) {
         let index = slot as usize % SLOTS;
+        let head = self.heads[index];
         let place = self.free;
-        if self.heads[index] == NONE
-            && let Some(free) = self.nodes.get_mut(place as usize)
+        if head == NONE
+            && let Some(node) = self.nodes.get_mut(place as usize)
         {
-            self.free = free.next;
-            *free = node;
+            self.free = node.next;
+            *node = Node { at_ps, next: NONE, item };
             self.heads[index] = place;
             self.occupied[index / 64] |= 1 << (index % 64);
         } else {
-            self.file_among(index, node);
+            self.file_among(index, at_ps, item);
         }
         self.near += 1;
         self.shown += usize::from(slot < self.shown_to);
@@ -231,21 +158,22 @@ impl<T: Copy> EventQueue<T> {
 
     /// As above, if the slot holds something or there is no free node.
     #[inline(never)]
-    fn file_among(&mut self, index: usize, mut node: Node<T>) {
+    fn file_among(&mut self, index: usize, at_ps: u64, item: T) {
+        let node = |next| Node { at_ps, next, item };
         let (mut before, mut after) = (NONE, self.heads[index]);
-        while let Some(other) = self.nodes.get(after as usize).filter(|it| it.at_ps <= node.at_ps) {
+        while let Some(other) = self.nodes.get(after as usize).filter(|other| other.at_ps <= at_ps)
+        {
             (before, after) = (after, other.next);
         }
-        node.next = after;
         let mut place = self.free;
         match self.nodes.get_mut(place as usize) {
             Some(free) => {
                 self.free = free.next;
-                *free = node;
+                *free = node(after);
             }
             None => {
                 place = self.nodes.len() as u32;
-                self.nodes.push(node);
+                self.nodes.push(node(after));
             }
         }
         match self.nodes.get_mut(before as usize) {
@@ -261,80 +189,45 @@ impl<T: Copy> EventQueue<T> {
         self.pop_until(u64::MAX)
     }
 
-    /// The next event, if it does not happen after `until_ps`. What waits for the end of time waits.
+    /// The next event, if it does not happen after `until_ps`.
     #[inline]
     pub fn pop_until(&mut self, until_ps: u64) -> Option<(u64, T)> {
-        let until_ps = until_ps.min(u64::MAX - 1);
-        if let Some(soon) = self.lane.get_mut(self.lane_first as usize) {
-            let (at_ps, item, after) = (soon.at_ps, soon.item, soon.after);
-            let is_earlier = (soon.sequence.wrapping_sub(self.first_sequence) as i32) < 0;
-            if at_ps < self.first_ps || at_ps == self.first_ps && is_earlier {
-                if at_ps > until_ps {
-                    return None;
-                }
-                soon.after = self.lane_free;
-                self.lane_free = std::mem::replace(&mut self.lane_first, after);
-                match self.lane.get_mut(after as usize) {
-                    Some(next) => next.before = NONE,
-                    None => self.lane_last = NONE,
-                }
-                self.lane_len -= 1;
-                self.now_ps = at_ps;
-                return Some((at_ps, item));
-            }
-        }
-        if self.first_ps > until_ps {
-            return None;
-        }
-        self.now_ps = self.first_ps;
-        Some((self.first_ps, self.pop_first()))
-    }
-
-    /// The first event of slots and heap, which there is.
-    #[inline]
-    fn pop_first(&mut self) -> T {
         if self.near == 0 {
-            return self.pop_far();
+            return self.pop_far(until_ps);
         }
-        let slot = self.first_ps >> WIDTH_BITS;
+        let slot = self.next_occupied(self.cursor).expect("some events are near");
         let index = slot as usize % SLOTS;
         let place = self.heads[index];
         let node = &mut self.nodes[place as usize];
-        let item = node.item;
-        let next = std::mem::replace(&mut node.next, self.free);
+        let (at_ps, next, item) = (node.at_ps, node.next, node.item);
+        if at_ps > until_ps {
+            return None;
+        }
+        debug_assert!(at_ps >= self.now_ps);
+        node.next = self.free;
         self.free = place;
         self.heads[index] = next;
         self.occupied[index / 64] &= !(u64::from(next == NONE) << (index % 64));
         self.near -= 1;
         self.shown -= usize::from(slot < self.shown_to);
+        self.now_ps = at_ps;
         self.cursor = slot;
         if self.far_slot - slot < SLOTS as u64 {
             self.fetch_far();
         }
-        self.find_first();
-        item
+        Some((at_ps, item))
     }
 
     /// As above, if the calendar is empty.
     #[cold]
-    fn pop_far(&mut self) -> T {
-        let Reverse(first) = self.far.pop().expect("something waits");
-        self.cursor = first.at_ps >> WIDTH_BITS;
-        self.fetch_far();
-        self.find_first();
-        first.item
-    }
-
-    #[inline(always)]
-    fn find_first(&mut self) {
-        if self.near == 0 {
-            let far = self.far.peek().map(|Reverse(far)| (far.at_ps, far.sequence as u32));
-            (self.first_ps, self.first_sequence) = far.unwrap_or((u64::MAX, 0));
-            return;
+    fn pop_far(&mut self, until_ps: u64) -> Option<(u64, T)> {
+        let Reverse(first) = self.far.peek()?;
+        if first.at_ps > until_ps {
+            return None;
         }
-        let slot = self.next_occupied(self.cursor).expect("something is near");
-        let node = &self.nodes[self.heads[slot as usize % SLOTS] as usize];
-        (self.first_ps, self.first_sequence) = (node.at_ps, node.sequence);
+        self.cursor = self.far_slot;
+        self.fetch_far();
+        self.pop_until(until_ps)
     }
 
     /// Files what has come near.
@@ -347,8 +240,8 @@ impl<T: Copy> EventQueue<T> {
                 self.far_slot = slot;
                 return;
             }
-            let Reverse(Far { at_ps, sequence, item }) = self.far.pop().expect("it was seen");
-            self.file(slot, Node { at_ps, sequence: sequence as u32, next: NONE, item });
+            let Reverse(Far { at_ps, item, .. }) = self.far.pop().expect("it was seen");
+            self.file(slot, at_ps, item);
         }
     }
 
@@ -414,16 +307,12 @@ mod tests {
             let mut queue = EventQueue::new();
             let mut model: Vec<(u64, u64)> = Vec::new();
             let (mut now, mut next) = (0, 0u64);
-            // The shortest makes many of one time.
-            let reach = [4, 1u64 << 10, 1 << 18, 1 << 27, 1 << 40];
+            let reach = [1u64 << 10, 1 << 18, 1 << 27, 1 << 40];
             for _ in 0..20_000 {
                 if rng.random_range(0..9) < 5 || model.is_empty() {
                     let reach = reach[rng.random_range(0..reach.len())];
                     let at = now + rng.random_range(0..reach);
-                    match rng.random_range(0..2) {
-                        0 => queue.push(at, next),
-                        _ => queue.push_soon(at, next),
-                    }
+                    queue.push(at, next);
                     model.push((at, next));
                     next += 1;
                 } else {

@@ -21,7 +21,7 @@ use tarn_fabric::port::Port;
 
 /// The completion that is fetched for lies about so many events ahead; what it holds is fetched when so
 /// many more completions have come into sight, each found in what was fetched before.
-const EVENTS_AHEAD: usize = 12;
+const EVENTS_AHEAD: usize = 32;
 /// So many events are looked at side by side: fetching waits for the translation of addresses, and
 /// several translations go on at once if their instructions stand close together.
 const SIDE_BY_SIDE: usize = 4;

@@ -1,8 +1,8 @@
 //! FORD and SmallBank on a simulated cluster of nine compute nodes and three memory nodes, 540
 //! coordinators in all: what it reaches in virtual time, what limits it, and how fast it is simulated.
 //!
-//! Invariant: the same seed prints the same figures, but for those of the wall clock. The first argument
-//! is the number of accounts, the second that of virtual milliseconds.
+//! Invariant: the same seed prints the same figures, but for those of the wall clock and of the
+//! processor. The first argument is the number of accounts, the second that of virtual milliseconds.
 
 #![allow(clippy::disallowed_methods, reason = "measures what a simulation really takes")]
 
@@ -74,8 +74,9 @@ fn main() -> Result<(), AnyError> {
     };
     scheduler.run_until(Nanos(500_000));
     let (before, usage_before, start) = (tally(&contexts), fabric.usage(), Instant::now());
+    let processor_before = processor_seconds();
     scheduler.run_until(fabric.now() + Nanos(milliseconds * 1_000_000));
-    let seconds = start.elapsed().as_secs_f64();
+    let seconds = (start.elapsed().as_secs_f64(), processor_seconds() - processor_before);
     let (done, used) = (tally(&contexts).since(&before), fabric.usage().since(&usage_before));
     stop.set(true);
     scheduler.run_until(fabric.now() + Nanos(100_000_000));
@@ -89,7 +90,7 @@ fn main() -> Result<(), AnyError> {
 }
 
 /// What the measured time came to.
-fn report(done: &Tally, used: &Usage, seconds: f64) {
+fn report(done: &Tally, used: &Usage, (seconds, processor): (f64, f64)) {
     let (virtual_us, committed) = (used.at.0 as f64 / 1e3, done.committed as f64);
     println!(
         "{:.3} M transactions/s of virtual time, {:.1} % aborted",
@@ -109,6 +110,14 @@ fn report(done: &Tally, used: &Usage, seconds: f64) {
         used.events() as f64 / committed,
         used.turns as f64 / committed
     );
+    println!("{:.0} ns of the processor an event", processor * 1e9 / used.events() as f64);
+}
+
+/// What this process has had of the processor; not a number, if the system does not say.
+fn processor_seconds() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let first = text.split_whitespace().next();
+    first.and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
 fn cluster(workload: &SmallBank) -> Result<(SimFabric, Arc<Database>), AnyError> {

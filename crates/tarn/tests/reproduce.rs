@@ -115,6 +115,7 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
         ("reproduce fig-none", "error: FIGURE = fig-none; allowed: ", "lotus-fig-2"),
         ("reproduce lotus-fig-2 --seed x", "error: --seed = x; allowed: ", "a whole number"),
         ("reproduce lotus-fig-2 --list", "error: ", "--list"),
+        ("reproduce lotus-fig-2 --html no/such/x", "error: --html = no/such/x; ", "written"),
         ("reproduce lotus-fig-2 --slow", "error: argument = --slow; ", "--help"),
     ] {
         let ended = tarn_line(line);

@@ -1,5 +1,5 @@
-//! What the local backend does with a round: fetches its lines when it is posted, executes its verbs
-//! when it is completed.
+//! What the local backend does with a round: it fetches its lines when it is posted, and executes
+//! its verbs when it is completed.
 //!
 //! Invariant: verbs take effect in the order in which they were added. A READ after a WRITE comes
 //! behind a full fence, as the end of a round that wrote does, unless another round follows.

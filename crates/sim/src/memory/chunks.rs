@@ -24,13 +24,13 @@ impl Chunks {
 
     /// From a word on to the end of its chunk.
     #[inline(always)]
-    pub(super) fn from(&self, word: usize) -> &[u64] {
+    pub(super) fn tail(&self, word: usize) -> &[u64] {
         &self.0[word / CHUNK_WORDS].words()[word % CHUNK_WORDS..]
     }
 
     /// As above.
     #[inline(always)]
-    pub(super) fn from_mut(&mut self, word: usize) -> &mut [u64] {
+    pub(super) fn tail_mut(&mut self, word: usize) -> &mut [u64] {
         &mut self.0[word / CHUNK_WORDS].words_mut()[word % CHUNK_WORDS..]
     }
 

@@ -68,17 +68,17 @@ impl Lines {
 /// A line.
 #[inline(always)]
 pub(super) fn line(chunks: &Chunks, index: u32) -> &[u64; LINE_WORDS] {
-    chunks.from(index as usize * LINE_WORDS).first_chunk().expect("chunks are whole lines")
+    chunks.tail(index as usize * LINE_WORDS).first_chunk().expect("chunks are whole lines")
 }
 
 /// A line, to change.
 #[inline(always)]
 pub(super) fn line_mut(chunks: &mut Chunks, index: u32) -> &mut [u64; LINE_WORDS] {
-    chunks.from_mut(index as usize * LINE_WORDS).first_chunk_mut().expect("chunks are whole lines")
+    chunks.tail_mut(index as usize * LINE_WORDS).first_chunk_mut().expect("chunks are whole lines")
 }
 
 /// Some lines of one run.
 #[inline(always)]
 pub(super) fn lines_mut(chunks: &mut Chunks, index: u32, count: usize) -> &mut [u64] {
-    &mut chunks.from_mut(index as usize * LINE_WORDS)[..count * LINE_WORDS]
+    &mut chunks.tail_mut(index as usize * LINE_WORDS)[..count * LINE_WORDS]
 }

@@ -21,7 +21,7 @@ pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WOR
     if index == ZEROS {
         return;
     }
-    let run = chunks.from(index as usize);
+    let run = chunks.tail(index as usize);
     let mut map = run[0];
     let run = &run[..run_words(map)];
     for word in &run[1..] {
@@ -33,7 +33,7 @@ pub(super) fn unpack(chunks: &Chunks, index: RunIndex, page: &mut [u64; PAGE_WOR
 /// Unpacks the words of a page from number `first` on, at most a line.
 #[inline(always)]
 pub(super) fn unpack_words(chunks: &Chunks, index: RunIndex, first: usize, out: &mut [u64]) {
-    let run = chunks.from(index as usize);
+    let run = chunks.tail(index as usize);
     // No run of zeros is there, but something else is: a word that is read in vain.
     let map = if index == ZEROS { 0 } else { run[0] };
     let before = map & ((1 << first) - 1);
@@ -66,7 +66,7 @@ pub(super) fn repack(
     page: &[u64; PAGE_WORDS],
 ) -> RunIndex {
     let map = page.iter().enumerate().fold(0, |map, (at, word)| map | u64::from(*word != 0) << at);
-    let old_words = if old > ZEROS { run_words(chunks.from(old as usize)[0]) } else { 0 };
+    let old_words = if old > ZEROS { run_words(chunks.tail(old as usize)[0]) } else { 0 };
     let words = if map == 0 { 0 } else { run_words(map) };
     let index = if words == old_words {
         old
@@ -77,7 +77,7 @@ pub(super) fn repack(
         if words > 0 { arena.allocate(chunks, words) } else { ZEROS }
     };
     if words > 0 {
-        let run = &mut chunks.from_mut(index as usize)[..words];
+        let run = &mut chunks.tail_mut(index as usize)[..words];
         run[0] = map;
         let present = page.iter().filter(|word| **word != 0);
         run[1..].iter_mut().zip(present).for_each(|(to, from)| *to = *from);

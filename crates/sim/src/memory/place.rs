@@ -1,7 +1,7 @@
 //! Where bytes lie: an entry of the table of pages, a replica's part of it, a position in the page.
 //!
 //! Invariant: one word, made once of a target when its verb is posted; whoever looks ahead and whoever
-//! executes the verb find their way by it. Zero-cost to copy, and of no meaning to another memory.
+//! executes the verb find their way by it. It means nothing to another memory.
 //!
 //! ```text
 //! 63                                32 31          25 24        9 8          0
@@ -31,7 +31,8 @@ impl Place {
     pub(super) fn plus(self, bytes: usize, stride: usize) -> Place {
         let at = self.at() + bytes;
         let entries = (at / PAGE_BYTES * stride) as u64;
-        Place(((self.0 & !(PAGE_BYTES as u64 - 1)) + (entries << 32)) | (at % PAGE_BYTES) as u64)
+        let page = (self.0 & !(PAGE_BYTES as u64 - 1)) + (entries << 32);
+        Place(page | (at % PAGE_BYTES) as u64)
     }
 
     /// The place `bytes` before, in the same line.

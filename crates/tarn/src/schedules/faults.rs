@@ -70,8 +70,11 @@ pub(super) async fn go_on_after<T>(
     }
 }
 
-/// Resolves what the coordinators of a dead compute node left: the transactions whose outcome they did
-/// not learn, and those whose logs stand last in their areas.
+/// Resolves what the coordinators of a dead compute node left: the transaction whose outcome one did not
+/// learn, or else the one whose log stands last in its area, whose locks may be left. Not both: the log
+/// of the former is written when the latter has released its locks, so that it needs nothing any more;
+/// and once lines of the new log have landed on the old one, nobody can tell how it ended
+/// (docs/design/0004).
 pub(super) async fn settle_dead<T>(cx: Rc<Context>, number: u32, dead: Dead, desk: &Desk<T>) {
     while desk.ended_of(dead.node.slot) < dead.count {
         cx.port.sleep(LOOK_AGAIN).await;
@@ -81,9 +84,9 @@ pub(super) async fn settle_dead<T>(cx: Rc<Context>, number: u32, dead: Dead, des
         let doubted = desk.left.borrow().in_doubt.clone().into_iter();
         let mut ids: Vec<TxnId> =
             doubted.filter(|(_, of)| *of == coordinator).map(|(id, _)| id).collect();
-        ids.extend(last_logged(&cx, dead.node, coordinator).await);
-        ids.sort_unstable();
-        ids.dedup();
+        if ids.is_empty() {
+            ids.extend(last_logged(&cx, dead.node, coordinator).await);
+        }
         for id in ids {
             let answer = by.resolve_of(id, coordinator).await;
             let again = by.resolve_of(id, coordinator).await;

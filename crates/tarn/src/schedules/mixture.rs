@@ -93,13 +93,14 @@ impl Mix {
     pub fn draw(rng: &mut Rng) -> Mix {
         let mut mix = match rng.random_range(0..6) {
             0 | 1 => Mix::of("anything", rng.random_range(2..=6), 4, [3, 3, 2, 1]),
-            2 => Mix::of("coming and going", rng.random_range(2..=8), 3, [3, 0, 3, 2]),
+            // As many deletes as inserts, so that about half of the keys are absent.
+            2 => Mix::of("coming and going", rng.random_range(2..=5), 3, [4, 0, 3, 3]),
             3 => Mix::of("write skew", rng.random_range(2..=4), 3, [4, 3, 0, 0]),
             4 => Mix::of("crowded", rng.random_range(20..=90), 5, [2, 1, 8, 2]),
             _ => Mix::of("overwriting", rng.random_range(1..=4), 3, [0, 4, 1, 0]),
         };
         mix.layouts = layouts(rng);
-        if ["write skew", "overwriting"].contains(&mix.name) {
+        if ["coming and going", "write skew", "overwriting"].contains(&mix.name) {
             mix.user_abort_in = 0;
             mix.layouts.truncate(2);
         }

@@ -1,7 +1,7 @@
 //! FORD's validation: is everything that was read and not locked as it was?
 //!
-//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its VERSION
-//! is what the caller was shown, both in one READ of one line.
+//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
+//! VERSION is what the caller was shown, both in one READ of one line.
 
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;

@@ -27,6 +27,11 @@ impl Verbs {
     pub const fn batch(verb: VerbKind, depth: u16) -> Verbs {
         Verbs { verb, depth, posting: Loop::Batches(1), ..Verbs::clients(1) }
     }
+
+    /// One thread that never waits: hardly anything but posting is left of what it does.
+    pub const fn posting_alone(verb: VerbKind) -> Verbs {
+        Verbs { posting: Loop::Batches(4), ..Verbs::batch(verb, 64) }
+    }
 }
 
 impl Calls {
@@ -105,11 +110,19 @@ pub const CURVES: &[Curve] = &[
     },
     Curve {
         name: "depth",
-        about: "by verbs in the queue: one thread of one machine, one batch in flight, 8 bytes",
-        varied: |point| verbs(point, |verbs| format!("depth {}", verbs.depth)),
+        about: "by verbs in the queue: one thread of one machine, one batch in flight, of 256 four; 8 bytes",
+        varied: |point| {
+            verbs(point, |verbs| match verbs.posting {
+                Loop::Batches(count) => format!("depth {}", count * verbs.depth),
+                _ => format!("depth {}", verbs.depth),
+            })
+        },
         points: || {
             let depths = [1, 2, 4, 8, 16, 32, 64];
-            let of = |verb| depths.map(|depth| Point::Verbs(Verbs::batch(verb, depth)));
+            let of = |verb| {
+                let one = depths.map(|depth| Verbs::batch(verb, depth)).into_iter();
+                one.chain([Verbs::posting_alone(verb)]).map(Point::Verbs)
+            };
             VERBS.into_iter().flat_map(of).collect()
         },
     },

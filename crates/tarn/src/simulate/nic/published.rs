@@ -69,6 +69,8 @@ const DANDELION: &str =
     "Dandelion, measurements of network batching on ConnectX-5 100G: almost twice";
 const DANDELION_LITTLE: &str =
     "the same: from 4 to 8 is underwhelming, here taken as nothing gained";
+const FASST: &str = "Kalia et al., \"FaSST\", OSDI 2016, public benchmarks: 10.7 to 10.9 M unsignalled \
+                     READs a second and thread";
 const ERPC_NIC: &str = "the public repository of eRPC: 60 to 80 M calls a second and NIC";
 const ERPC: &str = "Kalia et al., \"Datacenter RPCs can be general and fast\" (eRPC), NSDI 2019";
 
@@ -142,6 +144,10 @@ pub const FIGURES: &[Figure] = &[
     by_clients(VerbKind::FetchAndAdd, 8, 2.7),
     saturated(VerbKind::Write, 35.0, "nic.write_mops"),
     saturated(VerbKind::CompareAndSwap, 2.5, "nic.atomic_mops"),
+    Figure {
+        rests_on: POST,
+        ..rate("cx3-56g", Point::Verbs(Verbs::posting_alone(VerbKind::Read)), 10.8, FASST)
+    },
     by_threads(1, 1.92, POST),
     by_threads(8, 14.8, POST),
     by_threads(16, 29.0, POST),
