@@ -103,6 +103,7 @@ impl Round {
     /// a round whose owner has it back.
     pub fn copy_from(&mut self, other: &Round) {
         self.verbs.clone_from(&other.verbs);
+        self.tally = other.tally;
         let lines = other.used_bytes.div_ceil(64);
         if self.lines.len() < lines {
             self.grow(other.used_bytes);
@@ -410,7 +411,7 @@ mod tests {
         round.bytes_mut(large, 5_000).fill(7);
         round.write(target, large, 5_000);
         copy.copy_from(&round);
-        assert_eq!(copy.verbs().len(), 1);
+        assert_eq!((copy.verbs().len(), copy.tally()), (1, round.tally()));
         assert!(copy.verbs()[0].is(VerbKind::Write) && copy.verbs()[0].buffer() == large);
         assert_eq!(copy.bytes(large, 5_000), round.bytes(large, 5_000));
     }

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 58.0;
-const RIGHT: f64 = 16.0;
+const LEFT: f64 = 68.0;
+const RIGHT: f64 = 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = 46.0;
 /// Colours that the style names; a further line repeats them with another dash.
