@@ -4,9 +4,8 @@
 
 use super::progress::Progress;
 use super::whole_file::WholeFile;
-use super::{Stop, Verdict, print_object, say};
+use super::{Stop, Verdict, print_object, say, verdict};
 use std::path::PathBuf;
-use tarn::bench::run::RunError;
 use tarn::reproduce::{ALL, Figure, page};
 
 /// Runs a published figure again on a simulated cluster of the paper's hardware: one row for each
@@ -55,18 +54,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
-    let report =
-        (figure.run)(&scale, arguments.seed, &Progress::new()).map_err(|error| match error {
-            RunError::Usage(error) => error.into(),
-            RunError::Failed(text) => Stop::Failed(text),
-        })?;
+    let report = (figure.run)(&scale, arguments.seed, &Progress::new())?;
     if let Some(file) = html {
         file.finish(&page::page(&report))?;
     }
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => print_object(&report)?,
-    }
+    verdict::print(&report, arguments.json)?;
     let failed = report.failed();
     if failed.is_empty() {
         return Ok(Verdict::Good);
