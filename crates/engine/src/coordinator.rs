@@ -218,7 +218,7 @@ impl Coordinator {
         self.cx.database().protocol.resolve(&self.cx, id, number).await
     }
 
-    async fn resolve_own(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
         self.resolve(id).await.map(|_| ())
     }

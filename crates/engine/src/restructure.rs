@@ -3,7 +3,8 @@
 //! Invariant: the caller's transaction is over and acknowledged before any of this begins, and
 //! nothing here is its error: growth that is refused, or for which there is no memory, is counted
 //! and left to the next request. A future that is dropped in the middle gives up what it held; one
-//! dropped while its data are on their way is resolved before the coordinator runs the next.
+//! dropped while its data are on their way is resolved before the coordinator runs the next. So is
+//! the caller's own transaction, if it was left in doubt.
 
 use crate::coordinator::Coordinator;
 use crate::index::growth::{Grown, Shard};
@@ -13,6 +14,10 @@ impl Coordinator {
     /// Grows the shard that was asked for last.
     #[cold]
     pub(crate) async fn grow(&mut self) {
+        // A split would forget a transaction in doubt, its locks with it, and use its log area.
+        if self.txn.in_doubt && self.resolve_own().await.is_err() {
+            return;
+        }
         let cx = std::rc::Rc::clone(&self.cx);
         let Some(working) = cx.growth.take() else { return };
         let full = loop {

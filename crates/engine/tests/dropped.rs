@@ -10,9 +10,11 @@ use common::*;
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::Coordinator;
+use tarn_engine::index::growth::Shard;
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
+use tarn_fabric::address::GroupId;
 use tarn_fabric::executor::block_on;
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
@@ -65,7 +67,19 @@ fn happened(by: &mut Coordinator) -> u64 {
     seen[0]
 }
 
-fn drop_everywhere(memory_nodes: usize, replicas: usize, cache: usize, variant: &str) -> usize {
+#[derive(Clone, Copy, PartialEq)]
+enum Index {
+    Rests,
+    /// Somebody wants it to grow whenever a transaction was dropped.
+    Grows,
+}
+
+fn drop_everywhere(
+    (memory_nodes, replicas): (usize, usize),
+    cache: usize,
+    variant: &str,
+    index: Index,
+) -> usize {
     let schemas = [narrow("narrow", 8), double("double", 8), apart("apart", 8)];
     let world = World::new(&Shape::of(&schemas).nodes(memory_nodes, replicas).variant(variant));
     let (mut by, mut other) = (world.coordinator(0, cache), world.coordinator(1, 0));
@@ -82,6 +96,9 @@ fn drop_everywhere(memory_nodes: usize, replicas: usize, cache: usize, variant: 
     let mut times = 0;
     for polls in 0.. {
         let ended = poll_times(by.transact(async |tx| mixture(tx, times).await), polls);
+        if index == Index::Grows {
+            by.context().growth.request(Shard { table: LAYOUTS[0], group: GroupId(0) });
+        }
         if polls % 2 == 0 {
             // The same coordinator goes on; first of all it resolves what it left in doubt.
             block_on(by.transact(async |tx| Ok(tx.update(LAYOUTS[0], 4u64, Cells::ALL)))).unwrap();
@@ -105,7 +122,7 @@ fn drop_everywhere(memory_nodes: usize, replicas: usize, cache: usize, variant: 
 fn a_transaction_dropped_at_any_poll_happened_whole_or_not_at_all() {
     for (nodes, replicas) in [(1, 1), (2, 2), (3, 3), (3, 2)] {
         for cache in [0, 64] {
-            let polls = drop_everywhere(nodes, replicas, cache, "corrected");
+            let polls = drop_everywhere((nodes, replicas), cache, "corrected", Index::Rests);
             println!("{nodes} nodes, {replicas} replicas, cache {cache}: {polls} polls");
             assert!(polls > 6, "it must have waited several times");
         }
@@ -114,7 +131,14 @@ fn a_transaction_dropped_at_any_poll_happened_whole_or_not_at_all() {
 
 #[test]
 fn a_transaction_that_logs_apart_too() {
-    drop_everywhere(3, 2, 0, "corrected,-fuse-log");
+    drop_everywhere((3, 2), 0, "corrected,-fuse-log", Index::Rests);
+}
+
+#[test]
+fn growth_waits_until_a_dropped_transaction_is_resolved() {
+    for shape in [(1, 1), (2, 2), (3, 2)] {
+        drop_everywhere(shape, 0, "corrected", Index::Grows);
+    }
 }
 
 #[test]
