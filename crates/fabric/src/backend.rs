@@ -96,6 +96,16 @@ pub trait Backend {
     /// Whether a detached round has completed, and how.
     fn detached(&self, detached: Detached) -> Poll<Result<(), FabricError>>;
 
+    /// Asks memory node `at` to execute no verb of `whom` any more, in this life: a control request, not
+    /// a verb, which may be repeated. It is complete, as [`Backend::detached`] says, when whatever of
+    /// `whom` was being executed at `at` has ended and nothing more ever will be; its rounds to `at` end
+    /// in `Fenced` from then on.
+    ///
+    /// # Errors
+    /// As `post_detached`; a memory node that is down completes in `NodeDown`, and nothing is executed
+    /// there either.
+    fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError>;
+
     /// The coroutine that is being polled has nothing to do before `until`, unless a round of its own
     /// completes earlier. A hint: a backend in virtual time need not poll it meanwhile.
     fn park_until(&self, _until: Nanos) {}

@@ -3,7 +3,7 @@
 //! Invariant: the engine and the workloads reach the outside through a `Port` and through nothing
 //! else, which is what makes them run unchanged in virtual time.
 
-use crate::address::NodeId;
+use crate::address::{NodeId, NodeSlot};
 use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use crate::clock::{ClockInterval, Nanos};
 use crate::counters::{Counters, Counts};
@@ -84,6 +84,16 @@ impl Port {
                 Poll::Pending => self.yield_now().await,
             }
         }
+    }
+
+    /// Revokes a compute node's access to one memory node: when this returns, nothing of `whom` will
+    /// ever take effect there (see [`Backend::revoke`]).
+    ///
+    /// # Errors
+    /// `NodeDown`, `Fenced` if this node is itself fenced there.
+    pub async fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<(), FabricError> {
+        let asked = self.shared.backend.revoke(whom, at)?;
+        self.settle(asked).await
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Poll;
-use tarn_fabric::address::NodeId;
+use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
@@ -104,6 +104,16 @@ impl Backend for SimBackend {
             return Poll::Pending;
         }
         Poll::Ready(world.detached_errors.remove(&ticket).map_or(Ok(()), Err))
+    }
+
+    /// At once, as yet: the request takes no time.
+    fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
+        let world = &mut *self.world.borrow_mut();
+        if let Some(error) = world.refusal(self.node, at) {
+            return Err(error);
+        }
+        world.fenced.insert((whom, at));
+        Ok(Detached(DONE))
     }
 
     fn park_until(&self, until: Nanos) {

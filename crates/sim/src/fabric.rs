@@ -69,7 +69,9 @@ impl SimFabric {
     /// Revokes a compute node's access at every memory node. When this returns, nothing of it will
     /// ever take effect; its rounds end in `Fenced`.
     pub fn fence(&self, node: NodeId) {
-        self.world.borrow_mut().fenced.insert(node);
+        let world = &mut *self.world.borrow_mut();
+        let memory_nodes = world.memory_nodes.len() as u16;
+        world.fenced.extend((0..memory_nodes).map(|slot| (node, NodeSlot(slot))));
     }
 
     /// From now on `observer` is told of what happens, instead of whoever was before.

@@ -91,7 +91,8 @@ pub(crate) struct World {
     /// Errors of detached rounds, by ticket.
     pub(crate) detached_errors: BTreeMap<u64, FabricError>,
     pub(crate) messages: Messages,
-    pub(crate) fenced: BTreeSet<NodeId>,
+    /// Which lives have no access any more, and where.
+    pub(crate) fenced: BTreeSet<(NodeId, NodeSlot)>,
     /// Random mode's; `None` in timed mode.
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
@@ -197,7 +198,7 @@ impl World {
 
     /// The error that awaits a batch at its node, if any.
     pub(crate) fn refusal(&self, node: NodeId, to: NodeSlot) -> Option<FabricError> {
-        if self.fenced.contains(&node) {
+        if self.fenced.contains(&(node, to)) {
             return Some(FabricError::Fenced);
         }
         let memory_node = self.memory_nodes.get(usize::from(to.0));

@@ -393,6 +393,12 @@ impl Backend for WeakBackend {
         }
     }
 
+    /// Everywhere at once; batches under way are cut between two of their pieces.
+    fn revoke(&self, whom: NodeId, _: NodeSlot) -> Result<Detached, FabricError> {
+        self.fabric.fence(whom, false);
+        Ok(Detached(u64::MAX))
+    }
+
     fn now(&self) -> Nanos {
         Nanos(self.fabric.world.borrow().now)
     }

@@ -303,6 +303,20 @@ impl Backend for LocalBackend {
         Poll::Ready(Ok(()))
     }
 
+    /// Access is revoked at all memory nodes at once: they are this process.
+    fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
+        if self.fabric.faults.is_fenced(self.node) {
+            return Err(FabricError::Fenced);
+        }
+        if self.fabric.faults.is_down(at) {
+            return Err(FabricError::NodeDown(at));
+        }
+        if !self.fabric.faults.is_fenced(whom) {
+            self.fabric.faults.fence(whom);
+        }
+        Ok(Detached(0))
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the real backend's clock")]
     fn now(&self) -> Nanos {
         Nanos(Instant::now().duration_since(self.fabric.started).as_nanos() as u64)

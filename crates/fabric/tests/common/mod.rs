@@ -147,6 +147,10 @@ impl Backend for ChaosBackend {
         unreachable!("this fabric has no memory")
     }
 
+    fn revoke(&self, _: NodeId, _: NodeSlot) -> Result<Detached, FabricError> {
+        unreachable!("this fabric has no memory")
+    }
+
     fn now(&self) -> Nanos {
         self.net.now()
     }
