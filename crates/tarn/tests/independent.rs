@@ -11,8 +11,13 @@
 //! between: the file is read here as plain JSON, versions are skipped.
 //!
 //! A history is taken if values tell its versions apart: whole rows, no deletes (two absences look
-//! alike), and no undone transaction, whose values were not recorded. It has at most `COORDINATORS` and
-//! `COMMITTED`, since the search is exponential in the former.
+//! alike), and no undone transaction, whose values were not recorded. It has at most `COORDINATORS`
+//! coordinators and `COMMITTED` transactions, since the search is exponential in the former.
+//!
+//! `tarn check` is stricter in one thing: a version that was read with two values is a violation, also
+//! if the second value is that of the next version, whose reader an outsider would put behind its writer
+//! (a read past a lock can do that: half of a record was new). A planted history is therefore taken if it
+//! has an anomaly of another kind as well.
 
 mod common;
 
@@ -21,10 +26,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tarn::schedules::drawn::Drawn;
-use tarn::schedules::judge::FindingKind;
 use tarn::schedules::run::{Ran, run_seed};
 use tarn::schedules::{Subject, mixture};
-use tarn_check::Outcome;
+use tarn_check::{AnomalyKind, Isolation, Outcome, WriteKind, check};
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History};
 use todc_utils::specifications::Specification;
@@ -32,17 +36,16 @@ use todc_utils::specifications::Specification;
 const COORDINATORS: usize = 6;
 const COMMITTED: std::ops::RangeInclusive<usize> = 12..=70;
 /// Seeds that are looked at for each subject.
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 20_000;
 
 /// What is run, and how many histories of it are judged.
-const SUBJECTS: [(&str, &str, usize); 7] = [
+const SUBJECTS: [(&str, &str, usize); 6] = [
     ("corrected", "nothing", 20),
     ("corrected,-validate-reads", "skipped validation", 4),
     ("corrected,-refuse-locked", "read past a lock", 4),
     ("corrected,-release-granted", "foreign locks cleared", 4),
     ("corrected,-write-after-validation", "lost rollback", 4),
-    ("corrected,unsafe-no-lock-cas", "locks only assumed", 2),
-    ("torn-lines", "torn lines", 2),
+    ("corrected,unsafe-no-lock-cas", "locks only assumed", 4),
 ];
 
 type Record = (u64, u64);
@@ -72,9 +75,10 @@ impl Specification for Database {
 
     fn apply(operation: &Operation, state: &Self::State) -> (bool, Self::State) {
         let mut after = state.clone();
-        let is_right = operation.reads.iter().all(|(record, seen)| {
-            *after.entry(*record).or_insert(*seen) == *seen
-        });
+        let is_right = operation
+            .reads
+            .iter()
+            .all(|(record, seen)| *after.entry(*record).or_insert(*seen) == *seen);
         if !is_right {
             return (operation.is_unknown, state.clone());
         }
@@ -134,16 +138,15 @@ fn is_suitable(ran: &Ran) -> bool {
         && taken().flat_map(|txn| &txn.reads).all(|it| has_values(it.present, it.fingerprint))
         && taken().flat_map(|txn| &txn.writes).all(|it| {
             it.fingerprint != 0
-                && it.kind != tarn_check::WriteKind::Delete
+                && it.kind != WriteKind::Delete
                 && written.insert((it.record, it.fingerprint))
         })
 }
 
-fn subject_of(variant: &str) -> Subject {
-    match variant {
-        "torn-lines" => Subject { torn_lines: true, ..Subject::of("ford", "corrected") },
-        variant => Subject::of("ford", variant),
-    }
+/// Whether an outsider, who sees no versions, can see what is wrong.
+fn is_anomalous(ran: &Ran) -> bool {
+    let report = check(&ran.history, Isolation::StrictSerializable);
+    report.totals.keys().any(|kind| *kind != AnomalyKind::ValueMismatch)
 }
 
 /// Seeds whose histories are judged: of a planted bug those that are anomalous.
@@ -156,8 +159,8 @@ fn seeds(subject: &Subject, is_planted: bool, count: usize) -> Vec<u64> {
     };
     let is_taken = |seed: &u64| {
         let ran = run_seed(subject, *seed).expect("a subject");
-        let kind = ran.finding.as_ref().map(|finding| finding.kind);
-        is_suitable(&ran) && (kind == Some(FindingKind::History)) == is_planted
+        let is_found = ran.finding.is_some();
+        is_suitable(&ran) && is_found == is_planted && is_anomalous(&ran) == is_planted
     };
     (0..SEEDS).filter(is_small).filter(is_taken).take(count).collect()
 }
@@ -171,7 +174,7 @@ fn both_checkers_agree_on_correct_and_on_planted_histories() {
     let (mut judged, mut planted) = (0, 0);
     println!("{:<34} {:>6} {:>6} {:>9} {:>9}", "variant", "seed", "txns", "tarn", "other");
     for (variant, bug, count) in SUBJECTS {
-        let (subject, is_planted) = (subject_of(variant), bug != "nothing");
+        let (subject, is_planted) = (Subject::of("ford", variant), bug != "nothing");
         let seeds = seeds(&subject, is_planted, count);
         assert_eq!(seeds.len(), count, "{variant}: too few of {SEEDS} seeds are small enough");
         for seed in seeds {

@@ -104,7 +104,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 /// Writes one seed's history. The seed is run for it alone: a sum of many keeps none.
 fn record(order: &Order, path: &Path) -> Result<(), Stop> {
     let ran = run_seed(&order.subject, order.first_seed)?;
-    let refuse = |error| format!("--history = {}; allowed: a file that can be written ({error})", path.display());
+    let refuse = |error| {
+        format!("--history = {}; allowed: a file that can be written ({error})", path.display())
+    };
     ran.history.write_to(path).map_err(|error| Stop::Input(refuse(error)))
 }
 
