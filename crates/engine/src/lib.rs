@@ -16,8 +16,10 @@
 
 pub mod address_cache;
 pub mod catalog;
+pub mod configuration;
 pub mod context;
 pub mod coordinator;
+mod doubts;
 mod fuse;
 pub mod heap;
 pub mod history;

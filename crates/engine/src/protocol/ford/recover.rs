@@ -60,10 +60,10 @@ async fn attempt(cx: &Context, round: &mut Round) -> Result<bool, Failure> {
 
 fn log_copies(cx: &Context, coordinator: u32) -> Vec<Target> {
     let database = cx.database();
-    (0..database.groups.count())
+    (0..cx.groups.count())
         .flat_map(|group| {
             let area = database.catalog.log(GroupId(group as u16), coordinator);
-            database.groups.all(area).collect::<Vec<Target>>()
+            cx.groups.whole().all(area).collect::<Vec<Target>>()
         })
         .collect()
 }
@@ -119,7 +119,7 @@ async fn still_held(cx: &Context, entry: &LogEntry) -> Result<Vec<LoggedRecord>,
     let mut held = Vec::new();
     for record in &entry.records {
         round.clear();
-        let word = round.read(cx.database().groups.primary(record.address.plus(LOCK_AT)), 8);
+        let word = round.read(cx.groups.primary(record.address.plus(LOCK_AT)), 8);
         cx.port.execute(&mut round).await?;
         if round.word(word) == entry.tag.word() {
             held.push(*record);
@@ -132,7 +132,7 @@ async fn still_held(cx: &Context, entry: &LogEntry) -> Result<Vec<LoggedRecord>,
 async fn all_new(cx: &Context, entry: &LogEntry) -> Result<bool, Failure> {
     let mut round = Round::new();
     for record in &entry.records {
-        for target in cx.database().groups.all(record.address.plus(VERSION_AT)) {
+        for target in cx.groups.whole().all(record.address.plus(VERSION_AT)) {
             round.clear();
             let word = round.read(target, 8);
             if attempt(cx, &mut round).await? && round.word(word) != record.new_version.word() {
@@ -148,7 +148,7 @@ async fn write_back(cx: &Context, entry: &LogEntry) -> Result<(), Failure> {
     for piece in &entry.pieces {
         let versioned = |record: &&LoggedRecord| record.address.plus(VERSION_AT) == piece.address;
         let restored = entry.records.iter().find(versioned).map(LoggedRecord::restored_version);
-        for target in cx.database().groups.all(piece.address) {
+        for target in cx.groups.whole().all(piece.address) {
             round.clear();
             let at = round.reserve(piece.old.len());
             round.bytes_mut(at, piece.old.len()).copy_from_slice(&piece.old);
@@ -176,7 +176,7 @@ async fn release(cx: &Context, id: TxnId, records: &[LoggedRecord]) -> Result<()
     let mut round = Round::new();
     for record in records {
         round.clear();
-        let target = cx.database().groups.primary(record.address.plus(LOCK_AT));
+        let target = cx.groups.primary(record.address.plus(LOCK_AT));
         round.cas(target, id.word(), 0);
         attempt(cx, &mut round).await?;
     }
