@@ -7,6 +7,7 @@
 
 use crate::address_cache::AddressCache;
 use crate::catalog::{Catalog, Table};
+use crate::clearance::Clearance;
 use crate::configuration::{ConfigurationNumber, Configurations, Seat};
 use crate::doubts::Doubts;
 use crate::heap::{Ground, Heap, claim};
@@ -24,6 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 
 /// How often a thread that waits for a configuration looks whether it is there.
@@ -67,13 +69,15 @@ pub struct ComputeNode {
     pub id: NodeId,
     /// What it believes has grown.
     pub index_view: IndexView,
+    /// Whether its coordinators may begin transactions.
+    pub clearance: Clearance,
 }
 
 impl ComputeNode {
     /// A node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
-        ComputeNode { database, id, index_view }
+        ComputeNode { database, id, index_view, clearance: Clearance::default() }
     }
 }
 
@@ -114,6 +118,8 @@ pub struct Context {
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
+    /// The lock that refused a transaction last, and its word.
+    met: Cell<Option<(Address, u64)>>,
 }
 
 impl Context {
@@ -156,6 +162,7 @@ impl Context {
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
+            met: Cell::new(None),
         })
     }
 
@@ -203,10 +210,30 @@ impl Context {
     /// What there is to say about the failure that a coordinator of this thread returned last. Ask
     /// before another one runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
+        if failure == Failure::Fabric && self.node.clearance.is_barred() {
+            return Some(Explanation::Fabric(FabricError::Fenced));
+        }
         if failure == Failure::Fabric {
             return self.port.last_error().map(Explanation::Fabric);
         }
         self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
+    }
+
+    /// Notes which lock is about to make a transaction abort: it may be nobody's any more.
+    #[cold]
+    pub(crate) fn meet(&self, address: Address, word: u64) {
+        self.met.set(Some((address, word)));
+    }
+
+    /// Whether one was noted.
+    #[inline]
+    pub(crate) fn has_met(&self) -> bool {
+        self.met.get().is_some()
+    }
+
+    /// The lock noted last, once.
+    pub(crate) fn take_met(&self) -> Option<(Address, u64)> {
+        self.met.take()
     }
 
     /// A block of zeroed memory in `group`.

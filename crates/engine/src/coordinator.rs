@@ -7,11 +7,14 @@
 //! what it held at once; one dropped while its data are on their way is resolved before the
 //! coordinator runs the next.
 
+use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{
     RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
 };
+use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::recovery::free_met;
 use crate::schema::Cells;
 use crate::transaction::Transaction;
 use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
@@ -54,6 +57,10 @@ pub struct Coordinator {
     history: Option<Vec<RecordedTxn>>,
     /// How transactions ended whose outcome was unknown at first.
     resolved: Vec<(TxnId, Resolution)>,
+    /// The node's clearance as it looked around last.
+    cleared: u64,
+    /// Whether nobody needs any more what its log area held when it began.
+    owns_area: bool,
 }
 
 impl Coordinator {
@@ -65,7 +72,8 @@ impl Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         let txn = Txn::new(cx.next_tag(), number);
         let rng = cx.port.rng();
-        Coordinator { cx, txn, retry, rng, history: None, resolved: Vec::new() }
+        let (history, resolved, cleared) = (None, Vec::new(), Clearance::UNSEEN);
+        Coordinator { cx, txn, retry, rng, history, resolved, cleared, owns_area: false }
     }
 
     /// From now on, records what transactions read and write.
@@ -105,6 +113,9 @@ impl Coordinator {
         }
         let mut tries = 0;
         let start = self.retry.deadline.map(|_| self.cx.port.now());
+        if self.cx.node.clearance.word() != self.cleared {
+            Box::pin(self.look_around(start)).await?;
+        }
         loop {
             if self.txn.in_doubt {
                 self.resolve_own().await?;
@@ -136,6 +147,9 @@ impl Coordinator {
                 return Err(failure);
             }
             tries += 1;
+            if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
+                continue;
+            }
             self.pause(tries, start).await?;
         }
     }
@@ -157,6 +171,28 @@ impl Coordinator {
             }
             _ => false,
         }
+    }
+
+    /// Something has changed, or this is the first transaction: may it begin?
+    #[cold]
+    async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
+        let word = self.cx.node.clearance.word();
+        if self.cx.node.clearance.is_barred() {
+            self.cx.metrics.recovery(RecoveryEvent::Barred);
+            return Err(Failure::Fabric);
+        }
+        let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
+        let mut waits = 0;
+        while !self.owns_area {
+            self.owns_area = cx.database().protocol.may_log(&cx, number).await?;
+            if !self.owns_area {
+                waits += 1;
+                cx.metrics.recovery(RecoveryEvent::AreaAwaited);
+                self.pause(waits, start).await?;
+            }
+        }
+        self.cleared = word;
+        Ok(())
     }
 
     /// In virtual time, the work of the try that ends takes as long as it would.

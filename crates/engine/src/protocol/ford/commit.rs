@@ -24,7 +24,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         return commit_short(ford, cx, txn).await;
     }
     prepare(ford, cx, txn)?;
-    settle_unlocks(cx, txn).await;
+    settle_unlocks(ford, cx, txn).await;
     if !ford.on(On::FuseLog) {
         log_apart(ford, cx, txn).await?;
     }
@@ -44,7 +44,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
 /// As [`commit`], where log, data and releases are one batch at one node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
-        settle_unlocks(cx, txn).await;
+        settle_unlocks(ford, cx, txn).await;
     }
     if !is_needless(txn) {
         validate(ford, cx, txn).await?;
@@ -92,9 +92,13 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
 /// The log area is used again only when the locks of all earlier transactions are gone. A node that
 /// failed to release them has lost them.
 #[inline]
-async fn settle_unlocks(cx: &Context, txn: &mut Txn) {
-    while let Some(unlocking) = txn.unlocking.pop() {
-        let _ = cx.port.settle(unlocking).await;
+async fn settle_unlocks(ford: &Ford, cx: &Context, txn: &mut Txn) {
+    // Should this future be dropped, what has not settled is still to be waited for.
+    while let Some(&unlocking) = txn.unlocking.last() {
+        if ford.on(On::SettleBeforeLog) {
+            let _ = cx.port.settle(unlocking).await;
+        }
+        txn.unlocking.pop();
     }
 }
 
