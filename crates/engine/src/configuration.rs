@@ -11,12 +11,13 @@
 //! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
 //! service over a network has the same four messages: announce, quiet, open, report.
 
-use crate::membership::Membership;
+use crate::membership::{Membership, Standing};
 use crate::replica_groups::ReplicaGroups;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
+use tarn_fabric::backend::Endpoint;
 
 /// A configuration's number: it only grows, and not every number is opened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,16 +59,37 @@ pub struct Change {
     number: ConfigurationNumber,
 }
 
+impl Change {
+    /// The number that it would open.
+    pub fn number(self) -> ConfigurationNumber {
+        self.number
+    }
+}
+
+/// A thread of a life: who copies.
+pub type CopierId = (NodeId, Endpoint);
+
+/// Somebody looks after dead nodes while this lives.
+pub struct Mending<'a>(&'a AtomicU32);
+
+impl Drop for Mending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Every configuration so far, and who is at work in them; see the module's text.
 pub struct Configurations {
     announced: AtomicU64,
-    mended: AtomicBool,
+    menders: AtomicU32,
+    copies_wanted: Vec<usize>,
     state: Mutex<State>,
 }
 
 struct State {
     open: Arc<Configuration>,
     changing: Option<NodeId>,
+    copying: Option<CopierId>,
     seats: Vec<Arc<Seat>>,
     down: BTreeSet<NodeSlot>,
     spares: Vec<NodeSlot>,
@@ -78,9 +100,12 @@ impl Configurations {
     /// The first configuration, open.
     pub fn new(groups: ReplicaGroups) -> Configurations {
         let number = ConfigurationNumber(1);
+        let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)));
+        let copies_wanted = copies.collect();
         let state = State {
             open: Arc::new(Configuration { number, groups }),
             changing: None,
+            copying: None,
             seats: Vec::new(),
             down: BTreeSet::new(),
             spares: Vec::new(),
@@ -88,7 +113,8 @@ impl Configurations {
         };
         Configurations {
             announced: AtomicU64::new(number.0),
-            mended: AtomicBool::new(false),
+            menders: AtomicU32::new(0),
+            copies_wanted,
             state: Mutex::new(state),
         }
     }
@@ -125,12 +151,38 @@ impl Configurations {
 
     /// Somebody looks after dead nodes: failures of memory nodes are waited out.
     pub fn is_mended(&self) -> bool {
-        self.mended.load(Ordering::Acquire)
+        self.menders.load(Ordering::Acquire) > 0
     }
 
-    /// Says whether somebody looks after dead nodes.
-    pub fn set_mended(&self, mended: bool) {
-        self.mended.store(mended, Ordering::Release);
+    /// Somebody looks after dead nodes from now on.
+    pub fn begin_mending(&self) -> Mending<'_> {
+        self.menders.fetch_add(1, Ordering::AcqRel);
+        Mending(&self.menders)
+    }
+
+    /// How many copies each group had at first.
+    pub fn copies_wanted(&self) -> &[usize] {
+        &self.copies_wanted
+    }
+
+    /// Whether this thread may fill joining copies. Whoever did before has said that it is over, or its
+    /// life is recovered, so that its access is gone: a late WRITE of its would undo newer ones.
+    pub fn claim_copying(&self, me: CopierId, membership: &dyn Membership) -> bool {
+        let mut state = self.state();
+        let over = |(node, _): CopierId| membership.standing(node) == Standing::Recovered;
+        let free = state.copying.is_none_or(|other| other == me || over(other));
+        if free {
+            state.copying = Some(me);
+        }
+        free
+    }
+
+    /// All that this thread copied has been acknowledged.
+    pub fn end_copying(&self, me: CopierId) {
+        let mut state = self.state();
+        if state.copying == Some(me) {
+            state.copying = None;
+        }
     }
 
     /// A memory node does not answer: a round to it ended in `NodeDown`.

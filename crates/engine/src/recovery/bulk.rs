@@ -1,6 +1,6 @@
 //! Many verbs at once: READs, WRITEs and releases of words, in as few rounds as their number allows.
 //!
-//! Invariant: what may be repeated alone is offered here (READ, WRITE of given bytes, CAS of a word that never
+//! Invariant: verbs to one node take effect in the order of the wishes. What may be repeated alone is offered here (READ, WRITE of given bytes, CAS of a word that never
 //! comes back), because a round that a dead memory node broke is sent again without that node.
 
 use crate::context::Context;
@@ -76,7 +76,7 @@ impl<'a> Bulk<'a> {
         Bulk { cx, round: Round::new(), down: BTreeSet::new() }
     }
 
-    /// Does all of it; the answers are in the order of the wishes. Wishes of one call have no order.
+    /// Does all of it; the answers are in the order of the wishes. Those to different nodes have no order.
     pub(crate) async fn run(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::with_capacity(wishes.len());
         let mut rest = wishes;

@@ -57,6 +57,8 @@ pub enum Attempt {
 /// # Errors
 /// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
+    // No configuration is opened before the life is recovered: this is the one that it ran in.
+    cx.follow();
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
         Claim::Granted { before } => before,

@@ -121,7 +121,7 @@ async fn look_for_followers(
             answer.word().is_some_and(|word| Version::from_word(word).counter() > *new);
         if is_beyond && left[*index].decision.is_none() {
             left[*index].decision = Some(Resolution::Committed);
-            cx.metrics.recovery(RecoveryEvent::FoundReleased);
+            cx.metrics.recovery(RecoveryEvent::FoundFollowed);
         }
     }
     Ok(())
