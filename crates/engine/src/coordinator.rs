@@ -7,11 +7,14 @@
 //! what it held at once; one dropped while its data are on their way is resolved before the
 //! coordinator runs the next.
 
+use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{
     RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
 };
+use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::recovery::free_met;
 use crate::schema::Cells;
 use crate::transaction::Transaction;
 use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
@@ -19,6 +22,7 @@ use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
 
 /// So often a pause may double beyond `pause_max_ns`.
@@ -53,6 +57,10 @@ pub struct Coordinator {
     history: Option<Vec<RecordedTxn>>,
     /// How transactions ended whose outcome was unknown at first.
     resolved: Vec<(TxnId, Resolution)>,
+    /// The node's clearance as it looked around last.
+    cleared: u64,
+    /// Whether nobody needs any more what its log area held when it began.
+    owns_area: bool,
 }
 
 impl Coordinator {
@@ -64,7 +72,8 @@ impl Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         let txn = Txn::new(cx.next_tag(), number);
         let rng = cx.port.rng();
-        Coordinator { cx, txn, retry, rng, history: None, resolved: Vec::new() }
+        let (history, resolved, cleared) = (None, Vec::new(), Clearance::UNSEEN);
+        Coordinator { cx, txn, retry, rng, history, resolved, cleared, owns_area: false }
     }
 
     /// From now on, records what transactions read and write.
@@ -104,9 +113,16 @@ impl Coordinator {
         }
         let mut tries = 0;
         let start = self.retry.deadline.map(|_| self.cx.port.now());
+        if self.cx.node.clearance.word() != self.cleared {
+            Box::pin(self.look_around(start)).await?;
+        }
         loop {
             if self.txn.in_doubt {
                 self.resolve_own().await?;
+            }
+            while !self.cx.enter() {
+                let deadline = self.retry.deadline.zip(start).map(|(after, start)| start + after);
+                Box::pin(self.cx.adopt(deadline)).await?;
             }
             let mut attempt = Attempt::begin(self);
             // One future for the whole try: every level of nesting costs each of its polls.
@@ -127,12 +143,56 @@ impl Coordinator {
                 }
             };
             attempt.end(Some(failure));
-            if !failure.is_retryable() {
+            if !failure.is_retryable() && !self.is_mended(failure) {
                 return Err(failure);
             }
             tries += 1;
+            if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
+                continue;
+            }
             self.pause(tries, start).await?;
         }
+    }
+
+    /// Whether a failure will pass: a memory node died, nothing was committed, and somebody promotes
+    /// its backups. Reports a dead node in any case.
+    #[cold]
+    fn is_mended(&self, failure: Failure) -> bool {
+        let configurations = &self.cx.database().configurations;
+        let Some(FabricError::NodeDown(node)) = self.cx.port.last_error() else { return false };
+        match failure {
+            Failure::Fabric => {
+                configurations.report(node);
+                configurations.is_mended()
+            }
+            Failure::CommitUnknown => {
+                configurations.report(node);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Something has changed, or this is the first transaction: may it begin?
+    #[cold]
+    async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
+        let word = self.cx.node.clearance.word();
+        if self.cx.node.clearance.is_barred() {
+            self.cx.metrics.recovery(RecoveryEvent::Barred);
+            return Err(Failure::Fabric);
+        }
+        let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
+        let mut waits = 0;
+        while !self.owns_area {
+            self.owns_area = cx.database().protocol.may_log(&cx, number).await?;
+            if !self.owns_area {
+                waits += 1;
+                cx.metrics.recovery(RecoveryEvent::AreaAwaited);
+                self.pause(waits, start).await?;
+            }
+        }
+        self.cleared = word;
+        Ok(())
     }
 
     /// In virtual time, the work of the try that ends takes as long as it would.
@@ -183,7 +243,7 @@ impl Coordinator {
             return Ok(resolution); // its log area may hold another's log by now
         }
         let number = self.txn.coordinator;
-        let resolution = self.resolve_of(id, number).await?;
+        let resolution = self.cx.settle(id, number).await?;
         self.resolved.push((id, resolution));
         if self.txn.tag == id {
             self.txn.in_doubt = false;
@@ -215,7 +275,29 @@ impl Coordinator {
     /// # Errors
     /// The fabric's: ask again.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
-        self.cx.database().protocol.resolve(&self.cx, id, number).await
+        self.cx.settle(id, number).await
+    }
+
+    /// A try has ended, so or so: in doubt it goes on to count.
+    #[inline]
+    pub(crate) fn leave(&self, failure: Option<Failure>) {
+        if failure == Some(Failure::CommitUnknown) {
+            self.cx.doubt(self.txn.tag, self.txn.coordinator);
+        } else {
+            self.cx.leave();
+        }
+    }
+
+    /// A try's future was dropped.
+    #[cold]
+    pub(crate) fn give_up(&mut self) {
+        let Coordinator { cx, txn, .. } = self;
+        if txn.in_doubt {
+            cx.doubt(txn.tag, txn.coordinator);
+        } else {
+            cx.database().protocol.abandon(cx, txn);
+            cx.leave();
+        }
     }
 
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
@@ -355,6 +437,7 @@ impl<'c> Attempt<'c> {
             Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
             Some(failure) => coordinator.roll_back(failure),
         }
+        coordinator.leave(failure);
         if coordinator.history.is_some() {
             coordinator.record(self.invoked, failure);
         }
@@ -364,9 +447,8 @@ impl<'c> Attempt<'c> {
 impl Drop for Attempt<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.ended && !self.coordinator.txn.in_doubt {
-            let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-            cx.database().protocol.abandon(cx, txn);
+        if !self.ended {
+            self.coordinator.give_up();
         }
     }
 }

@@ -106,7 +106,7 @@ impl Cluster {
         let membership = Arc::new(EmbeddedMembership::new(usize::from(THREADS_MAX)));
         let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let ids: Vec<_> = ids.collect();
-        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         let nodes: Vec<_> =
             ids.iter().map(|&id| Arc::new(ComputeNode::new(Arc::clone(&database), id))).collect();
         let cx = context(&fabric, &nodes[0], seed);
@@ -243,7 +243,7 @@ impl Cluster {
         let mut round = Round::new();
         let value = round.reserve(bytes.len());
         round.bytes_mut(value, bytes.len()).copy_from_slice(bytes);
-        for target in self.cx.database().groups.all(place).take(copies) {
+        for target in self.cx.groups.whole().all(place).take(copies) {
             round.write(target.plus(table.slot.payload_at + offset), value, bytes.len());
         }
         block_on(self.cx.port.execute(&mut round)).expect("a write");

@@ -40,7 +40,7 @@ pub(super) fn is_needless(txn: &Txn) -> bool {
 /// Adds the READs; what they bring lies in the buffer from the position returned on.
 fn plan_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
-    let groups = &cx.database().groups;
+    let groups = &cx.groups;
     round.begin();
     let first = round.reserve(16 * (entries.len() + checks.len()));
     let mut again = first;
