@@ -88,7 +88,11 @@ pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
             cx.metrics.recovery(RecoveryEvent::FoundReleased);
         }
     }
-    decide_by_versions(cx, &mut bulk, left).await
+    decide_by_versions(cx, &mut bulk, left).await?;
+    for each in left {
+        cx.note_decision(each.entry.tag, each.resolution());
+    }
+    Ok(())
 }
 
 /// Decides those that hold all their locks: by whether every live replica has the new versions.
