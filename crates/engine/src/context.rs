@@ -16,7 +16,7 @@ use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
-use crate::outcome::{Explanation, Failure, UsageError};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
@@ -120,6 +120,7 @@ pub struct Context {
     explanation: RefCell<Option<Explanation>>,
     /// The lock that refused a transaction last, and its word.
     met: Cell<Option<(Address, u64)>>,
+    decisions: RefCell<Vec<(TxnId, Resolution)>>,
 }
 
 impl Context {
@@ -163,6 +164,7 @@ impl Context {
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
             met: Cell::new(None),
+            decisions: RefCell::new(Vec::new()),
         })
     }
 
@@ -217,6 +219,25 @@ impl Context {
             return self.port.last_error().map(Explanation::Fabric);
         }
         self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
+    }
+
+    /// What this thread has decided about transactions in doubt that had a log entry, its own or those of
+    /// the dead, in order. Each is here before anything is done about it, and all threads that decide
+    /// about one come to the same: whoever judges a history after crashes asks every thread. A transaction
+    /// about which nobody has decided, and whose coordinator is no more, has written nothing.
+    pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
+        self.decisions.borrow().clone()
+    }
+
+    pub(crate) fn note_decision(&self, id: TxnId, resolution: Resolution) {
+        let mut decisions = self.decisions.borrow_mut();
+        if !decisions.contains(&(id, resolution)) {
+            decisions.push((id, resolution));
+        }
+    }
+
+    pub(crate) fn has_decided(&self, id: TxnId) -> bool {
+        self.decisions.borrow().iter().any(|(known, _)| *known == id)
     }
 
     /// Notes which lock is about to make a transaction abort: it may be nobody's any more.

@@ -9,15 +9,13 @@
 
 use crate::clearance::Clearance;
 use crate::context::Context;
-use crate::history::{
-    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
-};
+use crate::history::{RecordedOutcome, RecordedTxn};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
-use crate::schema::Cells;
 use crate::transaction::Transaction;
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Mode, Txn};
 use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::backend::Cost;
@@ -54,7 +52,7 @@ pub struct Coordinator {
     pub(crate) txn: Txn,
     retry: Retry,
     rng: Rng,
-    history: Option<Vec<RecordedTxn>>,
+    history: Option<HistorySink>,
     /// How transactions ended whose outcome was unknown at first.
     resolved: Vec<(TxnId, Resolution)>,
     /// The node's clearance as it looked around last.
@@ -78,12 +76,18 @@ impl Coordinator {
 
     /// From now on, records what transactions read and write.
     pub fn record_history(&mut self) {
-        self.history = Some(Vec::new());
+        self.record_history_in(HistorySink::default());
+    }
+
+    /// As [`Coordinator::record_history`], in a place that outlives the coordinator: what a transaction is
+    /// about to write is there before any of it is sent.
+    pub fn record_history_in(&mut self, sink: HistorySink) {
+        self.history = Some(sink);
     }
 
     /// What was recorded since the last call.
     pub fn take_history(&mut self) -> Vec<RecordedTxn> {
-        self.history.as_mut().map(std::mem::take).unwrap_or_default()
+        self.history.as_mut().map(|sink| sink.take()).unwrap_or_default()
     }
 
     /// Its thread's context.
@@ -255,10 +259,27 @@ impl Coordinator {
         Ok(resolution)
     }
 
+    #[cold]
+    fn begin_record(&mut self) {
+        let now = self.cx.port.observed();
+        self.txn.recorded_in = self.history.clone().map(|sink| (sink, now));
+    }
+
+    #[cold]
+    fn end_record(&mut self, failure: Option<Failure>) {
+        let outcome = match failure {
+            None => RecordedOutcome::Committed,
+            Some(Failure::CommitUnknown) => RecordedOutcome::Unknown,
+            Some(_) => RecordedOutcome::Aborted,
+        };
+        recorder::enter(&self.cx, &self.txn, outcome);
+    }
+
     /// Completes what was recorded of a doubtful transaction.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
         let (now, undo) = (self.cx.port.observed(), self.cx.next_tag());
-        let Some(history) = &mut self.history else { return };
+        let Some(history) = &self.history else { return };
+        let mut history = history.borrow_mut();
         let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { return };
         txn.completed = now;
         if resolution == Resolution::Committed {
@@ -267,7 +288,10 @@ impl Coordinator {
         }
         txn.outcome = RecordedOutcome::Aborted;
         let undo = txn.undone(undo, now);
-        history.push(undo);
+        // If there was no log, nothing was written.
+        if self.cx.has_decided(id) {
+            history.push(undo);
+        }
     }
 
     /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs.
@@ -304,87 +328,11 @@ impl Coordinator {
         let id = self.txn.tag;
         self.resolve(id).await.map(|_| ())
     }
-
-    #[cold]
-    fn record(&mut self, invoked: Nanos, failure: Option<Failure>) {
-        let outcome = match failure {
-            None => RecordedOutcome::Committed,
-            Some(Failure::CommitUnknown) => RecordedOutcome::Unknown,
-            Some(_) => RecordedOutcome::Aborted,
-        };
-        let txn = &self.txn;
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for entry in txn.entries.iter() {
-            if let Some(read) = self.recorded_read(entry) {
-                reads.push(read);
-            }
-            if let Some(write) = self.recorded_write(entry) {
-                writes.push(write);
-            }
-        }
-        if outcome == RecordedOutcome::Aborted && writes.is_empty() {
-            return; // it left no trace that anybody could have seen
-        }
-        let (id, coordinator) = (txn.tag, txn.coordinator);
-        let completed = self.cx.port.observed();
-        let txn = RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes };
-        if let Some(history) = &mut self.history {
-            history.push(txn);
-        }
-    }
-
-    /// The hash of the payload at `at`, if all of it is known.
-    fn payload_fingerprint(&self, entry: &Entry, at: tarn_fabric::round::BufferOffset) -> u64 {
-        let slot = &self.cx.table(entry.table).slot;
-        if slot.is_out_of_line() && entry.cells != Cells::ALL {
-            return 0;
-        }
-        fingerprint(self.txn.round.bytes(at, slot.payload_bytes))
-    }
-
-    fn recorded_read(&self, entry: &Entry) -> Option<RecordedRead> {
-        if entry.progress != Progress::Done {
-            return None; // never fetched
-        }
-        let slot = &self.cx.table(entry.table).slot;
-        let fingerprint = match (entry.mode, entry.found) {
-            (_, false) | (Mode::Delete, true) => 0,
-            (Mode::Read | Mode::Insert, true) => self.payload_fingerprint(entry, entry.payload),
-            (Mode::Update, true) if slot.is_out_of_line() => {
-                self.payload_fingerprint(entry, entry.old_payload)
-            }
-            (Mode::Update, true) => {
-                self.payload_fingerprint(entry, entry.image.plus(slot.payload_at))
-            }
-        };
-        let version = match entry.mode {
-            Mode::Insert if !entry.found => self.txn.lookup(entry).directory_version.counter(),
-            _ => entry.version.counter(),
-        };
-        let (table, key, present) = (entry.table, entry.key, entry.found);
-        Some(RecordedRead { table, key, version, present, fingerprint })
-    }
-
-    fn recorded_write(&self, entry: &Entry) -> Option<RecordedWrite> {
-        let version = entry.new_version.counter();
-        if version == 0 || entry.lock == NO_LOCK || entry.new_version == entry.version {
-            return None;
-        }
-        let (kind, fingerprint) = match entry.mode {
-            Mode::Read => return None,
-            Mode::Update => (WriteKind::Update, self.payload_fingerprint(entry, entry.payload)),
-            Mode::Insert => (WriteKind::Insert, self.payload_fingerprint(entry, entry.payload)),
-            Mode::Delete => (WriteKind::Delete, 0),
-        };
-        let (table, key) = (entry.table, entry.key);
-        Some(RecordedWrite { table, key, version, kind, fingerprint })
-    }
 }
 
 /// One try; a try whose future is dropped gives up what it holds.
 struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
-    invoked: Nanos,
     ended: bool,
 }
 
@@ -392,9 +340,10 @@ impl<'c> Attempt<'c> {
     #[inline]
     fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
         coordinator.txn.begin(coordinator.cx.next_tag());
-        let invoked =
-            if coordinator.history.is_some() { coordinator.cx.port.observed() } else { Nanos(0) };
-        Attempt { coordinator, invoked, ended: false }
+        if coordinator.history.is_some() {
+            coordinator.begin_record();
+        }
+        Attempt { coordinator, ended: false }
     }
 
     #[inline]
@@ -439,7 +388,7 @@ impl<'c> Attempt<'c> {
         }
         coordinator.leave(failure);
         if coordinator.history.is_some() {
-            coordinator.record(self.invoked, failure);
+            coordinator.end_record(failure);
         }
     }
 }

@@ -6,7 +6,8 @@
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
-//! - [`membership`], [`timestamp`]: seams for services. [`history`], [`metrics`]: what happened.
+//! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
+//!   happened.
 //! - [`recovery`]: what is done about a dead compute node. [`clearance`]: what a live one may do.
 //! - [`load`]: fills tables before transactions run. [`inspect`]: looks at memory when they rest.
 //!
@@ -38,6 +39,7 @@ pub mod owner;
 pub mod procedure;
 pub mod protocol;
 pub mod reconfigure;
+pub mod recorder;
 pub mod recovery;
 pub mod replica_groups;
 pub mod rereplicate;

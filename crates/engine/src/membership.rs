@@ -12,7 +12,7 @@
 use crate::outcome::UsageError;
 use crate::owner::{INCARNATIONS_MAX, SLOTS_MAX};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -167,10 +167,13 @@ struct Register {
     members: BTreeMap<NodeId, Patience>,
 }
 
-/// The service in one process: a register behind a lock, which no transaction takes.
+/// The service in one process: a register behind a lock, which no transaction takes. How the latest
+/// life of each slot stands is known without it.
 #[derive(Debug)]
 pub struct EmbeddedMembership {
     view: AtomicU64,
+    /// By slot: the latest incarnation, then how it stands.
+    latest: Vec<AtomicU32>,
     /// How many lives are over: while there are none, nobody need look.
     ended: AtomicU64,
     terms: LeaseTerms,
@@ -188,6 +191,7 @@ impl EmbeddedMembership {
         let given = vec![0; compute_nodes.min(SLOTS_MAX)];
         EmbeddedMembership {
             view: AtomicU64::new(1),
+            latest: given.iter().map(|_| AtomicU32::new(0)).collect(),
             ended: AtomicU64::new(0),
             terms,
             register: Mutex::new(Register { given, ..Register::default() }),
@@ -220,6 +224,14 @@ impl EmbeddedMembership {
         ViewNumber(self.view.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
+    /// Says how a life stands, if it is its slot's latest.
+    fn publish(&self, node: NodeId, standing: Standing) {
+        let latest = &self.latest[usize::from(node.slot.0)];
+        if latest.load(Ordering::Acquire) >> 2 <= u32::from(node.incarnation.0) {
+            latest.store(packed(node, standing), Ordering::Release);
+        }
+    }
+
     /// A member's life is over; whether it was one.
     fn end(&self, node: NodeId, is_recovered: bool) -> bool {
         let mut register = self.register();
@@ -228,8 +240,14 @@ impl EmbeddedMembership {
         }
         register.ended.insert(node, Ended { is_recovered, claimants: Vec::new() });
         self.ended.fetch_add(1, Ordering::AcqRel);
+        let standing = if is_recovered { Standing::Recovered } else { Standing::Expelled };
+        self.publish(node, standing);
         true
     }
+}
+
+fn packed(node: NodeId, standing: Standing) -> u32 {
+    (u32::from(node.incarnation.0) << 2) | standing as u32
 }
 
 impl Membership for EmbeddedMembership {
@@ -260,10 +278,17 @@ impl Membership for EmbeddedMembership {
         *lives += 1;
         let node = NodeId { slot, incarnation: Incarnation(*lives) };
         members.insert(node, Patience::Fresh);
+        self.publish(node, Standing::Member);
         Ok(node)
     }
 
     fn standing(&self, node: NodeId) -> Standing {
+        let latest = self.latest.get(usize::from(node.slot.0)).map(|it| it.load(Ordering::Acquire));
+        for standing in [Standing::Member, Standing::Expelled, Standing::Recovered] {
+            if latest == Some(packed(node, standing)) {
+                return standing;
+            }
+        }
         let register = self.register();
         match register.ended.get(&node) {
             Some(ended) if ended.is_recovered => Standing::Recovered,
@@ -327,6 +352,7 @@ impl Membership for EmbeddedMembership {
             return false;
         }
         if !std::mem::replace(&mut ended.is_recovered, true) {
+            self.publish(dead, Standing::Recovered);
             self.next_view();
         }
         true

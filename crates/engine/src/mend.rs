@@ -11,7 +11,7 @@ use crate::membership::ViewNumber;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::Failure;
 use crate::reconfigure::{Changed, Terms, change, probe, replaced};
-use crate::recovery::{Pace, Recovery};
+use crate::recovery::{Pace, Recovery, sweep};
 use crate::rereplicate::{Copied, copy};
 use tarn_fabric::address::{GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
@@ -55,7 +55,17 @@ pub async fn mend(
     let configurations = &cx.database().configurations;
     let _mending = configurations.begin_mending();
     while !stop() {
-        match step(cx, terms, pace, &mut report).await {
+        let mut is_swept = true;
+        let tell = &mut |mended| {
+            is_swept &= !matches!(mended, Mended::Recovered(..));
+            report(mended);
+        };
+        let mut stepped = step(cx, terms, pace, tell).await;
+        if !is_swept {
+            // Locks without a log are left of them.
+            stepped = stepped.and(sweep(cx, pace).await.map(|_| ()));
+        }
+        match stepped {
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
                 return Err(failure);
             }

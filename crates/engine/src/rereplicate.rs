@@ -14,7 +14,7 @@ use crate::index::SEGMENTS_MAX;
 use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::Failure;
-use crate::recovery::{Answer, Bulk, Pace, Wish};
+use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
 use tarn_fabric::clock::Nanos;
 
@@ -96,6 +96,14 @@ impl Unit {
         let (first, bytes) = self.spans[0];
         self.spans.len() == 1 && first.offset_bytes() as usize % LINE_BYTES + bytes <= LINE_BYTES
     }
+}
+
+/// What a look at a unit has shown.
+enum Seen {
+    /// Its images at the primary, of one moment, and at the copy.
+    Free(Vec<Vec<u8>>, Vec<Vec<u8>>),
+    /// Somebody holds it, under this LOCK, or has changed it meanwhile.
+    Busy(u64),
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -207,11 +215,15 @@ impl Copier<'_> {
         self.done.units += pending.len() as u64;
         while !pending.is_empty() {
             let (mut later, mut written) = (Vec::new(), Vec::new());
-            let mut wishes = Vec::new();
+            let (mut wishes, mut strays) = (Vec::new(), Vec::new());
             for (mut unit, read) in self.read_units(pending).await? {
-                let Some((images, copies)) = read else {
-                    later.push(unit);
-                    continue;
+                let (images, copies) = match read {
+                    Seen::Free(images, copies) => (images, copies),
+                    Seen::Busy(lock) => {
+                        strays.extend(is_stray(self.cx, lock).then_some((unit.guard, lock)));
+                        later.push(unit);
+                        continue;
+                    }
                 };
                 let spans = unit.spans_of(table, &images);
                 if spans != unit.spans {
@@ -226,6 +238,11 @@ impl Copier<'_> {
                     false => done.push((unit, images)),
                 }
             }
+            // A lock of a recovered life is nobody's: it would keep its record from the copy for ever.
+            let free = |(guard, lock): (Address, u64)| {
+                Wish::Clear(self.cx.groups.primary(guard.plus(LOCK_AT)), lock)
+            };
+            wishes.extend(strays.into_iter().map(free));
             self.write(wishes).await?;
             let looks: Vec<Wish> = written.iter().map(|(unit, _)| self.look_at(unit)).collect();
             let heads = self.read(&looks).await?;
@@ -246,13 +263,8 @@ impl Copier<'_> {
         Wish::Read(self.cx.groups.primary(unit.guard.plus(LOCK_AT)), 16)
     }
 
-    /// The images of units at the primary and at the copy: `None` for one that somebody holds or has
-    /// changed meanwhile.
-    #[expect(clippy::type_complexity, reason = "used next to where it is made")]
-    async fn read_units(
-        &mut self,
-        units: Vec<Unit>,
-    ) -> Result<Vec<(Unit, Option<(Vec<Vec<u8>>, Vec<Vec<u8>>)>)>, Failure> {
+    /// The images of units at the primary and at the copy.
+    async fn read_units(&mut self, units: Vec<Unit>) -> Result<Vec<(Unit, Seen)>, Failure> {
         let mut wishes = Vec::new();
         for unit in &units {
             if !unit.is_one_line() {
@@ -278,9 +290,13 @@ impl Copier<'_> {
             let after = next(looks);
             let copies = next(unit.spans.len());
             let head = before.first().unwrap_or(&images[0])[..16].to_vec();
-            let is_free = word(&head, LOCK_AT) == 0 && before == after;
+            let lock = word(&head, LOCK_AT);
             images[0][..16].copy_from_slice(&head);
-            read.push((unit, is_free.then_some((images, copies))));
+            let seen = match lock == 0 && before == after {
+                true => Seen::Free(images, copies),
+                false => Seen::Busy(lock),
+            };
+            read.push((unit, seen));
         }
         Ok(read)
     }

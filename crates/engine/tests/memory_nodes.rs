@@ -167,6 +167,15 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
             break true;
         }
         if turns > STEPS_MAX {
+            let configurations = &database.configurations;
+            let late = configurations.late(&*database.membership);
+            println!(
+                "seed {seed}: running {:?}, {:?} open, {:?} announced, late {late:?}, unrecovered {:?}",
+                desk.running.get(),
+                configurations.open(),
+                configurations.announced(),
+                database.membership.unrecovered()
+            );
             break false;
         }
         (0..fabric.draw(6)).for_each(|_| fabric.step());
@@ -221,7 +230,13 @@ fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
     let open = database.configurations.open();
     let full = (0..open.groups.count() as u16)
         .all(|group| open.groups.members(GroupId(group)).len() == scene.replicas);
+    let nodes = open.groups.nodes();
+    let killed = |&(_, death): &(u64, Death)| match death {
+        Death::Memory(node) => nodes.contains(&NodeSlot(node)),
+        Death::Compute(_) => false,
+    };
     full && !open.groups.is_joining()
+        && !scene.deaths.iter().any(killed)
         && database.configurations.dead().is_empty()
         && database.configurations.announced() == open.number
         && database.membership.unrecovered().is_empty()

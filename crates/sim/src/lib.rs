@@ -69,6 +69,7 @@ mod prefetch;
 pub mod profile;
 pub mod queue;
 mod respond;
+mod revoke;
 pub mod scheduler;
 pub mod service;
 mod threads;

@@ -17,7 +17,7 @@ mod stray;
 pub mod sweep;
 
 pub(crate) use bulk::{Answer, Bulk, Wish};
-pub(crate) use stray::{free_met, plan_free};
+pub(crate) use stray::{free_met, is_stray, plan_free};
 pub use sweep::{Pace, sweep};
 
 use crate::context::Context;

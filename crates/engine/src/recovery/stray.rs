@@ -12,7 +12,7 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 
 /// Whether a lock's word is a stray.
-pub(super) fn is_stray(cx: &Context, word: u64) -> bool {
+pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
     let Some(owner) = OwnerTag::from_word(word) else { return false };
     let node = owner.node();
     node != cx.node.id && cx.database().membership.standing(node) == Standing::Recovered

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::layout::LOCK_AT;
 use crate::log;
 use crate::outcome::{Explanation, Failure};
+use crate::recorder;
 use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
@@ -53,7 +54,7 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         unlock(ford, cx, txn);
         return Ok(());
     }
-    txn.in_doubt = true;
+    begin_doubt(cx, txn);
     // The only copies are the ones just read under the locks.
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -110,7 +111,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     }
     enter(cx, Phase::Write);
     let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
-    txn.in_doubt = true;
+    begin_doubt(cx, txn);
     if !ford.on(On::UnlockLate) {
         return write_and_unlock_early(cx, txn, log).await;
     }
@@ -163,6 +164,15 @@ pub(super) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     round.set_word(free, 0);
     for lock in locks.iter().filter(|lock| lock.granted) {
         round.write(cx.groups.primary(lock.address).plus(LOCK_AT), free, 8);
+    }
+}
+
+/// From here on the outcome is what the memory says.
+#[inline]
+fn begin_doubt(cx: &Context, txn: &mut Txn) {
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
     }
 }
 

@@ -95,7 +95,11 @@ pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
         }
     }
     look_for_followers(cx, &mut bulk, left, &lost).await?;
-    decide_by_versions(cx, &mut bulk, left).await
+    decide_by_versions(cx, &mut bulk, left).await?;
+    for each in left {
+        cx.note_decision(each.entry.tag, each.resolution());
+    }
+    Ok(())
 }
 
 /// Of a record whose LOCK is lost, a VERSION beyond the entry's new one is another transaction's, which
