@@ -357,3 +357,22 @@ fn nodes_that_attend_recover_each_other_and_free_every_lock() {
     assert_eq!(told.get(), 1, "one of them recovered it");
     world.assert_clean();
 }
+
+#[test]
+fn recovery_takes_few_rounds() {
+    let mut seen = Vec::new();
+    for polls in 0..12 {
+        let world = two_tables("corrected");
+        let (cx, by) = (world.context(0, 0), world.context(1, 0));
+        let victim = Box::leak(Box::new(coordinator(&cx, 0)));
+        die_after(polls, change_both(victim));
+        world.database.membership.expel(cx.node.id);
+        let before = by.port.counts().rounds;
+        block_on(recovery::recover(&by, cx.node.id)).unwrap();
+        seen.push(by.port.counts().rounds - before);
+    }
+    println!("rounds of a recovery, by polls of the dead: {seen:?}");
+    // Heads; with a log also entries, locks, versions, and what is to be released.
+    assert_eq!(seen.iter().min(), Some(&1));
+    assert!(seen.iter().all(|rounds| *rounds <= 7), "{seen:?}");
+}
