@@ -27,9 +27,10 @@ fn look(fabric: &SimFabric) -> Vec<u64> {
 /// looks as soon as that is answered.
 fn run(mode: Mode, seed: u64) -> (Nanos, u64, bool) {
     let fabric = fabric("cx5-100g", mode, seed);
-    let mut scheduler = Scheduler::new(&fabric);
     let (writer, other) = (port(&fabric, 0, 0), port(&fabric, 1, 0));
     let (rounds, ended) = (Cell::new(0), RefCell::new(None));
+    let (seen, took) = (RefCell::new(Vec::new()), Cell::new(Nanos(0)));
+    let mut scheduler = Scheduler::new(&fabric);
     let by = writer.clone();
     let (counted, noted) = (&rounds, &ended);
     scheduler.spawn(&writer, async move {
@@ -47,7 +48,6 @@ fn run(mode: Mode, seed: u64) -> (Nanos, u64, bool) {
         }
     });
     let by = other.clone();
-    let (seen, took) = (RefCell::new(Vec::new()), Cell::new(Nanos(0)));
     let (seen_then, took_then) = (&seen, &took);
     scheduler.spawn(&other, async move {
         by.sleep(Nanos(20_000 + seed * 37)).await;
