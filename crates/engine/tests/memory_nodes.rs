@@ -169,7 +169,7 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
         tasks.push((slot, executor.spawn(keep_lives(recoverer, &desk))));
     }
     let mut dead = [false; NODES as usize];
-    let (mut turns, mut joining_since, mut died_at) = (0, None, None);
+    let (mut turns, mut joining_since, died_at) = (0, None, Cell::new(None::<u64>));
     let mut deaths = scene.deaths.clone();
     let ended = loop {
         turns += 1;
@@ -181,12 +181,14 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
             When::Joining(later) => joining_since.is_some_and(|since| since + later <= turns),
             When::Writing(slot, count) => {
                 let metrics = &first[usize::from(slot)].metrics;
-                metrics.snapshot().phases[WRITE_PHASE] >= count && fabric.draw(12) == 0
+                let has_ended = desk.running.get()[usize::from(slot)] == 0;
+                let writes = metrics.snapshot().phases[WRITE_PHASE] >= count;
+                (writes || has_ended) && fabric.draw(12) == 0
             }
-            When::After(later) => died_at.is_some_and(|since| since + later <= turns),
+            When::After(later) => died_at.get().is_some_and(|since| since + later <= turns),
         };
         while let Some(at) = deaths.iter().position(|(when, _)| is_due(*when)) {
-            died_at = Some(turns);
+            died_at.set(Some(turns));
             match deaths.remove(at).1 {
                 Death::Memory(node) => fabric.fail_node(NodeSlot(node)),
                 Death::Compute(slot) => {
