@@ -111,10 +111,10 @@ impl World {
 
     /// The same database under another membership service.
     pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
-        let Database { catalog, groups, .. } = &*self.database;
+        let (catalog, groups) = (&self.database.catalog, self.database.groups());
         let protocol = AnyProtocol::by_name("ford", "corrected").unwrap();
-        let (catalog, groups) = (catalog.clone(), groups.clone());
-        Arc::new(Database { catalog, groups, protocol, membership })
+        let catalog = catalog.clone();
+        Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 
     /// A compute node joins.
