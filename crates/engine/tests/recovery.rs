@@ -162,6 +162,8 @@ fn die_after_steps<T>(
 /// What the points of death of a victim and of its first recoverer came to.
 #[derive(Default, Debug)]
 struct Deaths {
+    /// Most that a whole recovery took.
+    rounds: u64,
     victims: u64,
     recoverers: u64,
     committed: u64,
@@ -185,7 +187,9 @@ fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool
     membership.expel(cx.node.id);
     let (first, second) = (fabric.context(1, 0), fabric.context(2, 0));
     let recovery = recovery::recover(&first, cx.node.id);
+    let before = first.port.counts().rounds;
     let recovered = die_after_steps(&fabric, recoverer_steps, recovery);
+    let rounds = first.port.counts().rounds - before;
     if recovered.is_none() {
         deaths.recoverers += 1;
         membership.expel(first.node.id);
@@ -207,6 +211,7 @@ fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool
     deaths.victims += u64::from(ended.is_none());
     deaths.committed += u64::from(values[0]);
     deaths.tally.add(&second.metrics.snapshot());
+    deaths.rounds = deaths.rounds.max(rounds);
     fabric.end();
     (ended.is_some(), recovered.is_some())
 }
@@ -225,6 +230,10 @@ fn a_recovery_that_dies_at_any_step_is_taken_over() {
         }
         if has_ended {
             println!("{steps} steps: {deaths:?}");
+            assert!(
+                deaths.rounds <= 8,
+                "heads, entries, locks, versions, marks, bytes, clear, release"
+            );
             let events = deaths.tally.recovery;
             for event in [RecoveryEvent::Undone, RecoveryEvent::Finished, RecoveryEvent::TookOver] {
                 assert!(events[event as usize] > 0, "{}", event.name());
@@ -356,4 +365,24 @@ fn nodes_that_attend_recover_each_other_and_free_every_lock() {
     executor.run();
     assert_eq!(told.get(), 1, "one of them recovered it");
     world.assert_clean();
+}
+
+#[test]
+fn recovery_takes_few_rounds() {
+    let mut seen = Vec::new();
+    for polls in 0..12 {
+        let world = two_tables("corrected");
+        let (cx, by) = (world.context(0, 0), world.context(1, 0));
+        let victim = Box::leak(Box::new(coordinator(&cx, 0)));
+        die_after(polls, change_both(victim));
+        world.database.membership.expel(cx.node.id);
+        let before = by.port.counts().rounds;
+        block_on(recovery::recover(&by, cx.node.id)).unwrap();
+        seen.push(by.port.counts().rounds - before);
+    }
+    println!("rounds of a recovery, by polls of the dead: {seen:?}");
+    // Heads; with a log also entries, locks, versions, and what is to be released.
+    assert_eq!(seen.iter().min(), Some(&1));
+    // Here a batch lands whole or not at all, so that nothing is to be undone.
+    assert!(seen.iter().all(|rounds| *rounds <= 5), "{seen:?}");
 }

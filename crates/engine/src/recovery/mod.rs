@@ -128,6 +128,8 @@ pub async fn attend(
                 Err(_) => {}
             }
         }
+        // Others run in between, however short the pause.
+        cx.port.yield_now().await;
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
     }
     Ok(())

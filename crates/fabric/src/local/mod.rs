@@ -16,15 +16,34 @@ mod execute;
 mod mailbox;
 mod memory;
 mod pages;
+#[cfg_attr(not(feature = "preempt"), doc(hidden))]
+pub mod preempt;
 pub mod probe;
 pub mod quiesce;
 mod region;
 mod run;
+mod sync;
 
 pub use affinity::pin_to_core;
 pub use memory::NodeMemory;
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
+
+/// What a model of the backend's own synchronisation needs, and nobody else.
+#[cfg(loom)]
+pub mod modelled {
+    pub use super::mailbox::{Mailboxes, Receiver, Sender};
+    pub use super::sync::{Site, plant};
+    use super::{Region, Round};
+
+    /// Executes a round whose verbs all go to `region`; whether each was done without a writer in the
+    /// way.
+    pub fn run(region: &Region<'_>, round: &mut Round) -> bool {
+        let (verbs, buffer) = round.parts_mut();
+        let count = verbs.len();
+        region.run(verbs, buffer, false).0 == count
+    }
+}
 
 use crate::address::{GROUP_BYTES_MAX, GROUPS_MAX, GroupId, NodeId, NodeSlot, Target};
 use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
@@ -38,9 +57,9 @@ use quiesce::{Faults, ThreadGate};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::task::Poll;
 use std::time::Instant;
+use sync::{Ordering, fence};
 
 /// The shape of a local cluster.
 #[derive(Clone, Debug)]
