@@ -63,6 +63,7 @@ pub mod cluster;
 mod database;
 mod error;
 pub mod machine;
+pub mod outage;
 pub mod reproduce;
 mod rows;
 pub mod schedules;
