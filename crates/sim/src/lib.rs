@@ -57,6 +57,7 @@ pub mod config;
 mod costs;
 mod dice;
 mod effects;
+pub mod explore;
 pub mod fabric;
 mod flight;
 pub mod memory;
