@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod complaint;
+mod explore;
 mod profiles;
 mod progress;
 mod reproduce;
@@ -37,6 +38,8 @@ enum Command {
     Sim(Box<sim::Arguments>),
     /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
     Trace(Box<trace::Arguments>),
+    /// Try every order of a few small transactions, with crashes if asked, and judge each
+    Explore(Box<explore::Arguments>),
     /// Run a published figure again on a simulated cluster, beside what was published
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
@@ -53,6 +56,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
   tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
   tarn trace smallbank --procedure send_payment --replicas 3
+  tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
 
@@ -103,6 +107,7 @@ pub fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
+        Command::Explore(arguments) => explore::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),
