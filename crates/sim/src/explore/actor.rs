@@ -16,6 +16,7 @@ pub struct Actor {
     pub(crate) node: NodeId,
     pub(crate) thread: u16,
     pub(crate) trigger: Option<Trigger>,
+    pub(crate) is_spared: bool,
     pub(crate) coroutine: Coroutine,
 }
 
@@ -28,13 +29,20 @@ impl Actor {
         coroutine: impl Future<Output = ()> + 'static,
     ) -> Actor {
         let coroutine = Box::pin(coroutine);
-        Actor { name: name.into(), node, thread, trigger: None, coroutine }
+        Actor { name: name.into(), node, thread, trigger: None, is_spared: false, coroutine }
     }
 
     /// It may start only after this has happened.
     #[must_use]
     pub fn after(mut self, trigger: Trigger) -> Actor {
         self.trigger = Some(trigger);
+        self
+    }
+
+    /// Its compute node neither dies nor is declared dead, whatever the budget.
+    #[must_use]
+    pub fn spared(mut self) -> Actor {
+        self.is_spared = true;
         self
     }
 }

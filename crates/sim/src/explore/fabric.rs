@@ -3,29 +3,40 @@
 //! Invariant: outside of a coroutine that is being polled the cluster is at rest: rounds are done at
 //! once. Clones name the same cluster.
 
-use super::report::Summary;
+use super::backend::ExploreBackend;
+use super::report::{Mark, Summary};
+use super::world::World;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::port::Port;
 
 /// See the module's text.
 #[derive(Clone)]
-pub struct ExploreFabric {}
+pub struct ExploreFabric {
+    world: Rc<World>,
+}
 
 impl ExploreFabric {
+    pub(crate) fn new(world: Rc<World>) -> ExploreFabric {
+        ExploreFabric { world }
+    }
+
     /// The nodes of each replica group, primary first.
     pub fn groups(&self) -> Vec<Vec<NodeSlot>> {
-        unimplemented!("the search follows in the next commits")
+        self.world.machine.borrow().memory.groups()
     }
 
     /// A thread's port; `thread` numbers the threads of one compute node.
     ///
     /// # Panics
     /// If the cluster has no such compute node.
-    pub fn port(&self, _node: NodeId, _thread: u16, _seed: u64) -> Port {
-        unimplemented!("the search follows in the next commits")
+    pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
+        let nodes = self.world.machine.borrow().config.compute_nodes;
+        assert!(usize::from(node.slot.0) < nodes, "{node} of a cluster of {nodes} compute nodes");
+        Port::new(Box::new(ExploreBackend::new(Rc::clone(&self.world), node, thread)), seed)
     }
 
     /// Begins a transaction of the coroutine that awaits this: when that happens is the scheduler's to
@@ -36,16 +47,21 @@ impl ExploreFabric {
 
     /// The caller of the coroutine's transaction is told how it ended.
     pub fn end(&self) {
-        unimplemented!("the search follows in the next commits")
+        self.world.machine.borrow_mut().mark(Mark::Ended);
     }
 
     /// What the coroutine does next, for traces.
-    pub fn phase(&self, _phase: &'static str) {}
+    pub fn phase(&self, phase: &'static str) {
+        let machine = &mut *self.world.machine.borrow_mut();
+        if let Some(actor) = machine.current {
+            machine.actors[usize::from(actor)].phase = phase;
+        }
+    }
 
     /// Registers an object outside of the cluster's memory that coroutines of several nodes share, by a
     /// digest of what it holds. Each poll is taken to observe it. For one execution: call it in `build`.
-    pub fn share(&self, _digest: impl Fn() -> u64 + 'static) {
-        unimplemented!("the search follows in the next commits")
+    pub fn share(&self, digest: impl Fn() -> u64 + 'static) {
+        self.world.share(Box::new(digest));
     }
 }
 
@@ -59,8 +75,14 @@ impl Future for Begin {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        let _ = &self.fabric;
-        unimplemented!("the search follows in the next commits")
+        let machine = &mut *self.fabric.world.machine.borrow_mut();
+        let may_pass = machine.is_detached || machine.current.is_none();
+        if may_pass || std::mem::take(&mut machine.gate_open) {
+            machine.mark(Mark::Began);
+            return Poll::Ready(());
+        }
+        machine.polled.at_gate = true;
+        Poll::Pending
     }
 }
 
@@ -71,7 +93,11 @@ pub struct End<'a> {
     cluster: &'a ExploreFabric,
 }
 
-impl End<'_> {
+impl<'a> End<'a> {
+    pub(crate) fn new(summary: &'a Summary, cluster: &'a ExploreFabric) -> End<'a> {
+        End { summary, cluster }
+    }
+
     /// A port of the cluster at rest, for an audit: a node that was not revoked.
     pub fn port(&self, node: NodeId, thread: u16, seed: u64) -> Port {
         self.cluster.port(node, thread, seed)
@@ -85,6 +111,6 @@ impl End<'_> {
     /// Lets the coroutines of dead nodes run to their end, with every round answered `Fenced` and
     /// nothing reaching memory: what they would have recorded of their last transaction is recorded.
     pub fn post_mortem(&self) {
-        unimplemented!("the search follows in the next commits")
+        self.cluster.world.post_mortem();
     }
 }

@@ -13,11 +13,26 @@
 //! choices. What is left out is left out by an argument, and tests compare it with plain enumeration.
 
 mod actor;
+mod backend;
 mod config;
+mod enabled;
 mod fabric;
+mod flight;
+mod hash;
+mod land;
+mod machine;
+mod memory;
+mod messages;
+mod replay;
 mod report;
 mod schedule;
+mod search;
+mod sharing;
+mod shrink;
+mod table;
 mod trace;
+mod transition;
+mod world;
 
 pub use actor::{Actor, Fault, Trigger};
 pub use config::{Bounds, ExploreConfig, FaultBudget, GROUP_BYTES_MAX, Reduction};
@@ -41,7 +56,7 @@ pub trait Model {
     /// do the same each time, and has to be fast: it is called as often as there are executions.
     fn build(&self, cluster: &ExploreFabric) -> Vec<Actor>;
 
-    /// Judges a final state; called once for each that is new.
+    /// Judges a final state; called once for each that is new, and for some that are not.
     ///
     /// # Errors
     /// What is wrong with it, for people.
@@ -52,38 +67,40 @@ pub trait Model {
 ///
 /// # Errors
 /// A configuration that cannot be.
+///
+/// # Panics
+/// If the model is no function of its schedule.
 pub fn explore(
-    _model: &dyn Model,
+    model: &dyn Model,
     config: &ExploreConfig,
-    _progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Explored, ConfigError> {
     config.check()?;
-    unimplemented!("the search follows in the next commits")
+    Ok(search::Search::new(model, config).run(progress))
 }
 
-/// Runs one schedule, and judges where it ends.
+/// Runs one schedule, and judges where it ends. Where the schedule ends before the execution does, the
+/// first thing happens that must.
 ///
 /// # Errors
 /// A configuration that cannot be, or a schedule that names a choice that was not there.
 pub fn replay(
-    _model: &dyn Model,
+    model: &dyn Model,
     config: &ExploreConfig,
-    _schedule: &Schedule,
+    schedule: &Schedule,
 ) -> Result<Replayed, ConfigError> {
-    config.check()?;
-    unimplemented!("the search follows in the next commits")
+    replay::by_schedule(model, config, schedule)
 }
 
 /// Makes a violation's schedule shorter and lets it change less often between actors, as long as the
-/// judge objects.
+/// judge objects to something.
 ///
 /// # Errors
-/// A configuration that cannot be.
+/// A configuration that cannot be, or a schedule that names a choice that was not there.
 pub fn shrink(
-    _model: &dyn Model,
+    model: &dyn Model,
     config: &ExploreConfig,
-    _violation: &Violation,
+    violation: &Violation,
 ) -> Result<Violation, ConfigError> {
-    config.check()?;
-    unimplemented!("the search follows in the next commits")
+    shrink::shrink(model, config, violation)
 }
