@@ -6,13 +6,14 @@
 
 use crate::address_cache::AddressCache;
 use crate::catalog::{Catalog, Table};
+use crate::clearance::Clearance;
 use crate::heap::{Ground, Heap, claim};
 use crate::index::IndexView;
 use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
-use crate::outcome::{Explanation, Failure, UsageError};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
 use crate::replica_groups::ReplicaGroups;
@@ -20,6 +21,7 @@ use crate::schema::TableId;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, NodeId};
+use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 
 /// Schemas, layouts, placement, protocol: the same for every compute node.
@@ -42,13 +44,15 @@ pub struct ComputeNode {
     pub id: NodeId,
     /// What it believes has grown.
     pub index_view: IndexView,
+    /// Whether its coordinators may begin transactions.
+    pub clearance: Clearance,
 }
 
 impl ComputeNode {
     /// A node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
-        ComputeNode { database, id, index_view }
+        ComputeNode { database, id, index_view, clearance: Clearance::default() }
     }
 }
 
@@ -81,6 +85,9 @@ pub struct Context {
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
+    /// The lock that refused a transaction last, and its word.
+    met: Cell<Option<(Address, u64)>>,
+    decisions: RefCell<Vec<(TxnId, Resolution)>>,
 }
 
 impl Context {
@@ -115,6 +122,8 @@ impl Context {
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
+            met: Cell::new(None),
+            decisions: RefCell::new(Vec::new()),
         })
     }
 
@@ -162,10 +171,49 @@ impl Context {
     /// What there is to say about the failure that a coordinator of this thread returned last. Ask
     /// before another one runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
+        if failure == Failure::Fabric && self.node.clearance.is_barred() {
+            return Some(Explanation::Fabric(FabricError::Fenced));
+        }
         if failure == Failure::Fabric {
             return self.port.last_error().map(Explanation::Fabric);
         }
         self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
+    }
+
+    /// What this thread has decided about transactions in doubt that had a log entry, its own or those of
+    /// the dead, in order. Each is here before anything is done about it, and all threads that decide
+    /// about one come to the same: whoever judges a history after crashes asks every thread. A transaction
+    /// about which nobody has decided, and whose coordinator is no more, has written nothing.
+    pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
+        self.decisions.borrow().clone()
+    }
+
+    pub(crate) fn note_decision(&self, id: TxnId, resolution: Resolution) {
+        let mut decisions = self.decisions.borrow_mut();
+        if !decisions.contains(&(id, resolution)) {
+            decisions.push((id, resolution));
+        }
+    }
+
+    pub(crate) fn has_decided(&self, id: TxnId) -> bool {
+        self.decisions.borrow().iter().any(|(known, _)| *known == id)
+    }
+
+    /// Notes which lock is about to make a transaction abort: it may be nobody's any more.
+    #[cold]
+    pub(crate) fn meet(&self, address: Address, word: u64) {
+        self.met.set(Some((address, word)));
+    }
+
+    /// Whether one was noted.
+    #[inline]
+    pub(crate) fn has_met(&self) -> bool {
+        self.met.get().is_some()
+    }
+
+    /// The lock noted last, once.
+    pub(crate) fn take_met(&self) -> Option<(Address, u64)> {
+        self.met.take()
     }
 
     /// A block of zeroed memory in `group`.

@@ -9,6 +9,7 @@
 use crate::coordinator::Coordinator;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::Failure;
+use crate::recovery::free_met;
 
 impl Coordinator {
     /// Grows the shard that was asked for last.
@@ -24,7 +25,12 @@ impl Coordinator {
             match Restructuring::begin(self).run(working.shard).await {
                 Ok(Grown::Extended) => {}
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
-                Err(failure) => break failure == Failure::OutOfMemory,
+                Err(failure) => {
+                    if cx.has_met() {
+                        free_met(&cx).await; // the next request may have it
+                    }
+                    break failure == Failure::OutOfMemory;
+                }
             }
         };
         if full {

@@ -70,6 +70,7 @@ mod prefetch;
 pub mod profile;
 pub mod queue;
 mod respond;
+mod revoke;
 pub mod scheduler;
 pub mod service;
 mod threads;

@@ -19,6 +19,7 @@ use crate::observe::Eyes;
 use crate::post::LINES_BEHIND;
 use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
+use crate::revoke::Revocation;
 use crate::service::NodeKind;
 use crate::threads::{ComputeNode, Task, Thread};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,10 @@ pub(crate) enum Event {
     Message { message: u32 },
     /// A message is seen.
     Deliver { message: u32 },
+    /// A revocation reaches its memory node.
+    Revoke { number: u32 },
+    /// Its answer is seen.
+    Revoked { number: u32 },
 }
 
 /// A memory node.
@@ -93,6 +98,7 @@ pub(crate) struct World {
     pub(crate) messages: Messages,
     /// Which lives have no access any more, and where.
     pub(crate) fenced: BTreeSet<(NodeId, NodeSlot)>,
+    pub(crate) revocations: Vec<Revocation>,
     /// Random mode's; `None` in timed mode.
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
@@ -140,6 +146,7 @@ impl World {
             detached_errors: BTreeMap::new(),
             messages: Messages::default(),
             fenced: BTreeSet::new(),
+            revocations: Vec::new(),
             dice,
             current: None,
             is_registered: false,
@@ -235,6 +242,11 @@ impl World {
                 self.deliver(message);
                 None
             }
+            Event::Revoke { number } => {
+                self.revoke(number);
+                None
+            }
+            Event::Revoked { number } => self.revoked(number),
         }
     }
 

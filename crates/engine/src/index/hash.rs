@@ -267,6 +267,24 @@ impl Lookup {
         }
     }
 
+    /// The lock that made the last answer [`Answer::Unstable`], if one did, and its word.
+    pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
+        let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
+        let (address, word) = match self.step {
+            Step::Bucket => (self.directory, word(self.at)),
+            Step::Header => (table.geometry.header(self.group()), word(self.at)),
+            Step::Bin => {
+                let bin = DIRECTORY_BYTES + usize::from(self.bin) * table.geometry.bin_bytes;
+                let slots = (0..Geometry::SLOTS_PER_BIN).map(|slot| slot * table.slot.slot_bytes);
+                let locked = |slot: &usize| word(self.at.plus(*slot)) != 0;
+                let slot = slots.clone().find(locked)?;
+                (self.directory.plus(bin + slot), word(self.at.plus(slot)))
+            }
+            Step::Whole | Step::Chain => return None,
+        };
+        (word != 0).then_some((address, word))
+    }
+
     fn absorb_bin(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
         let slot_bytes = table.slot.slot_bytes;
         for slot in 0..Geometry::SLOTS_PER_BIN {

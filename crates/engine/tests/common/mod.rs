@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod crash;
 pub mod mix;
 pub mod weak;
 

@@ -311,9 +311,8 @@ impl Backend for LocalBackend {
         if self.fabric.faults.is_down(at) {
             return Err(FabricError::NodeDown(at));
         }
-        if !self.fabric.faults.is_fenced(whom) {
-            self.fabric.faults.fence(whom);
-        }
+        // Also if another has asked already: his request may still wait for rounds to end.
+        self.fabric.faults.fence(whom);
         Ok(Detached(0))
     }
 

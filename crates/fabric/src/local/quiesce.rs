@@ -107,8 +107,12 @@ impl Faults {
 
     /// Revokes a compute node's access, and waits until its rounds have drained.
     pub fn fence(&self, node: NodeId) {
-        self.fenced.lock().expect("no panic under this lock").push(node);
-        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let mut fenced = self.fenced.lock().expect("no panic under this lock");
+        if !fenced.contains(&node) {
+            fenced.push(node);
+            self.epoch.fetch_add(1, Ordering::SeqCst);
+        }
+        drop(fenced);
         self.drain(|other| other == node);
     }
 

@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::layout::LOCK_AT;
 use crate::log;
 use crate::outcome::{Explanation, Failure};
+use crate::recorder;
 use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
@@ -24,7 +25,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         return commit_short(ford, cx, txn).await;
     }
     prepare(ford, cx, txn)?;
-    settle_unlocks(cx, txn).await;
+    settle_unlocks(ford, cx, txn).await;
     if !ford.on(On::FuseLog) {
         log_apart(ford, cx, txn).await?;
     }
@@ -44,7 +45,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
 /// As [`commit`], where log, data and releases are one batch at one node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
-        settle_unlocks(cx, txn).await;
+        settle_unlocks(ford, cx, txn).await;
     }
     if !is_needless(txn) {
         validate(ford, cx, txn).await?;
@@ -53,7 +54,7 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         unlock(ford, cx, txn);
         return Ok(());
     }
-    txn.in_doubt = true;
+    begin_doubt(cx, txn);
     // The only copies are the ones just read under the locks.
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -92,9 +93,13 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
 /// The log area is used again only when the locks of all earlier transactions are gone. A node that
 /// failed to release them has lost them.
 #[inline]
-async fn settle_unlocks(cx: &Context, txn: &mut Txn) {
-    while let Some(unlocking) = txn.unlocking.pop() {
-        let _ = cx.port.settle(unlocking).await;
+async fn settle_unlocks(ford: &Ford, cx: &Context, txn: &mut Txn) {
+    // Should this future be dropped, what has not settled is still to be waited for.
+    while let Some(&unlocking) = txn.unlocking.last() {
+        if ford.on(On::SettleBeforeLog) {
+            let _ = cx.port.settle(unlocking).await;
+        }
+        txn.unlocking.pop();
     }
 }
 
@@ -106,7 +111,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     }
     enter(cx, Phase::Write);
     let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
-    txn.in_doubt = true;
+    begin_doubt(cx, txn);
     if !ford.on(On::UnlockLate) {
         return write_and_unlock_early(cx, txn, log).await;
     }
@@ -159,6 +164,15 @@ pub(super) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     round.set_word(free, 0);
     for lock in locks.iter().filter(|lock| lock.granted) {
         round.write(cx.database().groups.primary(lock.address).plus(LOCK_AT), free, 8);
+    }
+}
+
+/// From here on the outcome is what the memory says.
+#[inline]
+fn begin_doubt(cx: &Context, txn: &mut Txn) {
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
     }
 }
 

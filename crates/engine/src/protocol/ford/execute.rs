@@ -7,6 +7,7 @@
 
 use super::absorb::absorb;
 use super::insert::{provide_blocks, wants_blocks};
+use super::validate::{absorb_early, plan_early};
 use super::{Ford, On, Phase, enter, home};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -33,11 +34,16 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
             break Ok(());
         }
         plan(cx, txn);
+        let early = match ford.on(On::ValidateAfterLocks) {
+            true => None,
+            false => plan_early(ford, cx, txn),
+        };
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             break Err(error.into());
         }
-        if let Err(failure) = absorb(ford, cx, txn) {
+        let validated = early.map_or(Ok(()), |first| absorb_early(ford, cx, txn, first));
+        if let Err(failure) = absorb(ford, cx, txn).and(validated.map_err(Failure::from)) {
             break Err(failure);
         }
         if wants_blocks(txn)

@@ -45,6 +45,7 @@ pub(super) fn absorb(
     };
     let lock = head[LOCK_AT / 8];
     if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
+        cx.meet(entry.address.plus(offset), lock);
         let reading = entry.mode == Mode::Read;
         return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
     }

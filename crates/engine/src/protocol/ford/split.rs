@@ -330,6 +330,9 @@ async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize,
     let Txn { round, locks, .. } = txn;
     for lock in &mut locks[first..] {
         lock.granted = round.swapped(lock.verb);
+        if !lock.granted {
+            cx.meet(lock.address, round.found(lock.verb));
+        }
         let image = round.verbs()[lock.verb.0 as usize + 1].buffer();
         lock.old_version = Version::from_word(round.word(image.plus(VERSION_AT)));
     }

@@ -1,0 +1,116 @@
+//! Reads log areas: which transactions have left a valid entry.
+//!
+//! Invariant: an entry that is found whole at any live node is the transaction's; one that is found
+//! nowhere had no data anywhere (docs/design/0004-fused-undo-log.md). An area may hold entries of several
+//! transactions, in different groups: all but the last of them are over, and resolving them again
+//! changes nothing.
+
+use super::{Answer, Bulk, Wish};
+use crate::context::Context;
+use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, announced_bytes, decode};
+use crate::outcome::{Failure, Resolution};
+use crate::owner::OwnerTag;
+use std::ops::Range;
+use tarn_fabric::address::{GroupId, Target};
+use tarn_fabric::round::Round;
+
+/// A transaction that left an entry, on its way through a protocol's hooks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unsettled {
+    /// What it wrote down.
+    pub entry: LogEntry,
+    /// Whose log area it is.
+    pub coordinator: u32,
+    /// Records that it still holds; known once it was decided.
+    pub held: Vec<LoggedRecord>,
+    /// How it ends, once it was decided.
+    pub decision: Option<Resolution>,
+}
+
+impl Unsettled {
+    /// How it ends.
+    ///
+    /// # Panics
+    /// If nobody has decided yet: our bug.
+    pub fn resolution(&self) -> Resolution {
+        self.decision.expect("it was decided")
+    }
+}
+
+/// The head of one copy of a log area.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// Whose area.
+    pub coordinator: u32,
+    /// Where the copy lies.
+    pub target: Target,
+    /// The tag that stands there; its entry may be torn.
+    pub tag: OwnerTag,
+    /// How long the entry says it is.
+    bytes: usize,
+}
+
+/// Where the copies of a coordinator's log area lie, of all groups.
+pub fn copies(cx: &Context, coordinator: u32) -> Vec<Target> {
+    let database = cx.database();
+    (0..database.groups.count())
+        .flat_map(|group| {
+            let area = database.catalog.log(GroupId(group as u16), coordinator);
+            database.groups.all(area).collect::<Vec<Target>>()
+        })
+        .collect()
+}
+
+/// The heads of those areas in which a tag stands, at every live node.
+///
+/// # Errors
+/// The fabric's.
+pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Vec<Head>, Failure> {
+    let places: Vec<(u32, Target)> = coordinators
+        .flat_map(|number| copies(cx, number).into_iter().map(move |target| (number, target)))
+        .collect();
+    let wishes: Vec<Wish> =
+        places.iter().map(|(_, target)| Wish::Read(*target, LOG_HEADER_BYTES)).collect();
+    let answers = Bulk::new(cx).run(&wishes).await?;
+    let mut heads = Vec::new();
+    for ((coordinator, target), answer) in places.into_iter().zip(answers) {
+        let Answer::Done(bytes) = answer else { continue };
+        let mut round = Round::new();
+        let at = round.reserve(LOG_HEADER_BYTES);
+        round.bytes_mut(at, LOG_HEADER_BYTES).copy_from_slice(&bytes);
+        if let Some(tag) = OwnerTag::from_word(round.word(at)) {
+            heads.push(Head { coordinator, target, tag, bytes: announced_bytes(&round, at) });
+        }
+    }
+    Ok(heads)
+}
+
+/// The whole entries under these heads, one of each transaction.
+///
+/// # Errors
+/// The fabric's.
+pub async fn entries(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled>, Failure> {
+    let area_bytes = cx.database().catalog.options().log_bytes as usize;
+    let mut found: Vec<Unsettled> = Vec::new();
+    let len_bytes = |head: &Head| head.bytes.clamp(LOG_HEADER_BYTES, area_bytes);
+    let wishes: Vec<Wish> =
+        heads.iter().map(|head| Wish::Read(head.target, len_bytes(head))).collect();
+    let answers = Bulk::new(cx).run(&wishes).await?;
+    for (head, answer) in heads.iter().zip(answers) {
+        let is_known =
+            |each: &Unsettled| (each.coordinator, each.entry.tag) == (head.coordinator, head.tag);
+        let Answer::Done(bytes) = answer else { continue };
+        if found.iter().any(is_known) {
+            continue;
+        }
+        let mut round = Round::new();
+        let at = round.reserve_lines(bytes.len());
+        round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
+        let entry = decode(&round, at, bytes.len()).filter(|entry| entry.tag == head.tag);
+        if let Some(entry) = entry {
+            let coordinator = head.coordinator;
+            found.push(Unsettled { entry, coordinator, held: Vec::new(), decision: None });
+        }
+    }
+    Ok(found)
+}
