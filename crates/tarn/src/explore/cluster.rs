@@ -14,7 +14,7 @@ use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::index::{IndexView, Place, hash_of};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::membership::{EmbeddedMembership, Membership};
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
@@ -106,14 +106,20 @@ impl Cluster {
         usize::from(self.litmus.compute_nodes()) + 1
     }
 
-    /// The database of one execution: services that remember are new in each.
+    /// The database of one execution: services that remember are new in each, and every compute node is
+    /// in its first life.
     pub fn database(&self, groups: &[Vec<NodeSlot>]) -> Arc<Database> {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
+        let membership = EmbeddedMembership::new(self.compute_nodes());
+        for slot in 0..self.compute_nodes() as u16 {
+            let node = membership.join(NodeSlot(slot)).expect("a first life");
+            debug_assert_eq!(node, self.node(slot));
+        }
         Arc::new(Database {
             catalog: self.catalog.clone(),
             groups: ReplicaGroups::new(groups.to_vec()),
             protocol: protocol.expect("it was looked at before"),
-            membership: Arc::new(EmbeddedMembership::new(self.compute_nodes())),
+            membership: Arc::new(membership),
         })
     }
 

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::recorder::HistorySink;
 use tarn_engine::schema::Cells;
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
@@ -34,6 +35,8 @@ pub struct Part {
     pub number: usize,
     /// The first of its transactions among all.
     pub first: usize,
+    /// Where its history goes.
+    pub sink: HistorySink,
 }
 
 impl Part {
@@ -41,7 +44,7 @@ impl Part {
     pub async fn run(self, cx: Rc<Context>) {
         let litmus = Rc::clone(self.cluster.litmus());
         let mut by = Coordinator::new(cx, self.number as u32, RETRY);
-        by.record_history();
+        by.record_history_in(Rc::clone(&self.sink));
         for (at, script) in litmus.coordinators[self.number].transactions.iter().enumerate() {
             self.fabric.begin().await;
             let goes_on = self.transaction(&mut by, self.first + at, script).await;
@@ -54,7 +57,7 @@ impl Part {
 
     /// Runs one; whether the coordinator can go on.
     async fn transaction(&self, by: &mut Coordinator, index: usize, script: &Script) -> bool {
-        self.desk.begins(index, by.context().port.observed());
+        self.desk.begins(self.number, index, by.context().port.observed());
         let mut once = Once { cluster: &self.cluster, script, seen: Vec::new(), torn: false };
         let (mut tries, most) = (0, self.cluster.litmus().tries);
         let result = by
@@ -68,7 +71,6 @@ impl Part {
         if once.torn && committed {
             self.desk.torn(index);
         }
-        self.desk.recorded(index, by.take_history());
         if ended != Ended::Unknown {
             self.desk.told(index, by.context().port.observed(), ended);
         }

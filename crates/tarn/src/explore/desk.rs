@@ -6,31 +6,23 @@
 use super::oracle::{Ended, Seen};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use tarn_engine::history::RecordedTxn;
-use tarn_engine::outcome::{Resolution, TxnId};
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::recorder::HistorySink;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 
-/// How somebody else resolved a transaction.
-#[derive(Clone, Copy, Debug)]
-pub struct Answer {
-    /// Whose.
-    pub id: TxnId,
-    /// How.
-    pub resolution: Resolution,
-    /// When.
-    pub at: Nanos,
-}
-
 /// What coroutines leave.
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub struct Left {
     /// Each transaction of the litmus, coordinator by coordinator.
     pub seen: Vec<Seen>,
-    /// Each transaction's tries, as the engine recorded them, by transaction of the litmus.
-    pub tries: Vec<Vec<RecordedTxn>>,
-    /// What recovery said.
-    pub answers: Vec<Answer>,
+    /// What the engine recorded, by coordinator. It is there also of those who are never heard of again.
+    pub sinks: Vec<HistorySink>,
+    /// Where in its coordinator's sink each transaction's tries begin.
+    pub first_tries: Vec<(usize, usize)>,
+    /// Every thread: what they have decided about transactions in doubt.
+    pub contexts: Vec<Rc<Context>>,
     /// Dead compute nodes whose recovery came to its end.
     pub recovered: Vec<NodeId>,
     /// What must not happen.
@@ -52,26 +44,36 @@ impl Desk {
     pub fn new(transactions: usize) -> Desk {
         let left = Left {
             seen: vec![Seen::default(); transactions],
-            tries: vec![Vec::new(); transactions],
+            first_tries: vec![(0, usize::MAX); transactions],
             ..Left::default()
         };
         Desk { left: RefCell::new(left) }
     }
 
-    /// A transaction begins.
-    pub fn begins(&self, index: usize, at: Nanos) {
-        self.left.borrow_mut().seen[index].began = Some(at.0);
+    /// A thread that runs transactions, or recovers.
+    pub fn has(&self, cx: &Rc<Context>) {
+        self.left.borrow_mut().contexts.push(Rc::clone(cx));
+    }
+
+    /// Where the next coordinator's history goes.
+    pub fn sink(&self) -> HistorySink {
+        let sink = HistorySink::default();
+        self.left.borrow_mut().sinks.push(Rc::clone(&sink));
+        sink
+    }
+
+    /// A transaction of a coordinator begins.
+    pub fn begins(&self, coordinator: usize, index: usize, at: Nanos) {
+        let left = &mut *self.left.borrow_mut();
+        let before = left.sinks[coordinator].borrow().len();
+        left.first_tries[index] = (coordinator, before);
+        left.seen[index].began = Some(at.0);
     }
 
     /// Its caller is told.
     pub fn told(&self, index: usize, at: Nanos, ended: Ended) {
         let seen = &mut self.left.borrow_mut().seen[index];
         (seen.told, seen.ended) = (Some(at.0), ended);
-    }
-
-    /// What the engine recorded of it.
-    pub fn recorded(&self, index: usize, tries: Vec<RecordedTxn>) {
-        self.left.borrow_mut().tries[index].extend(tries);
     }
 
     /// A row of it said two things.
@@ -82,11 +84,6 @@ impl Desk {
     /// What must not happen has.
     pub fn fails(&self, text: String) {
         self.left.borrow_mut().failures.push(text);
-    }
-
-    /// Recovery has decided.
-    pub fn answers(&self, answer: Answer) {
-        self.left.borrow_mut().answers.push(answer);
     }
 
     /// Nothing of a dead node's transactions is left to decide.

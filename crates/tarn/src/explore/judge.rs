@@ -16,11 +16,10 @@ use std::rc::Rc;
 use tarn_check::{Isolation, check};
 use tarn_engine::context::Context;
 use tarn_engine::history::{RecordedOutcome, RecordedTxn};
-use tarn_engine::inspect::{audit, blocks, scan, slots};
-use tarn_engine::layout::LOCK_AT;
-use tarn_engine::outcome::{Failure, Resolution};
+use tarn_engine::inspect::{audit, scan};
+use tarn_engine::outcome::{Failure, Resolution, TxnId};
 use tarn_engine::owner::{COUNT_MAX, OwnerTag};
-use tarn_fabric::address::NodeId;
+use tarn_engine::recovery::{Pace, sweep};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_sim::explore::{End, Fate, Fault};
@@ -28,12 +27,14 @@ use tarn_sim::explore::{End, Fate, Fault};
 /// The thread of the steward that looks at memory: no recovery has it.
 const LOOKER: u16 = 32;
 
+/// Nobody else runs beside it.
+const PACE: Pace = Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: 0 };
+
 /// The first thing that is wrong, the most telling kind first.
 ///
 /// # Errors
 /// Says what.
 pub fn judge(cluster: &Cluster, desk: &Desk, end: &End<'_>) -> Result<(), String> {
-    end.post_mortem();
     let left = desk.left();
     let (history, contradiction) = history(&left);
     let schemas = [cluster.litmus().layout.schema()];
@@ -53,82 +54,90 @@ pub fn judge(cluster: &Cluster, desk: &Desk, end: &End<'_>) -> Result<(), String
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
-    let contents = if memory_died { None } else { Some(look(cluster, end)?) };
+    let contents = if memory_died { None } else { Some(look(cluster, &left, end)?) };
     if oracle::explains(cluster.litmus(), &left.seen, contents.as_deref()) {
         return Ok(());
     }
     Err(unexplained(cluster, &left, contents.as_deref()))
 }
 
-/// What was recorded, with what recovery decided; and what contradicts what a caller was told.
+/// Later than anything.
+const LATE: Nanos = Nanos(u64::MAX / 2);
+
+/// What was recorded, with what was decided about transactions in doubt; and what contradicts what a
+/// caller was told.
 fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
-    let mut all = Vec::new();
-    for (seen, tries) in left.seen.iter().zip(&left.tries) {
-        for txn in tries {
-            let mut txn = txn.clone();
-            txn.invoked = Nanos(seen.began.unwrap_or(txn.invoked.0));
-            txn.completed = Nanos(seen.told.unwrap_or(txn.completed.0));
-            all.push(txn);
-        }
-    }
     let mut contradiction = None;
-    for (index, answer) in left.answers.iter().enumerate() {
-        let Some(txn) = all.iter_mut().find(|txn| txn.id == answer.id) else { continue };
-        match (txn.outcome, answer.resolution) {
-            (RecordedOutcome::Unknown, Resolution::Committed) => {
-                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, answer.at);
+    let decisions: BTreeMap<TxnId, Resolution> =
+        left.contexts.iter().flat_map(|cx| cx.decisions()).collect();
+    let mut all = recorded(left);
+    let mut undone = Vec::new();
+    for (index, txn) in all.iter_mut().enumerate() {
+        let is_lost = left.recovered.contains(&txn.id.node());
+        match (txn.outcome, decisions.get(&txn.id)) {
+            (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
+                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, LATE);
             }
-            (RecordedOutcome::Unknown, Resolution::Aborted) => {
-                (txn.outcome, txn.completed) = (RecordedOutcome::Aborted, answer.at);
+            (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
+                txn.outcome = RecordedOutcome::Aborted;
                 // A name that no transaction of that thread has come to.
                 let id = OwnerTag::new(txn.id.node(), txn.id.thread(), COUNT_MAX - index as u64);
-                let undo = txn.undone(id, answer.at);
-                all.push(undo);
+                undone.push(txn.undone(id, LATE));
             }
-            (RecordedOutcome::Aborted, Resolution::Committed) => {
-                let text = format!("{} was aborted, and resolved as committed", answer.id);
-                contradiction = contradiction.or(Some(text));
+            // Whoever recovered it found no log: nothing was written.
+            (RecordedOutcome::Unknown, None) if is_lost => txn.outcome = RecordedOutcome::Aborted,
+            (RecordedOutcome::Aborted, Some(Resolution::Committed)) => {
+                contradiction = Some(format!("{} was aborted, and resolved as committed", txn.id));
             }
-            // Of a transaction that was over, "aborted" says that nothing was left to do.
-            (RecordedOutcome::Committed, _) | (RecordedOutcome::Aborted, Resolution::Aborted) => {}
+            (RecordedOutcome::Committed, Some(Resolution::Aborted)) => {
+                contradiction = Some(format!("{} was acknowledged, and undone", txn.id));
+            }
+            _ => {}
         }
     }
+    all.extend(undone);
     (all, contradiction)
 }
 
+/// What the engine recorded, each transaction from its first try to the reply.
+fn recorded(left: &Left) -> Vec<RecordedTxn> {
+    let mut all = Vec::new();
+    for (index, &(coordinator, first)) in left.first_tries.iter().enumerate() {
+        let Some(began) = left.seen[index].began else { continue };
+        let sink = left.sinks[coordinator].borrow();
+        let next = left.first_tries.get(index + 1);
+        let end = next.filter(|(of, at)| *of == coordinator && *at != usize::MAX);
+        for txn in &sink[first..end.map_or(sink.len(), |(_, at)| *at)] {
+            let mut txn = txn.clone();
+            txn.invoked = Nanos(began);
+            txn.completed = left.seen[index].told.map_or(LATE, Nanos);
+            all.push(txn);
+        }
+    }
+    all
+}
+
 /// What is in the records at rest.
-fn look(cluster: &Cluster, end: &End<'_>) -> Result<Vec<Content>, String> {
-    let database = cluster.database(&end.cluster().groups());
-    let node = cluster.join(&database, cluster.steward());
+fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, String> {
+    let node = cluster.join(&left.contexts[0].node.database, cluster.steward());
     let port = end.port(cluster.steward(), LOOKER, seed());
     let cx = cluster.context(&node, port, LOOKER, false);
-    let lost = end.summary.faults.iter().filter_map(|fault| match fault {
-        Fault::Died(node) | Fault::DeclaredDead(node) => Some(*node),
-        _ => None,
-    });
-    let lost: Vec<NodeId> = lost.collect();
+    let has_lost = end
+        .summary
+        .faults
+        .iter()
+        .any(|fault| matches!(fault, Fault::Died(_) | Fault::DeclaredDead(_)));
     let looked = block_on(async {
-        let mut audit = audit(&cx).await?;
-        audit.locks_left = audit.locks_left.saturating_sub(locks_of(&cx, &lost).await?);
+        if has_lost {
+            sweep(&cx, PACE).await?;
+        }
+        let audit = audit(&cx).await?;
         if !audit.is_clean() {
             return Ok(Err(format!("audit: {audit}")));
         }
         contents(cluster, &cx).await
     });
     looked.unwrap_or_else(|failure: Failure| Err(format!("memory: it cannot be read: {failure}")))
-}
-
-/// Locks that lost nodes' transactions have kept.
-async fn locks_of(cx: &Context, lost: &[NodeId]) -> Result<u64, Failure> {
-    let mut count = 0;
-    blocks(cx, TABLE, |round, at| {
-        for record in std::iter::once(at).chain(slots(cx.table(TABLE), at)) {
-            let owner = OwnerTag::from_word(round.word(record.plus(LOCK_AT)));
-            count += u64::from(owner.is_some_and(|tag| lost.contains(&tag.node())));
-        }
-    })
-    .await?;
-    Ok(count)
 }
 
 async fn contents(

@@ -66,7 +66,12 @@ impl LitmusModel {
         }
         let (cx, desk) = (Rc::clone(cx), Rc::clone(desk));
         let inner = Box::pin(coroutine);
-        Actor::new(name, node, thread, Watched { inner, cx, desk, actor: index })
+        Actor::new(
+            name,
+            node,
+            thread,
+            Watched { inner, cx, desk, actor: index, last: String::new() },
+        )
     }
 
     /// Compute nodes that may be lost.
@@ -110,22 +115,26 @@ impl Model for LitmusModel {
                 crews[..number].iter().filter(|other| other.node == crew.node).count() as u16;
             let port = fabric.port(node.id, thread, seed());
             let cx = self.cluster.context(node, port, thread, crew.remembers);
-            let (cluster, fabric) = (Rc::clone(&self.cluster), fabric.clone());
-            let part = Part { cluster, fabric, desk: Rc::clone(&desk), number, first };
+            desk.has(&cx);
+            let (cluster, fabric, sink) = (Rc::clone(&self.cluster), fabric.clone(), desk.sink());
+            let part = Part { cluster, fabric, desk: Rc::clone(&desk), number, first, sink };
             let name = coordinator_name(number, crew.node);
             actors.push(self.actor(&desk, (&cx, name, number), part.run(Rc::clone(&cx))));
             first += crew.transactions.len();
+        }
+        if self.recovers {
+            let (cluster, database) = (Rc::clone(&self.cluster), Arc::clone(&database));
+            fabric.share(move || recovery::digest(&cluster, &database));
         }
         for (thread, dead) in self.mortal().into_iter().enumerate() {
             let (node, thread) = (&nodes[nodes.len() - 1], thread as u16);
             let port = fabric.port(node.id, thread, seed());
             let cx = self.cluster.context(node, port, thread, false);
-            let what = (dead, crews.len() as u32);
-            let cluster = Rc::clone(&self.cluster);
-            let coroutine = recovery::recover(cluster, Rc::clone(&cx), what, Rc::clone(&desk));
+            desk.has(&cx);
+            let coroutine = recovery::recover(Rc::clone(&cx), dead, Rc::clone(&desk));
             let name = recovery_name(dead);
             let actor = self.actor(&desk, (&cx, name, actors.len()), coroutine);
-            actors.push(actor.after(Trigger::Lost(dead)));
+            actors.push(actor.after(Trigger::Lost(dead)).spared());
         }
         actors
     }

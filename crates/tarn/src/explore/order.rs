@@ -135,7 +135,8 @@ impl Order {
     /// # Errors
     /// Names what is not known, and what is allowed.
     pub fn items(&self) -> Result<Vec<Item>, UsageError> {
-        AnyProtocol::by_name(&self.protocol, &self.variant)?;
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant)?;
+        let recovers = protocol.info().caps.crash_recovery;
         if self.fault.is_some() && self.crashes == 0 {
             return Err(UsageError {
                 field: "fault".into(),
@@ -153,7 +154,10 @@ impl Order {
                 let litmus = Litmus::load(name)?;
                 for shape in self.shapes(&litmus) {
                     let item = |fault| Item { litmus: litmus.clone(), shape, fault };
-                    items.extend(self.faults().into_iter().map(item));
+                    let kinds = self.faults().into_iter();
+                    // A protocol that promises no recovery is not asked for it.
+                    let kinds = kinds.filter(|kind| recovers || !kind.loses_compute());
+                    items.extend(kinds.map(item));
                 }
             }
         }

@@ -1,38 +1,35 @@
-//! Who recovers what a dead compute node left, as a coroutine.
+//! Who recovers what a lost compute node left, as a coroutine; and the objects beside memory that count.
 //!
-//! Invariant: first the dead node's access is revoked at every memory node, so that nothing of it lands
-//! any more; then its coordinators' last logged transactions are resolved. Locks that it held without a
-//! log stay, since nobody sweeps them yet (docs/design/0004).
+//! Invariant: the engine's own recovery, begun by declaring the node dead. Locks without a log are left to
+//! whoever meets them; those that nobody met, the judge sweeps away before it looks for any.
 
 use super::cluster::Cluster;
-use super::desk::{Answer, Desk};
-use crate::schedules::faults::last_logged;
+use super::desk::Desk;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_engine::context::{Context, Database};
+use tarn_engine::membership::Standing;
+use tarn_engine::recovery::{self, Attempt};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::rng::mix;
 
-/// Recovers `dead`; `number` is a coordinator that nobody else has.
-pub async fn recover(
-    cluster: Rc<Cluster>,
-    cx: Rc<Context>,
-    (dead, number): (NodeId, u32),
-    desk: Rc<Desk>,
-) {
-    for at in 0..cluster.shape().memory_nodes {
-        // A memory node that is down executes nothing either.
-        let _ = cx.port.revoke(dead, NodeSlot(at as u16)).await;
+/// Recovers `dead`.
+pub async fn recover(cx: Rc<Context>, dead: NodeId, desk: Rc<Desk>) {
+    cx.database().membership.expel(dead);
+    match recovery::recover(&cx, dead).await {
+        Ok(Attempt::Recovered(_)) => desk.recovered(dead),
+        Ok(other) => desk.fails(format!("{dead} was not recovered: {other:?}")),
+        Err(failure) => desk.fails(format!("{dead} was not recovered: {failure}")),
     }
-    let mut by = Coordinator::new(Rc::clone(&cx), number, Retry::default());
-    for (of, crew) in cluster.litmus().coordinators.iter().enumerate() {
-        if cluster.node(crew.node) != dead {
-            continue;
-        }
-        let Some(id) = last_logged(&cx, dead, of as u32).await else { continue };
-        match by.resolve_of(id, of as u32).await {
-            Ok(resolution) => desk.answers(Answer { id, resolution, at: cx.port.observed() }),
-            Err(failure) => desk.fails(format!("{id} was not resolved: {failure}")),
-        }
-    }
-    desk.recovered(dead);
+}
+
+/// A digest of what coordinators may learn of the cluster otherwise than from memory.
+pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
+    let nodes = (0..cluster.compute_nodes() as u16).map(|slot| cluster.node(slot));
+    let standing = |node: NodeId| match database.membership.standing(node) {
+        Standing::Unknown => 0,
+        Standing::Member => 1,
+        Standing::Expelled => 2,
+        Standing::Recovered => 3u64,
+    };
+    nodes.fold(mix(database.membership.view().0), |digest, node| mix(digest ^ standing(node)))
 }

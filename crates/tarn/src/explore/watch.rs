@@ -19,6 +19,8 @@ pub struct Watched {
     pub desk: Rc<Desk>,
     /// Which actor it is.
     pub actor: usize,
+    /// The phases that it entered last: a round that enters none belongs to them.
+    pub last: String,
 }
 
 impl Future for Watched {
@@ -30,14 +32,16 @@ impl Future for Watched {
         let entered = self.cx.metrics.snapshot().since(&phases).phases;
         let posted = self.cx.port.counts().rounds - rounds;
         let names: Vec<&str> = self.names(&entered);
+        if posted > 0 && !names.is_empty() {
+            self.last = names.join(" + ");
+        }
         for at in 0..posted {
             // As many phases as rounds: one each. Otherwise they share them.
-            let own = if names.len() as u64 == posted {
-                at as usize..at as usize + 1
-            } else {
-                0..names.len()
+            let own = match names.len() as u64 == posted {
+                true => names[at as usize].to_owned(),
+                false => self.last.clone(),
             };
-            self.desk.posted(self.actor, (rounds + at + 1) as u32, names[own].join(" + "));
+            self.desk.posted(self.actor, (rounds + at + 1) as u32, own);
         }
         polled
     }

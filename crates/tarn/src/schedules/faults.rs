@@ -106,7 +106,7 @@ pub(super) async fn settle_dead<T>(cx: Rc<Context>, number: u32, dead: Dead, des
 }
 
 /// The latest transaction of a dead node whose log stands in a coordinator's area somewhere.
-pub(crate) async fn last_logged(cx: &Context, dead: NodeId, coordinator: u32) -> Option<TxnId> {
+async fn last_logged(cx: &Context, dead: NodeId, coordinator: u32) -> Option<TxnId> {
     let database = cx.database();
     let mut round = Round::new();
     let mut heads = Vec::new();

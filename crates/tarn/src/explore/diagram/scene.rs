@@ -176,7 +176,10 @@ impl Making<'_> {
                 format!("READ {name} ({}, {})", version(piece.before[1]), lock(piece.before[0]))
             }
             VerbKind::Read => format!("READ {name}"),
-            VerbKind::Write => format!("WRITE {name}{}", part(&named.map(|it| it.offset), piece)),
+            VerbKind::Write => {
+                let offset = named.filter(|it| it.is_record).map(|it| it.offset);
+                format!("WRITE {name}{}", part(offset, piece))
+            }
             VerbKind::FetchAndAdd => format!("FAA {name}"),
             VerbKind::CompareAndSwap | VerbKind::MaskedCompareAndSwap => {
                 let (from, to) = (piece.before[0], piece.after[0]);
@@ -231,7 +234,7 @@ fn shown([lock_word, version_word]: &Head) -> String {
 }
 
 /// Which part of something a WRITE changes.
-fn part(offset: &Option<usize>, piece: &Piece<'_>) -> String {
+fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
     match offset {
         Some(0) if piece.len_bytes == 8 => format!(".lock = {}", lock(piece.after[0])),
         Some(VERSION_AT) => format!(" = {}", version(piece.after[0])),
