@@ -20,6 +20,7 @@ use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
 
 /// So often a pause may double beyond `pause_max_ns`.
@@ -123,6 +124,10 @@ impl Coordinator {
             if self.txn.in_doubt {
                 self.resolve_own().await?;
             }
+            while !self.cx.enter() {
+                let deadline = self.retry.deadline.zip(start).map(|(after, start)| start + after);
+                Box::pin(self.cx.adopt(deadline)).await?;
+            }
             let mut attempt = Attempt::begin(self);
             // One future for the whole try: every level of nesting costs each of its polls.
             let failure = match body(&mut attempt.transaction()).await {
@@ -142,7 +147,7 @@ impl Coordinator {
                 }
             };
             attempt.end(Some(failure));
-            if !failure.is_retryable() {
+            if !failure.is_retryable() && !self.is_mended(failure) {
                 return Err(failure);
             }
             tries += 1;
@@ -150,6 +155,25 @@ impl Coordinator {
                 continue;
             }
             self.pause(tries, start).await?;
+        }
+    }
+
+    /// Whether a failure will pass: a memory node died, nothing was committed, and somebody promotes
+    /// its backups. Reports a dead node in any case.
+    #[cold]
+    fn is_mended(&self, failure: Failure) -> bool {
+        let configurations = &self.cx.database().configurations;
+        let Some(FabricError::NodeDown(node)) = self.cx.port.last_error() else { return false };
+        match failure {
+            Failure::Fabric => {
+                configurations.report(node);
+                configurations.is_mended()
+            }
+            Failure::CommitUnknown => {
+                configurations.report(node);
+                false
+            }
+            _ => false,
         }
     }
 
@@ -223,7 +247,7 @@ impl Coordinator {
             return Ok(resolution); // its log area may hold another's log by now
         }
         let number = self.txn.coordinator;
-        let resolution = self.resolve_of(id, number).await?;
+        let resolution = self.cx.settle(id, number).await?;
         self.resolved.push((id, resolution));
         if self.txn.tag == id {
             self.txn.in_doubt = false;
@@ -275,7 +299,29 @@ impl Coordinator {
     /// # Errors
     /// The fabric's: ask again.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
-        self.cx.database().protocol.resolve(&self.cx, id, number).await
+        self.cx.settle(id, number).await
+    }
+
+    /// A try has ended, so or so: in doubt it goes on to count.
+    #[inline]
+    pub(crate) fn leave(&self, failure: Option<Failure>) {
+        if failure == Some(Failure::CommitUnknown) {
+            self.cx.doubt(self.txn.tag, self.txn.coordinator);
+        } else {
+            self.cx.leave();
+        }
+    }
+
+    /// A try's future was dropped.
+    #[cold]
+    pub(crate) fn give_up(&mut self) {
+        let Coordinator { cx, txn, .. } = self;
+        if txn.in_doubt {
+            cx.doubt(txn.tag, txn.coordinator);
+        } else {
+            cx.database().protocol.abandon(cx, txn);
+            cx.leave();
+        }
     }
 
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
@@ -340,6 +386,7 @@ impl<'c> Attempt<'c> {
             Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
             Some(failure) => coordinator.roll_back(failure),
         }
+        coordinator.leave(failure);
         if coordinator.history.is_some() {
             coordinator.end_record(failure);
         }
@@ -349,9 +396,8 @@ impl<'c> Attempt<'c> {
 impl Drop for Attempt<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.ended && !self.coordinator.txn.in_doubt {
-            let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-            cx.database().protocol.abandon(cx, txn);
+        if !self.ended {
+            self.coordinator.give_up();
         }
     }
 }

@@ -18,6 +18,11 @@ use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
+/// In the first word of an entry, beside the tag: its transaction is being undone, by somebody who may
+/// die on the way. Without it a record whose LOCK died with its node could not be told from one that was
+/// released: its VERSION is beyond the entry's in both cases (docs/design/0013-memory-node-recovery.md).
+pub const UNDOING: u64 = 1 << 62;
+
 /// Bytes before the records.
 pub const LOG_HEADER_BYTES: usize = 32;
 const RECORD_BYTES: usize = 24;

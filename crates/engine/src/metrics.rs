@@ -29,11 +29,17 @@ pub enum RecoveryEvent {
     AreaAwaited,
     /// A coordinator was kept from beginning a transaction: its node is barred.
     Barred,
+    /// A transaction whose LOCK words died with a memory node was found followed by others: committed.
+    FoundFollowed,
+    /// A configuration without a dead memory node was opened.
+    Promoted,
+    /// Copies on spares were made complete and count.
+    Rereplicated,
 }
 
 impl RecoveryEvent {
     /// Every event, in order.
-    pub const ALL: [RecoveryEvent; 9] = [
+    pub const ALL: [RecoveryEvent; 12] = [
         RecoveryEvent::Recovered,
         RecoveryEvent::TookOver,
         RecoveryEvent::FoundReleased,
@@ -43,6 +49,9 @@ impl RecoveryEvent {
         RecoveryEvent::StraySwept,
         RecoveryEvent::AreaAwaited,
         RecoveryEvent::Barred,
+        RecoveryEvent::FoundFollowed,
+        RecoveryEvent::Promoted,
+        RecoveryEvent::Rereplicated,
     ];
 
     /// The name in reports.
@@ -57,6 +66,9 @@ impl RecoveryEvent {
             RecoveryEvent::StraySwept => "stray_swept",
             RecoveryEvent::AreaAwaited => "area_awaited",
             RecoveryEvent::Barred => "barred",
+            RecoveryEvent::FoundFollowed => "found_followed",
+            RecoveryEvent::Promoted => "promoted",
+            RecoveryEvent::Rereplicated => "rereplicated",
         }
     }
 }

@@ -22,6 +22,9 @@ impl Coordinator {
         let cx = std::rc::Rc::clone(&self.cx);
         let Some(working) = cx.growth.take() else { return };
         let full = loop {
+            if !cx.enter() {
+                break false; // the configuration changes: the next insert asks again
+            }
             match Restructuring::begin(self).run(working.shard).await {
                 Ok(Grown::Extended) => {}
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
@@ -72,15 +75,15 @@ impl<'c> Restructuring<'c> {
                 protocol.rollback(cx, txn);
             }
         }
+        self.coordinator.leave(result.err());
         result
     }
 }
 
 impl Drop for Restructuring<'_> {
     fn drop(&mut self) {
-        if !self.ended && !self.coordinator.txn.in_doubt {
-            let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-            cx.database().protocol.abandon(cx, txn);
+        if !self.ended {
+            self.coordinator.give_up();
         }
     }
 }

@@ -60,6 +60,41 @@ impl PerByte {
     }
 }
 
+/// Kinds of verbs, in the order of their numbers.
+const KINDS: usize = 5;
+
+/// What verbs of each kind cost, by its number: which kind a verb is cannot be foretold, so that it is
+/// looked up and not jumped over.
+#[derive(Clone, Copy, Debug)]
+struct Kinds {
+    /// The pipeline, without bytes beyond 64.
+    pipeline: [u64; KINDS],
+    request: [u64; KINDS],
+    /// All bits, if the request carries the verb's bytes, else none.
+    request_payload: [u64; KINDS],
+    response: [u64; KINDS],
+    response_payload: [u64; KINDS],
+}
+
+impl Kinds {
+    fn of([read, write, atomic]: [u64; 3], headers: &Headers) -> Kinds {
+        let of = |[read, write, atomic]: [u64; 3]| [read, write, atomic, atomic, atomic];
+        Kinds {
+            pipeline: of([read, write, atomic]),
+            request: of([headers.read_request, headers.write, headers.atomic_request]),
+            request_payload: of([0, u64::MAX, 0]),
+            response: of([headers.read_response, 0, headers.atomic_response]),
+            response_payload: of([u64::MAX, 0, 0]),
+        }
+    }
+}
+
+const _: () = assert!(
+    VerbKind::Read as usize == 0
+        && VerbKind::Write as usize == 1
+        && VerbKind::MaskedCompareAndSwap as usize == KINDS - 1
+);
+
 /// See the module's text. All but the last group are picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
@@ -89,9 +124,6 @@ pub(crate) struct Costs {
     pub(crate) atomic_unit: u64,
     /// One way over cables and switch.
     pub(crate) travel: u64,
-    read: u64,
-    write: u64,
-    atomic: u64,
 
     pub(crate) doorbell_registers: u32,
     pub(crate) doorbell_private: u32,
@@ -103,6 +135,7 @@ pub(crate) struct Costs {
     link_each_byte: PerByte,
     mtu_bytes: u64,
     headers: Headers,
+    kinds: Kinds,
 }
 
 fn ps(ns: &Constant<f64>) -> u64 {
@@ -116,6 +149,11 @@ fn ps_each(mops: &Constant<f64>) -> u64 {
 impl Costs {
     pub(crate) fn of(profile: &Profile) -> Costs {
         let Profile { form, cpu, nic, link, .. } = profile;
+        let headers = match form.framing.value {
+            Framing::Infiniband => INFINIBAND,
+            Framing::RoceV2 => ROCE_V2,
+        };
+        let rates = [&nic.read_mops, &nic.write_mops, &nic.atomic_mops];
         Costs {
             switch: ps(&cpu.switch_ns),
             post_verb: ps(&cpu.post_verb_ns),
@@ -141,9 +179,6 @@ impl Costs {
             retry_timeout: ps(&nic.retry_timeout_ns),
             atomic_unit: ps(&nic.atomic_unit_ns),
             travel: ps(&link.propagation_ns) + ps(&link.switch_ns),
-            read: ps_each(&nic.read_mops),
-            write: ps_each(&nic.write_mops),
-            atomic: ps_each(&nic.atomic_mops),
             doorbell_registers: cpu.doorbell_registers.value as u32,
             doorbell_private: cpu.doorbell_private_registers.value as u32,
             inline_max_bytes: nic.inline_max_bytes.value as u64,
@@ -153,25 +188,17 @@ impl Costs {
             pipeline_each_byte: PerByte::of_gbps(nic.pipeline_gbps.value),
             link_each_byte: PerByte::of_gbps(link.bandwidth_gbps.value),
             mtu_bytes: link.mtu_bytes.value as u64,
-            headers: match form.framing.value {
-                Framing::Infiniband => INFINIBAND,
-                Framing::RoceV2 => ROCE_V2,
-            },
+            kinds: Kinds::of(rates.map(ps_each), &headers),
+            headers,
         }
     }
 
     /// For how long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
-        let base = if verb.is(VerbKind::Read) {
-            self.read
-        } else if verb.is(VerbKind::Write) {
-            self.write
-        } else {
-            return self.atomic;
-        };
+        // An atomic's 8 bytes are not beyond 64.
         let beyond = (verb.len_bytes() as u64).saturating_sub(64);
-        base + self.pipeline_each_byte.of(beyond)
+        self.kinds.pipeline[verb.kind() as usize] + self.pipeline_each_byte.of(beyond)
     }
 
     /// Whether the requester's NIC fetches a verb's bytes by itself.
@@ -232,25 +259,16 @@ impl Costs {
     /// Bytes on the wire of a verb's request.
     #[inline]
     pub(crate) fn request_bytes(&self, verb: &Verb) -> u64 {
-        if verb.is(VerbKind::Read) {
-            self.headers.read_request
-        } else if verb.is(VerbKind::Write) {
-            self.headers.write + self.payload(verb.len_bytes() as u64)
-        } else {
-            self.headers.atomic_request
-        }
+        let (kinds, kind) = (&self.kinds, verb.kind() as usize);
+        kinds.request[kind] + (self.payload(verb.len_bytes() as u64) & kinds.request_payload[kind])
     }
 
-    /// Bytes on the wire of a verb's response; a WRITE has none of its own.
+    /// Bytes on the wire of a verb's response; none of a WRITE, which has none of its own.
     #[inline]
-    pub(crate) fn response_bytes(&self, verb: &Verb) -> Option<u64> {
-        if verb.is(VerbKind::Read) {
-            Some(self.headers.read_response + self.payload(verb.len_bytes() as u64))
-        } else if verb.is(VerbKind::Write) {
-            None
-        } else {
-            Some(self.headers.atomic_response)
-        }
+    pub(crate) fn response_bytes(&self, verb: &Verb) -> u64 {
+        let (kinds, kind) = (&self.kinds, verb.kind() as usize);
+        kinds.response[kind]
+            + (self.payload(verb.len_bytes() as u64) & kinds.response_payload[kind])
     }
 
     /// Bytes of the acknowledgement that ends a batch of WRITEs.
@@ -293,9 +311,9 @@ mod tests {
         let ib = Costs::of(&Profile::load("cx3-56g").unwrap());
         let roce = Costs::of(&Profile::load("cx5-100g").unwrap());
         let read = verb(1418);
-        assert_eq!((ib.request_bytes(&read), ib.response_bytes(&read)), (42, Some(30 + 1420)));
-        assert_eq!((roce.request_bytes(&read), roce.response_bytes(&read)), (78, Some(66 + 1420)));
-        assert_eq!(ib.response_bytes(&verb(10_000)), Some(30 + 10_000 + 2 * 26));
+        assert_eq!((ib.request_bytes(&read), ib.response_bytes(&read)), (42, 30 + 1420));
+        assert_eq!((roce.request_bytes(&read), roce.response_bytes(&read)), (78, 66 + 1420));
+        assert_eq!(ib.response_bytes(&verb(10_000)), 30 + 10_000 + 2 * 26);
     }
 
     #[test]

@@ -35,9 +35,8 @@ impl World {
     /// table are there, which were asked for when it began.
     #[inline(always)]
     fn prefetch_lines(&mut self, flight: u32) {
-        let earlier = self.begun[0];
-        self.begun.rotate_left(1);
-        self.begun[LINES_BEHIND - 1] = flight;
+        let [earlier, later] = self.begun;
+        self.begun = [later, flight];
         self.flights.prefetch_lines(earlier, &self.memory);
     }
 

@@ -176,7 +176,7 @@ fn serve(
         done_ps = done_ps.max(through_ps);
         unanswered = verb.is(VerbKind::Write);
         if !unanswered {
-            let bytes = costs.response_bytes(verb).unwrap_or_default();
+            let bytes = costs.response_bytes(verb);
             if !verb.is(VerbKind::Read) {
                 done_ps = nic.atomic(begun_ps, done_ps, address, costs.atomic_unit);
             }

@@ -43,7 +43,14 @@ impl World {
         let processor_ps = asking.local_ps.saturating_sub(self.now_ps);
         let there_ps = self.now_ps + processor_ps + self.costs.issue + self.costs.travel;
         let taken_ps = there_ps + self.costs.receive_message + self.costs.handler;
-        self.revocations.push(Revocation { thread, whom, at, waiter: None, answer: Ok(()), is_seen: false });
+        self.revocations.push(Revocation {
+            thread,
+            whom,
+            at,
+            waiter: None,
+            answer: Ok(()),
+            is_seen: false,
+        });
         self.queue.push(taken_ps + delay_ps, Event::Revoke { number });
         u64::from(number) << 32 | TICKETS
     }

@@ -116,13 +116,18 @@ impl World {
     pub(crate) fn new(
         config: &SimConfig,
         initial: Box<dyn InitialContents>,
+        spares: usize,
     ) -> Result<World, ConfigError> {
         config.validate()?;
         let costs = Costs::of(&config.profile);
         let (nodes, replicas) = (config.memory_nodes, config.replicas);
+        let all_nodes = nodes + spares;
+        check("memory_nodes", all_nodes as u64, u64::from(u16::MAX), " (spare nodes included)")?;
         let mut dice = match config.mode {
             Mode::Timed => None,
-            Mode::Random(chaos) => Some(Dice::new(chaos, config.seed, nodes, config.compute_nodes)),
+            Mode::Random(chaos) => {
+                Some(Dice::new(chaos, config.seed, all_nodes, config.compute_nodes))
+            }
         };
         let compute_node = |_| ComputeNode::new(NodeKind::Compute, &costs, slowness(dice.as_mut()));
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
@@ -132,10 +137,14 @@ impl World {
         Ok(World {
             now_ps: 0,
             queue: EventQueue::new(),
-            placement: Placement { nodes: nodes as u16, replicas: replicas as u16 },
+            placement: Placement {
+                nodes: nodes as u16,
+                replicas: replicas as u16,
+                spares: spares as u16,
+            },
             groups: config.groups(),
-            memory: Memory::new(nodes, replicas, config.group_bytes, initial),
-            memory_nodes: (0..nodes).map(memory_node).collect(),
+            memory: Memory::with_spares(nodes, (replicas, spares), config.group_bytes, initial),
+            memory_nodes: (0..all_nodes).map(memory_node).collect(),
             compute_nodes,
             clocks: (0..config.compute_nodes).map(clock).collect(),
             threads: Vec::new(),

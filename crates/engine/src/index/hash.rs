@@ -29,7 +29,7 @@ use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
     VERSION_AT, Version,
 };
-use crate::replica_groups::ReplicaGroups;
+use crate::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -86,7 +86,7 @@ pub struct Surroundings<'a> {
     /// Layouts.
     pub catalog: &'a Catalog,
     /// Where groups live.
-    pub groups: &'a ReplicaGroups,
+    pub groups: &'a ThreadGroups,
     /// What has grown.
     pub view: &'a IndexView,
 }

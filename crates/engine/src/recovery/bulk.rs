@@ -1,7 +1,7 @@
 //! Many verbs at once: READs, WRITEs and releases of words, in as few rounds as their number allows.
 //!
-//! Invariant: what may be repeated alone is offered here (READ, WRITE of given bytes, CAS of a tag to 0),
-//! because a round that a dead memory node broke is sent again without that node.
+//! Invariant: verbs to one node take effect in the order of the wishes. What may be repeated alone is offered here (READ, WRITE of given bytes, CAS of a word that never
+//! comes back), because a round that a dead memory node broke is sent again without that node.
 
 use crate::context::Context;
 use crate::outcome::Failure;
@@ -24,12 +24,17 @@ pub(crate) enum Wish {
     Write(Target, Vec<u8>),
     /// A word becomes 0 if it is this.
     Clear(Target, u64),
+    /// A word becomes another if it is this.
+    Swap(Target, u64, u64),
 }
 
 impl Wish {
     fn target(&self) -> Target {
         match self {
-            Wish::Read(target, _) | Wish::Write(target, _) | Wish::Clear(target, _) => *target,
+            Wish::Read(target, _)
+            | Wish::Write(target, _)
+            | Wish::Clear(target, _)
+            | Wish::Swap(target, ..) => *target,
         }
     }
 
@@ -37,7 +42,7 @@ impl Wish {
         match self {
             Wish::Read(_, len) => *len,
             Wish::Write(_, bytes) => bytes.len(),
-            Wish::Clear(..) => 8,
+            Wish::Clear(..) | Wish::Swap(..) => 8,
         }
     }
 }
@@ -71,7 +76,7 @@ impl<'a> Bulk<'a> {
         Bulk { cx, round: Round::new(), down: BTreeSet::new() }
     }
 
-    /// Does all of it; the answers are in the order of the wishes. Wishes of one call have no order.
+    /// Does all of it; the answers are in the order of the wishes. Those to different nodes have no order.
     pub(crate) async fn run(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
         let mut answers = Vec::with_capacity(wishes.len());
         let mut rest = wishes;
@@ -116,6 +121,10 @@ impl<'a> Bulk<'a> {
         let at = match wish {
             Wish::Clear(_, word) => {
                 round.cas(target, *word, 0);
+                return Some(BufferOffset::default());
+            }
+            Wish::Swap(_, word, other) => {
+                round.cas(target, *word, *other);
                 return Some(BufferOffset::default());
             }
             Wish::Read(_, len) => round.reserve_lines(*len),

@@ -7,7 +7,7 @@
 
 use super::{Answer, Bulk, Wish};
 use crate::context::Context;
-use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, announced_bytes, decode};
+use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, UNDOING, announced_bytes, decode};
 use crate::outcome::{Failure, Resolution};
 use crate::owner::OwnerTag;
 use std::ops::Range;
@@ -23,6 +23,8 @@ pub struct Unsettled {
     pub coordinator: u32,
     /// Records that it still holds; known once it was decided.
     pub held: Vec<LoggedRecord>,
+    /// Somebody has begun to undo it.
+    pub undoing: bool,
     /// How it ends, once it was decided.
     pub decision: Option<Resolution>,
 }
@@ -46,17 +48,19 @@ pub struct Head {
     pub target: Target,
     /// The tag that stands there; its entry may be torn.
     pub tag: OwnerTag,
+    /// Whether it says that the transaction is being undone.
+    pub undoing: bool,
     /// How long the entry says it is.
     bytes: usize,
 }
 
 /// Where the copies of a coordinator's log area lie, of all groups.
 pub fn copies(cx: &Context, coordinator: u32) -> Vec<Target> {
-    let database = cx.database();
-    (0..database.groups.count())
+    let (catalog, groups) = (&cx.database().catalog, cx.groups.whole());
+    (0..groups.count())
         .flat_map(|group| {
-            let area = database.catalog.log(GroupId(group as u16), coordinator);
-            database.groups.all(area).collect::<Vec<Target>>()
+            let area = catalog.log(GroupId(group as u16), coordinator);
+            groups.all(area).collect::<Vec<Target>>()
         })
         .collect()
 }
@@ -78,8 +82,10 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Vec<Head>, 
         let mut round = Round::new();
         let at = round.reserve(LOG_HEADER_BYTES);
         round.bytes_mut(at, LOG_HEADER_BYTES).copy_from_slice(&bytes);
-        if let Some(tag) = OwnerTag::from_word(round.word(at)) {
-            heads.push(Head { coordinator, target, tag, bytes: announced_bytes(&round, at) });
+        let (word, bytes) = (round.word(at), announced_bytes(&round, at));
+        if let Some(tag) = OwnerTag::from_word(word & !UNDOING) {
+            let undoing = word & UNDOING != 0;
+            heads.push(Head { coordinator, target, tag, undoing, bytes });
         }
     }
     Ok(heads)
@@ -106,10 +112,14 @@ pub async fn entries(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled>, Fai
         let mut round = Round::new();
         let at = round.reserve_lines(bytes.len());
         round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
+        let word = round.word(at);
+        round.set_word(at, word & !UNDOING);
         let entry = decode(&round, at, bytes.len()).filter(|entry| entry.tag == head.tag);
         if let Some(entry) = entry {
-            let coordinator = head.coordinator;
-            found.push(Unsettled { entry, coordinator, held: Vec::new(), decision: None });
+            let (coordinator, held) = (head.coordinator, Vec::new());
+            let same = |it: &&Head| (it.coordinator, it.tag) == (coordinator, head.tag);
+            let undoing = heads.iter().filter(same).any(|it| it.undoing);
+            found.push(Unsettled { entry, coordinator, held, undoing, decision: None });
         }
     }
     Ok(found)

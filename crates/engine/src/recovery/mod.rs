@@ -17,7 +17,7 @@ mod stray;
 pub mod sweep;
 
 pub(crate) use bulk::{Answer, Bulk, Wish};
-pub(crate) use stray::{free_met, plan_free};
+pub(crate) use stray::{free_met, is_stray, plan_free};
 pub use sweep::{Pace, sweep};
 
 use crate::context::Context;
@@ -57,6 +57,8 @@ pub enum Attempt {
 /// # Errors
 /// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
+    // No configuration is opened before the life is recovered: this is the one that it ran in.
+    cx.follow();
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
         Claim::Granted { before } => before,
@@ -144,7 +146,7 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
 /// `Fenced`, if the caller's own access is gone.
 pub async fn revoke_everywhere(cx: &Context, whom: NodeId) -> Result<(), Failure> {
     let mut asked = Vec::new();
-    for node in cx.database().groups.nodes() {
+    for node in cx.groups.whole().nodes() {
         asked.push(cx.port.post_revoke(whom, node));
     }
     for each in asked {

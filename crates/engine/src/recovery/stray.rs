@@ -12,7 +12,7 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 
 /// Whether a lock's word is a stray.
-pub(super) fn is_stray(cx: &Context, word: u64) -> bool {
+pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
     let Some(owner) = OwnerTag::from_word(word) else { return false };
     let node = owner.node();
     node != cx.node.id && cx.database().membership.standing(node) == Standing::Recovered
@@ -34,6 +34,6 @@ pub(crate) async fn free_met(cx: &Context) -> bool {
 
 /// Adds the verb that takes a stray away.
 pub(crate) fn plan_free(cx: &Context, round: &mut Round, (address, word): (Address, u64)) {
-    let target = cx.database().groups.primary(address);
+    let target = cx.groups.primary(address);
     round.cas(target, word, 0);
 }

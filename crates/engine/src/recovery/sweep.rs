@@ -58,7 +58,7 @@ impl Swept {
 pub async fn sweep(cx: &Context, pace: Pace) -> Result<Swept, Failure> {
     let mut swept = Swept::default();
     for table in cx.database().catalog.tables() {
-        for group in 0..cx.database().groups.count() {
+        for group in 0..cx.groups.count() {
             swept.add(sweep_shard(cx, table, GroupId(group as u16), pace).await?);
         }
     }
@@ -73,7 +73,7 @@ async fn sweep_shard(
 ) -> Result<Swept, Failure> {
     let geometry = &table.geometry;
     let header = geometry.header(group);
-    let read = Wish::Read(cx.database().groups.primary(header), Geometry::HEADER_BYTES);
+    let read = Wish::Read(cx.groups.primary(header), Geometry::HEADER_BYTES);
     let [image] = &read_all(cx, &[read]).await?[..] else { unreachable!("one wish") };
     let mut swept = free(cx, &[(header, word_at(image, LOCK_AT))]).await?;
     let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
@@ -105,7 +105,7 @@ async fn sweep_blocks(
     table: &Table,
     blocks: &[Address],
 ) -> Result<(Swept, Vec<Address>), Failure> {
-    let groups = &cx.database().groups;
+    let groups = &cx.groups;
     let read = |block: &Address| Wish::Read(groups.primary(*block), table.geometry.bucket_bytes);
     let images = read_all(cx, &blocks.iter().map(read).collect::<Vec<Wish>>()).await?;
     let (mut words, mut next) = (Vec::new(), Vec::new());

@@ -83,7 +83,7 @@ impl Shape {
         let protocol = AnyProtocol::by_name("ford", &self.variant).unwrap();
         let membership = Arc::new(EmbeddedMembership::new(self.compute_nodes));
         let groups = ReplicaGroups::new(groups);
-        Arc::new(Database { catalog, groups, protocol, membership })
+        Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 }
 
@@ -105,7 +105,7 @@ impl World {
             ..LocalConfig::default()
         })
         .unwrap();
-        assert_eq!(database.groups, ReplicaGroups::new(fabric.groups().to_vec()));
+        assert_eq!(database.groups(), ReplicaGroups::new(fabric.groups().to_vec()));
         World { fabric, database }
     }
 

@@ -76,13 +76,22 @@ pub struct WeakFabric {
 
 impl WeakFabric {
     pub fn new(shape: &Shape, seed: u64) -> WeakFabric {
+        WeakFabric::with_spares(shape, seed, 0)
+    }
+
+    /// With so many empty memory nodes behind the others.
+    pub fn with_spares(shape: &Shape, seed: u64, spares: u16) -> WeakFabric {
         let database = shape.database();
         let bytes = database.catalog.group_bytes() as usize;
         let mut memory = BTreeMap::new();
-        for group in 0..database.groups.count() as u16 {
+        for group in 0..database.groups().count() as u16 {
             let start = Address::new(GroupId(group), 0);
-            for target in database.groups.all(start) {
+            for target in database.groups().all(start) {
                 memory.insert((target.node(), group), vec![0; bytes]);
+            }
+            for spare in 0..spares {
+                let node = NodeSlot(shape.memory_nodes as u16 + spare);
+                memory.insert((node, group), vec![0; bytes]);
             }
         }
         let mut rng = seeded(seed, 77);
@@ -165,9 +174,9 @@ impl WeakFabric {
     pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
         let world = self.world.borrow();
         let mut tags = BTreeSet::new();
-        for group in 0..self.database.groups.count() as u16 {
+        for group in 0..self.database.groups().count() as u16 {
             let area = self.database.catalog.log(GroupId(group), coordinator);
-            for target in self.database.groups.all(area) {
+            for target in self.database.groups().all(area) {
                 let at = area.offset_bytes() as usize;
                 let bytes = &world.memory[&(target.node(), group)][at..at + 8];
                 tags.extend(OwnerTag::from_word(u64::from_le_bytes(bytes.try_into().unwrap())));
@@ -181,12 +190,12 @@ impl WeakFabric {
     pub fn has_word(&self, word: u64) -> bool {
         let options = self.database.catalog.options();
         let world = self.world.borrow();
-        (0..self.database.groups.count() as u16).any(|group| {
+        (0..self.database.groups().count() as u16).any(|group| {
             let group = GroupId(group);
             let logs = self.database.catalog.log(group, 0);
             let after =
                 logs.offset_bytes() + u64::from(options.coordinators_max) * options.log_bytes;
-            let primary = self.database.groups.primary(logs).node();
+            let primary = self.database.groups().primary(logs).node();
             let memory = &world.memory[&(primary, group.0)][after as usize..];
             memory.as_chunks::<8>().0.iter().any(|bytes| u64::from_le_bytes(*bytes) == word)
         })

@@ -122,4 +122,36 @@ pub enum Reduction {
     States,
     /// Every transition is a choice everywhere, and nothing is remembered: for tests of the above.
     None,
+    /// As `Full`, with a mistake: for tests of the tests.
+    Planted(Planted),
+}
+
+impl Reduction {
+    /// Whether anything is left out but states that were seen.
+    pub(crate) fn reduces(self) -> bool {
+        matches!(self, Reduction::Full | Reduction::Planted(_))
+    }
+
+    pub(crate) fn has(self, planted: Planted) -> bool {
+        self == Reduction::Planted(planted)
+    }
+}
+
+/// Mistakes that a comparison with plain enumeration must notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// A state that was visited is never explored further, whatever slept there.
+    StatesOnce,
+    /// Pieces that meet in a line are held to be independent.
+    LinesForgotten,
+    /// What a READ has brought and nobody has looked at yet is no part of the state.
+    SeenForgotten,
+    /// Whether a transaction began after another's end is no part of the state and makes no choice.
+    OrderForgotten,
+    /// What a node that may die has written, and only the judge looks at, lands at once.
+    DeathsForgotten,
+    /// Pieces on private lines land at once although their round may yet be refused.
+    RefusalsForgotten,
+    /// Lines are taken to be private to the end, whoever touches them.
+    SharingForgotten,
 }

@@ -5,7 +5,7 @@
 //! what `docs/design/0011-explorer.md` argues away, and nothing else.
 
 use super::actor::Trigger;
-use super::config::Reduction;
+use super::config::Planted;
 use super::flight::{Flight, part};
 use super::machine::{Machine, Status};
 use super::memory::Memory;
@@ -29,7 +29,7 @@ impl Machine {
 
     /// What is left to choose from once [`Machine::at_once`] has nothing.
     pub(crate) fn choices(&self, list: &mut Vec<Transition>) {
-        if self.config.reduction != Reduction::Full {
+        if !self.config.reduction.reduces() {
             return self.enabled(list);
         }
         list.clear();
@@ -147,14 +147,16 @@ impl Machine {
         }
     }
 
-    /// Whether a death would change what can happen: something of the node is under way, or somebody
-    /// is waiting for it to die.
+    /// Whether a death would change what can happen: something of the node is under way or may be yet,
+    /// or somebody is waiting for it to die.
     fn is_worth_dying(&self, life: usize) -> bool {
         let it = &self.lives[life];
         let is_under_way = |actor: usize| {
-            let status = self.actors[actor].status;
+            let state = &self.actors[actor];
+            let is_to_come = state.trigger.is_some_and(|it| !self.has_happened(it));
             it.actors >> actor & 1 == 1
-                && !matches!(status, Status::Unstarted | Status::Finished | Status::Dead)
+                && !matches!(state.status, Status::Finished | Status::Dead)
+                && !(state.status == Status::Unstarted && is_to_come)
         };
         let in_flight = || {
             self.flights
@@ -236,7 +238,8 @@ impl Machine {
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
-        self.spent.memory < self.config.faults.memory || may_be_fenced
+        let may_be_refused = self.spent.memory < self.config.faults.memory || may_be_fenced;
+        may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
     }
 
     fn is_private(&self, flight: &Flight, transition: Transition, is_fickle: bool) -> bool {
@@ -252,6 +255,7 @@ impl Machine {
             if is_read || verb.kind() == VerbKind::Write { part(verb, line).start } else { 0 };
         let line = Memory::line(place + offset);
         let may_die = self.spent.compute < self.config.faults.compute && !life.is_spared;
+        let may_die = may_die && !self.config.reduction.has(Planted::DeathsForgotten);
         let is_missed = !is_read && self.sharing.is_judged(line) && (life.is_dead || may_die);
         !is_fickle && !is_missed && !self.sharing.is_shared(line)
     }

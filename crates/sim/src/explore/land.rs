@@ -4,6 +4,7 @@
 //! drives the machine decides when it sees it.
 
 use super::actor::Fault;
+use super::config::Planted;
 use super::flight::{Interest, part};
 use super::hash::{chain, mix, of_bytes};
 use super::machine::{Machine, Status};
@@ -50,6 +51,7 @@ impl Machine {
     }
 
     fn execute_piece(&mut self, index: u32, verb_index: u16, line: u16) {
+        let reduction = self.config.reduction;
         let flight = self.flights.get_mut(index);
         let (actor, number) = (flight.actor, flight.number);
         let (posted, phase) = (flight.posted_step, flight.phase);
@@ -68,6 +70,7 @@ impl Machine {
         let access = execute(&mut self.memory, place, verb, data, range);
         let seen = match verb.kind() {
             VerbKind::Write => mix(0, 0x771),
+            VerbKind::Read if reduction.has(Planted::SeenForgotten) => 0,
             VerbKind::Read => of_bytes(&bytemuck::cast_slice(data)[read_range(verb, line)]),
             _ => mix(access.found, 0xa70),
         };
@@ -78,7 +81,8 @@ impl Machine {
         self.landed = self.landed.wrapping_add(landed);
         let line = Memory::line(access.at);
         self.sharing.touch(line, actor, access.changed);
-        if self.sharing.is_shared(line) {
+        let forgets = self.config.reduction.has(Planted::LinesForgotten);
+        if self.sharing.is_shared(line) && !forgets {
             self.footprint.line(line, access.changed);
         }
         if is_traced {

@@ -6,7 +6,7 @@
 //! observed too.
 
 use super::actor::{Actor, Fault, Trigger};
-use super::config::ExploreConfig;
+use super::config::{ExploreConfig, Planted};
 use super::flight::{Flights, Interest};
 use super::hash::{Digest, chain, mix};
 use super::memory::Memory;
@@ -257,8 +257,11 @@ impl Machine {
             return;
         }
         let index = usize::from(actor);
+        let forgets = self.config.reduction.has(Planted::OrderForgotten);
         let state = &mut self.actors[index];
         match mark {
+            Mark::Began if forgets => state.began += 1,
+            Mark::Ended if forgets => state.ended += 1,
             Mark::Began => {
                 state.began += 1;
                 let name = u64::from(actor) << 32 | u64::from(state.began);

@@ -35,7 +35,7 @@ mod transition;
 mod world;
 
 pub use actor::{Actor, Fault, Trigger};
-pub use config::{Bounds, ExploreConfig, FaultBudget, GROUP_BYTES_MAX, Reduction};
+pub use config::{Bounds, ExploreConfig, FaultBudget, GROUP_BYTES_MAX, Planted, Reduction};
 pub use fabric::{Begin, End, ExploreFabric};
 pub use report::{
     ActorEnd, Bound, Explored, Fate, Mark, Marked, Outcome, Progress, Replayed, Summary, Violation,

@@ -6,7 +6,7 @@
 //! Whether two transitions are independent is judged by what they touched when they were taken.
 
 use super::Model;
-use super::config::{ExploreConfig, Reduction};
+use super::config::{ExploreConfig, Planted, Reduction};
 use super::fabric::{End, ExploreFabric};
 use super::hash::Digest;
 use super::machine::Status;
@@ -131,7 +131,8 @@ impl<'a> Search<'a> {
 
     /// A line has turned out to be shared: nothing that was left out before may be left out.
     fn begin_anew_if_grown(&mut self) -> bool {
-        let reduces = self.config.reduction == Reduction::Full;
+        let reduction = self.config.reduction;
+        let reduces = reduction.reduces() && !reduction.has(Planted::SharingForgotten);
         let sharing = &mut self.world.machine.borrow_mut().sharing;
         let has_grown = std::mem::take(&mut sharing.has_grown) && reduces;
         if has_grown {
@@ -145,7 +146,10 @@ impl<'a> Search<'a> {
 
     /// Some executions in any order, so that what is shared is mostly known when the search begins.
     fn scout(&mut self) {
-        if self.config.reduction != Reduction::Full {
+        let reduction = self.config.reduction;
+        let is_frozen = reduction.has(Planted::SharingForgotten);
+        self.world.machine.borrow_mut().sharing.is_frozen = is_frozen;
+        if !reduction.reduces() || is_frozen {
             return;
         }
         let mut draw = 0x9e37_79b9_7f4a_7c15u64;
@@ -215,13 +219,12 @@ impl<'a> Search<'a> {
             return false;
         }
         let digest = self.world.digest();
-        let is_judged = is_over && self.judged.insert(digest);
+        let is_plain = self.config.reduction == Reduction::None;
+        let is_judged = is_over && (self.judged.insert(digest) || is_plain);
         let mut sleep = self.inherited();
         let todo = self.left_to_do(digest, is_forced, &mut sleep);
-        if is_judged {
-            if let Err(text) = self.judge() {
-                self.object(text);
-            }
+        if is_judged && let Err(text) = self.judge() {
+            self.object(text);
         }
         let Some((&chosen, rest)) = todo.split_last() else { return false };
         let todo = rest.to_vec();
@@ -262,6 +265,7 @@ impl<'a> Search<'a> {
         let keys = sleep.iter().map(|it| it.transition.key());
         match self.table.visit(digest, keys) {
             None => self.enabled.iter().rev().filter(|it| !sleeps(sleep, it)).copied().collect(),
+            Some(_) if reduction.has(Planted::StatesOnce) => Vec::new(),
             Some(slept) => {
                 let todo = self
                     .enabled
@@ -277,7 +281,7 @@ impl<'a> Search<'a> {
 
     /// To the last state with something left to do; whether there is one.
     fn backtrack(&mut self) -> bool {
-        let full = self.config.reduction == Reduction::Full;
+        let full = self.config.reduction.reduces();
         while let Some(frame) = self.frames.last_mut() {
             let next = frame.todo.pop();
             if full && next != Some(frame.chosen) {

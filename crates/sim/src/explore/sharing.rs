@@ -21,6 +21,8 @@ pub(crate) struct Sharing {
     judged: Vec<bool>,
     count: u64,
     revoked_alive: Vec<NodeId>,
+    /// A planted mistake: nothing is learned.
+    pub(crate) is_frozen: bool,
     /// Datagrams are sent.
     pub(crate) has_messages: bool,
     /// Something was learned since this was last set to false.
@@ -36,6 +38,7 @@ impl Sharing {
             judged: vec![false; lines],
             count: 0,
             revoked_alive: Vec::new(),
+            is_frozen: false,
             has_messages: false,
             has_grown: false,
         }
@@ -52,6 +55,9 @@ impl Sharing {
             it.readers |= bit;
         }
         let all = it.readers | it.writers;
+        if self.is_frozen {
+            return;
+        }
         if it.writers != 0 && !self.shared[index] && !all.is_power_of_two() {
             (self.shared[index], self.has_grown) = (true, true);
             self.count += 1;
@@ -60,13 +66,13 @@ impl Sharing {
 
     /// Datagrams are sent from now on.
     pub(crate) fn message(&mut self) {
-        self.has_grown |= !self.has_messages;
-        self.has_messages = true;
+        self.has_grown |= !self.has_messages && !self.is_frozen;
+        self.has_messages |= !self.is_frozen;
     }
 
     /// The revocation of a compute node was asked for that may still go on.
     pub(crate) fn revoke_alive(&mut self, node: NodeId) {
-        if !self.revoked_alive.contains(&node) {
+        if !self.is_frozen && !self.revoked_alive.contains(&node) {
             self.revoked_alive.push(node);
             self.has_grown = true;
         }
@@ -81,6 +87,9 @@ impl Sharing {
     #[inline]
     pub(crate) fn judge(&mut self, line: LineId) {
         let judged = &mut self.judged[line.0 as usize];
+        if self.is_frozen {
+            return;
+        }
         self.has_grown |= !*judged;
         *judged = true;
     }

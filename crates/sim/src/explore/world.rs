@@ -5,7 +5,7 @@
 
 use super::Model;
 use super::actor::{Coroutine, Trigger};
-use super::config::{ExploreConfig, Reduction};
+use super::config::ExploreConfig;
 use super::fabric::ExploreFabric;
 use super::hash::{Digest, chain, mix};
 use super::machine::{Machine, Polled, Status};
@@ -161,7 +161,7 @@ impl World {
             let machine = &mut *self.machine.borrow_mut();
             (machine.footprint, machine.forced) = (Footprint::NONE, None);
         }
-        if self.machine.borrow().config.reduction != Reduction::Full {
+        if !self.machine.borrow().config.reduction.reduces() {
             self.take(transition);
         } else if let Transition::Start { actor } = transition {
             self.start(actor);
@@ -174,7 +174,7 @@ impl World {
 
     /// What need not be chosen before the first choice.
     pub(crate) fn perform_nothing(&self) {
-        if self.machine.borrow().config.reduction == Reduction::Full {
+        if self.machine.borrow().config.reduction.reduces() {
             self.settle();
         }
     }
@@ -195,7 +195,8 @@ impl World {
         self.settle();
         let has_shares = self.has_shares();
         let machine = &mut *self.machine.borrow_mut();
-        if machine.is_alone(actor, has_shares) {
+        // Who has ended something meanwhile would end it later if it started later.
+        if machine.is_alone(actor, has_shares) && !machine.footprint.ended {
             let mut has_pieces = false;
             machine.forced_pieces(actor, from, |_| has_pieces = true);
             machine.forced = has_pieces.then_some((actor, from));
@@ -300,9 +301,9 @@ impl Machine {
         let group = self.life_of(actor).actors;
         self.footprint.actor(group);
         self.footprint.polled = true;
-        if !group.is_power_of_two() {
-            self.observe(mix(0x9011, 0));
-        }
+        // How often it was polled is something that it may know; so is, to those who share its memory,
+        // who was polled before whom.
+        self.observe(mix(0x9011, 0));
         self.polled = Polled { news: is_start, ..Polled::default() };
         let state = &mut self.actors[usize::from(actor)];
         let (is_new, shares_seen) = (state.status == Status::Unstarted, state.shares_seen);

@@ -115,12 +115,9 @@ impl Cluster {
             let node = membership.join(NodeSlot(slot)).expect("a first life");
             debug_assert_eq!(node, self.node(slot));
         }
-        Arc::new(Database {
-            catalog: self.catalog.clone(),
-            groups: ReplicaGroups::new(groups.to_vec()),
-            protocol: protocol.expect("it was looked at before"),
-            membership: Arc::new(membership),
-        })
+        let protocol = protocol.expect("it was looked at before");
+        let (catalog, groups) = (self.catalog.clone(), ReplicaGroups::new(groups.to_vec()));
+        Arc::new(Database::new(catalog, groups, protocol, Arc::new(membership)))
     }
 
     /// A compute node of one execution.

@@ -43,7 +43,13 @@ impl Part {
     /// Runs its transactions.
     pub async fn run(self, cx: Rc<Context>) {
         let litmus = Rc::clone(self.cluster.litmus());
-        let mut by = Coordinator::new(cx, self.number as u32, RETRY);
+        let succeeds = litmus.coordinators[self.number].succeeds;
+        if let Some(of) = succeeds {
+            // Nobody takes a number from a member.
+            let node = self.cluster.node(litmus.coordinators[of].node);
+            cx.database().membership.expel(node);
+        }
+        let mut by = Coordinator::new(cx, succeeds.unwrap_or(self.number) as u32, RETRY);
         by.record_history_in(Rc::clone(&self.sink));
         for (at, script) in litmus.coordinators[self.number].transactions.iter().enumerate() {
             self.fabric.begin().await;

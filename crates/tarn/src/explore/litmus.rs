@@ -42,6 +42,8 @@ embedded!(
     "read-only-anomaly",
     "real-time",
     "stale-address",
+    "successor",
+    "three-writers",
     "torn-body",
     "torn-row",
     "user-abort",
@@ -67,6 +69,8 @@ pub struct Litmus {
     pub together: Vec<Vec<usize>>,
     /// Who runs what.
     pub coordinators: Vec<Crew>,
+    /// Compute nodes that may be lost, if any may.
+    pub mortal: Vec<u16>,
     /// How often a transaction is tried.
     pub tries: u32,
     /// The clusters that it is to run on, the one that tells most first.
@@ -80,6 +84,8 @@ pub struct Crew {
     pub node: u16,
     /// Whether it remembers where it saw records.
     pub remembers: bool,
+    /// It begins when this coordinator's node is lost, under that one's number.
+    pub succeeds: Option<usize>,
     /// What it runs.
     pub transactions: Vec<Script>,
 }
@@ -132,6 +138,11 @@ impl Litmus {
         self.coordinators.iter().map(|crew| crew.node + 1).max().unwrap_or(1)
     }
 
+    fn may_succeed(&self, crew: &Crew, of: usize) -> bool {
+        let before = self.coordinators.get(of);
+        before.is_some_and(|it| it.node != crew.node && self.mortal.contains(&it.node))
+    }
+
     fn validate(&self) -> Result<(), String> {
         let count: usize = self.coordinators.iter().map(|crew| crew.transactions.len()).sum();
         if !(1..=TRANSACTIONS_MAX).contains(&count) {
@@ -140,6 +151,13 @@ impl Litmus {
         if let Some(crew) = self.coordinators.iter().find(|crew| crew.node >= COMPUTE_NODES_MAX) {
             let most = COMPUTE_NODES_MAX - 1;
             return Err(format!("node = {}; allowed: 0 to {most}", crew.node));
+        }
+        let lonely = |crew: &&Crew| crew.succeeds.is_some_and(|of| !self.may_succeed(crew, of));
+        if let Some(crew) = self.coordinators.iter().find(lonely) {
+            let of = crew.succeeds.unwrap_or_default();
+            return Err(format!(
+                "succeeds = {of}; allowed: a coordinator of another compute node that is mortal"
+            ));
         }
         if !(1..=TRIES_MAX).contains(&self.tries) {
             return Err(format!("tries = {}; allowed: 1 to {TRIES_MAX}", self.tries));
@@ -165,6 +183,8 @@ struct File {
     tries: u32,
     shapes: Vec<String>,
     coordinator: Vec<FileCrew>,
+    /// Compute nodes that may be lost; otherwise all of them.
+    mortal: Option<Vec<u16>>,
     /// Results that are right if all commit: every one of them, and no other.
     #[serde(default)]
     outcome: Vec<BTreeMap<String, Stated>>,
@@ -176,6 +196,7 @@ struct FileCrew {
     node: u16,
     #[serde(default)]
     remembers: bool,
+    succeeds: Option<usize>,
     transactions: Vec<Vec<String>>,
 }
 
@@ -203,9 +224,12 @@ impl File {
         let crew = |crew: &FileCrew| {
             let scripts = crew.transactions.iter().map(|steps| Script::parse(steps, &records));
             let transactions = scripts.collect::<Result<_, String>>()?;
-            Ok(Crew { node: crew.node, remembers: crew.remembers, transactions })
+            let FileCrew { node, remembers, succeeds, .. } = *crew;
+            Ok(Crew { node, remembers, succeeds, transactions })
         };
+        let all = self.coordinator.iter().map(|crew| crew.node + 1).max().unwrap_or(0);
         let litmus = Litmus {
+            mortal: self.mortal.unwrap_or_else(|| (0..all).collect()),
             name: name.to_owned(),
             title: self.title,
             wrong: self.wrong,
@@ -278,6 +302,7 @@ mod tests {
             ("y = 0 }", "y = 'gone' }", "\"absent\""),
             ("'1x1'", "'1x2'", "allowed: "),
             ("[[coord", "layout = 'wide'\n[[coord", "allowed: narrow, double"),
+            ("node = 0", "node = 0\nsucceeds = 0", "allowed: a coordinator of another"),
             ("[[coord", "tries = 9\n[[coord", "allowed: 1 to 3"),
             ("[[coord", "together = [['z']]\n[[coord", "allowed: x, y"),
             ("[[coord", "[[outcome]]\nx = 0\ny = 2\n[[coord", "allowed: x = 0, y = 1"),

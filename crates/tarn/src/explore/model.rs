@@ -6,6 +6,7 @@
 use super::cluster::{Cluster, seed};
 use super::coordinate::Part;
 use super::desk::Desk;
+use super::litmus::Crew;
 use super::watch::Watched;
 use super::{judge, recovery};
 use std::cell::{Cell, RefCell};
@@ -74,10 +75,22 @@ impl LitmusModel {
         )
     }
 
+    /// With what the litmus says of its beginning and of its end.
+    fn fated(&self, actor: Actor, crew: &Crew) -> Actor {
+        let litmus = self.cluster.litmus();
+        let actor = match litmus.mortal.contains(&crew.node) {
+            true => actor,
+            false => actor.spared(),
+        };
+        match crew.succeeds {
+            None => actor,
+            Some(of) => actor.after(Trigger::Lost(self.cluster.node(litmus.coordinators[of].node))),
+        }
+    }
+
     /// Compute nodes that may be lost.
     fn mortal(&self) -> Vec<NodeId> {
-        let nodes = 0..self.cluster.litmus().compute_nodes();
-        let nodes = nodes.map(|slot| self.cluster.node(slot));
+        let nodes = self.cluster.litmus().mortal.iter().map(|slot| self.cluster.node(*slot));
         if self.recovers { nodes.collect() } else { Vec::new() }
     }
 }
@@ -119,7 +132,8 @@ impl Model for LitmusModel {
             let (cluster, fabric, sink) = (Rc::clone(&self.cluster), fabric.clone(), desk.sink());
             let part = Part { cluster, fabric, desk: Rc::clone(&desk), number, first, sink };
             let name = coordinator_name(number, crew.node);
-            actors.push(self.actor(&desk, (&cx, name, number), part.run(Rc::clone(&cx))));
+            let actor = self.actor(&desk, (&cx, name, number), part.run(Rc::clone(&cx)));
+            actors.push(self.fated(actor, crew));
             first += crew.transactions.len();
         }
         if self.recovers {

@@ -31,5 +31,8 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
         Standing::Expelled => 2,
         Standing::Recovered => 3u64,
     };
-    nodes.fold(mix(database.membership.view().0), |digest, node| mix(digest ^ standing(node)))
+    let configurations = &database.configurations;
+    let numbers = [configurations.announced(), configurations.open().number];
+    let first = numbers.iter().fold(database.membership.view().0, |digest, it| mix(digest) ^ it.0);
+    nodes.fold(mix(first), |digest, node| mix(digest ^ standing(node)))
 }

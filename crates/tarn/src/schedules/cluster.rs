@@ -69,7 +69,7 @@ impl Cluster {
         let groups = ReplicaGroups::new(fabric.groups());
         let protocol = AnyProtocol::by_name(&subject.protocol, &subject.variant)?;
         let membership = Arc::new(EmbeddedMembership::new(drawn.compute_nodes));
-        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         Ok(Cluster { fabric, database, seed, address_cache: drawn.address_cache })
     }
 

@@ -110,9 +110,9 @@ async fn last_logged(cx: &Context, dead: NodeId, coordinator: u32) -> Option<Txn
     let database = cx.database();
     let mut round = Round::new();
     let mut heads = Vec::new();
-    for group in 0..database.groups.count() {
+    for group in 0..database.groups().count() {
         let area = database.catalog.log(GroupId(group as u16), coordinator);
-        for target in database.groups.all(area) {
+        for target in database.groups().all(area) {
             heads.push(round.read(target, 8));
         }
     }

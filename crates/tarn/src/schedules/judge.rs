@@ -8,11 +8,10 @@
 use super::cluster::Cluster;
 use super::drawn::{Drawn, Fault};
 use super::faults::Dead;
-use crate::bench::history::history_of;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use tarn_check::{Isolation, check};
+use tarn_check::{History, Isolation, check};
 use tarn_engine::context::Context;
 use tarn_engine::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind, fingerprint};
 use tarn_engine::inspect::{Audit, audit, blocks, scan, slots};
@@ -51,7 +50,9 @@ pub struct Finding {
 }
 
 /// What a run left.
-pub(super) struct Evidence<T> {
+pub(super) struct Evidence<'a, T> {
+    /// The history in the checker's terms.
+    pub(super) recorded: &'a History,
     pub(super) history: Vec<RecordedTxn>,
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
@@ -63,11 +64,10 @@ pub(super) fn judge<W: Workload>(
     cluster: &Cluster,
     workload: &W,
     drawn: &Drawn,
-    evidence: Evidence<W::Tally>,
+    evidence: Evidence<'_, W::Tally>,
 ) -> Result<Option<Finding>, UsageError> {
-    let Evidence { history, tally, failures, dead } = evidence;
-    let recorded = history_of(BTreeMap::new(), &workload.schemas(), &history);
-    let report = check(&recorded, Isolation::StrictSerializable);
+    let Evidence { recorded, history, tally, failures, dead } = evidence;
+    let report = check(recorded, Isolation::StrictSerializable);
     if !report.is_accepted() {
         return Ok(Some(Finding { kind: FindingKind::History, text: report.to_string() }));
     }

@@ -10,10 +10,13 @@ use super::judge::{self, Evidence, Finding, FindingKind};
 use super::messages::{self, Calls};
 use super::mixture::{self, Mixture};
 use super::{Subject, panics};
+use crate::bench::history::history_of;
 use serde::Serialize;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use tarn_check::History;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
@@ -70,6 +73,8 @@ pub struct Ran {
     pub calls: Calls,
     /// What is wrong, if anything.
     pub finding: Option<Finding>,
+    /// What its transactions read and wrote; empty if the run ended in a panic.
+    pub history: History,
 }
 
 impl Ran {
@@ -144,6 +149,7 @@ fn run_workload<W: Workload>(
         deadlines_missed: 0,
         calls: Calls::default(),
         finding: None,
+        history: History::default(),
     };
     let whole = panics::catch(|| {
         if let Err(text) = cluster.load(workload) {
@@ -222,7 +228,9 @@ fn trial<W: Workload>(
         left.failures.push(format!("transactions had not ended {ms} ms after the last commit"));
     }
     let Left { history, tally, failures, .. } = left;
-    judge::judge(cluster, workload, drawn, Evidence { history, tally, failures, dead })
+    ran.history = history_of(BTreeMap::new(), &workload.schemas(), &history);
+    let evidence = Evidence { recorded: &ran.history, history, tally, failures, dead };
+    judge::judge(cluster, workload, drawn, evidence)
 }
 
 /// Runs until the fault, and lets it happen. What dies with a compute node, somebody settles.

@@ -82,7 +82,7 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
     let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
     for &group in txn.groups.iter().take(groups) {
         let area = cx.database().catalog.log(group, txn.coordinator);
-        for target in cx.database().groups.all(area) {
+        for target in cx.groups.whole().all(area) {
             add_log(&mut txn.round, target, entry, len);
         }
     }
@@ -119,7 +119,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     let mut near = true;
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
-        near &= cx.database().groups.replicas(group) == 1;
+        near &= cx.groups.replicas(group) == 1;
         if !ford.on(On::LockAtPrimary) {
             published::mark(cx, txn, group);
         }
@@ -153,7 +153,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
 /// awaited because there is none.
 fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
     let [group] = txn.groups[..] else { return false };
-    cx.database().groups.replicas(group) == 1
+    cx.groups.replicas(group) == 1
         && txn.locks.iter().all(|lock| lock.address.group() == group)
 }
 
@@ -163,7 +163,7 @@ pub(super) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     let free = round.reserve(8);
     round.set_word(free, 0);
     for lock in locks.iter().filter(|lock| lock.granted) {
-        round.write(cx.database().groups.primary(lock.address).plus(LOCK_AT), free, 8);
+        round.write(cx.groups.primary(lock.address).plus(LOCK_AT), free, 8);
     }
 }
 
@@ -197,16 +197,15 @@ fn add_data(
     log: Option<(BufferOffset, usize)>,
     choose: impl Fn(usize) -> bool,
 ) {
-    let database = cx.database();
-    let area = database.catalog.log(group, txn.coordinator);
-    let replicas = database.groups.replicas(group);
+    let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
+    let replicas = groups.replicas(group);
     for position in (0..replicas).filter(|&position| choose(position)) {
         if let Some((entry, len)) = log {
-            add_log(&mut txn.round, database.groups.replica(area, position), entry, len);
+            add_log(&mut txn.round, groups.replica(area, position), entry, len);
         }
         let Txn { round, pieces, .. } = txn;
         for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
-            let target = database.groups.replica(piece.address, position);
+            let target = groups.replica(piece.address, position);
             round.write(target, piece.new, piece.len_bytes as usize);
         }
     }
@@ -252,7 +251,7 @@ fn post_release(cx: &Context, txn: &mut Txn) {
     let one_by_one = posted.is_err() && txn.locks.len() > 1;
     txn.unlocking.extend(posted);
     while let Some(lock) = txn.locks.pop().filter(|_| one_by_one) {
-        let target = cx.database().groups.primary(lock.address);
+        let target = cx.groups.primary(lock.address);
         txn.round.begin();
         txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);
         let _ = cx.port.post_detached(&mut txn.round);
@@ -263,7 +262,7 @@ fn post_release(cx: &Context, txn: &mut Txn) {
 fn add_unlocks(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, tag, .. } = txn;
     for lock in locks.iter().filter(|lock| lock.granted) {
-        let target = cx.database().groups.primary(lock.address);
+        let target = cx.groups.primary(lock.address);
         round.cas(target.plus(LOCK_AT), tag.word(), 0);
     }
 }
@@ -286,7 +285,7 @@ pub(super) fn release(ford: &Ford, cx: &Context, txn: &mut Txn) {
         let zero = txn.round.reserve(8);
         txn.round.set_word(zero, 0);
         for lock in &txn.locks {
-            txn.round.write(cx.database().groups.primary(lock.address), zero, 8);
+            txn.round.write(cx.groups.primary(lock.address), zero, 8);
         }
     }
     // A node that does not answer has lost the lock, or keeps it for recovery.

@@ -14,13 +14,13 @@
 
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, VERSION_AT};
-use crate::log::LoggedRecord;
+use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use crate::log::{LoggedRecord, UNDOING};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
 use crate::recovery::{Bulk, Unsettled, Wish, logs};
-use tarn_fabric::address::NodeId;
+use tarn_fabric::address::{NodeId, Target};
 
 /// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
 pub(super) async fn resolve(
@@ -65,29 +65,36 @@ pub(super) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettle
     logs::entries(cx, &heads).await
 }
 
-/// Decides all of them. See docs/design/0004-fused-undo-log.md for the cases.
+/// Decides all of them. See docs/design/0004-fused-undo-log.md for the cases, and
+/// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.
 pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
-    let groups = &cx.database().groups;
     let mut bulk = Bulk::new(cx);
     let records = left.iter().flat_map(|each| &each.entry.records);
     let locks: Vec<Wish> =
-        records.map(|it| Wish::Read(groups.primary(it.address.plus(LOCK_AT)), 8)).collect();
+        records.map(|it| Wish::Read(cx.groups.primary(it.address.plus(LOCK_AT)), 8)).collect();
     let mut locks = bulk.run(&locks).await?.into_iter();
-    for each in left.iter_mut() {
+    let mut lost = Vec::new();
+    for (index, each) in left.iter_mut().enumerate() {
         each.held.clear();
+        let mut is_released = false;
         for record in &each.entry.records {
-            // A primary that is down takes its locks with it: nobody can say.
-            let lock = locks.next().and_then(|answer| answer.word()).ok_or(Failure::Fabric)?;
-            if lock == each.entry.tag.word() {
-                each.held.push(*record);
+            match locks.next().and_then(|answer| answer.word()) {
+                // A primary that is down took its LOCK words with it.
+                None => lost.push((index, *record)),
+                Some(lock) if lock == each.entry.tag.word() => each.held.push(*record),
+                Some(_) => is_released = true,
             }
         }
-        if each.held.len() < each.entry.records.len() {
+        if each.undoing {
+            each.decision = Some(Resolution::Aborted);
+            cx.metrics.recovery(RecoveryEvent::Undone);
+        } else if is_released {
             // Unlocking has begun, and it begins only after the commit.
             each.decision = Some(Resolution::Committed);
             cx.metrics.recovery(RecoveryEvent::FoundReleased);
         }
     }
+    look_for_followers(cx, &mut bulk, left, &lost).await?;
     decide_by_versions(cx, &mut bulk, left).await?;
     for each in left {
         cx.note_decision(each.entry.tag, each.resolution());
@@ -95,7 +102,38 @@ pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
     Ok(())
 }
 
-/// Decides those that hold all their locks: by whether every live replica has the new versions.
+/// Of a record whose LOCK is lost, a VERSION beyond the entry's new one is another transaction's, which
+/// had the record after this one: so this one has committed. If there is none, nobody has changed the
+/// record since, and it is as if it were still held.
+async fn look_for_followers(
+    cx: &Context,
+    bulk: &mut Bulk<'_>,
+    left: &mut [Unsettled],
+    lost: &[(usize, LoggedRecord)],
+) -> Result<(), Failure> {
+    let groups = cx.groups.whole();
+    let copies = |(index, record): &(usize, LoggedRecord)| {
+        let (index, new) = (*index, record.new_version.counter());
+        let versions = groups.counted(record.address.plus(VERSION_AT));
+        versions.map(move |target| (index, target, new)).collect::<Vec<_>>()
+    };
+    let asked: Vec<_> = lost.iter().flat_map(copies).collect();
+    let reads: Vec<Wish> = asked.iter().map(|(_, target, _)| Wish::Read(*target, 8)).collect();
+    let found = bulk.run(&reads).await?;
+    for (answer, (index, _, new)) in found.iter().zip(&asked) {
+        let is_beyond =
+            answer.word().is_some_and(|word| Version::from_word(word).counter() > *new);
+        if is_beyond && left[*index].decision.is_none() {
+            left[*index].decision = Some(Resolution::Committed);
+            cx.metrics.recovery(RecoveryEvent::FoundFollowed);
+        }
+    }
+    Ok(())
+}
+
+/// Decides those that hold all their locks: by whether every live replica has the new versions. A copy
+/// that is still joining is read, so that what the same port wrote there before has arrived, and does not
+/// count.
 async fn decide_by_versions(
     cx: &Context,
     bulk: &mut Bulk<'_>,
@@ -103,19 +141,22 @@ async fn decide_by_versions(
 ) -> Result<(), Failure> {
     let mut open: Vec<&mut Unsettled> =
         left.iter_mut().filter(|each| each.decision.is_none()).collect();
+    let groups = cx.groups.whole();
     let mut expected = Vec::new();
     for (index, each) in open.iter().enumerate() {
         for record in &each.entry.records {
-            let copies = cx.database().groups.all(record.address.plus(VERSION_AT));
-            expected.extend(copies.map(|target| (index, target, record.new_version.word())));
+            let members = groups.members(record.address.group()).len();
+            let copies = groups.all(record.address.plus(VERSION_AT)).enumerate();
+            let new = record.new_version.word();
+            expected.extend(copies.map(|(at, target)| (index, target, new, at < members)));
         }
     }
     let reads: Vec<Wish> =
-        expected.iter().map(|(_, target, _)| Wish::Read(*target, 8)).collect();
+        expected.iter().map(|(_, target, ..)| Wish::Read(*target, 8)).collect();
     let found = bulk.run(&reads).await?;
     let mut all_new = vec![true; open.len()];
-    for (answer, (index, _, new)) in found.iter().zip(&expected) {
-        all_new[*index] &= answer.word().is_none_or(|version| version == *new);
+    for (answer, (index, _, new, counts)) in found.iter().zip(&expected) {
+        all_new[*index] &= !counts || answer.word().is_none_or(|version| version == *new);
     }
     for (each, is_committed) in open.iter_mut().zip(all_new) {
         let (decision, event) = match is_committed {
@@ -128,19 +169,24 @@ async fn decide_by_versions(
     Ok(())
 }
 
-/// Writes back the old bytes of the aborted at every live replica; when they are there, makes their
-/// entries invalid at every live node.
+/// Marks the entries of the aborted as being undone, at every live node; then writes back their old bytes
+/// at every live replica; when they are there, makes the entries invalid at every live node.
 pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let aborted: Vec<&Unsettled> =
         left.iter().filter(|each| each.resolution() == Resolution::Aborted).collect();
     let mut bulk = Bulk::new(cx);
+    let at_all = |wish: fn(Target, u64) -> Wish| -> Vec<Wish> {
+        let of = |each: &&Unsettled| {
+            let tag = each.entry.tag.word();
+            logs::copies(cx, each.coordinator).into_iter().map(move |copy| wish(copy, tag))
+        };
+        aborted.iter().flat_map(of).collect()
+    };
+    let marks = at_all(|copy, tag| Wish::Swap(copy, tag, tag | UNDOING));
+    bulk.run(&marks).await?;
     let back: Vec<Wish> = aborted.iter().flat_map(|each| write_back(cx, each)).collect();
     bulk.run(&back).await?;
-    let clear = |each: &&Unsettled| {
-        let word = each.entry.tag.word();
-        logs::copies(cx, each.coordinator).into_iter().map(move |copy| Wish::Clear(copy, word))
-    };
-    let clears: Vec<Wish> = aborted.iter().flat_map(clear).collect();
+    let clears = at_all(|copy, tag| Wish::Clear(copy, tag | UNDOING));
     bulk.run(&clears).await?;
     Ok(())
 }
@@ -155,7 +201,8 @@ fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
             let version = record.restored_version(old.len());
             old[..8].copy_from_slice(&version.word().to_le_bytes());
         }
-        let targets = cx.database().groups.all(piece.address);
+        let groups = cx.groups.whole();
+        let targets = groups.all(piece.address);
         wishes.extend(targets.map(|target| Wish::Write(target, old.clone())));
     }
     wishes
@@ -168,7 +215,7 @@ pub(super) async fn release(
     left: &[Unsettled],
 ) -> Result<(), Failure> {
     let own = ford.on(On::ReleaseOwn);
-    let groups = &cx.database().groups;
+    let groups = &cx.groups;
     let mut wishes = Vec::new();
     for each in left {
         let records = if own { &each.held } else { &each.entry.records };

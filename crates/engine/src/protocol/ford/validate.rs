@@ -46,7 +46,7 @@ fn plan_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
 #[inline]
 fn add_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
-    let groups = &cx.database().groups;
+    let groups = &cx.groups;
     let first = round.reserve(16 * (entries.len() + checks.len()));
     let mut again = first;
     for entry in entries.iter().filter(|entry| entry.watched) {
