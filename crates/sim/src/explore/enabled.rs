@@ -6,11 +6,11 @@
 
 use super::actor::Trigger;
 use super::config::Planted;
-use super::flight::{Flight, part};
+use super::flight::{Flight, Interest, part};
 use super::machine::{Machine, Status};
-use super::memory::Memory;
+use super::memory::{LineId, Memory};
 use super::transition::Transition;
-use tarn_fabric::round::VerbKind;
+use tarn_fabric::round::{Verb, VerbKind};
 
 /// Where a piece stands in its flight: batch, position among what is pending there, line.
 pub(crate) type Place = (usize, usize, u16);
@@ -35,6 +35,10 @@ impl Machine {
         list.clear();
         if let Some((actor, from)) = self.forced {
             self.forced_pieces(actor, from, |transition| list.push(transition));
+            let life = self.actors[usize::from(actor)].life;
+            if self.spent.compute < self.config.faults.compute && self.is_worth_dying(life) {
+                list.push(Transition::Die { node: life as u8 });
+            }
             return;
         }
         self.actors_enabled(list, |machine, trigger| {
@@ -258,5 +262,43 @@ impl Machine {
         let may_die = may_die && !self.config.reduction.has(Planted::DeathsForgotten);
         let is_missed = !is_read && self.sharing.is_judged(line) && (life.is_dead || may_die);
         !is_fickle && !is_missed && !self.sharing.is_shared(line)
+    }
+
+    /// A round is posted: lines at which its order against others of its own actor is open are as good
+    /// as shared.
+    pub(crate) fn mark_own(&mut self, index: u32) {
+        let flight = self.flights.get(index);
+        let mut found = Vec::new();
+        let verbs = flight.round.verbs();
+        let writes = verbs.iter().enumerate().filter(|(_, verb)| verb.is(VerbKind::Write));
+        for (at, write) in writes.filter(|(_, verb)| !verb.has(Verb::FENCED)) {
+            let overtaken = verbs[..at].iter().filter(|verb| !verb.is(VerbKind::Write));
+            overtaken.for_each(|verb| self.common_lines(verb, write, &mut found));
+        }
+        for other in self.flights.live.iter().map(|other| self.flights.get(*other)) {
+            let is_behind =
+                other.interest == Interest::Detached && other.connection == flight.connection;
+            let is_mine = other.actor == flight.actor && other.number != flight.number;
+            if !is_mine || is_behind || other.is_done() || other.revokes.is_some() {
+                continue;
+            }
+            for (mine, theirs) in
+                verbs.iter().flat_map(|mine| other.round.verbs().iter().map(move |it| (mine, it)))
+            {
+                self.common_lines(mine, theirs, &mut found);
+            }
+        }
+        found.into_iter().for_each(|line| self.sharing.share(line));
+    }
+
+    fn common_lines(&self, a: &Verb, b: &Verb, found: &mut Vec<LineId>) {
+        let lines = |verb: &Verb| {
+            let place = self.memory.place(verb.target, verb.len_bytes())?;
+            let last = place + verb.len_bytes().max(1) - 1;
+            Some((Memory::line(place).0, Memory::line(last).0))
+        };
+        if let (Some(a), Some(b)) = (lines(a), lines(b)) {
+            found.extend((a.0.max(b.0)..=a.1.min(b.1)).map(LineId));
+        }
     }
 }

@@ -297,6 +297,7 @@ impl Machine {
         let verbs = flight.round.verbs().len() as u32;
         let detached = interest == Interest::Detached;
         self.note(Some(actor), What::Posted { round: number, verbs, detached });
+        self.mark_own(index);
         self.refuse_at_once(index);
         ticket
     }

@@ -55,10 +55,15 @@ impl Sharing {
             it.readers |= bit;
         }
         let all = it.readers | it.writers;
-        if self.is_frozen {
-            return;
+        if it.writers != 0 && !all.is_power_of_two() {
+            self.share(line);
         }
-        if it.writers != 0 && !self.shared[index] && !all.is_power_of_two() {
+    }
+
+    /// The order of accesses to a line is open.
+    pub(crate) fn share(&mut self, line: LineId) {
+        let index = line.0 as usize;
+        if !self.shared[index] && !self.is_frozen {
             (self.shared[index], self.has_grown) = (true, true);
             self.count += 1;
         }
