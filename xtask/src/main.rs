@@ -49,6 +49,8 @@ enum Command {
     Tidy,
     /// Licences of all dependencies, and the table that gives each one its reason
     Licences,
+    /// The local backend's own synchronisation under every interleaving (loom)
+    Loom,
     /// Append one line of benchmark results to docs/bench-history.jsonl
     BenchHistory(bench_history::Arguments),
 }
@@ -70,6 +72,7 @@ fn run(command: &Command, root: &Path) -> Result<(), Error> {
         Command::Test => steps::run(root, &steps::tests()),
         Command::Tidy => tidy::run(root),
         Command::Licences => licences::run(root),
+        Command::Loom => steps::run(root, &steps::loom()),
         Command::BenchHistory(arguments) => bench_history::run(root, arguments),
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
     ];
     if !skip_tests {
         steps.extend(tests());
+        steps.extend(loom());
     }
     steps.push(check_step("schedules", schedules::run));
     steps.push(Step {
@@ -69,6 +70,27 @@ pub(crate) fn tests() -> Vec<Step> {
         cargo_step("doc tests", &["test", "--locked", "--workspace", "--doc"]),
         check_step("examples", examples::run),
     ]
+}
+
+/// Models of the local backend's synchronisation. In a folder of its own: every crate is compiled with
+/// another flag.
+pub(crate) fn loom() -> Vec<Step> {
+    vec![Step {
+        name: "loom",
+        work: Work::Cargo {
+            arguments: &[
+                "test",
+                "--locked",
+                "--target-dir",
+                "target/loom",
+                "-p",
+                "tarn-fabric",
+                "--test",
+                "loom",
+            ],
+            environment: &[("RUSTFLAGS", "--cfg loom")],
+        },
+    }]
 }
 
 /// Runs the steps and prints what each one took.
@@ -146,7 +168,7 @@ mod tests {
     #[test]
     fn ci_runs_everything_in_order() {
         let always = ["schedules", "docs", "licences", "tidy"];
-        let tests = ["tests", "doc tests", "examples"];
+        let tests = ["tests", "doc tests", "examples", "loom"];
         let all = [&["format", "clippy"], &tests[..], &always[..]].concat();
         assert_eq!(names(&ci(false)), all);
         assert_eq!(names(&ci(true)), [&["format", "clippy"], &always[..]].concat());

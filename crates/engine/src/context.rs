@@ -1,37 +1,65 @@
 //! What a coordinator works with: the database, its compute node, its thread.
 //!
 //! Invariant: three scopes, each knowing only the outer ones. A [`Database`] is the same for
-//! everybody and never changes; a [`ComputeNode`] is shared by the threads of one node; a
-//! [`Context`] is one thread's, shared by its coordinators without locks or atomics.
+//! everybody, and of it only the configuration changes; a [`ComputeNode`] is shared by the threads of
+//! one node; a [`Context`] is one thread's, shared by its coordinators without locks. All transactions
+//! that a thread runs at a time run in one configuration: the map changes when none runs.
 
 use crate::address_cache::AddressCache;
 use crate::catalog::{Catalog, Table};
+use crate::clearance::Clearance;
+use crate::configuration::{ConfigurationNumber, Configurations, Seat};
+use crate::doubts::Doubts;
 use crate::heap::{Ground, Heap, claim};
 use crate::index::IndexView;
 use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
-use crate::outcome::{Explanation, Failure, UsageError};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
-use crate::replica_groups::ReplicaGroups;
+use crate::recovery::Turns;
+use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, NodeId};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
+
+/// How often a thread that waits for a configuration looks whether it is there.
+const LOOK_AGAIN: Nanos = Nanos(1_000);
 
 /// Schemas, layouts, placement, protocol: the same for every compute node.
 pub struct Database {
     /// Schemas and layouts.
     pub catalog: Catalog,
-    /// Where replica groups live.
-    pub groups: ReplicaGroups,
+    /// Where replica groups live, now and next.
+    pub configurations: Configurations,
     /// How transactions are run.
     pub protocol: AnyProtocol,
     /// Who is in the cluster.
     pub membership: Arc<dyn Membership>,
+}
+
+impl Database {
+    /// A database whose first configuration has these groups.
+    pub fn new(
+        catalog: Catalog,
+        groups: ReplicaGroups,
+        protocol: AnyProtocol,
+        membership: Arc<dyn Membership>,
+    ) -> Database {
+        let configurations = Configurations::new(groups);
+        Database { catalog, configurations, protocol, membership }
+    }
+
+    /// Where replica groups live in the configuration that was opened last.
+    pub fn groups(&self) -> ReplicaGroups {
+        self.configurations.open().groups.clone()
+    }
 }
 
 /// What the threads of one compute node share.
@@ -42,13 +70,18 @@ pub struct ComputeNode {
     pub id: NodeId,
     /// What it believes has grown.
     pub index_view: IndexView,
+    /// Whether its coordinators may begin transactions.
+    pub clearance: Clearance,
+    /// Which of its threads recovers the dead.
+    pub turns: Turns,
 }
 
 impl ComputeNode {
     /// A node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
-        ComputeNode { database, id, index_view }
+        let (clearance, turns) = (Clearance::default(), Turns::default());
+        ComputeNode { database, id, index_view, clearance, turns }
     }
 }
 
@@ -78,9 +111,22 @@ pub struct Context {
     pub cache: RefCell<AddressCache>,
     /// Which indexes should grow.
     pub growth: Growth,
+    /// Where replica groups live, for transactions that run.
+    pub groups: ThreadGroups,
+    /// What of it nobody was told the end of.
+    pub(crate) doubts: Doubts,
+    configuration: Cell<ConfigurationNumber>,
+    /// Tries that run and transactions in doubt.
+    active: Cell<u32>,
+    seat: Arc<Seat>,
+    /// Whether a coroutine of the thread recovers the dead.
+    pub(crate) recovering: Cell<bool>,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
+    /// The lock that refused a transaction last, and its word.
+    met: Cell<Option<(Address, u64)>>,
+    decisions: RefCell<Vec<(TxnId, Resolution)>>,
 }
 
 impl Context {
@@ -102,9 +148,12 @@ impl Context {
             });
         }
         let tag = OwnerTag::new(node.id, thread, 0);
-        let groups = node.database.groups.count();
-        let heap = Heap::new(tag.word(), groups);
-        let growth = Growth::new(node.database.catalog.tables().len(), groups);
+        let database = &node.database;
+        let (open, seat) =
+            (database.configurations.open(), database.configurations.sit_down(node.id));
+        let groups = ThreadGroups::new(&open.groups);
+        let heap = Heap::new(tag.word(), groups.count());
+        let growth = Growth::new(database.catalog.tables().len(), groups.count());
         Ok(Context {
             node,
             port,
@@ -112,9 +161,17 @@ impl Context {
             remembers: address_cache_entries > 0,
             cache: RefCell::new(AddressCache::new(address_cache_entries)),
             growth,
+            groups,
+            doubts: Doubts::default(),
+            configuration: Cell::new(open.number),
+            active: Cell::new(0),
+            seat,
+            recovering: Cell::new(false),
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
+            met: Cell::new(None),
+            decisions: RefCell::new(Vec::new()),
         })
     }
 
@@ -136,7 +193,7 @@ impl Context {
         let database = self.database();
         Surroundings {
             catalog: &database.catalog,
-            groups: &database.groups,
+            groups: &self.groups,
             view: &self.node.index_view,
         }
     }
@@ -162,10 +219,49 @@ impl Context {
     /// What there is to say about the failure that a coordinator of this thread returned last. Ask
     /// before another one runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
+        if failure == Failure::Fabric && self.node.clearance.is_barred() {
+            return Some(Explanation::Fabric(FabricError::Fenced));
+        }
         if failure == Failure::Fabric {
             return self.port.last_error().map(Explanation::Fabric);
         }
         self.explanation.borrow().clone().filter(|explanation| explanation.failure() == failure)
+    }
+
+    /// What this thread has decided about transactions in doubt that had a log entry, its own or those of
+    /// the dead, in order. Each is here before anything is done about it, and all threads that decide
+    /// about one come to the same: whoever judges a history after crashes asks every thread. A transaction
+    /// about which nobody has decided, and whose coordinator is no more, has written nothing.
+    pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
+        self.decisions.borrow().clone()
+    }
+
+    pub(crate) fn note_decision(&self, id: TxnId, resolution: Resolution) {
+        let mut decisions = self.decisions.borrow_mut();
+        if !decisions.contains(&(id, resolution)) {
+            decisions.push((id, resolution));
+        }
+    }
+
+    pub(crate) fn has_decided(&self, id: TxnId) -> bool {
+        self.decisions.borrow().iter().any(|(known, _)| *known == id)
+    }
+
+    /// Notes which lock is about to make a transaction abort: it may be nobody's any more.
+    #[cold]
+    pub(crate) fn meet(&self, address: Address, word: u64) {
+        self.met.set(Some((address, word)));
+    }
+
+    /// Whether one was noted.
+    #[inline]
+    pub(crate) fn has_met(&self) -> bool {
+        self.met.get().is_some()
+    }
+
+    /// The lock noted last, once.
+    pub(crate) fn take_met(&self) -> Option<(Address, u64)> {
+        self.met.take()
     }
 
     /// A block of zeroed memory in `group`.
@@ -205,7 +301,9 @@ impl Context {
         group: GroupId,
         bytes: u64,
     ) -> Result<(Address, u64), Failure> {
-        claim(self.ground(), owner, group, bytes).await.map_err(|failure| match failure {
+        let (catalog, groups) = (&self.database().catalog, self.groups.whole());
+        let ground = Ground { port: &self.port, catalog, groups: &groups };
+        claim(ground, owner, group, bytes).await.map_err(|failure| match failure {
             Failure::OutOfMemory => self.explain(Explanation::OutOfMemory { bytes }),
             other => other,
         })
@@ -216,8 +314,69 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
-    fn ground(&self) -> Ground<'_> {
-        let database = self.database();
-        Ground { port: &self.port, catalog: &database.catalog, groups: &database.groups }
+    /// A try begins, if the thread runs in the announced configuration. If so, [`Context::leave`]
+    /// must follow; if not, [`Context::adopt`].
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> bool {
+        if self.active.get() == 0 {
+            self.seat.occupy();
+        }
+        self.active.set(self.active.get() + 1);
+        if self.node.database.configurations.announced() == self.configuration.get() {
+            return true;
+        }
+        self.leave();
+        false
+    }
+
+    /// A try has ended, or a doubt is settled.
+    #[inline(always)]
+    pub(crate) fn leave(&self) {
+        let active = self.active.get() - 1;
+        self.active.set(active);
+        if active == 0 {
+            self.seat.vacate();
+        }
+    }
+
+    /// Takes over the configuration that was opened last, if nothing of this thread runs.
+    pub fn follow(&self) {
+        let open = self.database().configurations.open();
+        if self.active.get() == 0 && open.number != self.configuration.get() {
+            self.groups.become_copy_of(&open.groups);
+            self.configuration.set(open.number);
+        }
+    }
+
+    /// Waits until the thread may run transactions of the announced configuration. Settles what is in
+    /// doubt on this thread meanwhile: the change waits for it.
+    ///
+    /// # Errors
+    /// The fabric's, once this life is expelled; `DeadlineExceeded` after `deadline`.
+    #[cold]
+    pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
+        loop {
+            self.attend().await;
+            self.follow();
+            if self.database().configurations.announced() == self.configuration.get() {
+                return Ok(());
+            }
+            if deadline.is_some_and(|deadline| self.port.now() > deadline) {
+                return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));
+            }
+            if !self.database().membership.is_member(self.node.id) {
+                // It is told in the fabric's words, as soon as its access is revoked.
+                let mut round = tarn_fabric::round::Round::new();
+                round.read(self.groups.primary(Address::new(GroupId(0), 0)), 8);
+                self.port.execute(&mut round).await?;
+            }
+            self.port.sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.node.database.configurations.stand_up(&self.seat);
     }
 }

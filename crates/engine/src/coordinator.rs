@@ -7,18 +7,20 @@
 //! what it held at once; one dropped while its data are on their way is resolved before the
 //! coordinator runs the next.
 
+use crate::clearance::Clearance;
 use crate::context::Context;
-use crate::history::{
-    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
-};
+use crate::history::{RecordedOutcome, RecordedTxn};
+use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
-use crate::schema::Cells;
+use crate::recorder::{self, HistorySink};
+use crate::recovery::free_met;
 use crate::transaction::Transaction;
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Mode, Txn};
 use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
 
 /// So often a pause may double beyond `pause_max_ns`.
@@ -50,9 +52,13 @@ pub struct Coordinator {
     pub(crate) txn: Txn,
     retry: Retry,
     rng: Rng,
-    history: Option<Vec<RecordedTxn>>,
+    history: Option<HistorySink>,
     /// How transactions ended whose outcome was unknown at first.
     resolved: Vec<(TxnId, Resolution)>,
+    /// The node's clearance as it looked around last.
+    cleared: u64,
+    /// Whether nobody needs any more what its log area held when it began.
+    owns_area: bool,
 }
 
 impl Coordinator {
@@ -64,17 +70,24 @@ impl Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         let txn = Txn::new(cx.next_tag(), number);
         let rng = cx.port.rng();
-        Coordinator { cx, txn, retry, rng, history: None, resolved: Vec::new() }
+        let (history, resolved, cleared) = (None, Vec::new(), Clearance::UNSEEN);
+        Coordinator { cx, txn, retry, rng, history, resolved, cleared, owns_area: false }
     }
 
     /// From now on, records what transactions read and write.
     pub fn record_history(&mut self) {
-        self.history = Some(Vec::new());
+        self.record_history_in(HistorySink::default());
+    }
+
+    /// As [`Coordinator::record_history`], in a place that outlives the coordinator: what a transaction is
+    /// about to write is there before any of it is sent.
+    pub fn record_history_in(&mut self, sink: HistorySink) {
+        self.history = Some(sink);
     }
 
     /// What was recorded since the last call.
     pub fn take_history(&mut self) -> Vec<RecordedTxn> {
-        self.history.as_mut().map(std::mem::take).unwrap_or_default()
+        self.history.as_mut().map(|sink| sink.take()).unwrap_or_default()
     }
 
     /// Its thread's context.
@@ -104,9 +117,16 @@ impl Coordinator {
         }
         let mut tries = 0;
         let start = self.retry.deadline.map(|_| self.cx.port.now());
+        if self.cx.node.clearance.word() != self.cleared {
+            Box::pin(self.look_around(start)).await?;
+        }
         loop {
             if self.txn.in_doubt {
                 self.resolve_own().await?;
+            }
+            while !self.cx.enter() {
+                let deadline = self.retry.deadline.zip(start).map(|(after, start)| start + after);
+                Box::pin(self.cx.adopt(deadline)).await?;
             }
             let mut attempt = Attempt::begin(self);
             // One future for the whole try: every level of nesting costs each of its polls.
@@ -127,12 +147,56 @@ impl Coordinator {
                 }
             };
             attempt.end(Some(failure));
-            if !failure.is_retryable() {
+            if !failure.is_retryable() && !self.is_mended(failure) {
                 return Err(failure);
             }
             tries += 1;
+            if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
+                continue;
+            }
             self.pause(tries, start).await?;
         }
+    }
+
+    /// Whether a failure will pass: a memory node died, nothing was committed, and somebody promotes
+    /// its backups. Reports a dead node in any case.
+    #[cold]
+    fn is_mended(&self, failure: Failure) -> bool {
+        let configurations = &self.cx.database().configurations;
+        let Some(FabricError::NodeDown(node)) = self.cx.port.last_error() else { return false };
+        match failure {
+            Failure::Fabric => {
+                configurations.report(node);
+                configurations.is_mended()
+            }
+            Failure::CommitUnknown => {
+                configurations.report(node);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Something has changed, or this is the first transaction: may it begin?
+    #[cold]
+    async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
+        let word = self.cx.node.clearance.word();
+        if self.cx.node.clearance.is_barred() {
+            self.cx.metrics.recovery(RecoveryEvent::Barred);
+            return Err(Failure::Fabric);
+        }
+        let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
+        let mut waits = 0;
+        while !self.owns_area {
+            self.owns_area = cx.database().protocol.may_log(&cx, number).await?;
+            if !self.owns_area {
+                waits += 1;
+                cx.metrics.recovery(RecoveryEvent::AreaAwaited);
+                self.pause(waits, start).await?;
+            }
+        }
+        self.cleared = word;
+        Ok(())
     }
 
     /// In virtual time, the work of the try that ends takes as long as it would.
@@ -183,7 +247,7 @@ impl Coordinator {
             return Ok(resolution); // its log area may hold another's log by now
         }
         let number = self.txn.coordinator;
-        let resolution = self.resolve_of(id, number).await?;
+        let resolution = self.cx.settle(id, number).await?;
         self.resolved.push((id, resolution));
         if self.txn.tag == id {
             self.txn.in_doubt = false;
@@ -195,10 +259,27 @@ impl Coordinator {
         Ok(resolution)
     }
 
+    #[cold]
+    fn begin_record(&mut self) {
+        let now = self.cx.port.observed();
+        self.txn.recorded_in = self.history.clone().map(|sink| (sink, now));
+    }
+
+    #[cold]
+    fn end_record(&mut self, failure: Option<Failure>) {
+        let outcome = match failure {
+            None => RecordedOutcome::Committed,
+            Some(Failure::CommitUnknown) => RecordedOutcome::Unknown,
+            Some(_) => RecordedOutcome::Aborted,
+        };
+        recorder::enter(&self.cx, &self.txn, outcome);
+    }
+
     /// Completes what was recorded of a doubtful transaction.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
         let (now, undo) = (self.cx.port.observed(), self.cx.next_tag());
-        let Some(history) = &mut self.history else { return };
+        let Some(history) = &self.history else { return };
+        let mut history = history.borrow_mut();
         let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { return };
         txn.completed = now;
         if resolution == Resolution::Committed {
@@ -207,7 +288,10 @@ impl Coordinator {
         }
         txn.outcome = RecordedOutcome::Aborted;
         let undo = txn.undone(undo, now);
-        history.push(undo);
+        // If there was no log, nothing was written.
+        if self.cx.has_decided(id) {
+            history.push(undo);
+        }
     }
 
     /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs.
@@ -215,94 +299,40 @@ impl Coordinator {
     /// # Errors
     /// The fabric's: ask again.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
-        self.cx.database().protocol.resolve(&self.cx, id, number).await
+        self.cx.settle(id, number).await
+    }
+
+    /// A try has ended, so or so: in doubt it goes on to count.
+    #[inline]
+    pub(crate) fn leave(&self, failure: Option<Failure>) {
+        if failure == Some(Failure::CommitUnknown) {
+            self.cx.doubt(self.txn.tag, self.txn.coordinator);
+        } else {
+            self.cx.leave();
+        }
+    }
+
+    /// A try's future was dropped.
+    #[cold]
+    pub(crate) fn give_up(&mut self) {
+        let Coordinator { cx, txn, .. } = self;
+        if txn.in_doubt {
+            cx.doubt(txn.tag, txn.coordinator);
+        } else {
+            cx.database().protocol.abandon(cx, txn);
+            cx.leave();
+        }
     }
 
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
         self.resolve(id).await.map(|_| ())
     }
-
-    #[cold]
-    fn record(&mut self, invoked: Nanos, failure: Option<Failure>) {
-        let outcome = match failure {
-            None => RecordedOutcome::Committed,
-            Some(Failure::CommitUnknown) => RecordedOutcome::Unknown,
-            Some(_) => RecordedOutcome::Aborted,
-        };
-        let txn = &self.txn;
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        for entry in txn.entries.iter() {
-            if let Some(read) = self.recorded_read(entry) {
-                reads.push(read);
-            }
-            if let Some(write) = self.recorded_write(entry) {
-                writes.push(write);
-            }
-        }
-        if outcome == RecordedOutcome::Aborted && writes.is_empty() {
-            return; // it left no trace that anybody could have seen
-        }
-        let (id, coordinator) = (txn.tag, txn.coordinator);
-        let completed = self.cx.port.observed();
-        let txn = RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes };
-        if let Some(history) = &mut self.history {
-            history.push(txn);
-        }
-    }
-
-    /// The hash of the payload at `at`, if all of it is known.
-    fn payload_fingerprint(&self, entry: &Entry, at: tarn_fabric::round::BufferOffset) -> u64 {
-        let slot = &self.cx.table(entry.table).slot;
-        if slot.is_out_of_line() && entry.cells != Cells::ALL {
-            return 0;
-        }
-        fingerprint(self.txn.round.bytes(at, slot.payload_bytes))
-    }
-
-    fn recorded_read(&self, entry: &Entry) -> Option<RecordedRead> {
-        if entry.progress != Progress::Done {
-            return None; // never fetched
-        }
-        let slot = &self.cx.table(entry.table).slot;
-        let fingerprint = match (entry.mode, entry.found) {
-            (_, false) | (Mode::Delete, true) => 0,
-            (Mode::Read | Mode::Insert, true) => self.payload_fingerprint(entry, entry.payload),
-            (Mode::Update, true) if slot.is_out_of_line() => {
-                self.payload_fingerprint(entry, entry.old_payload)
-            }
-            (Mode::Update, true) => {
-                self.payload_fingerprint(entry, entry.image.plus(slot.payload_at))
-            }
-        };
-        let version = match entry.mode {
-            Mode::Insert if !entry.found => self.txn.lookup(entry).directory_version.counter(),
-            _ => entry.version.counter(),
-        };
-        let (table, key, present) = (entry.table, entry.key, entry.found);
-        Some(RecordedRead { table, key, version, present, fingerprint })
-    }
-
-    fn recorded_write(&self, entry: &Entry) -> Option<RecordedWrite> {
-        let version = entry.new_version.counter();
-        if version == 0 || entry.lock == NO_LOCK || entry.new_version == entry.version {
-            return None;
-        }
-        let (kind, fingerprint) = match entry.mode {
-            Mode::Read => return None,
-            Mode::Update => (WriteKind::Update, self.payload_fingerprint(entry, entry.payload)),
-            Mode::Insert => (WriteKind::Insert, self.payload_fingerprint(entry, entry.payload)),
-            Mode::Delete => (WriteKind::Delete, 0),
-        };
-        let (table, key) = (entry.table, entry.key);
-        Some(RecordedWrite { table, key, version, kind, fingerprint })
-    }
 }
 
 /// One try; a try whose future is dropped gives up what it holds.
 struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
-    invoked: Nanos,
     ended: bool,
 }
 
@@ -310,9 +340,10 @@ impl<'c> Attempt<'c> {
     #[inline]
     fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
         coordinator.txn.begin(coordinator.cx.next_tag());
-        let invoked =
-            if coordinator.history.is_some() { coordinator.cx.port.observed() } else { Nanos(0) };
-        Attempt { coordinator, invoked, ended: false }
+        if coordinator.history.is_some() {
+            coordinator.begin_record();
+        }
+        Attempt { coordinator, ended: false }
     }
 
     #[inline]
@@ -355,8 +386,9 @@ impl<'c> Attempt<'c> {
             Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
             Some(failure) => coordinator.roll_back(failure),
         }
+        coordinator.leave(failure);
         if coordinator.history.is_some() {
-            coordinator.record(self.invoked, failure);
+            coordinator.end_record(failure);
         }
     }
 }
@@ -364,9 +396,8 @@ impl<'c> Attempt<'c> {
 impl Drop for Attempt<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.ended && !self.coordinator.txn.in_doubt {
-            let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-            cx.database().protocol.abandon(cx, txn);
+        if !self.ended {
+            self.coordinator.give_up();
         }
     }
 }

@@ -79,15 +79,13 @@ pub struct RecordedTxn {
 }
 
 impl RecordedTxn {
-    /// What undoing this transaction did, as a transaction of its own: its records have their old
-    /// values, under versions one beyond those that it wrote.
+    /// What undoing this transaction did, as a transaction of its own: records that it had updated have
+    /// their old values, under versions one beyond those that it wrote. Records that it had inserted or
+    /// deleted are as they were.
     pub fn undone(&self, id: TxnId, completed: Nanos) -> RecordedTxn {
+        let updates = self.writes.iter().filter(|write| write.kind == WriteKind::Update);
         let restored = |write: &RecordedWrite| RecordedWrite {
             version: write.version + 1,
-            kind: match write.kind {
-                WriteKind::Insert => WriteKind::Delete,
-                WriteKind::Update | WriteKind::Delete => WriteKind::Update,
-            },
             fingerprint: 0,
             ..*write
         };
@@ -98,7 +96,7 @@ impl RecordedTxn {
             completed,
             outcome: RecordedOutcome::Committed,
             reads: Vec::new(),
-            writes: self.writes.iter().map(restored).collect(),
+            writes: updates.map(restored).collect(),
         }
     }
 }

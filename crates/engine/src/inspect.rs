@@ -71,9 +71,10 @@ pub async fn scan(
     table: TableId,
     mut visit: impl FnMut(Stored<'_>),
 ) -> Result<(), Failure> {
+    cx.follow();
     let table = cx.table(table);
     let mut round = Round::new();
-    for group in 0..cx.database().groups.count() {
+    for group in 0..cx.groups.count() {
         let group = GroupId(group as u16);
         for bucket in buckets(cx, table, group).await? {
             let mut block = bucket;
@@ -103,9 +104,10 @@ pub async fn blocks(
     table: TableId,
     mut visit: impl FnMut(&Round, BufferOffset),
 ) -> Result<(), Failure> {
+    cx.follow();
     let table = cx.table(table);
     let mut round = Round::new();
-    for group in 0..cx.database().groups.count() {
+    for group in 0..cx.groups.count() {
         for bucket in buckets(cx, table, GroupId(group as u16)).await? {
             let mut block = bucket;
             while !block.is_null() {
@@ -136,7 +138,7 @@ async fn show(
     if let Some(body_at) = table.slot.body_at {
         let body = Address::from_word(round.word(image.plus(body_at)));
         round.begin();
-        payload = round.read(cx.database().groups.primary(body), table.slot.body_bytes());
+        payload = round.read(cx.groups.primary(body), table.slot.body_bytes());
         cx.port.execute(round).await?;
     }
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
@@ -150,9 +152,10 @@ async fn show(
 /// # Errors
 /// The fabric's.
 pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
+    cx.follow();
     let mut audit = Audit::default();
     for table in cx.database().catalog.tables() {
-        for group in 0..cx.database().groups.count() {
+        for group in 0..cx.groups.count() {
             let group = GroupId(group as u16);
             audit_header(cx, table, group, &mut audit).await?;
             let state = |cx: &Context| cx.node.index_view.state(table, group);
@@ -175,9 +178,9 @@ async fn audit_header(
     let mut round = Round::new();
     let header = table.geometry.header(group);
     let images: Vec<BufferOffset> = cx
-        .database()
         .groups
-        .all(header)
+        .whole()
+        .counted(header)
         .map(|target| round.read(target, Geometry::HEADER_BYTES))
         .collect();
     cx.port.execute(&mut round).await?;
@@ -233,7 +236,7 @@ async fn compare_replicas(
     at: BufferOffset,
     audit: &mut Audit,
 ) -> Result<(), Failure> {
-    for position in 1..cx.database().groups.replicas(block.group()) {
+    for position in 1..cx.groups.whole().members(block.group()).len() {
         let other = read_block(cx, round, table, block, position).await?;
         audit.replicas_differ += differing(round, table, at, other);
         for slot in 0..table.geometry.slots {
@@ -245,8 +248,8 @@ async fn compare_replicas(
             }
             round.begin();
             let bytes = table.slot.body_bytes();
-            let first = round.read(cx.database().groups.primary(body), bytes);
-            let second = round.read(cx.database().groups.replica(body, position), bytes);
+            let first = round.read(cx.groups.primary(body), bytes);
+            let second = round.read(cx.groups.whole().replica(body, position), bytes);
             cx.port.execute(round).await?;
             let lines =
                 round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
@@ -291,7 +294,7 @@ async fn read_block(
     position: usize,
 ) -> Result<BufferOffset, Failure> {
     round.begin();
-    let target = cx.database().groups.replica(block, position);
+    let target = cx.groups.whole().replica(block, position);
     let at = round.read(target, table.geometry.bucket_bytes);
     // Memory is scanned in order: nothing to gain from waiting for a prefetch.
     round.hot();
@@ -306,7 +309,7 @@ async fn buckets(
     group: GroupId,
 ) -> Result<impl Iterator<Item = Address>, Failure> {
     let mut round = Round::new();
-    let header = cx.database().groups.primary(table.geometry.header(group));
+    let header = cx.groups.primary(table.geometry.header(group));
     let at = round.read(header, Geometry::HEADER_BYTES);
     cx.port.execute(&mut round).await?;
     let state = round.word(at.plus(Geometry::STATE_AT));

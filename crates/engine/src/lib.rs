@@ -6,7 +6,9 @@
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
-//! - [`membership`], [`timestamp`]: seams for services. [`history`], [`metrics`]: what happened.
+//! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
+//!   happened.
+//! - [`recovery`]: what is done about a dead compute node. [`clearance`]: what a live one may do.
 //! - [`load`]: fills tables before transactions run. [`inspect`]: looks at memory when they rest.
 //!
 //! Invariant: this crate knows the fabric contract and nothing else: no simulator, no thread, no
@@ -16,8 +18,11 @@
 
 pub mod address_cache;
 pub mod catalog;
+pub mod clearance;
+pub mod configuration;
 pub mod context;
 pub mod coordinator;
+mod doubts;
 mod fuse;
 pub mod heap;
 pub mod history;
@@ -27,12 +32,17 @@ pub mod layout;
 pub mod load;
 pub mod log;
 pub mod membership;
+pub mod mend;
 pub mod metrics;
 pub mod outcome;
 pub mod owner;
 pub mod procedure;
 pub mod protocol;
+pub mod reconfigure;
+pub mod recorder;
+pub mod recovery;
 pub mod replica_groups;
+pub mod rereplicate;
 mod restructure;
 pub mod row;
 pub mod schema;

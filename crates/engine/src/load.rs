@@ -156,7 +156,7 @@ impl<'a> Loader<'a> {
         self.round.begin();
         for pending in &mut self.pending {
             let slot_bytes = self.cx.table(pending.table).slot.slot_bytes;
-            let target = self.cx.database().groups.primary(bin(pending, slot_bytes));
+            let target = self.cx.groups.primary(bin(pending, slot_bytes));
             let bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
             pending.bin_at = self.round.read(target, bytes);
         }
@@ -201,7 +201,7 @@ impl<'a> Loader<'a> {
     async fn free_in_bucket(&mut self, one: &Pending) -> Result<Address, Failure> {
         let table = self.cx.table(one.table);
         let (slot_bytes, bucket_bytes) = (table.slot.slot_bytes, table.geometry.bucket_bytes);
-        let groups = &self.cx.database().groups;
+        let groups = self.cx.groups.whole();
         let bucket = one.place.bucket.to_word();
         let mut block = self.tails.get(&bucket).copied().unwrap_or(one.place.bucket);
         loop {
@@ -235,7 +235,7 @@ impl<'a> Loader<'a> {
 
     fn add_writes(&mut self, one: &Pending) {
         let table: &Table = self.cx.table(one.table);
-        let groups = &self.cx.database().groups;
+        let groups = self.cx.groups.whole();
         for target in groups.all(one.slot) {
             self.round.write(target, one.image, table.slot.used_bytes());
         }

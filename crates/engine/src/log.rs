@@ -18,10 +18,16 @@ use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
+/// In the first word of an entry, beside the tag: its transaction is being undone, by somebody who may
+/// die on the way. Without it a record whose LOCK died with its node could not be told from one that was
+/// released: its VERSION is beyond the entry's in both cases (docs/design/0013-memory-node-recovery.md).
+pub const UNDOING: u64 = 1 << 62;
+
 /// Bytes before the records.
 pub const LOG_HEADER_BYTES: usize = 32;
 const RECORD_BYTES: usize = 24;
 const PIECE_HEADER_BYTES: usize = 16;
+const VERSION_BYTES: usize = 8;
 /// Words before what the checksum covers.
 const COVERED_FROM: usize = 2;
 
@@ -152,12 +158,18 @@ pub struct LoggedRecord {
 }
 
 impl LoggedRecord {
-    /// VERSION once the transaction was undone: as present as before, and beyond what anybody may
-    /// have seen of the transaction.
-    pub fn restored_version(&self) -> Version {
-        match self.old_version.is_present() {
-            true => self.new_version.present_after(Version::NEVER),
-            false => self.new_version.absent_after(),
+    /// VERSION once the transaction was undone; `piece_bytes` is the length of the piece that VERSION
+    /// begins. An update, and a directory or header (whose piece is VERSION alone), count on beyond what
+    /// anybody may have seen of the transaction. A record that came or went has its old VERSION back:
+    /// nobody takes its bytes for a record while it is locked, and those of one that goes never
+    /// changed. So a record that a split was moving has the version that its readers know
+    /// (docs/design/0003-single-version-layout.md).
+    pub fn restored_version(&self, piece_bytes: usize) -> Version {
+        let went = self.old_version.is_present() && !self.new_version.is_present();
+        let came = !self.old_version.is_present() && piece_bytes > VERSION_BYTES;
+        match went || came {
+            true => self.old_version,
+            false => self.new_version.present_after(Version::NEVER),
         }
     }
 }

@@ -8,6 +8,71 @@ use std::cell::Cell;
 /// Most phases that one protocol names.
 pub const PHASES_MAX: usize = 16;
 
+/// What can come about while the dead are recovered: the branches of recovery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecoveryEvent {
+    /// A life was recovered.
+    Recovered,
+    /// A recovery was taken over from one who died.
+    TookOver,
+    /// A transaction was found with some of its locks released: it had committed.
+    FoundReleased,
+    /// A transaction was found with all data in place and all locks held: it was committed.
+    Finished,
+    /// A transaction was undone.
+    Undone,
+    /// A lock of a recovered life was taken away by whom it refused.
+    StrayMet,
+    /// A lock of a recovered life was taken away by the sweep.
+    StraySwept,
+    /// A coordinator waited until its number's last log was settled.
+    AreaAwaited,
+    /// A coordinator was kept from beginning a transaction: its node is barred.
+    Barred,
+    /// A transaction whose LOCK words died with a memory node was found followed by others: committed.
+    FoundFollowed,
+    /// A configuration without a dead memory node was opened.
+    Promoted,
+    /// Copies on spares were made complete and count.
+    Rereplicated,
+}
+
+impl RecoveryEvent {
+    /// Every event, in order.
+    pub const ALL: [RecoveryEvent; 12] = [
+        RecoveryEvent::Recovered,
+        RecoveryEvent::TookOver,
+        RecoveryEvent::FoundReleased,
+        RecoveryEvent::Finished,
+        RecoveryEvent::Undone,
+        RecoveryEvent::StrayMet,
+        RecoveryEvent::StraySwept,
+        RecoveryEvent::AreaAwaited,
+        RecoveryEvent::Barred,
+        RecoveryEvent::FoundFollowed,
+        RecoveryEvent::Promoted,
+        RecoveryEvent::Rereplicated,
+    ];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            RecoveryEvent::Recovered => "recovered",
+            RecoveryEvent::TookOver => "took_over",
+            RecoveryEvent::FoundReleased => "found_released",
+            RecoveryEvent::Finished => "finished",
+            RecoveryEvent::Undone => "undone",
+            RecoveryEvent::StrayMet => "stray_met",
+            RecoveryEvent::StraySwept => "stray_swept",
+            RecoveryEvent::AreaAwaited => "area_awaited",
+            RecoveryEvent::Barred => "barred",
+            RecoveryEvent::FoundFollowed => "found_followed",
+            RecoveryEvent::Promoted => "promoted",
+            RecoveryEvent::Rereplicated => "rereplicated",
+        }
+    }
+}
+
 /// A snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
@@ -23,6 +88,8 @@ pub struct Tally {
     pub splits: u64,
     /// Splits that were given up: somebody held a lock, or there was no room.
     pub splits_refused: u64,
+    /// How often each [`RecoveryEvent`] came about, in order.
+    pub recovery: [u64; RecoveryEvent::ALL.len()],
 }
 
 impl Tally {
@@ -42,7 +109,12 @@ impl Tally {
         for (mine, theirs) in phases.iter_mut().zip(earlier.phases) {
             *mine -= theirs;
         }
+        let mut recovery = self.recovery;
+        for (mine, theirs) in recovery.iter_mut().zip(earlier.recovery) {
+            *mine -= theirs;
+        }
         Tally {
+            recovery,
             committed: self.committed - earlier.committed,
             aborts,
             unknown: self.unknown - earlier.unknown,
@@ -64,6 +136,9 @@ impl Tally {
         for (mine, theirs) in self.phases.iter_mut().zip(other.phases) {
             *mine += theirs;
         }
+        for (mine, theirs) in self.recovery.iter_mut().zip(other.recovery) {
+            *mine += theirs;
+        }
     }
 }
 
@@ -74,8 +149,10 @@ pub struct Metrics {
     aborts: [Cell<u64>; AbortReason::ALL.len()],
     unknown: Cell<u64>,
     phases: [Cell<u64>; PHASES_MAX],
+    last_phase: Cell<usize>,
     splits: Cell<u64>,
     splits_refused: Cell<u64>,
+    recovery: [Cell<u64>; RecoveryEvent::ALL.len()],
 }
 
 #[inline]
@@ -105,6 +182,23 @@ impl Metrics {
     #[inline]
     pub fn phase(&self, phase: usize) {
         bump(&self.phases[phase]);
+        self.last_phase.set(phase);
+    }
+
+    /// The phase that was entered last, on this thread.
+    pub fn last_phase(&self) -> usize {
+        self.last_phase.get()
+    }
+
+    /// How many phases were entered.
+    pub fn phases_entered(&self) -> u64 {
+        self.phases.iter().map(Cell::get).sum()
+    }
+
+    /// How many tries have ended, so or so.
+    pub fn tries_ended(&self) -> u64 {
+        let aborted: u64 = self.aborts.iter().map(Cell::get).sum();
+        self.committed.get() + self.unknown.get() + aborted
     }
 
     /// Buckets were split.
@@ -117,6 +211,11 @@ impl Metrics {
         bump(&self.splits_refused);
     }
 
+    /// Something came about that belongs to recovery.
+    pub fn recovery(&self, event: RecoveryEvent) {
+        bump(&self.recovery[event as usize]);
+    }
+
     /// The counts so far.
     pub fn snapshot(&self) -> Tally {
         Tally {
@@ -126,6 +225,7 @@ impl Metrics {
             phases: std::array::from_fn(|index| self.phases[index].get()),
             splits: self.splits.get(),
             splits_refused: self.splits_refused.get(),
+            recovery: std::array::from_fn(|index| self.recovery[index].get()),
         }
     }
 }

@@ -1,27 +1,46 @@
-//! Which memory nodes hold which replica group, in the current view.
+//! Which memory nodes hold which replica group, in one configuration.
 //!
-//! Invariant: position 0 is the primary; locks live there and there alone, and reads go there.
-//! A view's map is immutable; a change of view replaces it.
+//! Invariant: position 0 is the primary; locks live there and there alone, and reads go there. After
+//! it come the other members of the group, then copies that are still joining: these get every WRITE
+//! of log and data, are never read by transactions, and do not count when recovery decides. A map is
+//! immutable; a new configuration brings a new one ([`crate::configuration`]).
 
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
+
+/// The nodes of one group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Copies {
+    /// Members, primary first, then joining ones.
+    nodes: Vec<NodeSlot>,
+    /// How many of them are members.
+    members: usize,
+}
 
 /// The nodes of every group, primary first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicaGroups {
-    groups: Vec<Vec<NodeSlot>>,
-    primaries: Vec<NodeSlot>,
+    groups: Vec<Copies>,
 }
 
 impl ReplicaGroups {
-    /// From the nodes of every group, primary first.
+    /// From the nodes of every group, primary first; all of them are members.
     ///
     /// # Panics
     /// If there is no group, or a group has no node.
     pub fn new(groups: Vec<Vec<NodeSlot>>) -> ReplicaGroups {
         assert!(!groups.is_empty());
-        let primaries =
-            groups.iter().map(|nodes| *nodes.first().expect("a primary in every group")).collect();
-        ReplicaGroups { groups, primaries }
+        let copies = |nodes: Vec<NodeSlot>| {
+            assert!(!nodes.is_empty(), "a primary in every group");
+            Copies { members: nodes.len(), nodes }
+        };
+        ReplicaGroups { groups: groups.into_iter().map(copies).collect() }
+    }
+
+    #[inline]
+    fn of(&self, group: GroupId) -> &Copies {
+        &self.groups[usize::from(group.0)]
     }
 
     /// How many groups there are.
@@ -30,31 +49,53 @@ impl ReplicaGroups {
         self.groups.len()
     }
 
-    /// How many copies there are of `group`.
+    /// How many copies there are of `group`, joining ones included.
     #[inline]
     pub fn replicas(&self, group: GroupId) -> usize {
-        self.groups[usize::from(group.0)].len()
+        self.of(group).nodes.len()
+    }
+
+    /// The group's members, primary first.
+    pub fn members(&self, group: GroupId) -> &[NodeSlot] {
+        let Copies { nodes, members } = self.of(group);
+        &nodes[..*members]
+    }
+
+    /// The nodes whose copies of the group are not complete yet.
+    pub fn joining(&self, group: GroupId) -> &[NodeSlot] {
+        let Copies { nodes, members } = self.of(group);
+        &nodes[*members..]
+    }
+
+    /// Whether any group has a copy that is not complete yet.
+    pub fn is_joining(&self) -> bool {
+        self.groups.iter().any(|copies| copies.members < copies.nodes.len())
     }
 
     /// The address at its primary.
     #[inline]
     pub fn primary(&self, address: Address) -> Target {
-        address.at(self.primaries[usize::from(address.group().0)])
+        address.at(self.of(address.group()).nodes[0])
     }
 
-    /// The address at the replica at `position`; 0 is the primary.
+    /// The address at the copy at `position`; 0 is the primary.
     #[inline]
     pub fn replica(&self, address: Address, position: usize) -> Target {
-        address.at(self.groups[usize::from(address.group().0)][position])
+        address.at(self.of(address.group()).nodes[position])
     }
 
-    /// The address at every replica, primary first.
+    /// The address at every copy, primary first: where a WRITE goes.
     #[inline]
     pub fn all(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
-        self.groups[usize::from(address.group().0)].iter().map(move |&node| address.at(node))
+        self.of(address.group()).nodes.iter().map(move |&node| address.at(node))
     }
 
-    /// The address at every backup.
+    /// The address at every member, primary first: what counts.
+    pub fn counted(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
+        self.members(address.group()).iter().map(move |&node| address.at(node))
+    }
+
+    /// The address at every copy but the primary.
     #[inline]
     pub fn backups(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
         self.all(address).skip(1)
@@ -62,9 +103,142 @@ impl ReplicaGroups {
 
     /// Every memory node, ascending.
     pub fn nodes(&self) -> Vec<NodeSlot> {
-        let mut nodes: Vec<NodeSlot> = self.groups.iter().flatten().copied().collect();
+        let nodes = self.groups.iter().flat_map(|copies| copies.nodes.iter().copied());
+        let mut nodes: Vec<NodeSlot> = nodes.collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
+    }
+
+    /// Without a node: the next member of each of its groups is primary. `None` if a group has no
+    /// member left; its bytes are lost.
+    pub fn without(&self, node: NodeSlot) -> Option<ReplicaGroups> {
+        let mut map = self.clone();
+        for copies in &mut map.groups {
+            let members = copies.nodes[..copies.members].iter().filter(|&&it| it != node).count();
+            copies.nodes.retain(|&it| it != node);
+            copies.members = members;
+        }
+        map.groups.iter().all(|copies| copies.members > 0).then_some(map)
+    }
+
+    /// With a copy of `group` that begins to join.
+    ///
+    /// # Panics
+    /// If the node has one already.
+    #[must_use]
+    pub fn with_joining(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
+        let mut map = self.clone();
+        let nodes = &mut map.groups[usize::from(group.0)].nodes;
+        assert!(!nodes.contains(&node), "{node:?} holds {group:?} already");
+        nodes.push(node);
+        map
+    }
+
+    /// With every joining copy a member.
+    #[must_use]
+    pub fn joined(&self) -> ReplicaGroups {
+        let mut map = self.clone();
+        map.groups.iter_mut().for_each(|copies| copies.members = copies.nodes.len());
+        map
+    }
+}
+
+/// A group as the hot path sees it.
+struct Brief {
+    primary: Cell<NodeSlot>,
+    replicas: Cell<u16>,
+}
+
+/// One thread's copy of the map of the configuration that it runs in.
+///
+/// Invariant: it changes only while no transaction of the thread runs, so that a transaction sees
+/// one map from its beginning to its end.
+pub struct ThreadGroups {
+    briefs: Box<[Brief]>,
+    whole: RefCell<Rc<ReplicaGroups>>,
+}
+
+impl ThreadGroups {
+    /// A copy of `map`.
+    pub fn new(map: &ReplicaGroups) -> ThreadGroups {
+        let brief = |copies: &Copies| Brief {
+            primary: Cell::new(copies.nodes[0]),
+            replicas: Cell::new(copies.nodes.len() as u16),
+        };
+        let briefs = map.groups.iter().map(brief).collect();
+        ThreadGroups { briefs, whole: RefCell::new(Rc::new(map.clone())) }
+    }
+
+    /// Becomes a copy of another map of the same groups.
+    pub fn become_copy_of(&self, map: &ReplicaGroups) {
+        assert_eq!(self.count(), map.count(), "configurations have the same groups");
+        for (brief, copies) in self.briefs.iter().zip(&map.groups) {
+            brief.primary.set(copies.nodes[0]);
+            brief.replicas.set(copies.nodes.len() as u16);
+        }
+        *self.whole.borrow_mut() = Rc::new(map.clone());
+    }
+
+    /// The map, which stays as it is for whoever holds it.
+    pub fn whole(&self) -> Rc<ReplicaGroups> {
+        Rc::clone(&self.whole.borrow())
+    }
+
+    /// How many groups there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.briefs.len()
+    }
+
+    /// As [`ReplicaGroups::replicas`].
+    #[inline]
+    pub fn replicas(&self, group: GroupId) -> usize {
+        usize::from(self.briefs[usize::from(group.0)].replicas.get())
+    }
+
+    /// As [`ReplicaGroups::primary`].
+    #[inline]
+    pub fn primary(&self, address: Address) -> Target {
+        address.at(self.briefs[usize::from(address.group().0)].primary.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> ReplicaGroups {
+        let node = |slot: u16| NodeSlot(slot % 3);
+        ReplicaGroups::new((0..3).map(|group| vec![node(group), node(group + 1)]).collect())
+    }
+
+    #[test]
+    fn a_dead_node_leaves_and_a_spare_joins() {
+        let group = GroupId;
+        let less = three().without(NodeSlot(1)).expect("a member in every group");
+        assert_eq!(less.members(group(0)), [NodeSlot(0)]);
+        assert_eq!(less.members(group(1)), [NodeSlot(2)]);
+        let more = less.with_joining(group(1), NodeSlot(3));
+        assert_eq!(
+            (more.members(group(1)), more.joining(group(1))),
+            (&[NodeSlot(2)][..], &[NodeSlot(3)][..])
+        );
+        let address = Address::new(group(1), 64);
+        assert_eq!((more.all(address).count(), more.counted(address).count()), (2, 1));
+        assert!(more.is_joining() && !more.joined().is_joining());
+        assert_eq!(more.joined().members(group(1)), [NodeSlot(2), NodeSlot(3)]);
+        // A copy that was not complete does not save a group.
+        assert_eq!(more.without(NodeSlot(2)), None);
+    }
+
+    #[test]
+    fn a_threads_copy_follows() {
+        let thread = ThreadGroups::new(&three());
+        let (held, address) = (thread.whole(), Address::new(GroupId(1), 64));
+        assert_eq!(thread.primary(address).node(), NodeSlot(1));
+        thread.become_copy_of(&three().without(NodeSlot(1)).expect("members"));
+        assert_eq!(thread.primary(address).node(), NodeSlot(2));
+        assert_eq!((thread.replicas(GroupId(1)), held.replicas(GroupId(1))), (1, 2));
     }
 }

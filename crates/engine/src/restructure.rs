@@ -9,6 +9,7 @@
 use crate::coordinator::Coordinator;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::Failure;
+use crate::recovery::free_met;
 
 impl Coordinator {
     /// Grows the shard that was asked for last.
@@ -21,10 +22,18 @@ impl Coordinator {
         let cx = std::rc::Rc::clone(&self.cx);
         let Some(working) = cx.growth.take() else { return };
         let full = loop {
+            if !cx.enter() {
+                break false; // the configuration changes: the next insert asks again
+            }
             match Restructuring::begin(self).run(working.shard).await {
                 Ok(Grown::Extended) => {}
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
-                Err(failure) => break failure == Failure::OutOfMemory,
+                Err(failure) => {
+                    if cx.has_met() {
+                        free_met(&cx).await; // the next request may have it
+                    }
+                    break failure == Failure::OutOfMemory;
+                }
             }
         };
         if full {
@@ -66,15 +75,15 @@ impl<'c> Restructuring<'c> {
                 protocol.rollback(cx, txn);
             }
         }
+        self.coordinator.leave(result.err());
         result
     }
 }
 
 impl Drop for Restructuring<'_> {
     fn drop(&mut self) {
-        if !self.ended && !self.coordinator.txn.in_doubt {
-            let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-            cx.database().protocol.abandon(cx, txn);
+        if !self.ended {
+            self.coordinator.give_up();
         }
     }
 }

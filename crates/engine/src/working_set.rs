@@ -9,9 +9,11 @@
 use crate::index::hash::Lookup;
 use crate::layout::Version;
 use crate::owner::OwnerTag;
+use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
 use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::{BufferOffset, Round, VerbIndex};
 
 /// Most records of one transaction.
@@ -238,6 +240,8 @@ pub struct Txn {
     pub failed: Option<crate::outcome::Failure>,
     /// Rounds that release earlier transactions' locks and have not been seen to complete.
     pub unlocking: Vec<Detached>,
+    /// Where it is recorded, if it is, and when it began.
+    pub recorded_in: Option<(HistorySink, Nanos)>,
 }
 
 impl Txn {
@@ -263,6 +267,7 @@ impl Txn {
             mistaken: false,
             failed: None,
             unlocking: Vec::new(),
+            recorded_in: None,
         }
     }
 

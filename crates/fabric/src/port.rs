@@ -92,8 +92,21 @@ impl Port {
     /// # Errors
     /// `NodeDown`, `Fenced` if this node is itself fenced there.
     pub async fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<(), FabricError> {
-        let asked = self.shared.backend.revoke(whom, at)?;
+        let asked = self.post_revoke(whom, at)?;
         self.settle(asked).await
+    }
+
+    /// As [`Port::revoke`], to be waited for by [`Port::settle`]: several memory nodes are asked at once.
+    ///
+    /// # Errors
+    /// Those that are known at once.
+    pub fn post_revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
+        self.shared.backend.revoke(whom, at)
+    }
+
+    /// Takes an error that did not come from [`Port::execute`] for the last one of this port.
+    pub fn note_failure(&self, error: FabricError) -> Box<FabricError> {
+        self.note_error(error)
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 //! and cost nothing.
 
 use crate::flight::Interest;
+use crate::revoke;
 use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -97,6 +98,9 @@ impl Backend for SimBackend {
 
     fn detached(&self, Detached(ticket): Detached) -> Poll<Result<(), FabricError>> {
         let world = &mut *self.world.borrow_mut();
+        if let Some(number) = revoke::number_of(ticket) {
+            return world.ask_revoked(number).map_or(Poll::Pending, Poll::Ready);
+        }
         if let Some(index) = world.flights.find(ticket) {
             // Whoever asks is told when to ask again.
             world.flights.get(index).waiter = world.current;
@@ -106,9 +110,11 @@ impl Backend for SimBackend {
         Poll::Ready(world.detached_errors.remove(&ticket).map_or(Ok(()), Err))
     }
 
-    /// At once, as yet: the request takes no time.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
         let world = &mut *self.world.borrow_mut();
+        if world.current.is_some() {
+            return Ok(Detached(world.post_revoke(self.thread, whom, at)));
+        }
         if let Some(error) = world.refusal(self.node, at) {
             return Err(error);
         }

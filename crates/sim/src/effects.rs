@@ -8,11 +8,13 @@ use std::ops::Range;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Verb, VerbKind};
 
-/// Where groups live: replica `i` of group `g` on node `(g + i) mod nodes`.
+/// Where groups live: replica `i` of group `g` on node `(g + i) mod nodes`; behind these, spare nodes,
+/// each with room for one more copy of every group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     pub(crate) nodes: u16,
     pub(crate) replicas: u16,
+    pub(crate) spares: u16,
 }
 
 impl Placement {
@@ -24,8 +26,19 @@ impl Placement {
         let ahead = if node >= group.0 { 0 } else { self.nodes };
         let index = node.wrapping_add(ahead).wrapping_sub(group.0);
         if (node >= self.nodes) | (group.0 >= self.nodes) | (index >= self.replicas) {
+            return self.place_on_spare(memory, verb);
+        }
+        memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
+    }
+
+    #[cold]
+    fn place_on_spare(self, memory: &Memory, verb: &Verb) -> Place {
+        let (node, address) = (verb.target.node().0, verb.target.address());
+        let spares = self.nodes..self.nodes + self.spares;
+        if !spares.contains(&node) || address.group().0 >= self.nodes {
             return Place::NOWHERE;
         }
+        let (group, index) = (address.group(), self.replicas + node - self.nodes);
         memory.place(Replica { group, index }, address.offset_bytes(), verb.len_bytes())
     }
 

@@ -40,7 +40,21 @@ impl SimFabric {
         config: &SimConfig,
         initial: Box<dyn InitialContents>,
     ) -> Result<SimFabric, ConfigError> {
-        let world = World::new(config, initial)?;
+        SimFabric::with_spares(config, initial, 0)
+    }
+
+    /// As [`SimFabric::with_contents`], and behind the memory nodes so many spare ones: empty, each with
+    /// room for a copy of every group. A memory node that died comes back as one of these, under a
+    /// slot of its own, so that nothing that was meant for its former life reaches it.
+    ///
+    /// # Errors
+    /// As [`SimFabric::new`].
+    pub fn with_spares(
+        config: &SimConfig,
+        initial: Box<dyn InitialContents>,
+        spares: usize,
+    ) -> Result<SimFabric, ConfigError> {
+        let world = World::new(config, initial, spares)?;
         Ok(SimFabric { world: Rc::new(RefCell::new(world)) })
     }
 

@@ -19,6 +19,7 @@ use crate::observe::Eyes;
 use crate::post::LINES_BEHIND;
 use crate::profile::Clock as ClockBounds;
 use crate::queue::EventQueue;
+use crate::revoke::Revocation;
 use crate::service::NodeKind;
 use crate::threads::{ComputeNode, Task, Thread};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +45,10 @@ pub(crate) enum Event {
     Message { message: u32 },
     /// A message is seen.
     Deliver { message: u32 },
+    /// A revocation reaches its memory node.
+    Revoke { number: u32 },
+    /// Its answer is seen.
+    Revoked { number: u32 },
 }
 
 /// A memory node.
@@ -93,6 +98,7 @@ pub(crate) struct World {
     pub(crate) messages: Messages,
     /// Which lives have no access any more, and where.
     pub(crate) fenced: BTreeSet<(NodeId, NodeSlot)>,
+    pub(crate) revocations: Vec<Revocation>,
     /// Random mode's; `None` in timed mode.
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
@@ -110,13 +116,18 @@ impl World {
     pub(crate) fn new(
         config: &SimConfig,
         initial: Box<dyn InitialContents>,
+        spares: usize,
     ) -> Result<World, ConfigError> {
         config.validate()?;
         let costs = Costs::of(&config.profile);
         let (nodes, replicas) = (config.memory_nodes, config.replicas);
+        let all_nodes = nodes + spares;
+        check("memory_nodes", all_nodes as u64, u64::from(u16::MAX), " (spare nodes included)")?;
         let mut dice = match config.mode {
             Mode::Timed => None,
-            Mode::Random(chaos) => Some(Dice::new(chaos, config.seed, nodes, config.compute_nodes)),
+            Mode::Random(chaos) => {
+                Some(Dice::new(chaos, config.seed, all_nodes, config.compute_nodes))
+            }
         };
         let compute_node = |_| ComputeNode::new(NodeKind::Compute, &costs, slowness(dice.as_mut()));
         let compute_nodes = (0..config.compute_nodes).map(compute_node).collect();
@@ -126,10 +137,14 @@ impl World {
         Ok(World {
             now_ps: 0,
             queue: EventQueue::new(),
-            placement: Placement { nodes: nodes as u16, replicas: replicas as u16 },
+            placement: Placement {
+                nodes: nodes as u16,
+                replicas: replicas as u16,
+                spares: spares as u16,
+            },
             groups: config.groups(),
-            memory: Memory::new(nodes, replicas, config.group_bytes, initial),
-            memory_nodes: (0..nodes).map(memory_node).collect(),
+            memory: Memory::with_spares(nodes, (replicas, spares), config.group_bytes, initial),
+            memory_nodes: (0..all_nodes).map(memory_node).collect(),
             compute_nodes,
             clocks: (0..config.compute_nodes).map(clock).collect(),
             threads: Vec::new(),
@@ -140,6 +155,7 @@ impl World {
             detached_errors: BTreeMap::new(),
             messages: Messages::default(),
             fenced: BTreeSet::new(),
+            revocations: Vec::new(),
             dice,
             current: None,
             is_registered: false,
@@ -235,6 +251,11 @@ impl World {
                 self.deliver(message);
                 None
             }
+            Event::Revoke { number } => {
+                self.revoke(number);
+                None
+            }
+            Event::Revoked { number } => self.revoked(number),
         }
     }
 

@@ -138,7 +138,7 @@ fn cluster(workload: &SmallBank) -> Result<(SimFabric, Arc<Database>), AnyError>
     let groups = ReplicaGroups::new(fabric.groups());
     let protocol = AnyProtocol::by_name("ford", "corrected")?;
     let membership = Arc::new(EmbeddedMembership::new(COMPUTE_NODES.into()));
-    Ok((fabric, Arc::new(Database { catalog, groups, protocol, membership })))
+    Ok((fabric, Arc::new(Database::new(catalog, groups, protocol, membership))))
 }
 
 fn join(database: &Arc<Database>, slot: u16) -> Result<Arc<ComputeNode>, AnyError> {

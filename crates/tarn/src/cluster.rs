@@ -131,6 +131,7 @@ impl Cluster {
         let fabric = LocalFabric::new(&LocalConfig {
             memory_nodes: config.memory_nodes,
             replicas: config.replicas,
+            spare_nodes: 0,
             group_bytes: catalog.group_bytes(),
             backing: config.backing,
             atomicity: config.atomicity,
@@ -139,7 +140,7 @@ impl Cluster {
         .map_err(usage_or_io)?;
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
         let membership = Arc::new(EmbeddedMembership::new(config.compute_nodes));
-        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         let cluster = Cluster { fabric, database, config: config.clone() };
         cluster.stamp()?;
         Ok(cluster)
@@ -204,8 +205,8 @@ impl Cluster {
         for (index, word) in self.stamp_words().into_iter().enumerate() {
             round.set_word(words.plus(index * 8), word);
         }
-        for group in 0..self.database.groups.count() {
-            for target in self.database.groups.all(superblock(group)) {
+        for group in 0..self.database.groups().count() {
+            for target in self.database.groups().all(superblock(group)) {
                 round.write(target, words, 24);
             }
         }
@@ -214,9 +215,9 @@ impl Cluster {
 
     fn compare_stamp(&self, port: &Port) -> Result<(), OpenError> {
         let expected = self.stamp_words();
-        for group in 0..self.database.groups.count() {
+        for group in 0..self.database.groups().count() {
             let mut round = Round::new();
-            let at = round.read(self.database.groups.primary(superblock(group)), 24);
+            let at = round.read(self.database.groups().primary(superblock(group)), 24);
             block_on(port.execute(&mut round))?;
             let found = [0, 8, 16].map(|offset| round.word(at.plus(offset)));
             if found != expected {

@@ -29,7 +29,7 @@ use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
     VERSION_AT, Version,
 };
-use crate::replica_groups::ReplicaGroups;
+use crate::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -86,7 +86,7 @@ pub struct Surroundings<'a> {
     /// Layouts.
     pub catalog: &'a Catalog,
     /// Where groups live.
-    pub groups: &'a ReplicaGroups,
+    pub groups: &'a ThreadGroups,
     /// What has grown.
     pub view: &'a IndexView,
 }
@@ -265,6 +265,24 @@ impl Lookup {
             }
             Step::Header => self.absorb_header(near, table, wanted, round),
         }
+    }
+
+    /// The lock that made the last answer [`Answer::Unstable`], if one did, and its word.
+    pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
+        let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
+        let (address, word) = match self.step {
+            Step::Bucket => (self.directory, word(self.at)),
+            Step::Header => (table.geometry.header(self.group()), word(self.at)),
+            Step::Bin => {
+                let bin = DIRECTORY_BYTES + usize::from(self.bin) * table.geometry.bin_bytes;
+                let slots = (0..Geometry::SLOTS_PER_BIN).map(|slot| slot * table.slot.slot_bytes);
+                let locked = |slot: &usize| word(self.at.plus(*slot)) != 0;
+                let slot = slots.clone().find(locked)?;
+                (self.directory.plus(bin + slot), word(self.at.plus(slot)))
+            }
+            Step::Whole | Step::Chain => return None,
+        };
+        (word != 0).then_some((address, word))
     }
 
     fn absorb_bin(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {

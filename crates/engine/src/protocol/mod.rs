@@ -9,7 +9,9 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
+use crate::recovery::{self, Unsettled};
 use crate::working_set::{Entry, Txn};
+use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
 
 /// What a protocol promises beyond strict serializability.
@@ -205,6 +207,52 @@ pub trait Protocol: Sized {
         id: TxnId,
         coordinator: u32,
     ) -> Result<Resolution, Failure>;
+
+    /// Recovery, 1: makes sure that nothing of `whom` will ever land, at any memory node.
+    ///
+    /// # Errors
+    /// The fabric's, here and in the hooks below; all of them are idempotent.
+    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
+        recovery::revoke_everywhere(cx, whom).await
+    }
+
+    /// Recovery, 2: every transaction of a dead life that has left a valid entry.
+    ///
+    /// # Errors
+    /// As `fence`.
+    async fn enumerate(&self, cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure>;
+
+    /// Recovery, 3: has each of them committed?
+    ///
+    /// # Errors
+    /// As `fence`.
+    async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure>;
+
+    /// Recovery, 4: writes back what the aborted have changed, then makes their entries invalid.
+    ///
+    /// # Errors
+    /// As `fence`.
+    async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure>;
+
+    /// Recovery, 5: releases what they still hold.
+    ///
+    /// # Errors
+    /// As `fence`.
+    async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure>;
+
+    /// Adds the verb that takes away a lock whose owner's life is recovered.
+    fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
+        recovery::plan_free(cx, round, lock);
+    }
+
+    /// Whether a coordinator that begins under this number may use its log area: not while it holds what
+    /// the recovery of a dead life needs.
+    ///
+    /// # Errors
+    /// As `fence`.
+    async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
+        recovery::is_settled(cx, coordinator).await
+    }
 }
 
 macro_rules! protocols {
@@ -344,6 +392,63 @@ macro_rules! protocols {
                 coordinator: u32,
             ) -> Result<Resolution, Failure> {
                 match self { $(AnyProtocol::$name(it) => it.resolve(cx, id, coordinator).await),+ }
+            }
+
+            /// See [`Protocol::fence`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.fence(cx, whom).await),+ }
+            }
+
+            /// See [`Protocol::enumerate`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn enumerate(
+                &self,
+                cx: &Context,
+                dead: NodeId,
+            ) -> Result<Vec<Unsettled>, Failure> {
+                match self { $(AnyProtocol::$name(it) => it.enumerate(cx, dead).await),+ }
+            }
+
+            /// See [`Protocol::decide`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.decide(cx, left).await),+ }
+            }
+
+            /// See [`Protocol::apply`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.apply(cx, left).await),+ }
+            }
+
+            /// See [`Protocol::release`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.release(cx, left).await),+ }
+            }
+
+            /// See [`Protocol::free_stray`].
+            pub fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
+                match self { $(AnyProtocol::$name(it) => it.free_stray(cx, round, lock)),+ }
+            }
+
+            /// See [`Protocol::may_log`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
+                match self { $(AnyProtocol::$name(it) => it.may_log(cx, coordinator).await),+ }
             }
         }
     };

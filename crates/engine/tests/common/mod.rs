@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod crash;
 pub mod mix;
 pub mod weak;
 
@@ -16,7 +17,7 @@ use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect::{self, Audit};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::membership::{EmbeddedMembership, Membership};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
@@ -82,7 +83,7 @@ impl Shape {
         let protocol = AnyProtocol::by_name("ford", &self.variant).unwrap();
         let membership = Arc::new(EmbeddedMembership::new(self.compute_nodes));
         let groups = ReplicaGroups::new(groups);
-        Arc::new(Database { catalog, groups, protocol, membership })
+        Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 }
 
@@ -104,8 +105,16 @@ impl World {
             ..LocalConfig::default()
         })
         .unwrap();
-        assert_eq!(database.groups, ReplicaGroups::new(fabric.groups().to_vec()));
+        assert_eq!(database.groups(), ReplicaGroups::new(fabric.groups().to_vec()));
         World { fabric, database }
+    }
+
+    /// The same database under another membership service.
+    pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
+        let (catalog, groups) = (&self.database.catalog, self.database.groups());
+        let protocol = AnyProtocol::by_name("ford", "corrected").unwrap();
+        let catalog = catalog.clone();
+        Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 
     /// A compute node joins.

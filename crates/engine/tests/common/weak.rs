@@ -45,7 +45,7 @@ struct Flight {
 /// A posted round.
 #[derive(Default)]
 struct Ticket {
-    by: u16,
+    by: Option<NodeId>,
     left: usize,
     results: Vec<(usize, u64, Vec<u8>)>,
     error: Option<FabricError>,
@@ -55,11 +55,14 @@ struct World {
     now: u64,
     rng: Rng,
     memory: BTreeMap<(NodeSlot, u16), Vec<u8>>,
-    streams: BTreeMap<(u16, u16, NodeSlot), VecDeque<Flight>>,
+    streams: BTreeMap<(NodeId, u16, NodeSlot), VecDeque<Flight>>,
     tickets: BTreeMap<u64, Ticket>,
     posted: u64,
     down: BTreeSet<NodeSlot>,
-    fenced: BTreeSet<NodeId>,
+    fenced: BTreeSet<(NodeId, NodeSlot)>,
+    /// Revocations on their way: when they arrive, whom and where, and the ticket that waits.
+    revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
+    memory_nodes: u16,
     /// One flight in so many is slow; 0: none.
     slow_one_in: u32,
 }
@@ -73,13 +76,22 @@ pub struct WeakFabric {
 
 impl WeakFabric {
     pub fn new(shape: &Shape, seed: u64) -> WeakFabric {
+        WeakFabric::with_spares(shape, seed, 0)
+    }
+
+    /// With so many empty memory nodes behind the others.
+    pub fn with_spares(shape: &Shape, seed: u64, spares: u16) -> WeakFabric {
         let database = shape.database();
         let bytes = database.catalog.group_bytes() as usize;
         let mut memory = BTreeMap::new();
-        for group in 0..database.groups.count() as u16 {
+        for group in 0..database.groups().count() as u16 {
             let start = Address::new(GroupId(group), 0);
-            for target in database.groups.all(start) {
+            for target in database.groups().all(start) {
                 memory.insert((target.node(), group), vec![0; bytes]);
+            }
+            for spare in 0..spares {
+                let node = NodeSlot(shape.memory_nodes as u16 + spare);
+                memory.insert((node, group), vec![0; bytes]);
             }
         }
         let mut rng = seeded(seed, 77);
@@ -93,6 +105,8 @@ impl WeakFabric {
             posted: 0,
             down: BTreeSet::new(),
             fenced: BTreeSet::new(),
+            revocations: Vec::new(),
+            memory_nodes: shape.memory_nodes as u16,
             slow_one_in,
         };
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
@@ -144,38 +158,38 @@ impl WeakFabric {
         }
     }
 
-    /// A compute node loses its access; of what it has posted any prefix has landed, often all.
+    /// A compute node loses its access everywhere; of what it has posted any prefix has landed, often all.
     pub fn fence(&self, node: NodeId, torn_writes: bool) {
         let world = &mut *self.world.borrow_mut();
-        world.fenced.insert(node);
-        let keys: Vec<_> =
-            world.streams.keys().copied().filter(|(slot, ..)| *slot == node.slot.0).collect();
         let all = world.rng.random_range(0..3) == 0;
-        for ticket in world.tickets.values_mut().filter(|ticket| ticket.by == node.slot.0) {
+        for ticket in world.tickets.values_mut().filter(|ticket| ticket.by == Some(node)) {
             ticket.error = Some(FabricError::Fenced); // nobody is told what has landed
         }
-        for key in keys {
-            let pending = world.streams[&key].len();
-            let keep = if all { pending } else { world.rng.random_range(0..=pending) };
-            while world.streams[&key].len() > pending - keep {
-                world.advance(key);
-            }
-            if torn_writes && world.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
-                world.advance(key);
-            }
-            for flight in world.streams.remove(&key).expect("it is there") {
-                fail(&mut world.tickets, &flight, FabricError::Fenced);
-            }
+        for at in 0..world.memory_nodes {
+            world.cut(node, NodeSlot(at), all, torn_writes);
         }
+    }
+
+    /// From now on nothing is held up for longer than its turn in the order.
+    pub fn calm(&self) {
+        self.world.borrow_mut().slow_one_in = 0;
+    }
+
+    /// Gives the memory back; coroutines that were never dropped may still hold the fabric.
+    pub fn end(&self) {
+        let world = &mut *self.world.borrow_mut();
+        world.memory.clear();
+        world.streams.clear();
+        world.tickets.clear();
     }
 
     /// The transactions whose logs stand in a coordinator's areas.
     pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
         let world = self.world.borrow();
         let mut tags = BTreeSet::new();
-        for group in 0..self.database.groups.count() as u16 {
+        for group in 0..self.database.groups().count() as u16 {
             let area = self.database.catalog.log(GroupId(group), coordinator);
-            for target in self.database.groups.all(area) {
+            for target in self.database.groups().all(area) {
                 let at = area.offset_bytes() as usize;
                 let bytes = &world.memory[&(target.node(), group)][at..at + 8];
                 tags.extend(OwnerTag::from_word(u64::from_le_bytes(bytes.try_into().unwrap())));
@@ -189,12 +203,12 @@ impl WeakFabric {
     pub fn has_word(&self, word: u64) -> bool {
         let options = self.database.catalog.options();
         let world = self.world.borrow();
-        (0..self.database.groups.count() as u16).any(|group| {
+        (0..self.database.groups().count() as u16).any(|group| {
             let group = GroupId(group);
             let logs = self.database.catalog.log(group, 0);
             let after =
                 logs.offset_bytes() + u64::from(options.coordinators_max) * options.log_bytes;
-            let primary = self.database.groups.primary(logs).node();
+            let primary = self.database.groups().primary(logs).node();
             let memory = &world.memory[&(primary, group.0)][after as usize..];
             memory.as_chunks::<8>().0.iter().any(|bytes| u64::from_le_bytes(*bytes) == word)
         })
@@ -209,10 +223,51 @@ fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError
 }
 
 impl World {
+    /// A compute node loses its access at one memory node.
+    fn cut(&mut self, node: NodeId, at: NodeSlot, all: bool, torn_writes: bool) {
+        self.fenced.insert((node, at));
+        let keys: Vec<_> = self
+            .streams
+            .keys()
+            .copied()
+            .filter(|(life, _, to)| (*life, *to) == (node, at))
+            .collect();
+        for key in keys {
+            let pending = self.streams[&key].len();
+            let keep = if all { pending } else { self.rng.random_range(0..=pending) };
+            while self.streams[&key].len() > pending - keep {
+                self.advance(key);
+            }
+            if torn_writes && self.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
+                self.advance(key);
+            }
+            for flight in self.streams.remove(&key).expect("it is there") {
+                fail(&mut self.tickets, &flight, FabricError::Fenced);
+            }
+        }
+    }
+
+    /// Revocations whose time has come.
+    fn arrive(&mut self) {
+        let now = self.now;
+        let (due, later) =
+            std::mem::take(&mut self.revocations).into_iter().partition(|each| each.0 <= now);
+        self.revocations = later;
+        let due: Vec<(u64, NodeId, NodeSlot, u64)> = due;
+        for (_, whom, at, ticket) in due {
+            let torn_writes = self.rng.random_range(0..2) == 0;
+            self.cut(whom, at, false, torn_writes);
+            if let Some(ticket) = self.tickets.get_mut(&ticket) {
+                ticket.left -= 1;
+            }
+        }
+    }
+
     fn step(&mut self) {
         self.now += 1;
+        self.arrive();
         let now = self.now;
-        let ready = |(key, stream): (&(u16, u16, NodeSlot), &VecDeque<Flight>)| {
+        let ready = |(key, stream): (&(NodeId, u16, NodeSlot), &VecDeque<Flight>)| {
             stream.front().filter(|flight| flight.not_before <= now).map(|_| *key)
         };
         let count = self.streams.iter().filter_map(ready).count();
@@ -225,7 +280,7 @@ impl World {
     }
 
     /// One line of the stream's first verb, or of the WRITE that overtakes it.
-    fn advance(&mut self, key: (u16, u16, NodeSlot)) {
+    fn advance(&mut self, key: (NodeId, u16, NodeSlot)) {
         let stream = self.streams.get_mut(&key).expect("it is there");
         let untouched = |flight: &Flight| flight.verb.kind() != VerbKind::Write;
         if stream.len() > 1
@@ -277,7 +332,7 @@ impl World {
 
     fn post(&mut self, node: NodeId, thread: u16, round: &mut Round) -> u64 {
         self.posted += 1;
-        let mut ticket = Ticket { by: node.slot.0, ..Ticket::default() };
+        let mut ticket = Ticket { by: Some(node), ..Ticket::default() };
         let delay = match self.slow_one_in {
             0 => 0,
             one_in if self.rng.random_range(0..one_in) == 0 => self.rng.random_range(0..400),
@@ -285,9 +340,9 @@ impl World {
         };
         for (index, verb) in round.verbs().iter().enumerate() {
             let to = verb.target.node();
-            if self.fenced.contains(&node) {
+            if self.fenced.contains(&(node, to)) {
                 ticket.error = Some(FabricError::Fenced);
-                break;
+                continue;
             }
             if self.down.contains(&to) {
                 ticket.error = Some(FabricError::NodeDown(to));
@@ -302,7 +357,7 @@ impl World {
                 parts: parts(verb),
                 not_before: self.now + delay,
             };
-            self.streams.entry((node.slot.0, thread, to)).or_default().push_back(flight);
+            self.streams.entry((node, thread, to)).or_default().push_back(flight);
         }
         self.tickets.insert(self.posted, ticket);
         self.posted
@@ -393,10 +448,20 @@ impl Backend for WeakBackend {
         }
     }
 
-    /// Everywhere at once; batches under way are cut between two of their pieces.
-    fn revoke(&self, whom: NodeId, _: NodeSlot) -> Result<Detached, FabricError> {
-        self.fabric.fence(whom, false);
-        Ok(Detached(u64::MAX))
+    /// Arrives after a while, as batches do; what is under way then is cut between two of its pieces.
+    fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
+        let world = &mut *self.fabric.world.borrow_mut();
+        if world.fenced.contains(&(self.node, at)) {
+            return Err(FabricError::Fenced);
+        }
+        if world.down.contains(&at) {
+            return Err(FabricError::NodeDown(at));
+        }
+        world.posted += 1;
+        let (ticket, delay) = (world.posted, world.rng.random_range(1..60));
+        world.revocations.push((world.now + delay, whom, at, ticket));
+        world.tickets.insert(ticket, Ticket { left: 1, ..Ticket::default() });
+        Ok(Detached(ticket))
     }
 
     fn now(&self) -> Nanos {

@@ -3,14 +3,53 @@
 //! Invariant: the words of a line are taken, and given, in ascending order, each of them whole;
 //! whether anybody else wrote meanwhile is for the caller to find out.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use super::preempt::{is_armed, point};
+use super::sync::{AtomicU64, Ordering};
+
+/// Copies `len_bytes`, a multiple of 8, out of shared memory.
+///
+/// # Safety
+/// Both sides are valid for `len_bytes`; others use `from` through atomics only, and `to` not at all.
+#[inline(always)]
+pub(super) unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, len_bytes: usize) {
+    #[cfg(not(loom))]
+    // SAFETY: this function's contract; an exclusive word is a word that nobody else uses.
+    unsafe {
+        copy_words(from, to.cast(), len_bytes)
+    };
+    #[cfg(loom)]
+    for index in 0..len_bytes / 8 {
+        // SAFETY: this function's contract.
+        unsafe { *to.add(index) = (*from.add(index)).load(Ordering::Relaxed) };
+    }
+}
+
+/// Copies `len_bytes`, a multiple of 8, into shared memory.
+///
+/// # Safety
+/// Both sides are valid for `len_bytes`; others use `to` through atomics only, and do not write `from`.
+#[inline(always)]
+pub(super) unsafe fn copy_in(from: *const u64, to: *const AtomicU64, len_bytes: usize) {
+    #[cfg(not(loom))]
+    // SAFETY: as in `copy_out`.
+    unsafe {
+        copy_words(from.cast(), to, len_bytes)
+    };
+    #[cfg(loom)]
+    for index in 0..len_bytes / 8 {
+        // SAFETY: this function's contract.
+        unsafe { (*to.add(index)).store(*from.add(index), Ordering::Relaxed) };
+    }
+}
 
 /// Copies `len_bytes`, a multiple of 8.
 ///
 /// # Safety
 /// Both sides are valid for `len_bytes`; others use them through atomics only.
+#[cfg(not(loom))]
 #[inline(always)]
-pub(super) unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, len_bytes: usize) {
+unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, len_bytes: usize) {
     let (mut from, mut to, mut left) = (from, to, len_bytes);
     if left == 16 {
         // LOCK and VERSION, as a rule.
@@ -23,6 +62,11 @@ pub(super) unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, le
     }
     // SAFETY: no more than `left` bytes are taken at any step (this function's contract).
     unsafe {
+        while is_armed() && left > 8 {
+            copy_word(from, to);
+            point();
+            (from, to, left) = (from.add(1), to.add(1), left - 8);
+        }
         while left >= 64 {
             copy_line(from, to);
             (from, to, left) = (from.add(8), to.add(8), left - 64);
@@ -42,6 +86,7 @@ pub(super) unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, le
 ///
 /// # Safety
 /// Both sides are valid words.
+#[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_word(from: *const AtomicU64, to: *const AtomicU64) {
     // SAFETY: this function's contract.
@@ -54,6 +99,7 @@ unsafe fn copy_word(from: *const AtomicU64, to: *const AtomicU64) {
 ///
 /// # Safety
 /// Both sides are valid for eight words.
+#[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_line(from: *const AtomicU64, to: *const AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -90,6 +136,7 @@ unsafe fn copy_line(from: *const AtomicU64, to: *const AtomicU64) {
 ///
 /// # Safety
 /// Both sides are valid for four words.
+#[cfg(not(loom))]
 #[inline(always)]
 unsafe fn copy_half(from: *const AtomicU64, to: *const AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -7,10 +7,10 @@
 use super::LocalBackend;
 use super::region::{Region, StuckStripe};
 use super::run::FENCE_AFTER_ATOMICS;
+use super::sync::{Ordering, fence};
 use crate::address::Target;
 use crate::error::FabricError;
 use crate::round::{Round, Verb, VerbKind};
-use std::sync::atomic::{Ordering, fence};
 
 /// Why a verb was not executed.
 enum Stop {

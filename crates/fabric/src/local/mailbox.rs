@@ -17,19 +17,19 @@
 //! "go on at the start".
 //! ```
 
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, Site, Watch, order};
 use crate::backend::Endpoint;
 use crate::error::FabricError;
 use crossbeam_utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Largest datagram, in bytes.
-pub const DATAGRAM_BYTES_MAX: usize = 4096;
+pub const DATAGRAM_BYTES_MAX: usize = if cfg!(loom) { 8 } else { 4096 };
 
-/// Words in a ring: room for at least 31 of the largest datagrams.
-const RING_WORDS: u64 = (128 << 10) / 8;
+/// Words in a ring: room for at least 31 of the largest datagrams; in a model for four.
+const RING_WORDS: u64 = if cfg!(loom) { 8 } else { (128 << 10) / 8 };
 const WRAP: u64 = u64::MAX;
 
 const _: () = assert!(RING_WORDS.is_power_of_two());
@@ -40,6 +40,7 @@ struct Ring {
     head: CachePadded<AtomicU64>,
     tail: CachePadded<AtomicU64>,
     words: Box<[UnsafeCell<u64>]>,
+    watch: Watch,
 }
 
 // SAFETY: words in `head..tail` are read by the one consumer only, all others are written by the one
@@ -53,6 +54,7 @@ impl Ring {
             head: CachePadded::default(),
             tail: CachePadded::default(),
             words: (0..RING_WORDS).map(|_| UnsafeCell::new(0)).collect(),
+            watch: Watch::new(RING_WORDS),
         }
     }
 
@@ -79,13 +81,14 @@ impl Producer {
         let skip = if words > to_end { to_end } else { 0 };
         let end = self.tail + skip + words;
         if end - self.head_seen > RING_WORDS {
-            self.head_seen = self.ring.head.load(Ordering::Acquire);
+            self.head_seen = self.ring.head.load(order(Site::HeadSeen, Ordering::Acquire));
             if end - self.head_seen > RING_WORDS {
                 return false;
             }
         }
         let at = self.tail + skip;
         let record = self.ring.word(at);
+        self.ring.watch.writes(self.tail..end);
         // SAFETY: positions `tail..end` are the producer's: `end - head` fits the ring, so the
         // consumer has left them. The record lies before the ring's end, so that its words, one
         // allocation's, are contiguous and hold `bytes`.
@@ -97,7 +100,7 @@ impl Producer {
             record.add(1).cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
         self.tail = end;
-        self.ring.tail.store(end, Ordering::Release);
+        self.ring.tail.store(end, order(Site::TailPublished, Ordering::Release));
         true
     }
 }
@@ -115,7 +118,7 @@ impl Consumer {
     #[inline]
     fn pop(&mut self, sink: &mut dyn FnMut(Endpoint, &[u8])) -> bool {
         if self.head == self.tail_seen {
-            self.tail_seen = self.ring.tail.load(Ordering::Acquire);
+            self.tail_seen = self.ring.tail.load(order(Site::TailSeen, Ordering::Acquire));
             if self.head == self.tail_seen {
                 return false;
             }
@@ -131,9 +134,10 @@ impl Consumer {
             let bytes = std::slice::from_raw_parts(record.add(1).cast::<u8>(), len);
             (bytes, self.head + 1 + len.div_ceil(8) as u64)
         };
+        self.ring.watch.reads(self.head..end);
         sink(self.from, bytes);
         self.head = end;
-        self.ring.head.store(end, Ordering::Release);
+        self.ring.head.store(end, order(Site::HeadPublished, Ordering::Release));
         true
     }
 }
@@ -269,7 +273,7 @@ impl Receiver {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::address::NodeSlot;

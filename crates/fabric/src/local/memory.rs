@@ -11,10 +11,10 @@
 
 use super::pages::{Backing, Mapping, Pages};
 use super::region::{GRANULE_BYTES, LineAtomicity, Region};
+use super::sync::{AtomicU64, Ordering};
 use crate::address::{GROUPS_MAX, GroupId, LINE_BYTES};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TARNMEM1");
 const VERSION: u64 = 2;

@@ -16,15 +16,34 @@ mod execute;
 mod mailbox;
 mod memory;
 mod pages;
+#[cfg_attr(not(feature = "preempt"), doc(hidden))]
+pub mod preempt;
 pub mod probe;
 pub mod quiesce;
 mod region;
 mod run;
+mod sync;
 
 pub use affinity::pin_to_core;
 pub use memory::NodeMemory;
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
+
+/// What a model of the backend's own synchronisation needs, and nobody else.
+#[cfg(loom)]
+pub mod modelled {
+    pub use super::mailbox::{Mailboxes, Receiver, Sender};
+    pub use super::sync::{Site, plant};
+    use super::{Region, Round};
+
+    /// Executes a round whose verbs all go to `region`; whether each was done without a writer in the
+    /// way.
+    pub fn run(region: &Region<'_>, round: &mut Round) -> bool {
+        let (verbs, buffer) = round.parts_mut();
+        let count = verbs.len();
+        region.run(verbs, buffer, false).0 == count
+    }
+}
 
 use crate::address::{GROUP_BYTES_MAX, GROUPS_MAX, GroupId, NodeId, NodeSlot, Target};
 use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
@@ -38,9 +57,9 @@ use quiesce::{Faults, ThreadGate};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 use std::task::Poll;
 use std::time::Instant;
+use sync::{Ordering, fence};
 
 /// The shape of a local cluster.
 #[derive(Clone, Debug)]
@@ -49,6 +68,9 @@ pub struct LocalConfig {
     pub memory_nodes: usize,
     /// Copies of every group: 1 + the number of crashes survived.
     pub replicas: usize,
+    /// Empty memory nodes behind these, each with room for a copy of every group: what takes a dead
+    /// node's place. A node that died comes back as one of them, under a slot of its own.
+    pub spare_nodes: usize,
     /// Size of one replica group's memory at one node, in bytes; pages come when touched.
     pub group_bytes: u64,
     /// What memory to ask for.
@@ -64,6 +86,7 @@ impl Default for LocalConfig {
         LocalConfig {
             memory_nodes: 1,
             replicas: 1,
+            spare_nodes: 0,
             group_bytes: 64 << 20,
             backing: Backing::Auto,
             atomicity: LineAtomicity::Striped { bits: 16 },
@@ -102,12 +125,17 @@ impl LocalFabric {
             let bytes = config.group_bytes;
             return invalid(format!("group_bytes = {bytes}; allowed: 1 to {GROUP_BYTES_MAX}"));
         }
+        let all_nodes = nodes + config.spare_nodes;
+        if all_nodes > usize::from(u16::MAX) {
+            let (spares, most) = (config.spare_nodes, usize::from(u16::MAX) - nodes);
+            return invalid(format!("spare_nodes = {spares}; allowed: 0 to {most}"));
+        }
         let slot = |index: usize| NodeSlot((index % nodes) as u16);
         let groups: Vec<Vec<NodeSlot>> =
             (0..nodes).map(|group| (group..group + replicas).map(slot).collect()).collect();
-        let memories = (0..nodes).map(|node| {
+        let memories = (0..all_nodes).map(|node| {
             let hosted: Vec<(GroupId, u64)> = (0..nodes)
-                .filter(|&group| groups[group].contains(&slot(node)))
+                .filter(|&group| node >= nodes || groups[group].contains(&slot(node)))
                 .map(|group| (GroupId(group as u16), config.group_bytes))
                 .collect();
             NodeMemory::create(&hosted, config.backing, config.atomicity)
@@ -115,7 +143,7 @@ impl LocalFabric {
         Ok(Arc::new(LocalFabric {
             nodes: memories.collect::<io::Result<_>>()?,
             groups: groups.clone(),
-            faults: Faults::new(nodes),
+            faults: Faults::new(all_nodes),
             mailboxes: Mailboxes::default(),
             started: Instant::now(),
             prefetch: config.prefetch,
@@ -311,9 +339,8 @@ impl Backend for LocalBackend {
         if self.fabric.faults.is_down(at) {
             return Err(FabricError::NodeDown(at));
         }
-        if !self.fabric.faults.is_fenced(whom) {
-            self.fabric.faults.fence(whom);
-        }
+        // Also if another has asked already: his request may still wait for rounds to end.
+        self.fabric.faults.fence(whom);
         Ok(Detached(0))
     }
 

@@ -13,9 +13,10 @@
 //! part of a word merges it into the word with a compare-and-swap.
 
 use super::ahead::prefetch_line;
-use super::copy::copy_words;
+use super::copy::copy_out;
+use super::preempt::point;
+use super::sync::{self, AtomicU32, AtomicU64, Ordering, Site, fence_of, order, yield_now};
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// How READ and WRITE are kept atomic within a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,7 +128,7 @@ impl<'a> Region<'a> {
     /// The words from `offset` on; of any use only inside the region.
     #[inline(always)]
     pub(super) fn words_at(&self, offset: u64) -> *const AtomicU64 {
-        self.words.wrapping_byte_add(offset as usize)
+        sync::word_at(self.words, offset)
     }
 
     #[inline]
@@ -207,7 +208,8 @@ impl<'a> Region<'a> {
             return Ok(());
         }
         let stripe = self.stripe(offset);
-        let before = stripe.load(Ordering::Acquire);
+        let before = stripe.load(order(Site::StripeRead, Ordering::Acquire));
+        point();
         if let [first, second] = out {
             // LOCK and VERSION, as a rule. In ascending order, as everywhere: see `crate::round`.
             *first = self.word_inside(offset).load(Ordering::Acquire);
@@ -215,7 +217,7 @@ impl<'a> Region<'a> {
         } else {
             self.copy_out(offset, out);
         }
-        fence(Ordering::Acquire);
+        fence_of(Site::StripeReadAgain, Ordering::Acquire);
         if before & 1 == 0 && stripe.load(Ordering::Relaxed) == before {
             return Ok(());
         }
@@ -228,10 +230,10 @@ impl<'a> Region<'a> {
         let stripe = self.stripe(offset);
         let mut patience = Patience::new();
         loop {
-            let before = stripe.load(Ordering::Acquire);
+            let before = stripe.load(order(Site::StripeRead, Ordering::Acquire));
             if before & 1 == 0 {
                 self.copy_out(offset, out);
-                fence(Ordering::Acquire);
+                fence_of(Site::StripeReadAgain, Ordering::Acquire);
                 if stripe.load(Ordering::Relaxed) == before {
                     return Ok(());
                 }
@@ -245,7 +247,7 @@ impl<'a> Region<'a> {
     fn copy_out(&self, offset: u64, out: &mut [u64]) {
         debug_assert!(self.contains(offset, out.len() as u64 * 8));
         // SAFETY: public functions check bounds before they come here; `out` is as long.
-        unsafe { copy_words(self.words_at(offset), out.as_mut_ptr().cast(), out.len() * 8) };
+        unsafe { copy_out(self.words_at(offset), out.as_mut_ptr(), out.len() * 8) };
     }
 
     /// Word by word: what tears.
@@ -253,6 +255,7 @@ impl<'a> Region<'a> {
     fn copy_out_torn(&self, offset: u64, out: &mut [u64]) {
         for (index, word) in out.iter_mut().enumerate() {
             *word = self.word_inside(offset + index as u64 * 8).load(Ordering::Relaxed);
+            point();
         }
     }
 
@@ -318,15 +321,16 @@ impl<'a> Region<'a> {
     #[inline(always)]
     fn store_words(&self, offset: u64, words: &[u64]) {
         debug_assert!(self.contains(offset, words.len() as u64 * 8));
-        // SAFETY: public functions check bounds before they come here.
-        let mut to = unsafe { self.words.byte_add(offset as usize) };
+        let mut to = self.words_at(offset);
         for &word in words {
-            // SAFETY: the word is inside the region. Release: a WRITE comes before the next verb of
+            // SAFETY: the word is inside the region: public functions check bounds before they come
+            // here. Release: a WRITE comes before the next verb of
             // its batch.
             unsafe {
                 (*to).store(word, Ordering::Release);
                 to = to.add(1);
             }
+            point();
         }
     }
 
@@ -334,9 +338,10 @@ impl<'a> Region<'a> {
     fn write_words_in_granule(&self, offset: u64, words: &[u64]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
         let even = self.take_stripe(stripe)?;
-        fence(Ordering::Release);
+        fence_of(Site::StripeTaken, Ordering::Release);
+        point();
         self.store_words(offset, words);
-        stripe.store(even.wrapping_add(2), Ordering::Release);
+        stripe.store(even.wrapping_add(2), order(Site::StripeReleased, Ordering::Release));
         Ok(())
     }
 
@@ -344,9 +349,9 @@ impl<'a> Region<'a> {
     #[inline(always)]
     fn take_stripe(&self, stripe: &AtomicU32) -> Result<u32, StuckStripe> {
         let seen = stripe.load(Ordering::Relaxed);
-        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let orders = (Ordering::Acquire, Ordering::Relaxed);
         if seen & 1 == 0
-            && stripe.compare_exchange(seen, seen.wrapping_add(1), order.0, order.1).is_ok()
+            && stripe.compare_exchange(seen, seen.wrapping_add(1), orders.0, orders.1).is_ok()
         {
             return Ok(seen);
         }
@@ -358,10 +363,10 @@ impl<'a> Region<'a> {
         let mut patience = Patience::new();
         loop {
             let seen = stripe.load(Ordering::Relaxed);
-            let order = (Ordering::Acquire, Ordering::Relaxed);
+            let orders = (Ordering::Acquire, Ordering::Relaxed);
             if seen & 1 == 0
                 && stripe
-                    .compare_exchange_weak(seen, seen.wrapping_add(1), order.0, order.1)
+                    .compare_exchange_weak(seen, seen.wrapping_add(1), orders.0, orders.1)
                     .is_ok()
             {
                 return Ok(seen);
@@ -402,9 +407,10 @@ impl<'a> Region<'a> {
     fn write_line(&self, offset: u64, bytes: &[u8]) -> Result<(), StuckStripe> {
         let stripe = self.stripe(offset);
         let even = self.take_stripe(stripe)?;
-        fence(Ordering::Release);
+        fence_of(Site::StripeTaken, Ordering::Release);
+        point();
         self.copy_in(offset, bytes);
-        stripe.store(even.wrapping_add(2), Ordering::Release);
+        stripe.store(even.wrapping_add(2), order(Site::StripeReleased, Ordering::Release));
         Ok(())
     }
 
@@ -420,6 +426,7 @@ impl<'a> Region<'a> {
         }
         for &word in words {
             self.word_inside(at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            point();
             at += 8;
         }
         if !tail.is_empty() {
@@ -448,7 +455,7 @@ struct Patience {
 }
 
 impl Patience {
-    const SPINS: u32 = 1 << 10;
+    const SPINS: u32 = if cfg!(loom) { 0 } else { 1 << 10 };
     const YIELDS: u32 = 1 << 20;
 
     fn new() -> Patience {
@@ -461,7 +468,7 @@ impl Patience {
         if self.turns < Patience::SPINS {
             std::hint::spin_loop();
         } else if self.turns < Patience::YIELDS {
-            std::thread::yield_now();
+            yield_now();
         } else {
             return Err(StuckStripe);
         }
@@ -469,7 +476,7 @@ impl Patience {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -4,10 +4,11 @@
 //! checks; what is out of the ordinary (another region, a part of a word, a writer in the way, an
 //! error) is left to the caller, who does it verb by verb. One comparison a condition.
 
-use super::copy::copy_words;
+use super::copy::{copy_in, copy_out};
+use super::preempt::point;
 use super::region::{GRANULE_BYTES, Region};
+use super::sync::{Ordering, Site, fence, fence_of, order};
 use crate::round::{Verb, VerbKind};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Atomics of x86-64 are full fences themselves.
 pub(super) const FENCE_AFTER_ATOMICS: bool = cfg!(not(target_arch = "x86_64"));
@@ -29,6 +30,7 @@ impl Region<'_> {
         let buffer_bytes = buffer.len() as u64 * 8;
         let mut done = 0;
         for verb in verbs.iter_mut() {
+            point();
             let offset = verb.target.offset_beside(first);
             let (at, len) = (u64::from(verb.buffer().0), verb.len_bytes() as u64);
             let ordinary = offset < region_bytes
@@ -87,10 +89,11 @@ impl Region<'_> {
             return unsafe { self.read_across(offset, to, len) };
         }
         let stripe = self.stripe(offset);
-        let before = stripe.load(Ordering::Acquire);
+        let before = stripe.load(order(Site::StripeRead, Ordering::Acquire));
+        point();
         // SAFETY: this function's contract.
-        unsafe { copy_words(self.words_at(offset), to.cast(), len) };
-        fence(Ordering::Acquire);
+        unsafe { copy_out(self.words_at(offset), to, len) };
+        fence_of(Site::StripeReadAgain, Ordering::Acquire);
         before & 1 == 0 && stripe.load(Ordering::Relaxed) == before
     }
 
@@ -106,10 +109,12 @@ impl Region<'_> {
             let out = unsafe { std::slice::from_raw_parts_mut(to, len / 8) };
             return self.read_granules(offset, out).is_ok();
         }
-        let before = (first.load(Ordering::Acquire), last.load(Ordering::Acquire));
+        let acquire = order(Site::StripeRead, Ordering::Acquire);
+        let before = (first.load(acquire), last.load(acquire));
+        point();
         // SAFETY: this function's contract.
-        unsafe { copy_words(self.words_at(offset), to.cast(), len) };
-        fence(Ordering::Acquire);
+        unsafe { copy_out(self.words_at(offset), to, len) };
+        fence_of(Site::StripeReadAgain, Ordering::Acquire);
         let after = (first.load(Ordering::Relaxed), last.load(Ordering::Relaxed));
         (before.0 | before.1) & 1 == 0 && before == after
     }
@@ -127,10 +132,9 @@ impl Region<'_> {
         (guarded, in_granule): (bool, bool),
     ) -> bool {
         let to = self.words_at(offset);
-        let from = from.cast::<AtomicU64>();
         if !guarded {
             // SAFETY: this function's contract.
-            unsafe { copy_words(from, to, len) };
+            unsafe { copy_in(from, to, len) };
             return true;
         }
         if !in_granule {
@@ -138,14 +142,15 @@ impl Region<'_> {
         }
         let stripe = self.stripe(offset);
         let even = stripe.load(Ordering::Relaxed);
-        let (odd, order) = (even.wrapping_add(1), (Ordering::Acquire, Ordering::Relaxed));
-        if even & 1 != 0 || stripe.compare_exchange(even, odd, order.0, order.1).is_err() {
+        let (odd, orders) = (even.wrapping_add(1), (Ordering::Acquire, Ordering::Relaxed));
+        if even & 1 != 0 || stripe.compare_exchange(even, odd, orders.0, orders.1).is_err() {
             return false;
         }
-        fence(Ordering::Release);
+        fence_of(Site::StripeTaken, Ordering::Release);
+        point();
         // SAFETY: this function's contract.
-        unsafe { copy_words(from, to, len) };
-        stripe.store(even.wrapping_add(2), Ordering::Release);
+        unsafe { copy_in(from, to, len) };
+        stripe.store(even.wrapping_add(2), order(Site::StripeReleased, Ordering::Release));
         true
     }
 }

@@ -34,6 +34,9 @@ impl Memory {
 
     #[inline(never)]
     fn read_image(&mut self, place: Place, out: &mut [u64]) {
+        if self.began_empty(place) {
+            return out.fill(0);
+        }
         let image = self.image(place);
         packed::unpack_words(&self.chunks, image, place.at() / 8, out);
     }
@@ -107,6 +110,7 @@ impl Memory {
     /// Copies any bytes in.
     pub(crate) fn write_bytes(&mut self, mut place: Place, mut bytes: &[u8]) {
         if self.loading {
+            debug_assert!(!self.began_empty(place), "spare nodes are not loaded");
             return self.load(place, bytes);
         }
         while !bytes.is_empty() {
@@ -164,8 +168,8 @@ impl Memory {
         let last = (place.at() + run - 1).min(PAGE_BYTES - 1) / LINE_BYTES;
         let index = self.make_line(place, last);
         if written < LINE_BYTES {
-            let (image, mut line) = (self.image(place), [0; LINE_WORDS]);
-            packed::unpack_words(&self.chunks, image, place.line() * LINE_WORDS, &mut line);
+            let mut line = [0; LINE_WORDS];
+            self.read_image(place.minus(place.in_line()), &mut line);
             *lines::line_mut(&mut self.chunks, index) = line;
         }
         index

@@ -4,6 +4,7 @@
 //! replica ([`InitialContents`], and on top of it what was stored while loading). Replicas share that
 //! image. The first write to a line at one replica makes a copy of the line for this replica. So a
 //! database costs its packed image once, not once a replica, and a run costs the lines that it changes.
+//! A spare node shares nothing: it holds zeros where nobody has written.
 //! Why so: `docs/design/0007-simulated-memory.md` and `0008-simulator-speed.md`.
 //!
 //! ```text
@@ -90,6 +91,8 @@ pub struct Memory {
     group_bytes: u64,
     copies: u64,
     loading: bool,
+    /// Copies of a group from this one on share no image.
+    sharing: u16,
 }
 
 impl Memory {
@@ -103,7 +106,20 @@ impl Memory {
         group_bytes: u64,
         initial: Box<dyn InitialContents>,
     ) -> Memory {
-        let stride = 1 + replicas;
+        Memory::with_spares(groups, (replicas, 0), group_bytes, initial)
+    }
+
+    /// As [`Memory::new`], and for each group room for so many copies on spare nodes, empty.
+    ///
+    /// # Panics
+    /// As there.
+    pub fn with_spares(
+        groups: usize,
+        (replicas, spares): (usize, usize),
+        group_bytes: u64,
+        initial: Box<dyn InitialContents>,
+    ) -> Memory {
+        let stride = 1 + replicas + spares;
         let pages = group_bytes.div_ceil(PAGE_BYTES as u64);
         let entries = pages as usize * groups * stride;
         assert!(u32::try_from(entries).is_ok(), "a table of {entries} words, 2^32 are allowed");
@@ -119,6 +135,7 @@ impl Memory {
             group_bytes,
             copies: 0,
             loading: true,
+            sharing: replicas as u16,
         }
     }
 
@@ -213,6 +230,12 @@ impl Memory {
             copies: self.copies,
             copy_bytes: self.lines.bytes(),
         }
+    }
+
+    /// Whether the copy there began empty.
+    #[inline(always)]
+    fn began_empty(&self, place: Place) -> bool {
+        place.copy() >= self.sharing
     }
 
     /// The page's image.

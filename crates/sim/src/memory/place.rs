@@ -54,6 +54,12 @@ impl Place {
         self.entry() + (self.0 as u32 >> AT_BITS) as usize
     }
 
+    /// Which of the group's copies.
+    #[inline(always)]
+    pub(super) fn copy(self) -> u16 {
+        (self.0 as u32 >> AT_BITS) as u16 - 1
+    }
+
     /// Byte of the page.
     #[inline(always)]
     pub(super) fn at(self) -> usize {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod toy;
+
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot, Target};
 use tarn_fabric::port::Port;
 use tarn_sim::config::{Mode, SimConfig};

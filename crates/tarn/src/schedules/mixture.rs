@@ -1,11 +1,12 @@
 //! A workload of everything that a transaction can ask for, over few records of every layout.
 //!
 //! Invariant: a transaction is planned before it runs, so that every try of it asks for the same. Each
-//! row that it writes says one number in every word of its payload: a row that says two is torn, while
+//! row that a try writes says one number, that try's own, in every word of its payload: a row that says two is torn, while
 //! it is read and when all is over.
 
 use super::drawn::layouts;
 use rand::RngExt as _;
+use std::cell::Cell;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
@@ -16,7 +17,7 @@ use tarn_engine::row::Row;
 use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::{Handle, Mode};
-use tarn_fabric::rng::Rng;
+use tarn_fabric::rng::{Rng, mix};
 use tarn_workloads::distribution::Keys;
 use tarn_workloads::{Invariant, Profile, Settings, Workload};
 
@@ -81,12 +82,21 @@ pub struct Mix {
     read_only_in: u32,
     /// One transaction in so many gives up; 0: none.
     user_abort_in: u32,
+    /// One read in so many asks for one cell only; 0: none, so that a history has every value.
+    partly_in: u32,
 }
 
 impl Mix {
     fn of(name: &'static str, keys: u64, wishes: usize, modes: [u32; 4]) -> Mix {
-        let (read_only_in, user_abort_in) = (4, 40);
-        Mix { name, layouts: Vec::new(), keys, wishes, modes, read_only_in, user_abort_in }
+        let (read_only_in, user_abort_in, partly_in) = (4, 40, 4);
+        let layouts = Vec::new();
+        Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in }
+    }
+
+    /// Whether the values of a history tell its records' versions apart: every read is of a whole row,
+    /// and nothing is deleted, since two absences look alike.
+    pub fn tells_by_value(&self) -> bool {
+        self.partly_in == 0 && self.modes[3] == 0
     }
 
     /// One for a seed.
@@ -100,6 +110,7 @@ impl Mix {
             _ => Mix::of("overwriting", rng.random_range(1..=4), 3, [0, 4, 1, 0]),
         };
         mix.layouts = layouts(rng);
+        mix.partly_in = [0, 4][rng.random_range(0..2)];
         if ["coming and going", "write skew", "overwriting"].contains(&mix.name) {
             mix.user_abort_in = 0;
             mix.layouts.truncate(2);
@@ -136,8 +147,10 @@ struct Wish {
 pub struct Plan {
     wishes: Vec<Wish>,
     gives_up: bool,
-    /// What it writes everywhere.
+    /// What it writes everywhere, with the number of the try mixed in: no two tries write alike, so
+    /// that who saw what an aborted one wrote cannot be taken for a reader of the next.
     value: u64,
+    tries: Cell<u64>,
 }
 
 /// See the module's text.
@@ -156,7 +169,7 @@ impl Mixture {
     }
 
     fn plan(&self, rng: &mut Rng) -> Plan {
-        let Mix { layouts, wishes: most, read_only_in, user_abort_in, .. } = &self.mix;
+        let Mix { layouts, wishes: most, read_only_in, user_abort_in, partly_in, .. } = &self.mix;
         let read_only = rng.random_range(0..*read_only_in) == 0;
         let gives_up = *user_abort_in > 0 && rng.random_range(0..*user_abort_in) == 0;
         let mut wishes: Vec<Wish> = Vec::new();
@@ -169,7 +182,8 @@ impl Mixture {
             let asked_already = wishes[unfetched..].iter().any(same);
             let deleted = wishes.iter().any(|wish| same(wish) && wish.mode == Mode::Delete);
             // An update must name all cells at first.
-            let partly = rng.random_range(0..4) == 0 && mode == Mode::Read;
+            let partly =
+                mode == Mode::Read && *partly_in > 0 && rng.random_range(0..*partly_in) == 0;
             let read_partly = wishes.iter().any(|wish| same(wish) && wish.partly);
             if asked_already || (deleted && mode == Mode::Insert) || read_partly {
                 continue; // needs a fetch between, or is not offered
@@ -180,7 +194,7 @@ impl Mixture {
                 unfetched = wishes.len();
             }
         }
-        Plan { wishes, gives_up, value: rng.random_range(1..u64::MAX) }
+        Plan { wishes, gives_up, value: rng.random_range(1..u64::MAX), tries: Cell::new(0) }
     }
 }
 
@@ -195,6 +209,7 @@ impl Plan {
     async fn run(&self, tx: &mut Transaction<'_>) -> Result<u64, Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
         let mut torn = 0;
+        self.tries.set(self.tries.get() + 1);
         for wish in &self.wishes {
             let cells = if wish.partly { Cells::one(A) } else { Cells::ALL };
             let handle = match wish.mode {
@@ -233,16 +248,17 @@ impl Plan {
 
     fn write(&self, tx: &mut Transaction<'_>, row: Handle) {
         let Some(there) = tx.get(row) else { return };
-        let bytes = self.value.to_le_bytes().repeat(there.payload().len() / 8);
+        let value = mix(self.value.wrapping_add(self.tries.get()));
+        let bytes = value.to_le_bytes().repeat(there.payload().len() / 8);
         // Columns are as wide as the row's length says: see `Layout::schema`.
-        tx.set(row, A, self.value);
+        tx.set(row, A, value);
         match bytes.len() {
             8 => {}
-            16 => tx.set(row, ColumnId(1), self.value),
+            16 => tx.set(row, ColumnId(1), value),
             88 => tx.set(row, ColumnId(1), &bytes[..80]),
             _ => {
                 tx.set(row, ColumnId(1), &bytes[..248]);
-                tx.set(row, ColumnId(2), self.value);
+                tx.set(row, ColumnId(2), value);
             }
         }
     }

@@ -60,7 +60,7 @@ impl SimCluster {
         .map_err(usage)?;
         let groups = ReplicaGroups::new(fabric.groups());
         let membership = Arc::new(EmbeddedMembership::new(shape.compute_nodes));
-        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         Ok(SimCluster { fabric, database, config: config.clone() })
     }
 
@@ -101,10 +101,9 @@ impl SimCluster {
         let shape = &mut self.config.cluster;
         let protocol = AnyProtocol::by_name(&shape.protocol, variant)?;
         variant.clone_into(&mut shape.variant);
-        let Database { catalog, groups, membership, .. } = &*self.database;
-        let (catalog, groups) = (catalog.clone(), groups.clone());
-        let membership = Arc::clone(membership);
-        self.database = Arc::new(Database { catalog, groups, protocol, membership });
+        let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
+        let membership = Arc::clone(&self.database.membership);
+        self.database = Arc::new(Database::new(catalog, groups, protocol, membership));
         Ok(())
     }
 

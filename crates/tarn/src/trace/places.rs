@@ -150,7 +150,7 @@ impl<'a> Places<'a> {
         let cx = self.cx;
         *self.keys.entry(head.to_word()).or_insert_with(|| {
             let mut round = Round::new();
-            let target = cx.database().groups.primary(head);
+            let target = cx.groups.primary(head);
             let image = round.read(target, KEY_AT + 8);
             block_on(cx.port.execute(&mut round)).ok()?;
             let version = Version::from_word(round.word(image.plus(VERSION_AT)));

@@ -22,8 +22,9 @@ use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{Cells, ColumnId, TableId, TableSchema};
 use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
-use tarn_fabric::local::{Backing, LocalConfig, LocalFabric};
+use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::rng::seeded;
 use tarn_fabric::round::Round;
 use tarn_workloads::{Invariant, Settings, Workload};
@@ -32,7 +33,7 @@ use tarn_workloads::{Invariant, Settings, Workload};
 pub const COROUTINES: u32 = 8;
 
 /// Threads that a cluster has room for, one compute node each.
-pub const THREADS_MAX: u16 = 4;
+pub const THREADS_MAX: u16 = 8;
 
 /// What to run on.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +44,31 @@ pub struct Shape<'a> {
     pub replicas: usize,
     /// Slots laid out for 100 records: few make the chains of buckets long.
     pub slots_per_100_records: u32,
+    /// The protocol's variant.
+    pub variant: &'a str,
+    /// How lines are kept whole, or not.
+    pub atomicity: LineAtomicity,
+}
+
+/// A run that is to go wrong if it can.
+#[derive(Clone, Copy, Debug)]
+pub struct Stress {
+    /// Threads, each a compute node.
+    pub threads: usize,
+    /// Transactions of each coroutine.
+    pub transactions: usize,
+    /// No transaction is tried for longer.
+    pub deadline: Nanos,
+    /// Of inputs and pauses.
+    pub seed: u64,
 }
 
 impl<'a> Shape<'a> {
     /// With the catalog's own density.
     pub fn new(protocol: &'a str, replicas: usize) -> Shape<'a> {
         let slots_per_100_records = Options::default().slots_per_100_records;
-        Shape { protocol, replicas, slots_per_100_records }
+        let (variant, atomicity) = ("corrected", LocalConfig::default().atomicity);
+        Shape { protocol, replicas, slots_per_100_records, variant, atomicity }
     }
 }
 
@@ -78,15 +97,16 @@ impl Cluster {
             replicas: shape.replicas,
             group_bytes: catalog.group_bytes(),
             backing: Backing::Private,
+            atomicity: shape.atomicity,
             ..LocalConfig::default()
         };
         let fabric = LocalFabric::new(&config).expect("a cluster");
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
-        let protocol = AnyProtocol::by_name(shape.protocol, "corrected").expect("a protocol");
+        let protocol = AnyProtocol::by_name(shape.protocol, shape.variant).expect("a variant");
         let membership = Arc::new(EmbeddedMembership::new(usize::from(THREADS_MAX)));
         let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let ids: Vec<_> = ids.collect();
-        let database = Arc::new(Database { catalog, groups, protocol, membership });
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         let nodes: Vec<_> =
             ids.iter().map(|&id| Arc::new(ComputeNode::new(Arc::clone(&database), id))).collect();
         let cx = context(&fabric, &nodes[0], seed);
@@ -107,7 +127,7 @@ impl Cluster {
 
     /// Runs `transactions` of each of eight coroutines, and returns what they add up to.
     pub fn run<W: Workload>(&self, workload: &W, transactions: usize, seed: u64) -> W::Tally {
-        run_coroutines(&self.cx, workload, transactions, seed, false).0
+        run_coroutines(&self.cx, workload, transactions, seed, (false, Retry::default())).0
     }
 
     /// As [`Cluster::run`], on that many threads at once.
@@ -137,6 +157,40 @@ impl Cluster {
         done.into_iter().flat_map(|(_, history)| history).collect()
     }
 
+    /// Records what threads do that `on_thread` has prepared, told their number.
+    ///
+    /// # Errors
+    /// The first thread's panic: a transaction that failed, or a broken invariant.
+    pub fn stress<W: Workload<Tally: Send> + Sync>(
+        &self,
+        workload: &W,
+        stress: Stress,
+        on_thread: &(dyn Fn(usize) + Sync),
+    ) -> std::thread::Result<(W::Tally, Vec<RecordedTxn>)> {
+        let Stress { threads, transactions, deadline, seed } = stress;
+        let retry = Retry { deadline: Some(deadline), ..Retry::default() };
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let run = |(number, node): (usize, &Arc<ComputeNode>)| {
+                let (fabric, node) = (Arc::clone(&self.fabric), Arc::clone(node));
+                scope.spawn(move || {
+                    let seed = seed + ((number as u64) << 32);
+                    let cx = context(&fabric, &node, seed);
+                    on_thread(number);
+                    run_coroutines(&cx, workload, transactions, seed, (true, retry))
+                })
+            };
+            let running: Vec<_> = self.nodes[..threads].iter().enumerate().map(run).collect();
+            running.into_iter().map(|thread| thread.join()).collect()
+        });
+        let mut sum = (W::Tally::default(), Vec::new());
+        for each in ended {
+            let (tally, history) = each?;
+            W::merge(&mut sum.0, tally);
+            sum.1.extend(history);
+        }
+        Ok(sum)
+    }
+
     fn run_all<W: Workload<Tally: Send> + Sync>(
         &self,
         workload: &W,
@@ -151,7 +205,7 @@ impl Cluster {
                 let seed = seed + u64::from(node.id.slot.0);
                 let run = move || {
                     let cx = context(&fabric, &node, seed);
-                    run_coroutines(&cx, workload, transactions, seed, record)
+                    run_coroutines(&cx, workload, transactions, seed, (record, Retry::default()))
                 };
                 scope.spawn(run)
             };
@@ -189,7 +243,7 @@ impl Cluster {
         let mut round = Round::new();
         let value = round.reserve(bytes.len());
         round.bytes_mut(value, bytes.len()).copy_from_slice(bytes);
-        for target in self.cx.database().groups.all(place).take(copies) {
+        for target in self.cx.groups.whole().all(place).take(copies) {
             round.write(target.plus(table.slot.payload_at + offset), value, bytes.len());
         }
         block_on(self.cx.port.execute(&mut round)).expect("a write");
@@ -244,7 +298,7 @@ fn run_coroutines<W: Workload>(
     workload: &W,
     transactions: usize,
     seed: u64,
-    record: bool,
+    (record, retry): (bool, Retry),
 ) -> (W::Tally, Vec<RecordedTxn>) {
     let sum = RefCell::new((W::Tally::default(), Vec::new()));
     let mut executor = Executor::new();
@@ -252,7 +306,7 @@ fn run_coroutines<W: Workload>(
     for number in first..first + COROUTINES {
         let (cx, sum) = (Rc::clone(cx), &sum);
         executor.spawn(async move {
-            let mut coordinator = Coordinator::new(cx, number, Retry::default());
+            let mut coordinator = Coordinator::new(cx, number, retry);
             if record {
                 coordinator.record_history();
             }

@@ -2,7 +2,9 @@
 //!
 //! Invariant: nothing is left out but transactions of which no trace can be seen.
 
-use tarn_check::{History, Isolation, Outcome, RecordId, Transaction, WriteKind, check};
+use tarn_check::{
+    History, Isolation, Outcome, Read, RecordId, Transaction, Version, Write, WriteKind, check,
+};
 use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 
 /// Whether the transactions are strictly serializable; the checker's report if not.
@@ -28,10 +30,8 @@ fn transaction(txn: &RecordedTxn) -> Transaction {
         .with_outcome(outcome);
     for read in &txn.reads {
         let record = RecordId::new(read.table.0, read.key);
-        out = match read.present {
-            true => out.read(record, read.version),
-            false => out.read_absent(record, read.version),
-        };
+        let (version, present) = (Version(read.version), read.present);
+        out.reads.push(Read { record, version, present, fingerprint: read.fingerprint });
     }
     for write in &txn.writes {
         let kind = match write.kind {
@@ -39,7 +39,9 @@ fn transaction(txn: &RecordedTxn) -> Transaction {
             history::WriteKind::Update => WriteKind::Update,
             history::WriteKind::Delete => WriteKind::Delete,
         };
-        out = out.write(RecordId::new(write.table.0, write.key), write.version, kind);
+        let record = RecordId::new(write.table.0, write.key);
+        let (version, fingerprint) = (Version(write.version), write.fingerprint);
+        out.writes.push(Write { record, version, kind, fingerprint });
     }
     out
 }

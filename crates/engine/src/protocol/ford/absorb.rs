@@ -96,7 +96,7 @@ fn absorb_rarer(
         Progress::Direct if it.only_reads() => absorb_direct(ford, cx, txn, it, table),
         Progress::Direct => absorb_direct_lock(ford, cx, txn, it, table),
         Progress::Lock => absorb_lock(ford, cx, txn, it, table),
-        Progress::Body => absorb_body(ford, txn, it),
+        Progress::Body => absorb_body(ford, cx, txn, it),
     };
     txn.entries[index] = entry;
     outcome
@@ -109,11 +109,13 @@ fn take_grants(ford: &Ford, txn: &mut Txn) {
     }
 }
 
-fn granted(txn: &mut Txn, lock: u32) -> bool {
+fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     let lock = &mut txn.locks[lock as usize];
     let granted = lock.verb == HELD || txn.round.swapped(lock.verb);
     if granted {
         lock.verb = HELD;
+    } else {
+        cx.meet(lock.address, txn.round.found(lock.verb));
     }
     granted
 }
@@ -130,7 +132,12 @@ fn absorb_lookup(
     let Txn { lookups, round, .. } = txn;
     match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
         Answer::More => Ok(()),
-        Answer::Unstable => Err(AbortReason::ReadLocked),
+        Answer::Unstable => {
+            if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
+                cx.meet(address, word);
+            }
+            Err(AbortReason::ReadLocked)
+        }
         Answer::Found { address, image, consistent } => {
             let moved = address != entry.address;
             entry.address = address;
@@ -140,7 +147,7 @@ fn absorb_lookup(
             if entry.watched && moved && ford.on(On::ValidateReads) {
                 return Err(AbortReason::VersionChanged); // what the caller was shown is gone
             }
-            settle_found(ford, txn, entry, table, consistent)
+            settle_found(ford, cx, txn, entry, table, consistent)
         }
         Answer::Absent => settle_absent(ford, txn, entry),
     }
@@ -149,6 +156,7 @@ fn absorb_lookup(
 /// A record was found, but is not locked by this transaction.
 fn settle_found(
     ford: &Ford,
+    cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
     table: &Table,
@@ -157,6 +165,7 @@ fn settle_found(
     entry.found = true;
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+        cx.meet(entry.address, lock);
         let reading = entry.mode == Mode::Read;
         return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
     }
@@ -231,6 +240,7 @@ fn absorb_direct(
         false => again.plus(16),
     };
     if checked && !same_head(&txn.round, before, again) {
+        cx.meet(entry.address, txn.round.word(again.plus(LOCK_AT)));
         return Err(AbortReason::ReadLocked);
     }
     let payload = entry.payload;
@@ -239,9 +249,9 @@ fn absorb_direct(
         return relocate(cx, txn, entry, table);
     }
     if body.is_null() || entry.cells == Cells::NONE {
-        return settle_found(ford, txn, entry, table, true);
+        return settle_found(ford, cx, txn, entry, table, true);
     }
-    settle_found(ford, txn, entry, table, true)?;
+    settle_found(ford, cx, txn, entry, table, true)?;
     entry.payload = payload;
     entry.progress = Progress::Done;
     (entry.stable, entry.watched) = (true, true);
@@ -286,7 +296,7 @@ fn absorb_direct_lock(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    if !granted(txn, entry.lock) {
+    if !granted(cx, txn, entry.lock) {
         return Err(AbortReason::LockRefused);
     }
     let moved = body_of(txn, table, entry.image) != entry.body;
@@ -309,10 +319,10 @@ fn absorb_lock(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    let record_granted = granted(txn, entry.lock);
+    let record_granted = granted(cx, txn, entry.lock);
     let mut directory_granted = true;
     if entry.directory_lock != NO_LOCK {
-        directory_granted = granted(txn, entry.directory_lock);
+        directory_granted = granted(cx, txn, entry.directory_lock);
     }
     if !record_granted || !directory_granted {
         return Err(AbortReason::LockRefused);
@@ -351,9 +361,15 @@ fn keep_attached_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Ta
 }
 
 /// The payload that lies apart: was the record free and unchanged while it was read?
-fn absorb_body(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), AbortReason> {
+fn absorb_body(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+) -> Result<(), AbortReason> {
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
     if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+        cx.meet(entry.address, lock);
         return Err(AbortReason::ReadLocked);
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));

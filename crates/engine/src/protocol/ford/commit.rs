@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::layout::LOCK_AT;
 use crate::log;
 use crate::outcome::{Explanation, Failure};
+use crate::recorder;
 use crate::working_set::{Lock, Txn};
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
@@ -24,7 +25,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         return commit_short(ford, cx, txn).await;
     }
     prepare(ford, cx, txn)?;
-    settle_unlocks(cx, txn).await;
+    settle_unlocks(ford, cx, txn).await;
     if !ford.on(On::FuseLog) {
         log_apart(ford, cx, txn).await?;
     }
@@ -44,7 +45,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
 /// As [`commit`], where log, data and releases are one batch at one node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
-        settle_unlocks(cx, txn).await;
+        settle_unlocks(ford, cx, txn).await;
     }
     if !is_needless(txn) {
         validate(ford, cx, txn).await?;
@@ -53,7 +54,7 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         unlock(ford, cx, txn);
         return Ok(());
     }
-    txn.in_doubt = true;
+    begin_doubt(cx, txn);
     // The only copies are the ones just read under the locks.
     txn.round.hot();
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -81,7 +82,7 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
     let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
     for &group in txn.groups.iter().take(groups) {
         let area = cx.database().catalog.log(group, txn.coordinator);
-        for target in cx.database().groups.all(area) {
+        for target in cx.groups.whole().all(area) {
             add_log(&mut txn.round, target, entry, len);
         }
     }
@@ -92,9 +93,13 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
 /// The log area is used again only when the locks of all earlier transactions are gone. A node that
 /// failed to release them has lost them.
 #[inline]
-async fn settle_unlocks(cx: &Context, txn: &mut Txn) {
-    while let Some(unlocking) = txn.unlocking.pop() {
-        let _ = cx.port.settle(unlocking).await;
+async fn settle_unlocks(ford: &Ford, cx: &Context, txn: &mut Txn) {
+    // Should this future be dropped, what has not settled is still to be waited for.
+    while let Some(&unlocking) = txn.unlocking.last() {
+        if ford.on(On::SettleBeforeLog) {
+            let _ = cx.port.settle(unlocking).await;
+        }
+        txn.unlocking.pop();
     }
 }
 
@@ -106,7 +111,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     }
     enter(cx, Phase::Write);
     let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
-    txn.in_doubt = true;
+    begin_doubt(cx, txn);
     if !ford.on(On::UnlockLate) {
         return write_and_unlock_early(cx, txn, log).await;
     }
@@ -114,7 +119,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     let mut near = true;
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
-        near &= cx.database().groups.replicas(group) == 1;
+        near &= cx.groups.replicas(group) == 1;
         if !ford.on(On::LockAtPrimary) {
             published::mark(cx, txn, group);
         }
@@ -148,7 +153,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
 /// awaited because there is none.
 fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
     let [group] = txn.groups[..] else { return false };
-    cx.database().groups.replicas(group) == 1
+    cx.groups.replicas(group) == 1
         && txn.locks.iter().all(|lock| lock.address.group() == group)
 }
 
@@ -158,7 +163,16 @@ pub(super) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
     let free = round.reserve(8);
     round.set_word(free, 0);
     for lock in locks.iter().filter(|lock| lock.granted) {
-        round.write(cx.database().groups.primary(lock.address).plus(LOCK_AT), free, 8);
+        round.write(cx.groups.primary(lock.address).plus(LOCK_AT), free, 8);
+    }
+}
+
+/// From here on the outcome is what the memory says.
+#[inline]
+fn begin_doubt(cx: &Context, txn: &mut Txn) {
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
     }
 }
 
@@ -183,16 +197,15 @@ fn add_data(
     log: Option<(BufferOffset, usize)>,
     choose: impl Fn(usize) -> bool,
 ) {
-    let database = cx.database();
-    let area = database.catalog.log(group, txn.coordinator);
-    let replicas = database.groups.replicas(group);
+    let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
+    let replicas = groups.replicas(group);
     for position in (0..replicas).filter(|&position| choose(position)) {
         if let Some((entry, len)) = log {
-            add_log(&mut txn.round, database.groups.replica(area, position), entry, len);
+            add_log(&mut txn.round, groups.replica(area, position), entry, len);
         }
         let Txn { round, pieces, .. } = txn;
         for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
-            let target = database.groups.replica(piece.address, position);
+            let target = groups.replica(piece.address, position);
             round.write(target, piece.new, piece.len_bytes as usize);
         }
     }
@@ -238,7 +251,7 @@ fn post_release(cx: &Context, txn: &mut Txn) {
     let one_by_one = posted.is_err() && txn.locks.len() > 1;
     txn.unlocking.extend(posted);
     while let Some(lock) = txn.locks.pop().filter(|_| one_by_one) {
-        let target = cx.database().groups.primary(lock.address);
+        let target = cx.groups.primary(lock.address);
         txn.round.begin();
         txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);
         let _ = cx.port.post_detached(&mut txn.round);
@@ -249,7 +262,7 @@ fn post_release(cx: &Context, txn: &mut Txn) {
 fn add_unlocks(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, tag, .. } = txn;
     for lock in locks.iter().filter(|lock| lock.granted) {
-        let target = cx.database().groups.primary(lock.address);
+        let target = cx.groups.primary(lock.address);
         round.cas(target.plus(LOCK_AT), tag.word(), 0);
     }
 }
@@ -272,7 +285,7 @@ pub(super) fn release(ford: &Ford, cx: &Context, txn: &mut Txn) {
         let zero = txn.round.reserve(8);
         txn.round.set_word(zero, 0);
         for lock in &txn.locks {
-            txn.round.write(cx.database().groups.primary(lock.address), zero, 8);
+            txn.round.write(cx.groups.primary(lock.address), zero, 8);
         }
     }
     // A node that does not answer has lost the lock, or keeps it for recovery.

@@ -7,6 +7,7 @@
 
 use super::absorb::absorb;
 use super::insert::{provide_blocks, wants_blocks};
+use super::validate::{absorb_early, plan_early};
 use super::{Ford, On, Phase, enter, home};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -32,12 +33,17 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
         if txn.fetched == txn.entries.len() {
             break Ok(());
         }
+        let early = match ford.on(On::ValidateAfterLocks) {
+            true => None,
+            false => plan_early(ford, cx, txn),
+        };
         plan(cx, txn);
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             break Err(error.into());
         }
-        if let Err(failure) = absorb(ford, cx, txn) {
+        let validated = early.map_or(Ok(()), |first| absorb_early(ford, cx, txn, first));
+        if let Err(failure) = absorb(ford, cx, txn).and(validated.map_err(Failure::from)) {
             break Err(failure);
         }
         if wants_blocks(txn)
@@ -110,7 +116,7 @@ fn plan_rarer(cx: &Context, txn: &mut Txn, index: usize) -> bool {
         Progress::Body => {
             enter(cx, Phase::ReadBody);
             plan_body(cx, txn, &mut entry, table);
-            let head = cx.database().groups.primary(entry.address);
+            let head = cx.groups.primary(entry.address);
             entry.image = txn.round.read(head, 16);
         }
     }
@@ -120,7 +126,7 @@ fn plan_rarer(cx: &Context, txn: &mut Txn, index: usize) -> bool {
 
 /// The record at a remembered address: with its lock if it is to be written.
 fn plan_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let target = cx.database().groups.primary(entry.address);
+    let target = cx.groups.primary(entry.address);
     if entry.only_reads() {
         enter(cx, Phase::ReadDirect);
         let slot_bytes = table.slot.slot_bytes;
@@ -144,7 +150,7 @@ fn plan_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
 
 /// The lock, then the record: in one batch, so that the record is read under the lock.
 fn plan_record_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let target = cx.database().groups.primary(entry.address);
+    let target = cx.groups.primary(entry.address);
     entry.lock = match txn.lock_on(entry.address) {
         Some(held) => held,
         None => ask(cx, txn, entry.address, LockKind::Record),
@@ -165,7 +171,7 @@ fn plan_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
             enter(cx, Phase::LockDirectory);
             entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
         }
-        let target = cx.database().groups.primary(directory);
+        let target = cx.groups.primary(directory);
         txn.lookups[entry.lookup as usize].directory_image =
             txn.round.read(target, DIRECTORY_BYTES);
     }
@@ -175,7 +181,7 @@ fn plan_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
 /// Asks for a lock that the transaction does not hold.
 #[inline]
 pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
-    let target = cx.database().groups.primary(address);
+    let target = cx.groups.primary(address);
     let verb = match txn.assumes_locks {
         false => txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word()),
         true => HELD,
@@ -195,7 +201,7 @@ pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind)
 
 /// READs the lines of the wanted cells of a payload that lies apart.
 fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let target = cx.database().groups.primary(entry.body);
+    let target = cx.groups.primary(entry.body);
     let body_bytes = table.slot.body_bytes();
     entry.payload = txn.round.reserve_lines(body_bytes);
     for_each_run(table, entry.cells, LINE_BYTES, |from, to| {

@@ -22,7 +22,7 @@ use tarn_fabric::round::Round;
 /// Reads the bin that is the home of a record that is being added.
 #[inline(always)]
 pub(super) fn plan(cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
-    let target = cx.database().groups.primary(entry.address);
+    let target = cx.groups.primary(entry.address);
     entry.image = round.read(target, table.geometry.bin_bytes);
     enter(cx, Phase::Locate);
 }
@@ -45,6 +45,7 @@ pub(super) fn absorb(
     };
     let lock = head[LOCK_AT / 8];
     if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
+        cx.meet(entry.address.plus(offset), lock);
         let reading = entry.mode == Mode::Read;
         return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
     }
@@ -85,7 +86,7 @@ pub(super) fn plan_lock(cx: &Context, txn: &mut Txn, index: usize) -> bool {
     }
     enter(cx, Phase::Lock);
     let lock = ask(cx, txn, address, LockKind::Record);
-    let image = txn.round.read(cx.database().groups.primary(address), table.slot.slot_bytes);
+    let image = txn.round.read(cx.groups.primary(address), table.slot.slot_bytes);
     let entry = &mut txn.entries[index];
     (entry.lock, entry.image) = (lock, image);
     true

@@ -43,7 +43,9 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
+use crate::recovery::{self, Unsettled};
 use crate::working_set::{Entry, Txn};
+use tarn_fabric::address::NodeId;
 use tarn_fabric::round::Round;
 
 /// The switches, by position in [`SWITCHES`].
@@ -61,6 +63,11 @@ enum On {
     WriteChangesOnly = 9,
     LockAtPrimary = 10,
     LockCas = 11,
+    FenceBeforeRecovery = 12,
+    SettleBeforeLog = 13,
+    ReleaseOwn = 14,
+    ValidateAfterLocks = 15,
+    KeepVersion = 16,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -134,6 +141,36 @@ const SWITCHES: &[Switch] = &[
             (true, true),
         )
     },
+    switch(
+        "fence-before-recovery",
+        "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it",
+        (true, true),
+    ),
+    switch(
+        "settle-before-log",
+        "a log area is used again only when nobody needs what it holds: earlier unlocks have settled, \
+         the recovery of a dead coordinator of the same number is over; off: at once",
+        (true, true),
+    ),
+    switch(
+        "release-own",
+        "recovery takes away only locks that carry the dead transaction's tag, by CAS; \
+         off: it clears the LOCK of every record in the log, whoever holds it by now",
+        (true, true),
+    ),
+    switch(
+        "validate-after-locks",
+        "what was read is validated when all locks are held; \
+         off: in the round that still takes locks",
+        (true, true),
+    ),
+    switch(
+        "keep-version",
+        "a record that comes back counts on from the slot's and its directory's VERSION; \
+         off: it begins anew",
+        (true, true),
+    ),
 ];
 
 /// A switch that `literal` and `measured` keep, or do not.
@@ -202,7 +239,7 @@ impl Protocol for Ford {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ford",
         citation: "Zhang, Hua, Zuo, Liu: FORD, FAST 2022",
-        caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: false },
+        caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: true },
         switches: SWITCHES,
         phases: PHASES,
         layout: "single-version-3",
@@ -260,6 +297,36 @@ impl Protocol for Ford {
         id: TxnId,
         coordinator: u32,
     ) -> Result<Resolution, Failure> {
-        recover::resolve(cx, id, coordinator).await
+        recover::resolve(self, cx, id, coordinator).await
+    }
+
+    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
+        match self.on(On::FenceBeforeRecovery) {
+            true => recovery::revoke_everywhere(cx, whom).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn enumerate(&self, cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
+        recover::enumerate(cx, dead).await
+    }
+
+    async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+        recover::decide(cx, left).await
+    }
+
+    async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        recover::apply(cx, left).await
+    }
+
+    async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+        recover::release(self, cx, left).await
+    }
+
+    async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
+        match self.on(On::SettleBeforeLog) {
+            true => recovery::is_settled(cx, coordinator).await,
+            false => Ok(true),
+        }
     }
 }

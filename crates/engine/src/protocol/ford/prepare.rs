@@ -27,7 +27,7 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
                 raise_directory(txn, entry.directory_lock, Version::NEVER);
             }
             Mode::Update if entry.dirty.0 != 0 => prepare_update(ford, txn, entry, table),
-            Mode::Insert => prepare_insert(txn, entry, table),
+            Mode::Insert => prepare_insert(ford, txn, entry, table),
             Mode::Delete => prepare_delete(txn, entry),
             Mode::Update | Mode::Read => {}
         }
@@ -118,10 +118,13 @@ fn slot_pieces(
     }
 }
 
-fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table) {
+fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let slot = &table.slot;
     let directory = txn.locks[entry.directory_lock as usize];
-    let new_version = entry.version.present_after(directory.old_version);
+    let new_version = match ford.on(On::KeepVersion) {
+        true => entry.version.present_after(directory.old_version),
+        false => Version::NEVER.present_after(Version::NEVER),
+    };
     set_new_version(txn, entry.lock, new_version);
     raise_directory(txn, entry.directory_lock, Version::NEVER);
     let head = match slot.body_at {

@@ -24,7 +24,7 @@ pub(super) fn mark(cx: &Context, txn: &mut Txn, group: GroupId) {
     let mine = round.reserve(8);
     round.set_word(mine, tag.word());
     for lock in locks.iter().filter(|lock| lock.writes && lock.address.group() == group) {
-        for target in cx.database().groups.all(lock.address.plus(LOCK_AT)) {
+        for target in cx.groups.whole().all(lock.address.plus(LOCK_AT)) {
             round.write(target, mine, 8);
         }
     }
@@ -34,7 +34,7 @@ pub(super) fn mark(cx: &Context, txn: &mut Txn, group: GroupId) {
 pub(super) fn flush(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, .. } = txn;
     let Some(last) = locks.iter().rfind(|lock| lock.writes) else { return };
-    for target in cx.database().groups.all(last.address).skip(1) {
+    for target in cx.groups.whole().all(last.address).skip(1) {
         round.read(target, FLUSH_BYTES);
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn clear(cx: &Context, txn: &mut Txn) {
     round.set_word(free, 0);
     for lock in locks.iter().filter(|lock| lock.granted) {
         let replicas = if lock.writes { usize::MAX } else { 1 };
-        for target in cx.database().groups.all(lock.address.plus(LOCK_AT)).take(replicas) {
+        for target in cx.groups.whole().all(lock.address.plus(LOCK_AT)).take(replicas) {
             round.write(target, free, 8);
         }
     }

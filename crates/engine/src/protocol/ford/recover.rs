@@ -1,109 +1,51 @@
-//! FORD's recovery of one transaction: finish it or undo it from its undo log.
+//! FORD's recovery: transactions are finished or undone from their undo logs, many at once.
 //!
 //! The rule: take any valid log entry of the transaction. If its owner still holds the locks, and
 //! every live replica of every record in it carries the new VERSION, the transaction has committed;
-//! otherwise its old bytes are written back to every live replica, under a VERSION beyond the new
-//! one: VERSION never falls, or a reader could take the undone bytes for the record's before and
+//! otherwise its old bytes are written back to every live replica, those of an update under a VERSION
+//! beyond the new one: else a reader could take the undone bytes for the record's before and
 //! after. Then the log entry of an undone transaction is made invalid everywhere, and last the
 //! locks that carry its tag are released. A record whose LOCK does not carry the tag has been
 //! released and belongs to others.
 //!
 //! Invariant: idempotent, with one resolver at a time. It rests on: at every node
 //! the log before the data; no unlock before all replicas of all records have acknowledged, or have
-//! executed the data earlier in the same batch.
+//! executed the data earlier in the same batch; nothing of the owner lands any more.
 
-use super::{Phase, enter};
+use super::{Ford, On, Phase, enter};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, VERSION_AT};
-use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, announced_bytes, decode};
+use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use crate::log::{LoggedRecord, UNDOING};
+use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use tarn_fabric::address::{GroupId, Target};
-use tarn_fabric::error::FabricError;
-use tarn_fabric::round::Round;
+use crate::recovery::{Bulk, Unsettled, Wish, logs};
+use tarn_fabric::address::{NodeId, Target};
 
 /// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
 pub(super) async fn resolve(
+    ford: &Ford,
     cx: &Context,
     id: TxnId,
     coordinator: u32,
 ) -> Result<Resolution, Failure> {
     enter(cx, Phase::Resolve);
-    let Some(entry) = find_entry(cx, id, coordinator).await? else {
+    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
+    let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
+    let mut left = logs::entries(cx, &mine).await?;
+    if left.is_empty() {
+        if others.iter().any(|head| is_later(head.tag, id)) {
+            let allowed = "a transaction whose coordinator has not written since";
+            return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
+        }
         // No node has the log, so no node has data of it; locks without data may remain, and are
-        // released by whoever sweeps their owner's locks.
+        // taken away once its owner's life is recovered.
         return Ok(Resolution::Aborted);
-    };
-    let held = still_held(cx, &entry).await?;
-    if held.len() < entry.records.len() {
-        // Unlocking has begun, and it begins only after the commit.
-        release(cx, id, &held).await?;
-        return Ok(Resolution::Committed);
     }
-    let committed = all_new(cx, &entry).await?;
-    if !committed {
-        write_back(cx, &entry).await?;
-        clear_log(cx, id, coordinator).await?;
-    }
-    release(cx, id, &held).await?;
-    Ok(if committed { Resolution::Committed } else { Resolution::Aborted })
-}
-
-/// Runs a round; a node that is down is no error here, its copies are gone.
-async fn attempt(cx: &Context, round: &mut Round) -> Result<bool, Failure> {
-    match cx.port.execute(round).await {
-        Ok(()) => Ok(true),
-        Err(error) if matches!(*error, FabricError::NodeDown(_)) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn log_copies(cx: &Context, coordinator: u32) -> Vec<Target> {
-    let database = cx.database();
-    (0..database.groups.count())
-        .flat_map(|group| {
-            let area = database.catalog.log(GroupId(group as u16), coordinator);
-            database.groups.all(area).collect::<Vec<Target>>()
-        })
-        .collect()
-}
-
-async fn find_entry(
-    cx: &Context,
-    id: TxnId,
-    coordinator: u32,
-) -> Result<Option<LogEntry>, Failure> {
-    let area_bytes = cx.database().catalog.options().log_bytes as usize;
-    let mut round = Round::new();
-    let mut used_again = false;
-    for target in log_copies(cx, coordinator) {
-        round.clear();
-        let head = round.read(target, LOG_HEADER_BYTES);
-        if !attempt(cx, &mut round).await? {
-            continue;
-        }
-        if round.word(head) != id.word() {
-            used_again |= OwnerTag::from_word(round.word(head)).is_some_and(|tag| is_later(tag, id));
-            continue;
-        }
-        let len = announced_bytes(&round, head).clamp(LOG_HEADER_BYTES, area_bytes);
-        round.clear();
-        let at = round.reserve_lines(len);
-        let step = tarn_fabric::round::VERB_BYTES_MAX;
-        for from in (0..len).step_by(step) {
-            round.read_into(target.plus(from), at.plus(from), step.min(len - from));
-        }
-        if attempt(cx, &mut round).await?
-            && let Some(entry) = decode(&round, at, len).filter(|entry| entry.tag == id)
-        {
-            return Ok(Some(entry));
-        }
-    }
-    if used_again {
-        let allowed = "a transaction whose coordinator has not written since";
-        return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
-    }
-    Ok(None)
+    decide(cx, &mut left).await?;
+    apply(cx, &left).await?;
+    release(ford, cx, &left).await?;
+    Ok(left[0].resolution())
 }
 
 /// Whether `tag` came after `id` from the same coordinator: then `id` was settled before, and its
@@ -113,72 +55,178 @@ fn is_later(tag: OwnerTag, id: TxnId) -> bool {
     tag.node().slot == id.node().slot && age(tag) > age(id)
 }
 
-/// The records of the entry whose LOCK still carries its tag.
-async fn still_held(cx: &Context, entry: &LogEntry) -> Result<Vec<LoggedRecord>, Failure> {
-    let mut round = Round::new();
-    let mut held = Vec::new();
-    for record in &entry.records {
-        round.clear();
-        let word = round.read(cx.database().groups.primary(record.address.plus(LOCK_AT)), 8);
-        cx.port.execute(&mut round).await?;
-        if round.word(word) == entry.tag.word() {
-            held.push(*record);
-        }
-    }
-    Ok(held)
+/// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
+/// not be known.
+pub(super) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
+    enter(cx, Phase::Resolve);
+    let numbers = 0..cx.database().catalog.options().coordinators_max;
+    let mut heads = logs::heads(cx, numbers).await?;
+    heads.retain(|head| head.tag.node() == dead);
+    logs::entries(cx, &heads).await
 }
 
-/// Whether every live replica of every record has the new version.
-async fn all_new(cx: &Context, entry: &LogEntry) -> Result<bool, Failure> {
-    let mut round = Round::new();
-    for record in &entry.records {
-        for target in cx.database().groups.all(record.address.plus(VERSION_AT)) {
-            round.clear();
-            let word = round.read(target, 8);
-            if attempt(cx, &mut round).await? && round.word(word) != record.new_version.word() {
-                return Ok(false);
+/// Decides all of them. See docs/design/0004-fused-undo-log.md for the cases, and
+/// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.
+pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+    let mut bulk = Bulk::new(cx);
+    let records = left.iter().flat_map(|each| &each.entry.records);
+    let locks: Vec<Wish> =
+        records.map(|it| Wish::Read(cx.groups.primary(it.address.plus(LOCK_AT)), 8)).collect();
+    let mut locks = bulk.run(&locks).await?.into_iter();
+    let mut lost = Vec::new();
+    for (index, each) in left.iter_mut().enumerate() {
+        each.held.clear();
+        let mut is_released = false;
+        for record in &each.entry.records {
+            match locks.next().and_then(|answer| answer.word()) {
+                // A primary that is down took its LOCK words with it.
+                None => lost.push((index, *record)),
+                Some(lock) if lock == each.entry.tag.word() => each.held.push(*record),
+                Some(_) => is_released = true,
             }
         }
+        if each.undoing {
+            each.decision = Some(Resolution::Aborted);
+            cx.metrics.recovery(RecoveryEvent::Undone);
+        } else if is_released {
+            // Unlocking has begun, and it begins only after the commit.
+            each.decision = Some(Resolution::Committed);
+            cx.metrics.recovery(RecoveryEvent::FoundReleased);
+        }
     }
-    Ok(true)
+    look_for_followers(cx, &mut bulk, left, &lost).await?;
+    decide_by_versions(cx, &mut bulk, left).await?;
+    for each in left {
+        cx.note_decision(each.entry.tag, each.resolution());
+    }
+    Ok(())
 }
 
-async fn write_back(cx: &Context, entry: &LogEntry) -> Result<(), Failure> {
-    let mut round = Round::new();
-    for piece in &entry.pieces {
+/// Of a record whose LOCK is lost, a VERSION beyond the entry's new one is another transaction's, which
+/// had the record after this one: so this one has committed. If there is none, nobody has changed the
+/// record since, and it is as if it were still held.
+async fn look_for_followers(
+    cx: &Context,
+    bulk: &mut Bulk<'_>,
+    left: &mut [Unsettled],
+    lost: &[(usize, LoggedRecord)],
+) -> Result<(), Failure> {
+    let groups = cx.groups.whole();
+    let copies = |(index, record): &(usize, LoggedRecord)| {
+        let (index, new) = (*index, record.new_version.counter());
+        let versions = groups.counted(record.address.plus(VERSION_AT));
+        versions.map(move |target| (index, target, new)).collect::<Vec<_>>()
+    };
+    let asked: Vec<_> = lost.iter().flat_map(copies).collect();
+    let reads: Vec<Wish> = asked.iter().map(|(_, target, _)| Wish::Read(*target, 8)).collect();
+    let found = bulk.run(&reads).await?;
+    for (answer, (index, _, new)) in found.iter().zip(&asked) {
+        let is_beyond =
+            answer.word().is_some_and(|word| Version::from_word(word).counter() > *new);
+        if is_beyond && left[*index].decision.is_none() {
+            left[*index].decision = Some(Resolution::Committed);
+            cx.metrics.recovery(RecoveryEvent::FoundFollowed);
+        }
+    }
+    Ok(())
+}
+
+/// Decides those that hold all their locks: by whether every live replica has the new versions. A copy
+/// that is still joining is read, so that what the same port wrote there before has arrived, and does not
+/// count.
+async fn decide_by_versions(
+    cx: &Context,
+    bulk: &mut Bulk<'_>,
+    left: &mut [Unsettled],
+) -> Result<(), Failure> {
+    let mut open: Vec<&mut Unsettled> =
+        left.iter_mut().filter(|each| each.decision.is_none()).collect();
+    let groups = cx.groups.whole();
+    let mut expected = Vec::new();
+    for (index, each) in open.iter().enumerate() {
+        for record in &each.entry.records {
+            let members = groups.members(record.address.group()).len();
+            let copies = groups.all(record.address.plus(VERSION_AT)).enumerate();
+            let new = record.new_version.word();
+            expected.extend(copies.map(|(at, target)| (index, target, new, at < members)));
+        }
+    }
+    let reads: Vec<Wish> =
+        expected.iter().map(|(_, target, ..)| Wish::Read(*target, 8)).collect();
+    let found = bulk.run(&reads).await?;
+    let mut all_new = vec![true; open.len()];
+    for (answer, (index, _, new, counts)) in found.iter().zip(&expected) {
+        all_new[*index] &= !counts || answer.word().is_none_or(|version| version == *new);
+    }
+    for (each, is_committed) in open.iter_mut().zip(all_new) {
+        let (decision, event) = match is_committed {
+            true => (Resolution::Committed, RecoveryEvent::Finished),
+            false => (Resolution::Aborted, RecoveryEvent::Undone),
+        };
+        each.decision = Some(decision);
+        cx.metrics.recovery(event);
+    }
+    Ok(())
+}
+
+/// Marks the entries of the aborted as being undone, at every live node; then writes back their old bytes
+/// at every live replica; when they are there, makes the entries invalid at every live node.
+pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+    let aborted: Vec<&Unsettled> =
+        left.iter().filter(|each| each.resolution() == Resolution::Aborted).collect();
+    let mut bulk = Bulk::new(cx);
+    let at_all = |wish: fn(Target, u64) -> Wish| -> Vec<Wish> {
+        let of = |each: &&Unsettled| {
+            let tag = each.entry.tag.word();
+            logs::copies(cx, each.coordinator).into_iter().map(move |copy| wish(copy, tag))
+        };
+        aborted.iter().flat_map(of).collect()
+    };
+    let marks = at_all(|copy, tag| Wish::Swap(copy, tag, tag | UNDOING));
+    bulk.run(&marks).await?;
+    let back: Vec<Wish> = aborted.iter().flat_map(|each| write_back(cx, each)).collect();
+    bulk.run(&back).await?;
+    let clears = at_all(|copy, tag| Wish::Clear(copy, tag | UNDOING));
+    bulk.run(&clears).await?;
+    Ok(())
+}
+
+/// The old bytes of one transaction, for every replica.
+fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
+    let mut wishes = Vec::new();
+    for piece in &each.entry.pieces {
         let versioned = |record: &&LoggedRecord| record.address.plus(VERSION_AT) == piece.address;
-        let restored = entry.records.iter().find(versioned).map(LoggedRecord::restored_version);
-        for target in cx.database().groups.all(piece.address) {
-            round.clear();
-            let at = round.reserve(piece.old.len());
-            round.bytes_mut(at, piece.old.len()).copy_from_slice(&piece.old);
-            if let Some(version) = restored {
-                round.set_word(at, version.word());
-            }
-            round.write(target, at, piece.old.len());
-            attempt(cx, &mut round).await?;
+        let mut old = piece.old.clone();
+        if let Some(record) = each.entry.records.iter().find(versioned) {
+            let version = record.restored_version(old.len());
+            old[..8].copy_from_slice(&version.word().to_le_bytes());
+        }
+        let groups = cx.groups.whole();
+        let targets = groups.all(piece.address);
+        wishes.extend(targets.map(|target| Wish::Write(target, old.clone())));
+    }
+    wishes
+}
+
+/// Releases what they hold. A record that is not held any more is somebody else's.
+pub(super) async fn release(
+    ford: &Ford,
+    cx: &Context,
+    left: &[Unsettled],
+) -> Result<(), Failure> {
+    let own = ford.on(On::ReleaseOwn);
+    let groups = &cx.groups;
+    let mut wishes = Vec::new();
+    for each in left {
+        let records = if own { &each.held } else { &each.entry.records };
+        for record in records {
+            let target = groups.primary(record.address.plus(LOCK_AT));
+            wishes.push(match own {
+                true => Wish::Clear(target, each.entry.tag.word()),
+                false => Wish::Write(target, vec![0; 8]),
+            });
         }
     }
-    Ok(())
-}
-
-async fn clear_log(cx: &Context, id: TxnId, coordinator: u32) -> Result<(), Failure> {
-    let mut round = Round::new();
-    for target in log_copies(cx, coordinator) {
-        round.clear();
-        round.cas(target, id.word(), 0);
-        attempt(cx, &mut round).await?;
-    }
-    Ok(())
-}
-
-async fn release(cx: &Context, id: TxnId, records: &[LoggedRecord]) -> Result<(), Failure> {
-    let mut round = Round::new();
-    for record in records {
-        round.clear();
-        let target = cx.database().groups.primary(record.address.plus(LOCK_AT));
-        round.cas(target, id.word(), 0);
-        attempt(cx, &mut round).await?;
-    }
+    Bulk::new(cx).run(&wishes).await?;
     Ok(())
 }

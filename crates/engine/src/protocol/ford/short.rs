@@ -28,11 +28,11 @@ const SHAPE: [On; 5] = [
 /// Whether the transaction's commit is a short one.
 pub(super) fn applies(ford: &Ford, cx: &Context, txn: &Txn) -> bool {
     let [first, ..] = &txn.locks[..] else { return false };
-    let (database, group) = (cx.database(), first.address.group());
-    let room = (database.catalog.options().log_bytes as usize).min(VERB_BYTES_MAX);
+    let group = first.address.group();
+    let room = (cx.database().catalog.options().log_bytes as usize).min(VERB_BYTES_MAX);
     txn.short_locks == txn.locks.len()
         && txn.locks.len() * LOCK_LOG_BYTES < room - LOCK_LOG_BYTES
-        && database.groups.replicas(group) == 1
+        && cx.groups.replicas(group) == 1
         && txn.locks.iter().all(|lock| lock.address.group() == group)
         && txn.pieces.is_empty()
         && SHAPE.iter().all(|&it| ford.on(it))
@@ -69,7 +69,7 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
         len_bytes: row_bytes(entry),
     });
     let log = log::write_entry(round, *tag, locks, old, len);
-    let groups = &cx.database().groups;
+    let groups = &cx.groups;
     let area = catalog.log(locks[0].address.group(), *coordinator);
     round.write_private(groups.primary(area), log, len);
     for entry in dirty() {

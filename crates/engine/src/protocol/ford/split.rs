@@ -189,7 +189,7 @@ async fn read_chains(
         txn.round.begin();
         let mut read = Vec::new();
         for (index, halves) in row.iter().enumerate().filter(|(_, each)| !each.next.is_null()) {
-            let target = cx.database().groups.primary(halves.next);
+            let target = cx.groups.primary(halves.next);
             read.push((index, txn.round.read(target, table.geometry.bucket_bytes)));
         }
         if read.is_empty() {
@@ -312,7 +312,7 @@ fn ask(
     kind: LockKind,
     len_bytes: usize,
 ) -> BufferOffset {
-    let target = cx.database().groups.primary(address);
+    let target = cx.groups.primary(address);
     let verb = txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word());
     let (old_version, new_version) = (Version::NEVER, Version::NEVER);
     let (granted, writes) = (false, false);
@@ -330,6 +330,9 @@ async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize,
     let Txn { round, locks, .. } = txn;
     for lock in &mut locks[first..] {
         lock.granted = round.swapped(lock.verb);
+        if !lock.granted {
+            cx.meet(lock.address, round.found(lock.verb));
+        }
         let image = round.verbs()[lock.verb.0 as usize + 1].buffer();
         lock.old_version = Version::from_word(round.word(image.plus(VERSION_AT)));
     }

@@ -5,9 +5,8 @@
 
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
-use crate::layout::Version;
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::Txn;
+use crate::working_set::{Entry, Progress, Txn};
 use tarn_fabric::round::BufferOffset;
 
 /// So many records read by one transaction are still near when it validates them.
@@ -28,7 +27,7 @@ pub(super) async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result
         txn.round.hot();
     }
     cx.port.execute(&mut txn.round).await?;
-    Ok(absorb_validation(ford, txn, first)?)
+    Ok(absorb_validation(ford, cx, txn, first)?)
 }
 
 /// Whether nothing was read without a lock.
@@ -39,9 +38,14 @@ pub(super) fn is_needless(txn: &Txn) -> bool {
 
 /// Adds the READs; what they bring lies in the buffer from the position returned on.
 fn plan_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
+    txn.round.begin();
+    add_validation(cx, txn)
+}
+
+#[inline]
+fn add_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
-    let groups = &cx.database().groups;
-    round.begin();
+    let groups = &cx.groups;
     let first = round.reserve(16 * (entries.len() + checks.len()));
     let mut again = first;
     for entry in entries.iter().filter(|entry| entry.watched) {
@@ -56,25 +60,56 @@ fn plan_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
 }
 
 /// Compares what the READs brought with what was seen.
-fn absorb_validation(ford: &Ford, txn: &Txn, first: BufferOffset) -> Result<(), AbortReason> {
-    let count = txn.round.verbs().len();
-    let (heads, _) = txn.round.words(first, 2 * count).as_chunks::<2>();
-    let watched = txn.entries.iter().filter(|entry| entry.watched).map(|entry| entry.version);
-    let directories = txn.checks.iter().filter(|check| !check.covered).map(|check| check.version);
-    let mut heads = heads.iter(); // first the records', then the directories'
+fn absorb_validation(
+    ford: &Ford,
+    cx: &Context,
+    txn: &Txn,
+    first: BufferOffset,
+) -> Result<(), AbortReason> {
+    let watched = txn.entries.iter().filter(|entry| entry.watched);
+    let watched = watched.map(|entry| (entry.address, entry.version));
+    let directories = txn.checks.iter().filter(|check| !check.covered);
+    let directories = directories.map(|check| (check.address, check.version));
+    let mut at = first; // first the records', then the directories'
     let mut verdict = Ok(());
-    let mut judge = |version: Version, [lock, now]: [u64; 2]| {
+    for (address, version) in watched.chain(directories) {
+        let [lock, now] = *txn.round.array::<2>(at);
+        at = at.plus(16);
         if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+            cx.meet(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
         } else if now != version.word() {
             verdict = verdict.and(Err(AbortReason::VersionChanged));
         }
-    };
-    for (version, head) in watched.zip(&mut heads) {
-        judge(version, *head);
-    }
-    for (version, head) in directories.zip(&mut heads) {
-        judge(version, *head);
     }
     verdict
+}
+
+/// As it must not be (the switch `validate-after-locks` is off): adds the READs to a round that still
+/// takes locks; where what they bring will lie, if anything is to be validated.
+#[cold]
+pub(super) fn plan_early(ford: &Ford, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
+    let waits_for_lock = |entry: &Entry| {
+        entry.progress == Progress::Lock
+            || (entry.progress == Progress::Direct && !entry.only_reads())
+    };
+    let asks = txn.entries[txn.fetched..].iter().any(waits_for_lock);
+    if !asks || is_needless(txn) || !ford.on(On::ValidateReads) {
+        return None;
+    }
+    Some(add_validation(cx, txn))
+}
+
+/// Takes in what [`plan_early`] asked for: what passed is not looked at again.
+#[cold]
+pub(super) fn absorb_early(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    first: BufferOffset,
+) -> Result<(), AbortReason> {
+    absorb_validation(ford, cx, txn, first)?;
+    txn.entries.iter_mut().for_each(|entry| entry.watched = false);
+    txn.checks.iter_mut().for_each(|check| check.covered = true);
+    Ok(())
 }

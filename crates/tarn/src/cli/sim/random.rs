@@ -8,9 +8,11 @@ use crate::cli::bench::within;
 use crate::cli::progress::Progress;
 use crate::cli::{Stop, Verdict, print_object, say};
 use clap::ValueEnum;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn::machine;
 use tarn::schedules::many::{Order, run_all};
+use tarn::schedules::run::run_seed;
 use tarn::schedules::{Subject, mixture};
 use tarn_engine::outcome::UsageError;
 
@@ -55,6 +57,9 @@ pub struct Arguments {
     /// A bug of the fabric that must be noticed
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
+    /// Write the history of the one seed to this file, whether it passes or not
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    history: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
     json: bool,
@@ -73,12 +78,16 @@ const EXAMPLES: &str = "Examples:
   tarn sim random --seconds 60 --first-seed 1000000 --json
   tarn sim random --variant corrected,-validate-reads
   tarn sim random --seed 4711
+  tarn sim random --seed 4711 --history seed.jsonl
 
 Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs it again. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let order = order(arguments)?;
+    if let Some(path) = &arguments.history {
+        record(&order, path)?;
+    }
     let progress = Progress::new();
     let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, order.schedules))?;
     progress.end();
@@ -90,6 +99,15 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
     eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
     Ok(Verdict::Bad)
+}
+
+/// Writes one seed's history. The seed is run for it alone: a sum of many keeps none.
+fn record(order: &Order, path: &Path) -> Result<(), Stop> {
+    let ran = run_seed(&order.subject, order.first_seed)?;
+    let refuse = |error| {
+        format!("--history = {}; allowed: a file that can be written ({error})", path.display())
+    };
+    ran.history.write_to(path).map_err(|error| Stop::Input(refuse(error)))
 }
 
 fn order(arguments: &Arguments) -> Result<Order, Stop> {

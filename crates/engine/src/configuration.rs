@@ -1,0 +1,300 @@
+//! Configurations: the map of replica groups that transactions run on, and how one follows another.
+//!
+//! Invariant: a transaction runs in one configuration, and two configurations never run at once. A
+//! change is announced first: from then on no transaction begins anywhere. When every thread of every
+//! member is quiet (nothing runs, nothing is in doubt), and every life that was expelled is recovered,
+//! the next one is opened. So whatever the new primaries' LOCK words say, no older transaction
+//! contradicts it. See docs/design/0013-memory-node-recovery.md.
+//!
+//! The hot path pays one load of the announced number a try, and where a thread begins to work one
+//! store that whoever changes the configuration must see before he looks: busy threads announce
+//! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
+//! service over a network has the same four messages: announce, quiet, open, report.
+
+use crate::membership::{Membership, Standing};
+use crate::replica_groups::ReplicaGroups;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
+use tarn_fabric::backend::Endpoint;
+
+/// A configuration's number: it only grows, and not every number is opened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConfigurationNumber(pub u64);
+
+/// The map that transactions run on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Configuration {
+    /// Its number.
+    pub number: ConfigurationNumber,
+    /// Where replica groups live.
+    pub groups: ReplicaGroups,
+}
+
+/// One thread, as whoever changes the configuration sees it.
+#[derive(Debug)]
+pub struct Seat {
+    node: NodeId,
+    busy: AtomicBool,
+}
+
+impl Seat {
+    /// The thread begins to work: before it looks at the announced number.
+    #[inline]
+    pub(crate) fn occupy(&self) {
+        self.busy.store(true, Ordering::SeqCst);
+    }
+
+    /// Nothing of the thread runs or is in doubt.
+    #[inline]
+    pub(crate) fn vacate(&self) {
+        self.busy.store(false, Ordering::Release);
+    }
+}
+
+/// The right to open the next configuration, until somebody takes it over from a dead node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    number: ConfigurationNumber,
+}
+
+impl Change {
+    /// The number that it would open.
+    pub fn number(self) -> ConfigurationNumber {
+        self.number
+    }
+}
+
+/// A thread of a life: who copies.
+pub type CopierId = (NodeId, Endpoint);
+
+/// Somebody looks after dead nodes while this lives.
+pub struct Mending<'a>(&'a AtomicU32);
+
+impl Drop for Mending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Every configuration so far, and who is at work in them; see the module's text.
+pub struct Configurations {
+    announced: AtomicU64,
+    menders: AtomicU32,
+    copies_wanted: Vec<usize>,
+    state: Mutex<State>,
+}
+
+struct State {
+    open: Arc<Configuration>,
+    changing: Option<NodeId>,
+    copying: Option<CopierId>,
+    seats: Vec<Arc<Seat>>,
+    down: BTreeSet<NodeSlot>,
+    spares: Vec<NodeSlot>,
+    settled: u64,
+}
+
+impl Configurations {
+    /// The first configuration, open.
+    pub fn new(groups: ReplicaGroups) -> Configurations {
+        let number = ConfigurationNumber(1);
+        let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)));
+        let copies_wanted = copies.collect();
+        let state = State {
+            open: Arc::new(Configuration { number, groups }),
+            changing: None,
+            copying: None,
+            seats: Vec::new(),
+            down: BTreeSet::new(),
+            spares: Vec::new(),
+            settled: 0,
+        };
+        Configurations {
+            announced: AtomicU64::new(number.0),
+            menders: AtomicU32::new(0),
+            copies_wanted,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// The number that a transaction must run in to begin.
+    #[inline]
+    pub fn announced(&self) -> ConfigurationNumber {
+        ConfigurationNumber(self.announced.load(Ordering::SeqCst))
+    }
+
+    /// The configuration that was opened last. Transactions run in it if its number is the announced
+    /// one.
+    pub fn open(&self) -> Arc<Configuration> {
+        Arc::clone(&self.state().open)
+    }
+
+    /// A thread of a life sits down.
+    pub fn sit_down(&self, node: NodeId) -> Arc<Seat> {
+        let seat = Arc::new(Seat { node, busy: AtomicBool::new(false) });
+        self.state().seats.push(Arc::clone(&seat));
+        seat
+    }
+
+    /// A thread is no more. If it was busy, its seat stays: only its node's recovery ends what it left.
+    pub fn stand_up(&self, seat: &Arc<Seat>) {
+        if !seat.busy.load(Ordering::Acquire) {
+            self.state().seats.retain(|other| !Arc::ptr_eq(other, seat));
+        }
+    }
+
+    /// Somebody looks after dead nodes: failures of memory nodes are waited out.
+    pub fn is_mended(&self) -> bool {
+        self.menders.load(Ordering::Acquire) > 0
+    }
+
+    /// Somebody looks after dead nodes from now on.
+    pub fn begin_mending(&self) -> Mending<'_> {
+        self.menders.fetch_add(1, Ordering::AcqRel);
+        Mending(&self.menders)
+    }
+
+    /// How many copies each group had at first.
+    pub fn copies_wanted(&self) -> &[usize] {
+        &self.copies_wanted
+    }
+
+    /// Whether this thread may fill joining copies. Whoever did before has said that it is over, or its
+    /// life is recovered, so that its access is gone: a late WRITE of its would undo newer ones.
+    pub fn claim_copying(&self, me: CopierId, membership: &dyn Membership) -> bool {
+        let mut state = self.state();
+        let over = |(node, _): CopierId| membership.standing(node) == Standing::Recovered;
+        let free = state.copying.is_none_or(|other| other == me || over(other));
+        if free {
+            state.copying = Some(me);
+        }
+        free
+    }
+
+    /// All that this thread copied has been acknowledged.
+    pub fn end_copying(&self, me: CopierId) {
+        let mut state = self.state();
+        if state.copying == Some(me) {
+            state.copying = None;
+        }
+    }
+
+    /// A memory node does not answer: a round to it ended in `NodeDown`.
+    pub fn report(&self, node: NodeSlot) {
+        self.state().down.insert(node);
+    }
+
+    /// Dead nodes that the open configuration still names.
+    pub fn dead(&self) -> Vec<NodeSlot> {
+        let state = self.state();
+        let named = state.open.groups.nodes();
+        named.into_iter().filter(|node| state.down.contains(node)).collect()
+    }
+
+    /// Whether a memory node was reported dead.
+    pub fn is_down(&self, node: NodeSlot) -> bool {
+        self.state().down.contains(&node)
+    }
+
+    /// An empty memory node is there: a spare, or a dead node's new life, which has a slot of its own.
+    pub fn add_spare(&self, node: NodeSlot) {
+        self.state().spares.push(node);
+    }
+
+    /// Empty memory nodes that live.
+    pub fn spares(&self) -> Vec<NodeSlot> {
+        let state = self.state();
+        state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
+    }
+
+    /// Transactions that somebody resolved so far: a copy made beside that is not trusted.
+    pub fn settled(&self) -> u64 {
+        self.state().settled
+    }
+
+    /// A transaction in doubt is resolved.
+    pub fn note_settled(&self) {
+        self.state().settled += 1;
+    }
+
+    /// Announces a change: no transaction begins any more. `None` if a living member is at one.
+    pub fn announce(&self, by: NodeId, membership: &dyn Membership) -> Option<Change> {
+        let mut state = self.state();
+        let busy = |other: NodeId| other != by && membership.is_member(other);
+        if state.changing.is_some_and(busy) {
+            return None;
+        }
+        state.changing = Some(by);
+        let number = self.announced.fetch_add(1, Ordering::SeqCst) + 1;
+        Some(Change { number: ConfigurationNumber(number) })
+    }
+
+    /// Members that are not quiet yet, each once.
+    pub fn late(&self, membership: &dyn Membership) -> Vec<NodeId> {
+        let state = self.state();
+        let busy = state.seats.iter().filter(|seat| seat.busy.load(Ordering::SeqCst));
+        let mut late: Vec<NodeId> = busy.map(|seat| seat.node).collect();
+        late.retain(|node| membership.is_member(*node));
+        late.sort_unstable();
+        late.dedup();
+        late
+    }
+
+    /// Opens the announced configuration with `groups`. Whether the change was still the caller's.
+    pub fn finish(&self, change: Change, groups: ReplicaGroups) -> bool {
+        let mut state = self.state();
+        let mine = change.number == self.announced();
+        if mine {
+            state.open = Arc::new(Configuration { number: change.number, groups });
+            state.changing = None;
+        }
+        mine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::membership::EmbeddedMembership;
+
+    #[test]
+    fn a_change_waits_for_the_busy_and_is_opened_once() {
+        let membership = EmbeddedMembership::new(2);
+        let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
+        let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
+        let configurations = Configurations::new(groups.clone());
+        let seat = configurations.sit_down(one);
+        seat.occupy();
+        let change = configurations.announce(two, &membership).expect("nobody is at one");
+        assert_eq!(configurations.announce(one, &membership), None);
+        assert_eq!(configurations.late(&membership), [one]);
+        assert_ne!(configurations.announced(), configurations.open().number);
+        seat.vacate();
+        assert_eq!(configurations.late(&membership), []);
+        let less = groups.without(NodeSlot(0)).expect("a member");
+        assert!(configurations.finish(change, less.clone()));
+        assert_eq!(configurations.open().groups, less);
+        assert_eq!(configurations.announced(), configurations.open().number);
+        let again = configurations.announce(two, &membership).expect("nobody is at one");
+        assert!(!configurations.finish(change, groups), "an old right opens nothing");
+        assert!(configurations.finish(again, less));
+    }
+
+    #[test]
+    fn a_busy_seat_outlives_its_thread() {
+        let membership = EmbeddedMembership::new(1);
+        let node = membership.join(NodeSlot(0)).expect("a life");
+        let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));
+        let [idle, busy] = [0, 1].map(|_| configurations.sit_down(node));
+        busy.occupy();
+        configurations.stand_up(&idle);
+        configurations.stand_up(&busy);
+        assert_eq!(configurations.late(&membership), [node]);
+    }
+}

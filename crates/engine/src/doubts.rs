@@ -1,0 +1,118 @@
+//! Transactions of one thread whose end nobody was told.
+//!
+//! Invariant: a doubt is settled by one coroutine at a time, and its thread counts as busy until then:
+//! a change of the configuration waits for it, because the new primaries know nothing of its locks.
+//! Its coordinator settles it before its next transaction, or on request; while a change waits, any
+//! coroutine of the thread does.
+
+use crate::context::Context;
+use crate::outcome::{Failure, Resolution, TxnId};
+use std::cell::RefCell;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Open,
+    BeingSettled,
+    Settled(Resolution),
+}
+
+struct Doubt {
+    id: TxnId,
+    coordinator: u32,
+    standing: Standing,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    list: RefCell<Vec<Doubt>>,
+}
+
+impl Doubts {
+    fn standing(&self, id: TxnId) -> Option<Standing> {
+        self.list.borrow().iter().find(|doubt| doubt.id == id).map(|doubt| doubt.standing)
+    }
+
+    fn set(&self, id: TxnId, standing: Standing) {
+        for doubt in self.list.borrow_mut().iter_mut().filter(|doubt| doubt.id == id) {
+            doubt.standing = standing;
+        }
+    }
+
+    fn first_open(&self) -> Option<(TxnId, u32)> {
+        let list = self.list.borrow();
+        let open = list.iter().find(|doubt| doubt.standing == Standing::Open);
+        open.map(|doubt| (doubt.id, doubt.coordinator))
+    }
+}
+
+/// One coroutine at work on a doubt, also if it is dropped.
+struct Settling<'a> {
+    doubts: &'a Doubts,
+    id: TxnId,
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        if self.doubts.standing(self.id) == Some(Standing::BeingSettled) {
+            self.doubts.set(self.id, Standing::Open);
+        }
+    }
+}
+
+impl Context {
+    /// Notes a transaction in doubt: its try has not left.
+    #[cold]
+    pub(crate) fn doubt(&self, id: TxnId, coordinator: u32) {
+        let doubt = Doubt { id, coordinator, standing: Standing::Open };
+        self.doubts.list.borrow_mut().push(doubt);
+    }
+
+    /// How a transaction of coordinator `number` ended, and makes it final.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    pub(crate) async fn settle(&self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
+        loop {
+            match self.doubts.standing(id) {
+                Some(Standing::BeingSettled) => self.port.yield_now().await,
+                Some(Standing::Settled(resolution)) => {
+                    self.doubts.list.borrow_mut().retain(|doubt| doubt.id != id);
+                    return Ok(resolution);
+                }
+                Some(Standing::Open) => self.settle_here(id, number).await?,
+                None => {
+                    let resolution = self.database().protocol.resolve(self, id, number).await?;
+                    self.database().configurations.note_settled();
+                    return Ok(resolution);
+                }
+            }
+        }
+    }
+
+    async fn settle_here(&self, id: TxnId, number: u32) -> Result<(), Failure> {
+        self.doubts.set(id, Standing::BeingSettled);
+        let settling = Settling { doubts: &self.doubts, id };
+        let resolution = self.database().protocol.resolve(self, id, number).await?;
+        self.database().configurations.note_settled();
+        self.doubts.set(id, Standing::Settled(resolution));
+        drop(settling);
+        self.leave();
+        Ok(())
+    }
+
+    /// Settles what is in doubt on this thread, if a change of the configuration waits for it. What
+    /// cannot be settled yet is tried again the next time.
+    pub async fn attend(&self) {
+        if self.database().configurations.announced()
+            == self.database().configurations.open().number
+        {
+            return;
+        }
+        while let Some((id, number)) = self.doubts.first_open() {
+            if self.settle_here(id, number).await.is_err() {
+                return;
+            }
+        }
+    }
+}

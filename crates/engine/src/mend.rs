@@ -1,0 +1,153 @@
+//! What keeps the copies of a database up to number: promotes, replaces, fills.
+//!
+//! Invariant: any number of compute nodes may run this; one changes the configuration at a time and one
+//! copies at a time, and what either leaves half done another begins anew. A copy that was made is
+//! believed only if no life was expelled and nobody settled a transaction while it was made: what they
+//! changed may have passed the copier by.
+
+use crate::configuration::ConfigurationNumber;
+use crate::context::Context;
+use crate::membership::ViewNumber;
+use crate::metrics::RecoveryEvent;
+use crate::outcome::Failure;
+use crate::reconfigure::{Changed, Terms, change, probe, replaced};
+use crate::recovery::{Pace, Recovery, sweep};
+use crate::rereplicate::{Copied, copy};
+use tarn_fabric::address::{GroupId, NodeId};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
+
+/// Something that was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Mended {
+    /// Dead nodes left the map, or spares began to join: a configuration was opened.
+    Changed {
+        /// Its number.
+        number: ConfigurationNumber,
+        /// For so long no transaction began.
+        frozen_ns: u64,
+    },
+    /// Every joining copy was made complete, and counts from this configuration on.
+    Joined {
+        /// Its number.
+        number: ConfigurationNumber,
+        /// For so long no transaction began.
+        frozen_ns: u64,
+        /// What was copied, in the last pass.
+        copied: Copied,
+    },
+    /// A life was recovered on the way.
+    Recovered(NodeId, Recovery),
+}
+
+/// Looks after dead memory nodes until `stop`: one coroutine of each compute node that is to take part
+/// runs this, on a port of its own.
+///
+/// # Errors
+/// The fabric's, once this node is expelled.
+pub async fn mend(
+    cx: &Context,
+    terms: Terms,
+    pace: Pace,
+    stop: impl Fn() -> bool,
+    mut report: impl FnMut(Mended),
+) -> Result<(), Failure> {
+    let configurations = &cx.database().configurations;
+    let _mending = configurations.begin_mending();
+    while !stop() {
+        let mut is_swept = true;
+        let tell = &mut |mended| {
+            is_swept &= !matches!(mended, Mended::Recovered(..));
+            report(mended);
+        };
+        let mut stepped = step(cx, terms, pace, tell).await;
+        if !is_swept {
+            // Locks without a log are left of them.
+            stepped = stepped.and(sweep(cx, pace).await.map(|_| ()));
+        }
+        match stepped {
+            Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
+                return Err(failure);
+            }
+            // A node died under our hands: the next look finds it.
+            Ok(()) | Err(_) => {}
+        }
+        cx.port.sleep(Nanos(pace.look_every_ns)).await;
+    }
+    Ok(())
+}
+
+/// Does what there is to do now.
+///
+/// # Errors
+/// The fabric's.
+pub async fn step(
+    cx: &Context,
+    terms: Terms,
+    pace: Pace,
+    report: &mut impl FnMut(Mended),
+) -> Result<(), Failure> {
+    let configurations = &cx.database().configurations;
+    probe(cx).await?;
+    cx.follow();
+    let open = configurations.open();
+    if replaced(configurations, &open.groups).is_some() {
+        let tell = &mut |node, recovery: &Recovery| {
+            report(Mended::Recovered(node, recovery.clone()));
+        };
+        let changed = change(cx, terms, tell, |map| replaced(configurations, map)).await?;
+        if let Changed::Opened { number, frozen_ns } = changed {
+            cx.metrics.recovery(RecoveryEvent::Promoted);
+            report(Mended::Changed { number, frozen_ns });
+        }
+    } else if open.groups.is_joining() && cx.database().membership.unrecovered().is_empty() {
+        complete(cx, terms, pace, report).await?;
+    }
+    Ok(())
+}
+
+/// What must not change while a copy is made.
+fn circumstances(cx: &Context) -> (ConfigurationNumber, ViewNumber, u64) {
+    let database = cx.database();
+    let configurations = &database.configurations;
+    (configurations.open().number, database.membership.view(), configurations.settled())
+}
+
+/// Fills every joining copy and makes it a member.
+async fn complete(
+    cx: &Context,
+    terms: Terms,
+    pace: Pace,
+    report: &mut impl FnMut(Mended),
+) -> Result<(), Failure> {
+    let database = cx.database();
+    let configurations = &database.configurations;
+    let me = (cx.node.id, cx.port.endpoint());
+    if !configurations.claim_copying(me, &*database.membership) {
+        return Ok(());
+    }
+    let (before, groups) = (circumstances(cx), cx.groups.whole());
+    let mut copied = Copied::default();
+    for group in (0..groups.count() as u16).map(GroupId) {
+        for &node in groups.joining(group) {
+            match copy(cx, group, node, pace).await {
+                Ok(more) => copied.add(more),
+                Err(failure) => {
+                    configurations.end_copying(me);
+                    return Err(failure);
+                }
+            }
+        }
+    }
+    let tell = &mut |node, recovery: &Recovery| {
+        report(Mended::Recovered(node, recovery.clone()));
+    };
+    let is_believed = || circumstances(cx) == before;
+    let changed = change(cx, terms, tell, |map| is_believed().then(|| map.joined())).await;
+    configurations.end_copying(me);
+    if let Changed::Opened { number, frozen_ns } = changed? {
+        cx.metrics.recovery(RecoveryEvent::Rereplicated);
+        report(Mended::Joined { number, frozen_ns, copied });
+    }
+    Ok(())
+}

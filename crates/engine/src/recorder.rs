@@ -1,0 +1,98 @@
+//! Turns a transaction into what a history says of it.
+//!
+//! Invariant: a transaction that may have written is in the history before its first write is sent, as
+//! one of unknown outcome; so a history is whole also if its coordinator is never heard of again.
+
+use crate::context::Context;
+use crate::history::{
+    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
+};
+use crate::schema::Cells;
+use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use std::cell::RefCell;
+use std::rc::Rc;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::round::BufferOffset;
+
+/// Where coordinators of one thread enter what they did. It outlives them.
+pub type HistorySink = Rc<RefCell<Vec<RecordedTxn>>>;
+
+/// Enters a transaction whose data are about to be sent.
+#[cold]
+pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
+    if txn.entries.is_empty() {
+        return; // a split: it changes no record
+    }
+    enter(cx, txn, RecordedOutcome::Unknown);
+}
+
+/// Enters a transaction, or how it ended after all.
+#[cold]
+pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
+    let Some((sink, invoked)) = &txn.recorded_in else { return };
+    let recorded = record(cx, txn, *invoked, outcome);
+    let mut history = sink.borrow_mut();
+    let known = history.iter_mut().rev().find(|known| known.id == recorded.id);
+    match known {
+        Some(known) => *known = recorded,
+        // An abort that wrote nothing left no trace that anybody could have seen.
+        None if outcome == RecordedOutcome::Aborted && recorded.writes.is_empty() => {}
+        None => history.push(recorded),
+    }
+}
+
+fn record(cx: &Context, txn: &Txn, invoked: Nanos, outcome: RecordedOutcome) -> RecordedTxn {
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for entry in &txn.entries {
+        reads.extend(recorded_read(cx, txn, entry));
+        writes.extend(recorded_write(cx, txn, entry));
+    }
+    let (id, coordinator) = (txn.tag, txn.coordinator);
+    let completed = cx.port.observed();
+    RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes }
+}
+
+/// The hash of the payload at `at`, if all of it is known.
+fn payload_fingerprint(cx: &Context, txn: &Txn, entry: &Entry, at: BufferOffset) -> u64 {
+    let slot = &cx.table(entry.table).slot;
+    if slot.is_out_of_line() && entry.cells != Cells::ALL {
+        return 0;
+    }
+    fingerprint(txn.round.bytes(at, slot.payload_bytes))
+}
+
+fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead> {
+    if entry.progress != Progress::Done {
+        return None; // never fetched
+    }
+    let slot = &cx.table(entry.table).slot;
+    let hash = |at: BufferOffset| payload_fingerprint(cx, txn, entry, at);
+    let fingerprint = match (entry.mode, entry.found) {
+        (_, false) | (Mode::Delete, true) => 0,
+        (Mode::Read | Mode::Insert, true) => hash(entry.payload),
+        (Mode::Update, true) if slot.is_out_of_line() => hash(entry.old_payload),
+        (Mode::Update, true) => hash(entry.image.plus(slot.payload_at)),
+    };
+    let version = match entry.mode {
+        Mode::Insert if !entry.found => txn.lookup(entry).directory_version.counter(),
+        _ => entry.version.counter(),
+    };
+    let (table, key, present) = (entry.table, entry.key, entry.found);
+    Some(RecordedRead { table, key, version, present, fingerprint })
+}
+
+fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
+    let version = entry.new_version.counter();
+    if version == 0 || entry.lock == NO_LOCK || entry.new_version == entry.version {
+        return None;
+    }
+    let hash = || payload_fingerprint(cx, txn, entry, entry.payload);
+    let (kind, fingerprint) = match entry.mode {
+        Mode::Read => return None,
+        Mode::Update => (WriteKind::Update, hash()),
+        Mode::Insert => (WriteKind::Insert, hash()),
+        Mode::Delete => (WriteKind::Delete, 0),
+    };
+    let (table, key) = (entry.table, entry.key);
+    Some(RecordedWrite { table, key, version, kind, fingerprint })
+}

@@ -1,0 +1,177 @@
+//! Recovery of a dead compute node: what it left is finished or undone, so that its slot may live again.
+//!
+//! 1. The caller claims it; one recovers at a time. 2. The dead life's access is revoked at every memory
+//! node, and that of earlier recoverers, which may still be at it. Only then is anything read: nothing
+//! of theirs lands any more. 3. Log areas are read, and every transaction of that life that has a valid
+//! entry is decided, applied and released, by the protocol's hooks. 4. The life is marked as recovered.
+//! What is left of it are locks of transactions that had written nothing: whoever meets one takes it away
+//! ([`stray`]), and so does [`sweep`], at its leisure.
+//!
+//! Invariant: idempotent, whoever dies at whatever point: another claims it and begins anew, and comes to
+//! the same verdicts. Rounds are few, whatever the number of coordinators and records: every step is one
+//! batch for all transactions. The argument is in docs/design/0012-recovery.md.
+
+mod bulk;
+pub mod logs;
+mod stray;
+pub mod sweep;
+mod turn;
+
+pub(crate) use bulk::{Answer, Bulk, Wish};
+pub(crate) use stray::{free_met, is_stray, plan_free};
+pub use sweep::{Pace, sweep};
+
+use crate::context::Context;
+use crate::membership::Claim;
+use crate::metrics::RecoveryEvent;
+use crate::outcome::{Failure, Resolution, TxnId};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
+
+pub use logs::Unsettled;
+use turn::Turn;
+pub use turn::Turns;
+
+/// What recovering a life found.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Recovery {
+    /// Its transactions that had a log entry, and how they end. Of those that are not here nothing was
+    /// ever written: if their outcome was unknown, they have aborted.
+    pub settled: Vec<(TxnId, Resolution)>,
+}
+
+/// How an attempt to recover a life ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Attempt {
+    /// It is recovered, by this caller.
+    Recovered(Recovery),
+    /// It is recovered already.
+    Done,
+    /// Another is at it, the service has not answered yet, or the claim was lost on the way: look again
+    /// later.
+    NotNow,
+    /// That life is a member, or the caller is none.
+    Refused,
+}
+
+/// Recovers a life that was expelled.
+///
+/// # Errors
+/// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
+pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
+    // To the service a compute node is one: its coroutines see to it themselves that one recovers.
+    let Some(turn) = Turn::take(cx) else { return Ok(Attempt::NotNow) };
+    let attempt = recover_alone(cx, dead).await;
+    turn.end();
+    attempt
+}
+
+async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
+    // No configuration is opened before the life is recovered: this is the one that it ran in.
+    cx.follow();
+    let (database, by) = (cx.database(), cx.node.id);
+    let before = match database.membership.claim_recovery(dead, by) {
+        Claim::Granted { before } => before,
+        Claim::Done => return Ok(Attempt::Done),
+        Claim::Held { .. } | Claim::Pending => return Ok(Attempt::NotNow),
+        Claim::NotExpelled | Claim::NotMember => return Ok(Attempt::Refused),
+    };
+    if !before.is_empty() {
+        cx.metrics.recovery(RecoveryEvent::TookOver);
+    }
+    let protocol = &database.protocol;
+    for whom in std::iter::once(dead).chain(before) {
+        protocol.fence(cx, whom).await?;
+    }
+    let mut left = protocol.enumerate(cx, dead).await?;
+    protocol.decide(cx, &mut left).await?;
+    protocol.apply(cx, &left).await?;
+    protocol.release(cx, &left).await?;
+    if !database.membership.recovered(dead, by) {
+        return Ok(Attempt::NotNow);
+    }
+    cx.metrics.recovery(RecoveryEvent::Recovered);
+    cx.node.clearance.look_again();
+    let settled = left.iter().map(|each| (each.entry.tag, each.resolution())).collect();
+    Ok(Attempt::Recovered(Recovery { settled }))
+}
+
+/// Recovers whoever is expelled, and sweeps after each, until `stop`: one coroutine of each compute node
+/// that is to take part runs this, on a port of its own. `report` is told what was found.
+///
+/// # Errors
+/// As [`recover`]; a failure of the fabric that may pass (a primary is down) is no reason to stop.
+pub async fn attend(
+    cx: &Context,
+    pace: Pace,
+    stop: impl Fn() -> bool,
+    mut report: impl FnMut(NodeId, &Recovery),
+) -> Result<(), Failure> {
+    let mut is_swept = true;
+    while !stop() {
+        for dead in cx.database().membership.unrecovered() {
+            match recover(cx, dead).await {
+                Ok(Attempt::Recovered(recovery)) => {
+                    is_swept = false;
+                    report(dead, &recovery);
+                }
+                Ok(_) => {}
+                Err(failure) if is_fenced(cx) => return Err(failure),
+                Err(_) => {}
+            }
+        }
+        if !is_swept {
+            match sweep(cx, pace).await {
+                Ok(_) => is_swept = true,
+                Err(failure) if is_fenced(cx) => return Err(failure),
+                Err(_) => {}
+            }
+        }
+        // Others run in between, however short the pause.
+        cx.port.yield_now().await;
+        cx.port.sleep(Nanos(pace.look_every_ns)).await;
+    }
+    Ok(())
+}
+
+fn is_fenced(cx: &Context) -> bool {
+    cx.port.last_error() == Some(FabricError::Fenced)
+}
+
+/// Whether no dead life that is not recovered has left anything in a coordinator's log area.
+///
+/// # Errors
+/// The fabric's.
+pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure> {
+    let dead = cx.database().membership.unrecovered();
+    if dead.is_empty() {
+        return Ok(true);
+    }
+    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
+    Ok(!heads.iter().any(|head| dead.contains(&head.tag.node())))
+}
+
+/// Revokes a life's access at every memory node that lives; when this returns, nothing of it will ever
+/// land.
+///
+/// # Errors
+/// `Fenced`, if the caller's own access is gone.
+pub async fn revoke_everywhere(cx: &Context, whom: NodeId) -> Result<(), Failure> {
+    let mut asked = Vec::new();
+    for node in cx.groups.whole().nodes() {
+        asked.push(cx.port.post_revoke(whom, node));
+    }
+    for each in asked {
+        let answer = match each {
+            Ok(detached) => cx.port.settle(detached).await,
+            Err(error) => Err(error),
+        };
+        match answer {
+            // A node that is down executes nothing.
+            Ok(()) | Err(FabricError::NodeDown(_)) => {}
+            Err(error) => return Err(cx.port.note_failure(error).into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! A test's hook: a thread that has asked for it is stopped at drawn points of its rounds.
+//!
+//! Invariant: without the feature `preempt` a point is nothing. With it, points are between the verbs of
+//! a round, between the lines of a copy, and between a stripe and the words that it guards; whether a
+//! thread yields or sleeps there is a function of its seed and of how many points it has passed. How
+//! long the operating system then keeps it away is not.
+
+#[cfg(feature = "preempt")]
+use crate::rng::mix;
+#[cfg(feature = "preempt")]
+use std::cell::Cell;
+#[cfg(feature = "preempt")]
+use std::time::Duration;
+
+/// How often a thread is stopped: at one point in so many; 0: never.
+#[cfg(feature = "preempt")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rates {
+    /// It gives the processor up.
+    pub yield_one_in: u32,
+    /// It sleeps, so that others make many rounds meanwhile.
+    pub sleep_one_in: u32,
+    /// For so long, in nanoseconds.
+    pub sleep_ns: u64,
+}
+
+#[cfg(feature = "preempt")]
+std::thread_local! {
+    static RATES: Cell<Option<Rates>> = const { Cell::new(None) };
+    /// The seed, moved on by every point.
+    static STATE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// From now on the calling thread is stopped; `None`: no more.
+#[cfg(feature = "preempt")]
+pub fn arm(seed: u64, rates: Option<Rates>) {
+    STATE.set(seed);
+    RATES.set(rates);
+}
+
+/// Whether copies are to be made line by line.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(super) fn is_armed() -> bool {
+    #[cfg(feature = "preempt")]
+    return RATES.get().is_some();
+    #[cfg(not(feature = "preempt"))]
+    false
+}
+
+/// A point at which a thread may be stopped.
+#[inline(always)]
+pub(super) fn point() {
+    #[cfg(feature = "preempt")]
+    if let Some(rates) = RATES.get() {
+        stop(rates);
+    }
+}
+
+#[cfg(feature = "preempt")]
+#[cold]
+#[expect(clippy::disallowed_methods, reason = "the operating system is to keep the thread away")]
+fn stop(rates: Rates) {
+    STATE.set(STATE.get().wrapping_add(1));
+    let draw = mix(STATE.get());
+    let falls = |draw: u64, one_in: u32| one_in > 0 && draw % u64::from(one_in) == 0;
+    if falls(draw >> 32, rates.sleep_one_in) {
+        std::thread::sleep(Duration::from_nanos(rates.sleep_ns));
+    } else if falls(draw & 0xffff_ffff, rates.yield_one_in) {
+        std::thread::yield_now();
+    }
+}

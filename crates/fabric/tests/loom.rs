@@ -1,0 +1,202 @@
+//! The local backend's own synchronisation under every interleaving, and under every value that a machine
+//! of weaker order than ours may show: striped sequence locks, gates, rings of datagrams.
+//!
+//! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the backend's own, on
+//! loom's atomics (`crates/fabric/src/local/sync.rs`).
+//!
+//! Invariant checked: each model passes, and fails when any one ordering or fence that it is to justify is
+//! taken away. Not modelled: `membarrier(2)` and copies by vector instructions; a copy is words in any
+//! order here, which is weaker. Models are bounded: at most three preemptions, one WRITE, five datagrams.
+
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, AtomicU64};
+use loom::thread;
+use std::sync::Arc;
+use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::backend::Endpoint;
+use tarn_fabric::local::Region;
+use tarn_fabric::local::modelled::{Mailboxes, Site, plant, run};
+use tarn_fabric::local::quiesce::Faults;
+use tarn_fabric::round::Round;
+
+const PREEMPTIONS: usize = 3;
+const WORDS: usize = 3;
+
+fn check(site: Option<Site>, model: fn()) {
+    plant(site);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
+/// One line and its stripe.
+struct Line {
+    words: [AtomicU64; 8],
+    stripe: AtomicU32,
+}
+
+impl Line {
+    fn new() -> Arc<Line> {
+        let words = std::array::from_fn(|_| AtomicU64::new(0));
+        Arc::new(Line { words, stripe: AtomicU32::new(0) })
+    }
+
+    fn region(&self) -> Region<'_> {
+        // SAFETY: both live as long as `self`; one stripe, so that the mask is 0. A modelled word is
+        // larger than 8 bytes, and the backend's own arithmetic knows it.
+        unsafe { Region::new(self.words.as_ptr(), 64, &self.stripe, 0, 0, true) }
+    }
+}
+
+fn is_whole(words: &[u64]) -> bool {
+    words.iter().all(|word| *word == words[0])
+}
+
+/// READ and WRITE by the functions for any range.
+fn region_words() {
+    let line = Line::new();
+    let other = Arc::clone(&line);
+    let writer = thread::spawn(move || {
+        other.region().write_words(0, &[7; WORDS], true).expect("nobody dies");
+    });
+    let mut seen = [0; WORDS];
+    line.region().read_words(0, &mut seen).expect("nobody dies");
+    assert!(is_whole(&seen), "torn: {seen:?}");
+    writer.join().expect("no panic");
+}
+
+/// A WRITE of bytes: its words are stored without any order.
+fn region_bytes() {
+    let line = Line::new();
+    let other = Arc::clone(&line);
+    let writer = thread::spawn(move || {
+        other.region().write(0, &[7; 8 * WORDS]).expect("nobody dies");
+    });
+    let mut seen = [0; WORDS];
+    line.region().read_words(0, &mut seen).expect("nobody dies");
+    assert!(is_whole(&seen), "torn: {seen:?}");
+    writer.join().expect("no panic");
+}
+
+/// Two writers of one line: a stripe is one writer's.
+fn two_writers() {
+    let line = Line::new();
+    let other = Arc::clone(&line);
+    let writer = thread::spawn(move || {
+        other.region().write(0, &[7; 8 * WORDS]).expect("nobody dies");
+    });
+    line.region().write_words(0, &[5; WORDS], true).expect("nobody dies");
+    writer.join().expect("no panic");
+    let mut seen = [0; WORDS];
+    line.region().read_words(0, &mut seen).expect("nobody dies");
+    assert!(is_whole(&seen) && seen[0] != 0, "torn: {seen:?}");
+}
+
+/// READ and WRITE as a round's verbs, by the short way.
+fn round_verbs() {
+    let line = Line::new();
+    let other = Arc::clone(&line);
+    let target = || Address::new(GroupId(0), 0).at(NodeSlot(0));
+    let writer = thread::spawn(move || {
+        let mut round = Round::new();
+        let value = round.reserve(8 * WORDS);
+        round.bytes_mut(value, 8 * WORDS).fill(7);
+        round.write(target(), value, 8 * WORDS);
+        assert!(run(&other.region(), &mut round), "nobody else writes");
+    });
+    let mut round = Round::new();
+    let seen = round.read(target(), 8 * WORDS);
+    if run(&line.region(), &mut round) {
+        assert!(is_whole(round.words(seen, WORDS)), "torn: {:?}", round.words(seen, WORDS));
+    }
+    writer.join().expect("no panic");
+}
+
+/// Memory that only whoever is inside, or has shut everybody out, may touch.
+struct Guarded(UnsafeCell<u64>);
+
+// SAFETY: that nobody touches it together with another is what the model checks.
+unsafe impl Sync for Guarded {}
+// SAFETY: as above.
+unsafe impl Send for Guarded {}
+
+/// A node is fenced while one of its threads may be inside a round.
+fn gate() {
+    let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+    let (faults, memory) = (Arc::new(Faults::new(1)), Arc::new(Guarded(UnsafeCell::new(0))));
+    let gate = faults.register(node);
+    let before = faults.epoch();
+    let of_thread = (Arc::clone(&faults), Arc::clone(&memory));
+    let inside = thread::spawn(move || {
+        let (faults, memory) = of_thread;
+        // As a round does: it says that it is inside, then looks whether a fault was declared.
+        let _inside = gate.enter();
+        if faults.epoch() == before {
+            memory.0.with_mut(|_| ());
+        }
+    });
+    faults.fence(node);
+    memory.0.with_mut(|_| ());
+    inside.join().expect("no panic");
+}
+
+/// Datagrams of one word from one thread to another, more of them than the ring has room for.
+fn ring() {
+    const DATAGRAMS: u64 = 5;
+    let endpoint = |node| Endpoint { node: NodeSlot(node), thread: 0 };
+    let mailboxes = Arc::new(Mailboxes::default());
+    let (mut sender, _mine) = mailboxes.register(endpoint(0));
+    let (_theirs, mut receiver) = mailboxes.register(endpoint(1));
+    let shared = Arc::clone(&mailboxes);
+    let send = thread::spawn(move || {
+        for number in 1..=DATAGRAMS {
+            sender.send(&shared, endpoint(1), &number.to_le_bytes()).expect("a short one");
+        }
+    });
+    let mut last = 0;
+    for _ in 0..3 {
+        receiver.receive(2, &mut |_, bytes| {
+            let number = u64::from_le_bytes(bytes.try_into().expect("one word"));
+            assert!(number > last && number <= DATAGRAMS, "{number} after {last}");
+            last = number;
+        });
+        thread::yield_now();
+    }
+    send.join().expect("no panic");
+}
+
+/// A test that the model passes, and one for each site that it fails without it.
+macro_rules! models {
+    ($($model:ident: $($planted:ident = $site:ident),*;)*) => {$(
+        mod $model {
+            use super::*;
+
+            #[test]
+            fn passes() {
+                check(None, super::$model);
+            }
+
+            $(#[test]
+            #[should_panic]
+            fn $planted() {
+                check(Some(Site::$site), super::$model);
+            })*
+        }
+    )*};
+}
+
+models! {
+    region_words: finds_read = StripeRead, finds_read_again = StripeReadAgain,
+        finds_released = StripeReleased;
+    region_bytes: finds_read = StripeRead, finds_read_again = StripeReadAgain,
+        finds_taken = StripeTaken, finds_released = StripeReleased;
+    two_writers: finds_released = StripeReleased;
+    round_verbs: finds_read = StripeRead, finds_read_again = StripeReadAgain,
+        finds_taken = StripeTaken, finds_released = StripeReleased;
+    gate: finds_entered = GateEntered, finds_left = GateLeft;
+    ring: finds_published = TailPublished, finds_seen = TailSeen,
+        finds_given_back = HeadPublished, finds_room_seen = HeadSeen;
+}

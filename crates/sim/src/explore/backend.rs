@@ -1,0 +1,248 @@
+//! One thread's hold on the explored cluster.
+//!
+//! Invariant: while a coroutine is being polled its rounds are in flight until the scheduler lands them;
+//! outside of that (loading, building, judging) they are done at once. What a coroutine is told of time
+//! is a function of its own past: `now` counts its calls, a sleep ends at once.
+
+use super::flight::Interest;
+use super::hash::{chain, mix, of_bytes};
+use super::machine::Machine;
+use super::messages::Message;
+use super::trace::What;
+use super::world::World;
+use std::rc::Rc;
+use std::task::Poll;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use tarn_fabric::clock::{ClockInterval, Nanos};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::Round;
+
+/// Largest datagram.
+const DATAGRAM_BYTES_MAX: usize = 4096;
+
+/// The ticket of what was done at once.
+const DONE: u64 = u64::MAX;
+
+/// See the module's text.
+pub(crate) struct ExploreBackend {
+    world: Rc<World>,
+    node: NodeId,
+    thread: u16,
+    connection: u16,
+}
+
+impl ExploreBackend {
+    pub(crate) fn new(world: Rc<World>, node: NodeId, thread: u16) -> ExploreBackend {
+        let connection = world.machine.borrow_mut().join(node, thread);
+        ExploreBackend { world, node, thread, connection }
+    }
+}
+
+/// What a coroutine sees when a round of its own has ended.
+fn outcome(error: Option<FabricError>) -> Result<(), FabricError> {
+    error.map_or(Ok(()), Err)
+}
+
+/// An error as it is observed.
+fn error_code(error: Option<FabricError>) -> u64 {
+    match error {
+        None => 0,
+        Some(FabricError::NodeDown(node)) => 1 << 32 | u64::from(node.0),
+        Some(FabricError::Fenced) => 2 << 32,
+        Some(_) => 3 << 32,
+    }
+}
+
+/// The coroutine fetches a round that is done.
+fn fetch(machine: &mut Machine, index: u32, round: &mut Round) -> Option<FabricError> {
+    let flight = machine.flights.get_mut(index);
+    std::mem::swap(&mut flight.round, round);
+    let (number, landed, error) = (flight.number, flight.landed, flight.error);
+    let actor = flight.actor;
+    machine.landed = machine.landed.wrapping_sub(landed);
+    machine.flights.end(index);
+    machine.observe(chain(landed, mix(u64::from(number), error_code(error))));
+    machine.note(Some(actor), What::Completed { round: number, error });
+    error
+}
+
+impl Backend for ExploreBackend {
+    fn caps(&self) -> Caps {
+        Caps { masked_cas: true, datagram_bytes_max: DATAGRAM_BYTES_MAX }
+    }
+
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { node: self.node.slot, thread: self.thread }
+    }
+
+    fn post(&self, round: &mut Round) -> Posted {
+        let machine = &mut *self.world.machine.borrow_mut();
+        if machine.is_detached {
+            return Posted::Done(Err(FabricError::Fenced));
+        }
+        if machine.current.is_none() {
+            return Posted::Done(machine.execute_at_rest(self.node, round));
+        }
+        let ticket = machine.post(self.connection, round, Interest::Awaited);
+        let index = machine.flights.find(ticket).expect("it is kept until it is fetched");
+        if machine.flights.get(index).is_done() {
+            return Posted::Done(outcome(fetch(machine, index, round)));
+        }
+        // The round is in flight itself; this is an idle one.
+        round.ticket = ticket;
+        machine.flights.get_mut(index).is_waited_for = true;
+        machine.polled.waits = true;
+        Posted::InFlight
+    }
+
+    fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
+        let machine = &mut *self.world.machine.borrow_mut();
+        let index = machine.flights.find(round.ticket).expect("a round is completed once");
+        let flight = machine.flights.get_mut(index);
+        if machine.is_detached {
+            flight.give_up(round);
+            machine.flights.end(index);
+            return Poll::Ready(Err(FabricError::Fenced));
+        }
+        if !flight.is_done() {
+            flight.is_waited_for = true;
+            machine.polled.waits = true;
+            return Poll::Pending;
+        }
+        Poll::Ready(outcome(fetch(machine, index, round)))
+    }
+
+    fn abandon(&self, round: &mut Round) {
+        let machine = &mut *self.world.machine.borrow_mut();
+        let Some(index) = machine.flights.find(round.ticket) else { return };
+        let flight = machine.flights.get_mut(index);
+        flight.give_up(round);
+        if machine.is_detached || machine.flights.get(index).is_done() {
+            machine.flights.end(index);
+        }
+    }
+
+    fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
+        let machine = &mut *self.world.machine.borrow_mut();
+        if machine.is_detached {
+            return Err(FabricError::Fenced);
+        }
+        if machine.current.is_none() {
+            return machine.execute_at_rest(self.node, round).map(|()| Detached(DONE));
+        }
+        if round.is_empty() {
+            return Ok(Detached(DONE));
+        }
+        Ok(Detached(machine.post(self.connection, round, Interest::Detached)))
+    }
+
+    fn detached(&self, Detached(ticket): Detached) -> Poll<Result<(), FabricError>> {
+        let machine = &mut *self.world.machine.borrow_mut();
+        if machine.is_detached {
+            return Poll::Ready(Err(FabricError::Fenced));
+        }
+        if let Some(index) = machine.flights.find(ticket) {
+            let flight = machine.flights.get_mut(index);
+            flight.is_waited_for = true;
+            let (was_asked, number) = (flight.was_asked, flight.number);
+            flight.was_asked = true;
+            machine.polled.waits = true;
+            if !was_asked {
+                machine.observe(mix(u64::from(number), 0xde7));
+            }
+            return Poll::Pending;
+        }
+        let error = machine.errors.iter().find(|(of, _)| *of == ticket).map(|(_, error)| *error);
+        machine.observe(mix(error_code(error), 0xd0e));
+        Poll::Ready(outcome(error))
+    }
+
+    fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
+        let machine = &mut *self.world.machine.borrow_mut();
+        if machine.is_detached {
+            return Err(FabricError::Fenced);
+        }
+        if machine.current.is_none() {
+            machine.fenced.push((whom, at));
+            return Ok(Detached(DONE));
+        }
+        Ok(Detached(machine.ask_to_revoke(self.connection, whom, at)))
+    }
+
+    fn park_until(&self, until: Nanos) {
+        let machine = &mut *self.world.machine.borrow_mut();
+        machine.polled.slept = true;
+        let clock = match machine.current {
+            Some(actor) => &mut machine.actors[usize::from(actor)].clock,
+            None => &mut machine.rest_clock,
+        };
+        *clock = until.0.max(*clock);
+    }
+
+    fn now(&self) -> Nanos {
+        let machine = &mut *self.world.machine.borrow_mut();
+        let clock = match machine.current {
+            Some(actor) => &mut machine.actors[usize::from(actor)].clock,
+            None => &mut machine.rest_clock,
+        };
+        *clock += 1;
+        Nanos(*clock)
+    }
+
+    /// Counts on over all actors: the order of stamps is that of events.
+    fn observed(&self) -> Nanos {
+        let machine = &mut *self.world.machine.borrow_mut();
+        machine.stamps += 1;
+        Nanos(machine.stamps)
+    }
+
+    /// Nobody knows anything of the others' time.
+    fn clock(&self) -> ClockInterval {
+        ClockInterval { earliest: Nanos(0), latest: Nanos(u64::MAX) }
+    }
+
+    fn charge(&self, _: Cost) {}
+
+    fn charges(&self) -> bool {
+        false
+    }
+
+    fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
+        if bytes.len() > DATAGRAM_BYTES_MAX {
+            let (bytes, limit_bytes) = (bytes.len(), DATAGRAM_BYTES_MAX);
+            return Err(FabricError::MessageTooLarge { bytes, limit_bytes });
+        }
+        let machine = &mut *self.world.machine.borrow_mut();
+        let Some(actor) = machine.current.filter(|_| !machine.is_detached) else { return Ok(()) };
+        machine.sharing.message();
+        let state = &mut machine.actors[usize::from(actor)];
+        state.messages += 1;
+        let (number, from) = (state.messages, self.endpoint());
+        let bytes = bytes.to_vec();
+        machine.messages.send(Message { actor, number, from, to, bytes, is_doubled: false });
+        machine.note(Some(actor), What::MessageSent { message: number, to });
+        Ok(())
+    }
+
+    fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
+        for count in 0..budget {
+            // The sink may send: nothing is borrowed while it runs.
+            let taken = {
+                let machine = &mut *self.world.machine.borrow_mut();
+                let taken = machine.messages.take(self.endpoint());
+                if let Some(message) = &taken {
+                    machine.observe(chain(message.digest(), of_bytes(b"received")));
+                }
+                taken
+            };
+            let Some(message) = taken else { return count };
+            sink(message.from, &message.bytes);
+        }
+        budget
+    }
+}

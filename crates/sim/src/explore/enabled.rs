@@ -1,0 +1,304 @@
+//! What may happen next.
+//!
+//! Invariant: [`Machine::enabled`] lists everything that the contract and the budgets allow, in an order
+//! that depends on the execution so far alone. [`Machine::at_once`] and [`Machine::choices`] leave out
+//! what `docs/design/0011-explorer.md` argues away, and nothing else.
+
+use super::actor::Trigger;
+use super::config::Planted;
+use super::flight::{Flight, Interest, part};
+use super::machine::{Machine, Status};
+use super::memory::{LineId, Memory};
+use super::transition::Transition;
+use tarn_fabric::round::{Verb, VerbKind};
+
+/// Where a piece stands in its flight: batch, position among what is pending there, line.
+pub(crate) type Place = (usize, usize, u16);
+
+impl Machine {
+    /// Everything.
+    pub(crate) fn enabled(&self, list: &mut Vec<Transition>) {
+        list.clear();
+        self.actors_enabled(list, |machine, trigger| machine.has_happened(trigger));
+        for index in 0..self.flights.live.len() {
+            self.pieces(self.flights.live[index], |transition, _| list.push(transition));
+        }
+        self.messages_enabled(list);
+        self.faults_enabled(list, true);
+    }
+
+    /// What is left to choose from once [`Machine::at_once`] has nothing.
+    pub(crate) fn choices(&self, list: &mut Vec<Transition>) {
+        if !self.config.reduction.reduces() {
+            return self.enabled(list);
+        }
+        list.clear();
+        if let Some((actor, from)) = self.forced {
+            self.forced_pieces(actor, from, |transition| list.push(transition));
+            let life = self.actors[usize::from(actor)].life;
+            if self.spent.compute < self.config.faults.compute && self.is_worth_dying(life) {
+                list.push(Transition::Die { node: life as u8 });
+            }
+            return;
+        }
+        self.actors_enabled(list, |machine, trigger| {
+            machine.has_happened(trigger) || machine.may_be_declared(trigger).is_some()
+        });
+        for index in 0..self.flights.live.len() {
+            self.pieces(self.flights.live[index], |transition, _| list.push(transition));
+        }
+        self.messages_enabled(list);
+        self.faults_enabled(list, false);
+    }
+
+    /// The pieces of what an actor has posted from a round on.
+    pub(crate) fn forced_pieces(&self, actor: u8, from: u32, mut each: impl FnMut(Transition)) {
+        for &index in &self.flights.live {
+            let flight = self.flights.get(index);
+            if flight.actor == actor && flight.number >= from {
+                self.pieces(index, |transition, _| each(transition));
+            }
+        }
+    }
+
+    /// Whether something must happen yet: not faults, and not what the dead have posted.
+    pub(crate) fn is_over(&self, enabled: &[Transition]) -> bool {
+        enabled.iter().all(|transition| match *transition {
+            Transition::Piece { actor, .. } => self.life_of(actor).is_dead,
+            Transition::Start { actor } => {
+                let trigger = self.actors[usize::from(actor)].trigger;
+                !trigger.is_none_or(|trigger| self.has_happened(trigger))
+            }
+            Transition::Poll { .. } | Transition::Deliver { .. } => false,
+            _ => true,
+        })
+    }
+
+    fn actors_enabled(
+        &self,
+        list: &mut Vec<Transition>,
+        may_start: impl Fn(&Machine, Trigger) -> bool,
+    ) {
+        for (index, state) in self.actors.iter().enumerate() {
+            let actor = index as u8;
+            match state.status {
+                Status::Unstarted if state.trigger.is_none_or(|it| may_start(self, it)) => {
+                    list.push(Transition::Start { actor });
+                }
+                Status::AtGate => list.push(Transition::Start { actor }),
+                Status::Ready => list.push(Transition::Poll { actor }),
+                _ => {}
+            }
+        }
+    }
+
+    /// The pieces of a flight that may land next, with their places in it.
+    pub(crate) fn pieces(&self, index: u32, mut each: impl FnMut(Transition, Place)) {
+        let flight = self.flights.get(index);
+        let (actor, round) = (flight.actor, flight.number);
+        for (at, batch) in flight.batches().iter().enumerate() {
+            let (first, overtaking) = batch.next();
+            if first.is_none() || self.flights.is_held(flight, batch.node) {
+                continue;
+            }
+            for position in [first, overtaking].into_iter().flatten() {
+                let pending = batch.pending[position];
+                let mut lines = pending.lines;
+                while lines != 0 {
+                    let line = lines.trailing_zeros() as u16;
+                    lines &= lines - 1;
+                    let transition = Transition::Piece { actor, round, verb: pending.verb, line };
+                    each(transition, (at, position, line));
+                }
+            }
+        }
+    }
+
+    fn messages_enabled(&self, list: &mut Vec<Transition>) {
+        let budget = self.config.faults;
+        for it in &self.messages.sent {
+            let is_there =
+                |life: &super::machine::Life| life.id.slot == it.to.node && !life.is_dead;
+            if !self.lives.iter().any(is_there) {
+                continue;
+            }
+            let (actor, message) = (it.actor, it.number);
+            list.push(Transition::Deliver { actor, message });
+            if self.spent.lost < budget.messages_lost {
+                list.push(Transition::Lose { actor, message });
+            }
+            if self.spent.doubled < budget.messages_doubled && !it.is_doubled {
+                list.push(Transition::Double { actor, message });
+            }
+        }
+    }
+
+    fn faults_enabled(&self, list: &mut Vec<Transition>, declared_alone: bool) {
+        let budget = self.config.faults;
+        for life in 0..self.lives.len() {
+            let node = life as u8;
+            if self.spent.compute < budget.compute && self.is_worth_dying(life) {
+                list.push(Transition::Die { node });
+            }
+            let trigger = Trigger::Lost(self.lives[life].id);
+            if declared_alone && self.may_be_declared(trigger).is_some() {
+                list.push(Transition::Declare { node });
+            }
+        }
+        if self.spent.memory < budget.memory {
+            let nodes = (0..self.is_down.len()).filter(|node| !self.is_down[*node]);
+            list.extend(nodes.map(|node| Transition::MemoryDies { node: node as u8 }));
+        }
+    }
+
+    /// Whether a death would change what can happen: something of the node is under way or may be yet,
+    /// or somebody is waiting for it to die.
+    fn is_worth_dying(&self, life: usize) -> bool {
+        let it = &self.lives[life];
+        let is_under_way = |actor: usize| {
+            let state = &self.actors[actor];
+            let is_to_come = state.trigger.is_some_and(|it| !self.has_happened(it));
+            it.actors >> actor & 1 == 1
+                && !matches!(state.status, Status::Finished | Status::Dead)
+                && !(state.status == Status::Unstarted && is_to_come)
+        };
+        let in_flight = || {
+            self.flights
+                .live
+                .iter()
+                .any(|index| it.actors >> self.flights.get(*index).actor & 1 == 1)
+        };
+        !it.is_dead
+            && !it.is_spared
+            && (self.is_awaited(Trigger::Lost(it.id))
+                || (0..self.actors.len()).any(is_under_way)
+                || in_flight())
+    }
+
+    fn is_awaited(&self, trigger: Trigger) -> bool {
+        self.actors
+            .iter()
+            .any(|actor| actor.status == Status::Unstarted && actor.trigger == Some(trigger))
+    }
+
+    /// Whether what a conditional actor waits for has happened.
+    pub(crate) fn has_happened(&self, trigger: Trigger) -> bool {
+        match trigger {
+            Trigger::Lost(node) => {
+                self.lives.iter().any(|life| life.id == node && (life.is_dead || life.is_declared))
+            }
+            Trigger::MemoryLost(node) => {
+                self.is_down.get(usize::from(node.0)).copied().unwrap_or(false)
+            }
+        }
+    }
+
+    /// The node that may still be declared dead to make this happen.
+    pub(crate) fn may_be_declared(&self, trigger: Trigger) -> Option<usize> {
+        let Trigger::Lost(node) = trigger else { return None };
+        let may = self.spent.zombie < self.config.faults.zombie && self.is_awaited(trigger);
+        let alive = |life: &super::machine::Life| {
+            life.id == node && !life.is_dead && !life.is_declared && !life.is_spared
+        };
+        self.lives.iter().position(alive).filter(|_| may)
+    }
+
+    /// Whether an actor's polls are seen by nobody else: nobody else alive shares its local memory, no
+    /// object is registered, no message is sent.
+    pub(crate) fn is_alone(&self, actor: u8, has_shares: bool) -> bool {
+        let actors = self.life_of(actor).actors;
+        let others = self.actors.iter().enumerate().filter(|(index, state)| {
+            actors >> index & 1 == 1
+                && !matches!(state.status, Status::Finished | Status::Dead)
+                && *index != usize::from(actor)
+        });
+        !has_shares && !self.sharing.has_messages && others.count() == 0
+    }
+
+    /// A piece that need not be chosen, because nobody can tell when it lands: the reductions of
+    /// private lines, and of what the dead read.
+    pub(crate) fn at_once(&self) -> Option<(Transition, (u32, Place))> {
+        for &index in &self.flights.live {
+            let flight = self.flights.get(index);
+            if flight.revokes.is_some() {
+                continue;
+            }
+            let is_fickle = self.is_fickle(flight);
+            let mut found = None;
+            self.pieces(index, |transition, place| {
+                if found.is_none() && self.is_private(flight, transition, is_fickle) {
+                    found = Some((transition, (index, place)));
+                }
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Whether a round may still end otherwise than well although its pieces could land: its actor, if
+    /// it goes on, could tell when they do.
+    fn is_fickle(&self, flight: &Flight) -> bool {
+        let life = self.life_of(flight.actor);
+        let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
+        let may_be_refused = self.spent.memory < self.config.faults.memory || may_be_fenced;
+        may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
+    }
+
+    fn is_private(&self, flight: &Flight, transition: Transition, is_fickle: bool) -> bool {
+        let Transition::Piece { verb, line, .. } = transition else { return false };
+        let verb = &flight.round.verbs()[usize::from(verb)];
+        let life = self.life_of(flight.actor);
+        let is_read = verb.kind() == VerbKind::Read;
+        if life.is_dead && is_read {
+            return true;
+        }
+        let place = self.memory.place(verb.target, verb.len_bytes()).expect("checked when posted");
+        let offset =
+            if is_read || verb.kind() == VerbKind::Write { part(verb, line).start } else { 0 };
+        let line = Memory::line(place + offset);
+        let may_die = self.spent.compute < self.config.faults.compute && !life.is_spared;
+        let may_die = may_die && !self.config.reduction.has(Planted::DeathsForgotten);
+        let is_missed = !is_read && self.sharing.is_judged(line) && (life.is_dead || may_die);
+        !is_fickle && !is_missed && !self.sharing.is_shared(line)
+    }
+
+    /// A round is posted: lines at which its order against others of its own actor is open are as good
+    /// as shared.
+    pub(crate) fn mark_own(&mut self, index: u32) {
+        let flight = self.flights.get(index);
+        let mut found = Vec::new();
+        let verbs = flight.round.verbs();
+        let writes = verbs.iter().enumerate().filter(|(_, verb)| verb.is(VerbKind::Write));
+        for (at, write) in writes.filter(|(_, verb)| !verb.has(Verb::FENCED)) {
+            let overtaken = verbs[..at].iter().filter(|verb| !verb.is(VerbKind::Write));
+            overtaken.for_each(|verb| self.common_lines(verb, write, &mut found));
+        }
+        for other in self.flights.live.iter().map(|other| self.flights.get(*other)) {
+            let is_behind =
+                other.interest == Interest::Detached && other.connection == flight.connection;
+            let is_mine = other.actor == flight.actor && other.number != flight.number;
+            if !is_mine || is_behind || other.is_done() || other.revokes.is_some() {
+                continue;
+            }
+            for (mine, theirs) in
+                verbs.iter().flat_map(|mine| other.round.verbs().iter().map(move |it| (mine, it)))
+            {
+                self.common_lines(mine, theirs, &mut found);
+            }
+        }
+        found.into_iter().for_each(|line| self.sharing.share(line));
+    }
+
+    fn common_lines(&self, a: &Verb, b: &Verb, found: &mut Vec<LineId>) {
+        let lines = |verb: &Verb| {
+            let place = self.memory.place(verb.target, verb.len_bytes())?;
+            let last = place + verb.len_bytes().max(1) - 1;
+            Some((Memory::line(place).0, Memory::line(last).0))
+        };
+        if let (Some(a), Some(b)) = (lines(a), lines(b)) {
+            found.extend((a.0.max(b.0)..=a.1.min(b.1)).map(LineId));
+        }
+    }
+}

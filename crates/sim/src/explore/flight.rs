@@ -1,0 +1,280 @@
+//! Rounds in flight, piece by piece.
+//!
+//! Invariant: as in random mode (`pieces`): within a batch verbs are executed in order, except that a
+//! WRITE without fence may overtake READs and atomics before it; the lines of a READ or WRITE in any
+//! order; a batch behind a detached one of its connection waits for it. An awaited round is here itself
+//! until its coroutine fetches it. Places keep their room: nothing is allocated in steady state.
+
+use super::hash::Digest;
+use tarn_fabric::address::{LINE_BYTES, NodeId, NodeSlot};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::{Round, Verb, VerbKind};
+
+/// A verb of which something is still to be done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    /// Position in the round.
+    pub(crate) verb: u16,
+    pub(crate) kind: VerbKind,
+    fenced: bool,
+    /// READ, WRITE: a bit for each line to do, counted from the verb's first. Atomics: one.
+    pub(crate) lines: u64,
+}
+
+/// What a round asks of one node.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) node: NodeSlot,
+    /// In the order in which it was asked for; done if empty.
+    pub(crate) pending: Vec<Pending>,
+}
+
+impl Batch {
+    /// The verbs that may go on, as positions in `pending`: the first, and a WRITE that may overtake.
+    #[inline]
+    pub(crate) fn next(&self) -> (Option<usize>, Option<usize>) {
+        let list = &self.pending;
+        if list.is_empty() {
+            return (None, None);
+        }
+        let overtaken = list.iter().take_while(|it| it.kind != VerbKind::Write).count();
+        let may_overtake = overtaken > 0
+            && overtaken < list.len()
+            && list[1..=overtaken].iter().all(|it| !it.fenced);
+        (Some(0), may_overtake.then_some(overtaken))
+    }
+}
+
+/// Who is interested in a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Interest {
+    /// Its coroutine will fetch its results.
+    Awaited,
+    /// Nobody will, but its coroutine may ask whether it is done.
+    Detached,
+    /// Nobody any more.
+    Abandoned,
+    /// Whoever would fetch its results has died. They are kept, for what it would have recorded.
+    Orphaned,
+}
+
+/// A round in flight, or a request to revoke.
+pub(crate) struct Flight {
+    pub(crate) round: Round,
+    batches: Vec<Batch>,
+    used: usize,
+    generation: u32,
+    pub(crate) actor: u8,
+    /// Counts the rounds of its actor.
+    pub(crate) number: u32,
+    /// Of its actor's thread.
+    pub(crate) connection: u16,
+    /// Counts all rounds of an execution.
+    pub(crate) sequence: u32,
+    pub(crate) interest: Interest,
+    /// Batches that are not done.
+    pub(crate) left: u32,
+    pub(crate) error: Option<FabricError>,
+    /// Sum over what has landed, and what it brought.
+    pub(crate) landed: Digest,
+    /// Its coroutine waits for it.
+    pub(crate) is_waited_for: bool,
+    /// Its coroutine was told that it is not done yet.
+    pub(crate) was_asked: bool,
+    /// Not a round: whose access is to be revoked.
+    pub(crate) revokes: Option<NodeId>,
+    pub(crate) posted_step: u32,
+    pub(crate) phase: &'static str,
+}
+
+impl Flight {
+    fn new() -> Flight {
+        Flight {
+            round: Round::new(),
+            batches: Vec::new(),
+            used: 0,
+            generation: 0,
+            actor: 0,
+            number: 0,
+            connection: 0,
+            sequence: 0,
+            interest: Interest::Abandoned,
+            left: 0,
+            error: None,
+            landed: 0,
+            is_waited_for: false,
+            was_asked: false,
+            revokes: None,
+            posted_step: 0,
+            phase: "",
+        }
+    }
+
+    /// Its batches.
+    #[inline]
+    pub(crate) fn batches(&self) -> &[Batch] {
+        &self.batches[..self.used]
+    }
+
+    #[inline]
+    pub(crate) fn batch_mut(&mut self, index: usize) -> &mut Batch {
+        &mut self.batches[index]
+    }
+
+    fn batch_of(&mut self, node: NodeSlot) -> &mut Batch {
+        let known = self.batches().iter().position(|batch| batch.node == node);
+        let index = known.unwrap_or_else(|| {
+            if self.used == self.batches.len() {
+                self.batches.push(Batch { node, pending: Vec::new() });
+            }
+            self.batches[self.used].node = node;
+            self.batches[self.used].pending.clear();
+            self.used += 1;
+            self.used - 1
+        });
+        &mut self.batches[index]
+    }
+
+    /// Sorts the verbs of its round by node.
+    pub(crate) fn plan(&mut self) {
+        self.used = 0;
+        for at in 0..self.round.verbs().len() {
+            let verb = self.round.verbs()[at];
+            let pending = Pending {
+                verb: at as u16,
+                kind: verb.kind(),
+                fenced: verb.has(Verb::FENCED),
+                lines: lines_of(&verb),
+            };
+            self.batch_of(verb.target.node()).pending.push(pending);
+        }
+        self.left = self.used as u32;
+    }
+
+    /// Makes it a request to one node.
+    pub(crate) fn plan_revocation(&mut self, whom: NodeId, at: NodeSlot) {
+        (self.used, self.revokes) = (0, Some(whom));
+        let pending = Pending { verb: 0, kind: VerbKind::FetchAndAdd, fenced: false, lines: 1 };
+        self.batch_of(at).pending.push(pending);
+        self.left = 1;
+    }
+
+    /// Whether all of it is done.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The owner wants the round back before it is done; what is still to be done of it is copied.
+    pub(crate) fn give_up(&mut self, round: &mut Round) {
+        std::mem::swap(&mut self.round, round);
+        if !self.is_done() {
+            self.round.copy_from(round);
+        }
+        (self.interest, self.is_waited_for) = (Interest::Abandoned, false);
+    }
+}
+
+fn lines_of(verb: &Verb) -> u64 {
+    if !matches!(verb.kind(), VerbKind::Read | VerbKind::Write) {
+        return 1;
+    }
+    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
+    let lines = (into + verb.len_bytes()).div_ceil(LINE_BYTES).max(1);
+    assert!(lines <= 64, "{verb:?}: explored READs and WRITEs have 64 lines at the most");
+    u64::MAX >> (64 - lines)
+}
+
+/// Bytes of a READ or WRITE, counted from its first, that lie in one of its lines.
+pub(crate) fn part(verb: &Verb, line: u16) -> std::ops::Range<usize> {
+    let into = verb.target.address().offset_bytes() as usize % LINE_BYTES;
+    let from = (usize::from(line) * LINE_BYTES).saturating_sub(into);
+    from..((usize::from(line) + 1) * LINE_BYTES - into).min(verb.len_bytes())
+}
+
+/// All rounds in flight.
+#[derive(Default)]
+pub(crate) struct Flights {
+    all: Vec<Flight>,
+    free: Vec<u32>,
+    /// In the order in which they were posted.
+    pub(crate) live: Vec<u32>,
+}
+
+impl Flights {
+    /// A place; the caller fills it.
+    pub(crate) fn begin(&mut self) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Flight::new());
+            self.all.len() as u32 - 1
+        });
+        let flight = &mut self.all[index as usize];
+        (flight.error, flight.landed, flight.revokes) = (None, 0, None);
+        (flight.is_waited_for, flight.was_asked) = (false, false);
+        self.live.push(index);
+        index
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> &Flight {
+        &self.all[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Flight {
+        &mut self.all[index as usize]
+    }
+
+    /// What a round's owner remembers.
+    pub(crate) fn ticket(&self, index: u32) -> u64 {
+        u64::from(self.all[index as usize].generation) << 32 | u64::from(index)
+    }
+
+    /// The place of a ticket, unless it is another's by now.
+    #[inline]
+    pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
+        let (index, generation) = (ticket as u32, (ticket >> 32) as u32);
+        let flight = self.all.get(index as usize)?;
+        (flight.generation == generation).then_some(index)
+    }
+
+    /// The place of a round by its name.
+    #[inline]
+    pub(crate) fn named(&self, actor: u8, number: u32) -> Option<u32> {
+        let is_it = |index: &&u32| {
+            let flight = &self.all[**index as usize];
+            flight.number == number && flight.actor == actor
+        };
+        self.live.iter().find(is_it).copied()
+    }
+
+    /// Gives a place back.
+    pub(crate) fn end(&mut self, index: u32) {
+        self.live.retain(|live| *live != index);
+        self.release(index);
+    }
+
+    fn release(&mut self, index: u32) {
+        let flight = &mut self.all[index as usize];
+        flight.generation = flight.generation.wrapping_add(1);
+        self.free.push(index);
+    }
+
+    /// Gives all places back.
+    pub(crate) fn clear(&mut self) {
+        while let Some(index) = self.live.pop() {
+            self.release(index);
+        }
+    }
+
+    /// Whether a batch waits for a detached one before it on its connection.
+    pub(crate) fn is_held(&self, flight: &Flight, node: NodeSlot) -> bool {
+        self.live.iter().map(|index| &self.all[*index as usize]).any(|earlier| {
+            earlier.interest == Interest::Detached
+                && earlier.sequence < flight.sequence
+                && earlier.connection == flight.connection
+                && earlier.revokes.is_none()
+                && earlier.batches().iter().any(|it| it.node == node && !it.pending.is_empty())
+        })
+    }
+}

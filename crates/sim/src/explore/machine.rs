@@ -1,0 +1,372 @@
+//! The cluster between two polls: memory, rounds in flight, who is where, what broke.
+//!
+//! Invariant: everything that a later step may depend on is here or in a coroutine, and what is in a
+//! coroutine is a function of its group's `observed`. So [`Machine::digest`] identifies a state. Actors
+//! of one compute node are a group: they share local memory, so that the order of their polls is
+//! observed too.
+
+use super::actor::{Actor, Fault, Trigger};
+use super::config::{ExploreConfig, Planted};
+use super::flight::{Flights, Interest};
+use super::hash::{Digest, chain, mix};
+use super::memory::Memory;
+use super::messages::Messages;
+use super::report::{Mark, Marked};
+use super::sharing::Sharing;
+use super::trace::{Step, What};
+use super::transition::Footprint;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::Round;
+
+/// Where a coroutine stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// Never polled.
+    Unstarted,
+    /// Before its next transaction.
+    AtGate,
+    /// Waits for a round or a revocation.
+    Waiting,
+    /// There is something for it to see, or it yielded.
+    Ready,
+    /// It yielded several times without seeing anything new.
+    Idle,
+    Finished,
+    Dead,
+}
+
+/// One coroutine's place.
+#[derive(Clone, Debug)]
+pub(crate) struct ActorState {
+    pub(crate) life: usize,
+    pub(crate) thread: u16,
+    pub(crate) trigger: Option<Trigger>,
+    pub(crate) status: Status,
+    /// Rounds and revocations posted, messages sent.
+    pub(crate) rounds: u32,
+    pub(crate) messages: u32,
+    /// Transactions that began, ended.
+    pub(crate) began: u32,
+    pub(crate) ended: u32,
+    pub(crate) clock: u64,
+    /// Polls in a row that showed nothing new.
+    pub(crate) idle: u32,
+    /// What it saw of registered objects last.
+    pub(crate) shares_seen: Digest,
+    pub(crate) phase: &'static str,
+}
+
+/// A compute node in one life.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) id: NodeId,
+    pub(crate) is_dead: bool,
+    pub(crate) is_declared: bool,
+    pub(crate) is_spared: bool,
+    /// Chain over all that its coroutines saw.
+    pub(crate) observed: Digest,
+    /// Its actors, a bit each.
+    pub(crate) actors: u64,
+}
+
+/// What a poll did.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Polled {
+    pub(crate) waits: bool,
+    pub(crate) slept: bool,
+    pub(crate) at_gate: bool,
+    pub(crate) news: bool,
+}
+
+/// How much of each budget of faults is spent.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Spent {
+    pub(crate) compute: u32,
+    pub(crate) zombie: u32,
+    pub(crate) memory: u32,
+    pub(crate) lost: u32,
+    pub(crate) doubled: u32,
+}
+
+/// See the module's text.
+pub(crate) struct Machine {
+    pub(crate) config: ExploreConfig,
+    pub(crate) memory: Memory,
+    pub(crate) sharing: Sharing,
+    pub(crate) flights: Flights,
+    pub(crate) messages: Messages,
+    pub(crate) actors: Vec<ActorState>,
+    pub(crate) lives: Vec<Life>,
+    pub(crate) is_down: Vec<bool>,
+    pub(crate) fenced: Vec<(NodeId, NodeSlot)>,
+    pub(crate) spent: Spent,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) marks: Vec<Marked>,
+    /// Threads that joined: of ports and actors.
+    pub(crate) threads: Vec<(NodeId, u16)>,
+    /// Detached rounds that ended in an error.
+    pub(crate) errors: Vec<(u64, FabricError)>,
+    /// Sums: of what landed of rounds that nobody has fetched, of what each beginning came after, of
+    /// access that was revoked.
+    pub(crate) landed: Digest,
+    pub(crate) order: Digest,
+    pub(crate) revoked: Digest,
+    /// Whose coroutine is being polled.
+    pub(crate) current: Option<u8>,
+    /// Its poll is a start: the first gate is open.
+    pub(crate) gate_open: bool,
+    pub(crate) polled: Polled,
+    pub(crate) sequence: u32,
+    /// The time at rest.
+    pub(crate) rest_clock: u64,
+    /// A clock for stamps: strictly monotone over the whole execution.
+    pub(crate) stamps: u64,
+    /// Transitions so far.
+    pub(crate) steps: u32,
+    pub(crate) footprint: Footprint,
+    /// Actors' coroutines are run or dropped for what they keep to themselves: nothing reaches the
+    /// cluster, every round ends in `Fenced`.
+    pub(crate) is_detached: bool,
+    /// The judge looks at memory.
+    pub(crate) is_judging: bool,
+    /// Only pieces of rounds of this actor, from this number on, may land next.
+    pub(crate) forced: Option<(u8, u32)>,
+    pub(crate) trace: Option<Vec<Step>>,
+}
+
+impl Machine {
+    pub(crate) fn new(config: &ExploreConfig) -> Machine {
+        let memory = Memory::new(config.memory_nodes, config.replicas, config.group_bytes);
+        Machine {
+            sharing: Sharing::new(memory.lines()),
+            memory,
+            config: config.clone(),
+            flights: Flights::default(),
+            messages: Messages::default(),
+            actors: Vec::new(),
+            lives: Vec::new(),
+            is_down: vec![false; config.memory_nodes],
+            fenced: Vec::new(),
+            spent: Spent::default(),
+            faults: Vec::new(),
+            marks: Vec::new(),
+            threads: Vec::new(),
+            errors: Vec::new(),
+            landed: 0,
+            order: 0,
+            revoked: 0,
+            current: None,
+            gate_open: false,
+            polled: Polled::default(),
+            sequence: 0,
+            stamps: 0,
+            rest_clock: 0,
+            steps: 0,
+            footprint: Footprint::NONE,
+            is_detached: false,
+            is_judging: false,
+            forced: None,
+            trace: None,
+        }
+    }
+
+    /// Back to the loaded memory, with nobody on it.
+    pub(crate) fn reset(&mut self) {
+        self.memory.restore();
+        self.flights.clear();
+        self.messages.clear();
+        self.actors.clear();
+        self.lives.clear();
+        self.is_down.fill(false);
+        self.fenced.clear();
+        self.faults.clear();
+        self.marks.clear();
+        self.threads.clear();
+        self.errors.clear();
+        (self.landed, self.order, self.revoked) = (0, 0, 0);
+        (self.spent, self.footprint) = (Spent::default(), Footprint::NONE);
+        (self.current, self.forced) = (None, None);
+        (self.sequence, self.stamps, self.steps) = (0, 0, 0);
+        (self.is_detached, self.is_judging) = (false, false);
+        if let Some(trace) = &mut self.trace {
+            trace.clear();
+        }
+    }
+
+    /// An actor joins.
+    pub(crate) fn admit(&mut self, actor: &Actor) {
+        assert!(self.actors.len() < 64, "an exploration has 64 actors at the most");
+        let known = self.lives.iter().position(|life| life.id == actor.node);
+        let life = known.unwrap_or_else(|| {
+            self.lives.push(Life {
+                id: actor.node,
+                is_dead: false,
+                is_declared: false,
+                is_spared: false,
+                observed: 0,
+                actors: 0,
+            });
+            self.lives.len() - 1
+        });
+        self.lives[life].actors |= 1 << self.actors.len();
+        self.lives[life].is_spared |= actor.is_spared;
+        self.actors.push(ActorState {
+            life,
+            thread: actor.thread,
+            trigger: actor.trigger,
+            status: Status::Unstarted,
+            rounds: 0,
+            messages: 0,
+            began: 0,
+            ended: 0,
+            clock: 0,
+            idle: 0,
+            shares_seen: 0,
+            phase: "",
+        });
+    }
+
+    /// The number of a thread's connections.
+    pub(crate) fn join(&mut self, node: NodeId, thread: u16) -> u16 {
+        let known = self.threads.iter().position(|it| *it == (node, thread));
+        known.unwrap_or_else(|| {
+            self.threads.push((node, thread));
+            self.threads.len() - 1
+        }) as u16
+    }
+
+    #[inline]
+    pub(crate) fn life_of(&self, actor: u8) -> &Life {
+        &self.lives[self.actors[usize::from(actor)].life]
+    }
+
+    /// The coroutine that is being polled saw something.
+    pub(crate) fn observe(&mut self, what: Digest) {
+        let Some(actor) = self.current else { return };
+        self.polled.news = true;
+        let life = self.actors[usize::from(actor)].life;
+        let observed = &mut self.lives[life].observed;
+        *observed = chain(*observed, what.wrapping_add(mix(u64::from(actor), 0x0b5)));
+    }
+
+    /// A transaction of the coroutine that is being polled begins or ends.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        let Some(actor) = self.current else { return };
+        if self.is_detached {
+            return;
+        }
+        let index = usize::from(actor);
+        let forgets = self.config.reduction.has(Planted::OrderForgotten);
+        let state = &mut self.actors[index];
+        match mark {
+            Mark::Began if forgets => state.began += 1,
+            Mark::Ended if forgets => state.ended += 1,
+            Mark::Began => {
+                state.began += 1;
+                let name = u64::from(actor) << 32 | u64::from(state.began);
+                self.footprint.began = true;
+                let others = self.actors.iter().enumerate().filter(|(other, _)| *other != index);
+                let after = others.fold(mix(name, 0xbe9), |sum, (other, state)| {
+                    let counted = (other as u64) << 32 | u64::from(state.ended);
+                    chain(sum, mix(name, counted))
+                });
+                self.order = self.order.wrapping_add(after);
+            }
+            Mark::Ended => {
+                state.ended += 1;
+                self.footprint.ended = true;
+            }
+        }
+        self.marks.push(Marked { actor: index, mark });
+        self.note(Some(actor), if mark == Mark::Began { What::Began } else { What::Ended });
+    }
+
+    /// Sends a round of the coroutine that is being polled; its ticket.
+    pub(crate) fn post(&mut self, connection: u16, round: &mut Round, interest: Interest) -> u64 {
+        let index = self.begin_flight(connection, interest);
+        let ticket = self.flights.ticket(index);
+        let flight = self.flights.get_mut(index);
+        if interest == Interest::Awaited {
+            std::mem::swap(&mut flight.round, round);
+        } else {
+            flight.round.copy_from(round);
+        }
+        flight.plan();
+        let (actor, number) = (flight.actor, flight.number);
+        let verbs = flight.round.verbs().len() as u32;
+        let detached = interest == Interest::Detached;
+        self.note(Some(actor), What::Posted { round: number, verbs, detached });
+        self.mark_own(index);
+        self.refuse_at_once(index);
+        ticket
+    }
+
+    /// Sends a request to revoke; its ticket.
+    pub(crate) fn ask_to_revoke(&mut self, connection: u16, whom: NodeId, at: NodeSlot) -> u64 {
+        let index = self.begin_flight(connection, Interest::Detached);
+        let ticket = self.flights.ticket(index);
+        let flight = self.flights.get_mut(index);
+        flight.plan_revocation(whom, at);
+        let actor = flight.actor;
+        if !self.lives.iter().any(|life| life.id == whom && life.is_dead) {
+            self.sharing.revoke_alive(whom);
+        }
+        self.note(Some(actor), What::RevokeAsked { whom, at });
+        self.refuse_at_once(index);
+        ticket
+    }
+
+    fn begin_flight(&mut self, connection: u16, interest: Interest) -> u32 {
+        let actor = self.current.expect("a coroutine is being polled");
+        let index = self.flights.begin();
+        let state = &mut self.actors[usize::from(actor)];
+        state.rounds += 1;
+        self.sequence += 1;
+        let flight = self.flights.get_mut(index);
+        (flight.actor, flight.number, flight.phase) = (actor, state.rounds, state.phase);
+        (flight.connection, flight.interest) = (connection, interest);
+        (flight.sequence, flight.posted_step) = (self.sequence, self.steps);
+        index
+    }
+
+    /// Why a memory node refuses what a compute node asks.
+    pub(crate) fn refusal(&self, node: NodeId, at: NodeSlot) -> Option<FabricError> {
+        if self.is_down.get(usize::from(at.0)).copied().unwrap_or(true) {
+            return Some(FabricError::NodeDown(at));
+        }
+        self.fenced.contains(&(node, at)).then_some(FabricError::Fenced)
+    }
+
+    /// Notes an event, if anybody wants to know.
+    #[inline]
+    pub(crate) fn note(&mut self, actor: Option<u8>, what: What) {
+        let Some(trace) = &mut self.trace else { return };
+        let phase = actor.map_or("", |actor| self.actors[usize::from(actor)].phase);
+        trace.push(Step { number: self.steps, actor: actor.map(usize::from), phase, what });
+    }
+
+    /// Identifies the state, but for registered objects.
+    pub(crate) fn digest(&self) -> Digest {
+        let mut digest = self.memory.digest;
+        for (index, life) in self.lives.iter().enumerate() {
+            let broke = u64::from(life.is_dead) | u64::from(life.is_declared) << 1;
+            let seen = chain(life.observed, mix(index as u64, broke));
+            digest = digest.wrapping_add(chain(seen, mix(0x11fe, index as u64)));
+        }
+        for (index, actor) in self.actors.iter().enumerate() {
+            let place = (index as u64) << 40 | u64::from(actor.idle) << 8 | actor.status as u64;
+            digest = digest.wrapping_add(mix(place ^ 0xac70 << 48, actor.clock));
+        }
+        let down = self.is_down.iter().fold(0, |bits, is_down| bits << 1 | u64::from(*is_down));
+        let forced = self.forced.map_or(0, |(actor, _)| u64::from(actor) + 1);
+        let mut rest = chain(mix(0xd044, down), mix(0xf0ce, forced));
+        let spent = u64::from(self.spent.lost) << 32 | u64::from(self.spent.doubled);
+        rest = chain(rest, mix(0x5be7, spent));
+        rest = chain(rest, self.messages.digest());
+        for sum in [self.landed, self.order, self.revoked] {
+            rest = chain(rest, sum);
+        }
+        digest.wrapping_add(rest)
+    }
+}

@@ -1,0 +1,209 @@
+//! The memory of all memory nodes, flat and small.
+//!
+//! Invariant: the digest is that of the words that differ from the image kept by
+//! [`Memory::keep`], and a restore costs the lines that were written. A line's number is its place in
+//! the whole memory: (node, line) to whoever asks which pieces meet.
+
+use super::hash::{Digest, mix};
+use tarn_fabric::address::{LINE_BYTES, NodeSlot, Target};
+
+/// Words of a line.
+pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
+
+/// Names a line of one replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LineId(pub(crate) u32);
+
+/// See the module's text.
+pub(crate) struct Memory {
+    words: Vec<u64>,
+    image: Vec<u64>,
+    written: Vec<bool>,
+    dirty: Vec<u32>,
+    nodes: u16,
+    replicas: u16,
+    group_bytes: u64,
+    pub(crate) digest: Digest,
+}
+
+impl Memory {
+    /// Zeros.
+    pub(crate) fn new(nodes: usize, replicas: usize, group_bytes: u64) -> Memory {
+        let words = nodes * replicas * group_bytes as usize / 8;
+        Memory {
+            words: vec![0; words],
+            image: vec![0; words],
+            written: vec![false; words / LINE_WORDS],
+            dirty: Vec::new(),
+            nodes: nodes as u16,
+            replicas: replicas as u16,
+            group_bytes,
+            digest: 0,
+        }
+    }
+
+    /// Lines in all.
+    pub(crate) fn lines(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Where `len_bytes` from `target` on begin, counted in bytes; none, if they are not there.
+    #[inline]
+    pub(crate) fn place(&self, target: Target, len_bytes: usize) -> Option<usize> {
+        let (node, address) = (target.node().0, target.address());
+        let group = address.group().0;
+        if node >= self.nodes || group >= self.nodes {
+            return None;
+        }
+        let index = (node + self.nodes - group) % self.nodes;
+        let end = address.offset_bytes() + len_bytes as u64;
+        if index >= self.replicas || end > self.group_bytes {
+            return None;
+        }
+        let region = u64::from(group) * u64::from(self.replicas) + u64::from(index);
+        Some((region * self.group_bytes + address.offset_bytes()) as usize)
+    }
+
+    /// The line of a place.
+    #[inline]
+    pub(crate) fn line(at: usize) -> LineId {
+        LineId((at / LINE_BYTES) as u32)
+    }
+
+    /// The words that `len_bytes` from `at` on touch.
+    #[inline]
+    pub(crate) fn touched(&self, at: usize, len_bytes: usize) -> &[u64] {
+        &self.words[at / 8..(at + len_bytes).div_ceil(8)]
+    }
+
+    #[inline]
+    pub(crate) fn read(&self, at: usize, into: &mut [u8]) {
+        let bytes: &[u8] = bytemuck::cast_slice(&self.words);
+        into.copy_from_slice(&bytes[at..at + into.len()]);
+    }
+
+    /// Writes; whether anything changed.
+    pub(crate) fn write(&mut self, at: usize, from: &[u8]) -> bool {
+        let (mut done, mut changed) = (0, false);
+        while done < from.len() {
+            let place = at + done;
+            let within = place % 8;
+            let len = (8 - within).min(from.len() - done);
+            let mut word = self.words[place / 8].to_ne_bytes();
+            word[within..within + len].copy_from_slice(&from[done..done + len]);
+            changed |= self.set(place / 8, u64::from_ne_bytes(word));
+            done += len;
+        }
+        changed
+    }
+
+    /// The aligned word at `at`.
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        debug_assert!(at.is_multiple_of(8));
+        self.words[at / 8]
+    }
+
+    /// Sets the aligned word at `at`; whether that changed it.
+    #[inline]
+    pub(crate) fn set_word(&mut self, at: usize, value: u64) -> bool {
+        assert!(at.is_multiple_of(8), "an atomic on a word that is not aligned");
+        self.set(at / 8, value)
+    }
+
+    #[inline]
+    fn set(&mut self, index: usize, value: u64) -> bool {
+        let old = self.words[index];
+        if old == value {
+            return false;
+        }
+        let line = index / LINE_WORDS;
+        if !self.written[line] {
+            self.written[line] = true;
+            self.dirty.push(line as u32);
+        }
+        let (image, place) = (self.image[index], index as u64);
+        if old != image {
+            self.digest = self.digest.wrapping_sub(mix(place, old));
+        }
+        if value != image {
+            self.digest = self.digest.wrapping_add(mix(place, value));
+        }
+        self.words[index] = value;
+        true
+    }
+
+    /// From now on this is what [`Memory::restore`] goes back to.
+    pub(crate) fn keep(&mut self) {
+        for line in self.dirty.drain(..) {
+            let from = line as usize * LINE_WORDS;
+            self.image[from..from + LINE_WORDS]
+                .copy_from_slice(&self.words[from..from + LINE_WORDS]);
+            self.written[line as usize] = false;
+        }
+        self.digest = 0;
+    }
+
+    /// Back to what was kept.
+    pub(crate) fn restore(&mut self) {
+        for line in self.dirty.drain(..) {
+            let from = line as usize * LINE_WORDS;
+            self.words[from..from + LINE_WORDS]
+                .copy_from_slice(&self.image[from..from + LINE_WORDS]);
+            self.written[line as usize] = false;
+        }
+        self.digest = 0;
+    }
+
+    /// The nodes of each group, primary first.
+    pub(crate) fn groups(&self) -> Vec<Vec<NodeSlot>> {
+        let group = |group: u16| {
+            (group..group + self.replicas).map(|node| NodeSlot(node % self.nodes)).collect()
+        };
+        (0..self.nodes).map(group).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Address, GroupId};
+
+    fn at(node: u16, group: u16, offset: u64) -> Target {
+        Address::new(GroupId(group), offset).at(NodeSlot(node))
+    }
+
+    #[test]
+    fn replicas_lie_apart_and_nothing_lies_outside() {
+        let memory = Memory::new(3, 2, 128);
+        assert_eq!(memory.groups()[2], [NodeSlot(2), NodeSlot(0)]);
+        let mut seen = Vec::new();
+        for group in 0..3 {
+            for index in 0..2 {
+                seen.push(memory.place(at((group + index) % 3, group, 64), 64).unwrap());
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [64, 192, 320, 448, 576, 704]);
+        assert_eq!(memory.place(at(2, 0, 0), 8), None);
+        assert_eq!(memory.place(at(0, 0, 64), 65), None);
+        assert_eq!(memory.place(at(3, 0, 0), 8), None);
+    }
+
+    #[test]
+    fn the_digest_is_that_of_what_differs() {
+        let mut memory = Memory::new(1, 1, 128);
+        memory.set_word(8, 5);
+        memory.keep();
+        assert_eq!(memory.digest, 0);
+        assert!(memory.write(13, &[1, 2, 3, 4, 5, 6]));
+        let digest = memory.digest;
+        assert_ne!(digest, 0);
+        assert!(memory.write(64, &[9]));
+        assert!(memory.write(64, &[0]));
+        assert!(!memory.write(64, &[0]));
+        assert_eq!(memory.digest, digest);
+        memory.restore();
+        assert_eq!((memory.digest, memory.word(8), memory.word(16)), (0, 5, 0));
+    }
+}

@@ -1,0 +1,121 @@
+//! One execution again: by its schedule, or by its transitions.
+//!
+//! Invariant: transitions are taken one at a time, without any reduction, so that a schedule means the
+//! same whatever found it.
+
+use super::Model;
+use super::config::{ExploreConfig, Reduction};
+use super::report::Replayed;
+use super::schedule::Schedule;
+use super::search::judge;
+use super::trace::{Step, What};
+use super::transition::Transition;
+use super::world::World;
+use crate::config::ConfigError;
+use std::rc::Rc;
+
+/// Transitions after which an execution is not followed any more.
+const STEPS_MAX: u32 = 1 << 20;
+
+/// Runs a path of the search once more, taking notes.
+pub(crate) fn record(
+    model: &dyn Model,
+    config: &ExploreConfig,
+    world: &Rc<World>,
+    path: &[Transition],
+) -> (Schedule, Vec<Step>) {
+    world.machine.borrow_mut().trace = Some(Vec::new());
+    *world.recorded.borrow_mut() = Some(Vec::new());
+    world.begin(model);
+    world.perform_nothing();
+    for &transition in path {
+        world.perform(transition);
+    }
+    debug_assert_eq!(config.reduction, world.machine.borrow().config.reduction);
+    finish_notes(world)
+}
+
+fn finish_notes(world: &World) -> (Schedule, Vec<Step>) {
+    let mut trace = world.machine.borrow_mut().trace.take().unwrap_or_default();
+    let choices = world.recorded.borrow_mut().take().unwrap_or_default();
+    if let Some(text) = &*world.panicked.borrow() {
+        let number = trace.last().map_or(0, |step| step.number);
+        trace.push(Step { number, actor: None, phase: "", what: What::Panicked(text.clone()) });
+    }
+    (Schedule { choices }, trace)
+}
+
+/// How an execution is steered.
+pub(crate) trait Pilot {
+    /// The next transition of those enabled; none, if it is left to the rule.
+    fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError>;
+}
+
+/// Runs one execution to a final state: as the pilot says, and by the first thing that must happen
+/// where it has nothing to say.
+pub(crate) fn fly(
+    model: &dyn Model,
+    config: &ExploreConfig,
+    pilot: &mut dyn Pilot,
+) -> Result<(Replayed, Vec<Transition>), ConfigError> {
+    config.check()?;
+    let world = World::new(&ExploreConfig { reduction: Reduction::None, ..config.clone() });
+    world.load(model);
+    world.machine.borrow_mut().trace = Some(Vec::new());
+    *world.recorded.borrow_mut() = Some(Vec::new());
+    world.begin(model);
+    let (mut enabled, mut taken) = (Vec::new(), Vec::new());
+    while world.panicked.borrow().is_none() && world.machine.borrow().steps < STEPS_MAX {
+        world.machine.borrow().enabled(&mut enabled);
+        let is_over = world.machine.borrow().is_over(&enabled);
+        let next = match pilot.next(&enabled)? {
+            Some(transition) => transition,
+            None if is_over => break,
+            None => {
+                let must = |it: &&Transition| !world.machine.borrow().is_over(&[**it]);
+                *enabled.iter().find(must).expect("it is not over")
+            }
+        };
+        world.take(next);
+        taken.push(next);
+    }
+    let (schedule, trace) = finish_notes(&world);
+    let panicked = world.panicked.borrow_mut().take();
+    let verdict = match panicked {
+        Some(text) => Err(format!("a coroutine panicked: {text}")),
+        None => judge(model, &world).0,
+    };
+    world.drop_coroutines();
+    Ok((Replayed { trace, verdict, schedule }, taken))
+}
+
+/// Steers by the places of transitions among those enabled.
+struct ByPlace<'a> {
+    schedule: &'a Schedule,
+    next: usize,
+}
+
+impl Pilot for ByPlace<'_> {
+    fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError> {
+        let Some(&choice) = self.schedule.choices.get(self.next) else { return Ok(None) };
+        let found = enabled.get(choice as usize).copied();
+        self.next += 1;
+        found.map(Some).ok_or_else(|| ConfigError {
+            field: "schedule",
+            value: format!("{choice} as its {}. choice", self.next),
+            allowed: match enabled.len() {
+                0 => "nothing: the execution has ended there".to_string(),
+                count => format!("0 to {}", count - 1),
+            },
+        })
+    }
+}
+
+/// See [`super::replay`].
+pub(crate) fn by_schedule(
+    model: &dyn Model,
+    config: &ExploreConfig,
+    schedule: &Schedule,
+) -> Result<Replayed, ConfigError> {
+    Ok(fly(model, config, &mut ByPlace { schedule, next: 0 })?.0)
+}

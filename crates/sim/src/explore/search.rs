@@ -1,0 +1,347 @@
+//! Depth first through all choices, each execution from the start.
+//!
+//! Invariant: sleep sets with states stored (Godefroid, "Partial-Order Methods for the Verification of
+//! Concurrent Systems", LNCS 1032, 1996, ch. 5): with a state stands the sleep set that it was explored
+//! with. Who comes again explores what slept then and does not sleep now, and leaves the intersection.
+//! Whether two transitions are independent is judged by what they touched when they were taken.
+
+use super::Model;
+use super::config::{ExploreConfig, Planted, Reduction};
+use super::fabric::{End, ExploreFabric};
+use super::hash::Digest;
+use super::machine::Status;
+use super::replay;
+use super::report::{ActorEnd, Bound, Explored, Fate, Outcome, Progress, Summary, Violation};
+use super::table::{Digests, Table};
+use super::transition::{Footprint, Transition};
+use super::world::World;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+/// Executions that find out which lines are shared before the search begins.
+const SCOUTS: u64 = 64;
+/// Transitions of one of them.
+const SCOUT_STEPS: u32 = 4_000;
+/// The caller is told after so many executions.
+const TELL_EVERY: u64 = 256;
+
+/// A transition that was explored before, and what it touched.
+#[derive(Clone, Copy)]
+struct Sleeper {
+    transition: Transition,
+    footprint: Footprint,
+}
+
+/// A state on the way to the present one.
+struct Frame {
+    digest: Digest,
+    chosen: Transition,
+    footprint: Footprint,
+    sleep: Vec<Sleeper>,
+    todo: Vec<Transition>,
+    /// It belongs to the start before it: what its transitions touch is part of what that touched.
+    is_forced: bool,
+    joined: Footprint,
+}
+
+/// See the module's text.
+pub(crate) struct Search<'a> {
+    model: &'a dyn Model,
+    config: &'a ExploreConfig,
+    world: Rc<World>,
+    frames: Vec<Frame>,
+    table: Table,
+    judged: Digests,
+    progress: Progress,
+    violations: Vec<Violation>,
+    cut: u64,
+    stuck: u64,
+    enabled: Vec<Transition>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(model: &'a dyn Model, config: &'a ExploreConfig) -> Search<'a> {
+        Search {
+            model,
+            config,
+            world: World::new(config),
+            frames: Vec::new(),
+            table: Table::default(),
+            judged: Digests::default(),
+            progress: Progress::default(),
+            violations: Vec::new(),
+            cut: 0,
+            stuck: 0,
+            enabled: Vec::new(),
+        }
+    }
+
+    /// All of it, or up to a bound.
+    pub(crate) fn run(mut self, tell: &mut dyn FnMut(&Progress) -> ControlFlow<()>) -> Explored {
+        self.world.load(self.model);
+        self.scout();
+        let bound = loop {
+            self.execute();
+            self.progress.executions += 1;
+            if let Some(bound) = self.bound() {
+                break Some(bound);
+            }
+            if self.progress.executions.is_multiple_of(TELL_EVERY) && tell(&self.state()).is_break()
+            {
+                break Some(Bound::Caller);
+            }
+            if self.begin_anew_if_grown() {
+                continue;
+            }
+            if !self.backtrack() {
+                break None;
+            }
+        };
+        let bound = bound.or((self.cut > 0).then_some(Bound::Depth));
+        let progress = self.state();
+        let _ = tell(&progress);
+        self.world.drop_coroutines();
+        let outcome = bound.map_or(Outcome::Exhausted, Outcome::Bounded);
+        let (violations, cut, stuck) = (self.violations, self.cut, self.stuck);
+        Explored { progress, outcome, violations, cut, stuck }
+    }
+
+    fn state(&self) -> Progress {
+        let shared_lines = self.world.machine.borrow().sharing.count();
+        Progress {
+            states: self.table.len(),
+            judged: self.judged.len(),
+            shared_lines,
+            ..self.progress
+        }
+    }
+
+    fn bound(&self) -> Option<Bound> {
+        let bounds = self.config.bounds;
+        if self.violations.len() as u64 >= u64::from(bounds.violations.max(1)) {
+            Some(Bound::Violations)
+        } else if self.progress.executions >= bounds.executions {
+            Some(Bound::Executions)
+        } else if self.table.len() >= bounds.states {
+            Some(Bound::States)
+        } else {
+            None
+        }
+    }
+
+    /// A line has turned out to be shared: nothing that was left out before may be left out.
+    fn begin_anew_if_grown(&mut self) -> bool {
+        let reduction = self.config.reduction;
+        let reduces = reduction.reduces() && !reduction.has(Planted::SharingForgotten);
+        let sharing = &mut self.world.machine.borrow_mut().sharing;
+        let has_grown = std::mem::take(&mut sharing.has_grown) && reduces;
+        if has_grown {
+            self.frames.clear();
+            self.table.clear();
+            self.progress.restarts += 1;
+            (self.cut, self.stuck) = (0, 0);
+        }
+        has_grown
+    }
+
+    /// Some executions in any order, so that what is shared is mostly known when the search begins.
+    fn scout(&mut self) {
+        let reduction = self.config.reduction;
+        let is_frozen = reduction.has(Planted::SharingForgotten);
+        self.world.machine.borrow_mut().sharing.is_frozen = is_frozen;
+        if !reduction.reduces() || is_frozen {
+            return;
+        }
+        let mut draw = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..SCOUTS {
+            self.world.begin(self.model);
+            loop {
+                self.world.machine.borrow().enabled(&mut self.enabled);
+                let is_over = self.world.machine.borrow().is_over(&self.enabled);
+                let too_long = self.world.machine.borrow().steps > SCOUT_STEPS;
+                if self.world.panicked.borrow().is_some() || too_long {
+                    break;
+                }
+                draw = draw.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                let count = self.enabled.len() as u64 + u64::from(is_over);
+                match self.enabled.get(((draw >> 33) % count) as usize) {
+                    Some(&transition) => self.world.take(transition),
+                    None => {
+                        let _ = self.judge();
+                        break;
+                    }
+                }
+            }
+            self.progress.steps_new += u64::from(self.world.machine.borrow().steps);
+        }
+        self.world.machine.borrow_mut().sharing.has_grown = false;
+    }
+
+    /// One execution: along the frames, and on from there.
+    fn execute(&mut self) {
+        self.world.begin(self.model);
+        self.world.perform_nothing();
+        let mut steps = 0;
+        for at in 0..self.frames.len() {
+            assert_eq!(
+                self.world.digest(),
+                self.frames[at].digest,
+                "the model is no function of its schedule: the same choices led to another state"
+            );
+            steps = self.world.machine.borrow().steps;
+            let footprint = self.world.perform(self.frames[at].chosen);
+            if at + 1 == self.frames.len() {
+                self.frames[at].footprint = footprint;
+            }
+        }
+        self.progress.steps_again += u64::from(steps);
+        while self.visit() {}
+        self.progress.steps_new += u64::from(self.world.machine.borrow().steps - steps);
+        let depth = self.frames.len() as u32;
+        self.progress.depth_max = self.progress.depth_max.max(depth);
+    }
+
+    /// Looks at the present state and takes a first choice; whether there was one.
+    fn visit(&mut self) -> bool {
+        let panicked = self.world.panicked.borrow_mut().take();
+        if let Some(text) = panicked {
+            self.object(format!("a coroutine panicked: {text}"));
+            return false;
+        }
+        let depth = self.frames.len() as u32;
+        let (is_forced, is_over) = {
+            let machine = self.world.machine.borrow();
+            machine.choices(&mut self.enabled);
+            (machine.forced.is_some(), machine.is_over(&self.enabled))
+        };
+        if depth >= self.config.bounds.depth || self.world.is_too_long() {
+            self.cut += 1;
+            return false;
+        }
+        let digest = self.world.digest();
+        let is_plain = self.config.reduction == Reduction::None;
+        let is_judged = is_over && (self.judged.insert(digest) || is_plain);
+        let mut sleep = self.inherited();
+        let todo = self.left_to_do(digest, is_forced, &mut sleep);
+        if is_judged && let Err(text) = self.judge() {
+            self.object(text);
+        }
+        let Some((&chosen, rest)) = todo.split_last() else { return false };
+        let todo = rest.to_vec();
+        let (footprint, joined) = (Footprint::NONE, Footprint::NONE);
+        self.frames.push(Frame { digest, chosen, footprint, sleep, todo, is_forced, joined });
+        if is_judged {
+            // The judge may have changed what it looked at: the next execution takes this choice.
+            self.frames[depth as usize].todo.push(chosen);
+            return false;
+        }
+        let footprint = self.world.perform(chosen);
+        self.frames[depth as usize].footprint = footprint;
+        true
+    }
+
+    /// What slept at the last state and still does: what was taken does not meet it.
+    fn inherited(&self) -> Vec<Sleeper> {
+        let Some(last) = self.frames.last() else { return Vec::new() };
+        let has_shares = self.world.has_shares();
+        let kept = last.sleep.iter().filter(|it| !it.footprint.meets(&last.footprint));
+        kept.map(|it| Sleeper { footprint: it.footprint.after(&last.footprint, has_shares), ..*it })
+            .collect()
+    }
+
+    /// What is to be explored here, last first.
+    fn left_to_do(
+        &mut self,
+        digest: Digest,
+        is_forced: bool,
+        sleep: &mut Vec<Sleeper>,
+    ) -> Vec<Transition> {
+        let sleeps =
+            |sleep: &[Sleeper], it: &Transition| sleep.iter().any(|other| other.transition == *it);
+        let reduction = self.config.reduction;
+        if reduction == Reduction::None || is_forced {
+            return self.enabled.iter().rev().filter(|it| !sleeps(sleep, it)).copied().collect();
+        }
+        let keys = sleep.iter().map(|it| it.transition.key());
+        match self.table.visit(digest, keys) {
+            None => self.enabled.iter().rev().filter(|it| !sleeps(sleep, it)).copied().collect(),
+            Some(_) if reduction.has(Planted::StatesOnce) => Vec::new(),
+            Some(slept) => {
+                let todo = self
+                    .enabled
+                    .iter()
+                    .rev()
+                    .filter(|it| slept.contains(&it.key()) && !sleeps(sleep, it));
+                let todo = todo.copied().collect();
+                sleep.retain(|it| slept.contains(&it.transition.key()));
+                todo
+            }
+        }
+    }
+
+    /// To the last state with something left to do; whether there is one.
+    fn backtrack(&mut self) -> bool {
+        let full = self.config.reduction.reduces();
+        while let Some(frame) = self.frames.last_mut() {
+            let next = frame.todo.pop();
+            if full && next != Some(frame.chosen) {
+                let (transition, footprint) = (frame.chosen, frame.footprint);
+                frame.sleep.push(Sleeper { transition, footprint });
+                frame.joined.join(&footprint);
+            }
+            if let Some(next) = next {
+                frame.chosen = next;
+                return true;
+            }
+            let done = self.frames.pop().expect("there is one");
+            if let Some(start) = self.frames.last_mut().filter(|_| done.is_forced) {
+                start.footprint.join(&done.joined);
+            }
+        }
+        false
+    }
+
+    fn object(&mut self, text: String) {
+        let path: Vec<Transition> = self.frames.iter().map(|frame| frame.chosen).collect();
+        let (schedule, trace) = replay::record(self.model, self.config, &self.world, &path);
+        self.violations.push(Violation { text, schedule, trace });
+    }
+
+    fn judge(&mut self) -> Result<(), String> {
+        let (verdict, is_stuck) = judge(self.model, &self.world);
+        self.stuck += u64::from(is_stuck);
+        verdict
+    }
+}
+
+/// Judges the present state, which is final; whether somebody is stuck in it.
+pub(crate) fn judge(model: &dyn Model, world: &Rc<World>) -> (Result<(), String>, bool) {
+    let summary = {
+        let machine = &mut *world.machine.borrow_mut();
+        machine.is_judging = true;
+        let fate = |status| match status {
+            Status::Finished => Fate::Finished,
+            Status::Dead => Fate::Dead,
+            Status::Unstarted => Fate::NeverStarted,
+            _ => Fate::Stuck,
+        };
+        let names = world.names().into_iter();
+        let actors = names.zip(&machine.actors).map(|(name, actor)| ActorEnd {
+            name,
+            node: machine.lives[actor.life].id,
+            fate: fate(actor.status),
+        });
+        Summary {
+            actors: actors.collect(),
+            faults: machine.faults.clone(),
+            marks: machine.marks.clone(),
+        }
+    };
+    let cluster = ExploreFabric::new(Rc::clone(world));
+    let mut verdict = model.judge(&End::new(&summary, &cluster));
+    if let Some(text) = world.panicked.borrow_mut().take() {
+        verdict = verdict.and(Err(format!("a dead coroutine panicked: {text}")));
+    }
+    world.machine.borrow_mut().is_judging = false;
+    (verdict, summary.actors.iter().any(|actor| actor.fate == Fate::Stuck))
+}

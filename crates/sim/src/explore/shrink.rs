@@ -1,0 +1,134 @@
+//! A violation with less in it.
+//!
+//! Invariant: whatever is returned was run and judged. Steps are left out and drawn together greedily
+//! (as in Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", TSE 2002); what
+//! must happen and was left out happens at the end.
+
+use super::Model;
+use super::config::ExploreConfig;
+use super::replay::{Pilot, by_schedule, fly};
+use super::report::{Replayed, Violation};
+use super::transition::Transition;
+use crate::config::ConfigError;
+
+/// Executions that are tried.
+const TRIES_MAX: usize = 2_000;
+
+/// Takes what it can of a list, in its order.
+struct ByList<'a> {
+    list: &'a [Transition],
+    next: usize,
+}
+
+impl Pilot for ByList<'_> {
+    fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError> {
+        while let Some(transition) = self.list.get(self.next) {
+            self.next += 1;
+            if enabled.contains(transition) {
+                return Ok(Some(*transition));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Follows a schedule and writes down which transitions it names.
+struct Noted<'a> {
+    choices: std::slice::Iter<'a, u32>,
+}
+
+impl Pilot for Noted<'_> {
+    fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError> {
+        Ok(self.choices.next().and_then(|choice| enabled.get(*choice as usize).copied()))
+    }
+}
+
+/// Faults, transitions, changes from one actor to another.
+type Size = (usize, usize, usize);
+
+fn size(list: &[Transition]) -> Size {
+    let faults = list.iter().filter(|it| it.is_fault()).count();
+    let switches = list.windows(2).filter(|pair| pair[0].actor() != pair[1].actor()).count();
+    (faults, list.len(), switches)
+}
+
+struct Shrinking<'a> {
+    model: &'a dyn Model,
+    config: &'a ExploreConfig,
+    best: Vec<Transition>,
+    found: Option<Replayed>,
+    tries: usize,
+}
+
+impl Shrinking<'_> {
+    /// Keeps a candidate if it fails and is smaller.
+    fn attempt(&mut self, list: &[Transition]) -> Result<bool, ConfigError> {
+        if self.tries >= TRIES_MAX {
+            return Ok(false);
+        }
+        self.tries += 1;
+        let (replayed, taken) = fly(self.model, self.config, &mut ByList { list, next: 0 })?;
+        if replayed.verdict.is_ok() || size(&taken) >= size(&self.best) {
+            return Ok(false);
+        }
+        (self.best, self.found) = (taken, Some(replayed));
+        Ok(true)
+    }
+
+    /// Leaves out stretches, long ones first.
+    fn leave_out(&mut self) -> Result<bool, ConfigError> {
+        let (mut any, mut len) = (false, self.best.len() / 2);
+        while len > 0 {
+            let mut from = 0;
+            while from < self.best.len() {
+                let mut list = self.best.clone();
+                list.drain(from..(from + len).min(list.len()));
+                if self.attempt(&list)? {
+                    any = true;
+                } else {
+                    from += len;
+                }
+            }
+            len /= 2;
+        }
+        Ok(any)
+    }
+
+    /// Lets an actor go on where another took over.
+    fn draw_together(&mut self) -> Result<bool, ConfigError> {
+        let (mut any, mut at) = (false, 0);
+        while at + 1 < self.best.len() {
+            let actor = self.best[at].actor();
+            let later = (at + 1..self.best.len()).find(|it| self.best[*it].actor() == actor);
+            if let Some(later) = later.filter(|later| *later > at + 1) {
+                let mut list = self.best.clone();
+                let moved = list.remove(later);
+                list.insert(at + 1, moved);
+                any |= self.attempt(&list)?;
+            }
+            at += 1;
+        }
+        Ok(any)
+    }
+}
+
+/// See [`super::shrink`].
+pub(crate) fn shrink(
+    model: &dyn Model,
+    config: &ExploreConfig,
+    violation: &Violation,
+) -> Result<Violation, ConfigError> {
+    // A schedule that names what was not there is refused here.
+    by_schedule(model, config, &violation.schedule)?;
+    let choices = violation.schedule.choices.iter();
+    let (first, taken) = fly(model, config, &mut Noted { choices })?;
+    if first.verdict.is_ok() {
+        return Ok(violation.clone());
+    }
+    let mut it = Shrinking { model, config, best: taken, found: Some(first), tries: 0 };
+    while it.leave_out()? | it.draw_together()? {}
+    let Some(Replayed { trace, verdict: Err(text), schedule }) = it.found else {
+        return Ok(violation.clone());
+    };
+    Ok(Violation { text, schedule, trace })
+}

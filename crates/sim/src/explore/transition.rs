@@ -1,0 +1,198 @@
+//! What may happen next, and when the order of two such things matters.
+//!
+//! Invariant: a transition's name depends on its actor's past alone, never on what others did, so that
+//! it names the same thing on all paths. [`Footprint::meets`] may say "yes" needlessly, and never "no"
+//! if the two, one after the other, could end in another state the other way round.
+
+use super::memory::LineId;
+
+/// One thing that may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transition {
+    /// An actor is polled for the first time, or goes on to its next transaction.
+    Start { actor: u8 },
+    /// An actor is polled that has something new to see.
+    Poll { actor: u8 },
+    /// A line or an atomic of a round is executed, or a revocation.
+    Piece { actor: u8, round: u32, verb: u16, line: u16 },
+    /// A compute node dies.
+    Die { node: u8 },
+    /// A compute node is declared dead.
+    Declare { node: u8 },
+    /// A memory node dies.
+    MemoryDies { node: u8 },
+    /// A datagram arrives.
+    Deliver { actor: u8, message: u32 },
+    /// It is lost.
+    Lose { actor: u8, message: u32 },
+    /// It arrives, and will arrive once more.
+    Double { actor: u8, message: u32 },
+}
+
+impl Transition {
+    /// A name of one word.
+    #[inline]
+    pub(crate) fn key(self) -> u64 {
+        let pack = |kind: u64, actor: u8, number: u32, rest: u32| {
+            debug_assert!(number < 1 << 20);
+            kind << 60 | u64::from(actor) << 52 | u64::from(number) << 32 | u64::from(rest)
+        };
+        match self {
+            Transition::Start { actor } => pack(0, actor, 0, 0),
+            Transition::Poll { actor } => pack(1, actor, 0, 0),
+            Transition::Piece { actor, round, verb, line } => {
+                pack(2, actor, round, u32::from(verb) << 16 | u32::from(line))
+            }
+            Transition::Die { node } => pack(3, node, 0, 0),
+            Transition::Declare { node } => pack(4, node, 0, 0),
+            Transition::MemoryDies { node } => pack(5, node, 0, 0),
+            Transition::Deliver { actor, message } => pack(6, actor, message, 0),
+            Transition::Lose { actor, message } => pack(7, actor, message, 0),
+            Transition::Double { actor, message } => pack(8, actor, message, 0),
+        }
+    }
+
+    /// Whose it is, if it is an actor's.
+    pub(crate) fn actor(self) -> Option<usize> {
+        match self {
+            Transition::Start { actor }
+            | Transition::Poll { actor }
+            | Transition::Piece { actor, .. }
+            | Transition::Deliver { actor, .. }
+            | Transition::Lose { actor, .. }
+            | Transition::Double { actor, .. } => Some(usize::from(actor)),
+            _ => None,
+        }
+    }
+
+    /// Whether it is something that breaks.
+    pub(crate) fn is_fault(self) -> bool {
+        use Transition::{Declare, Die, Double, Lose, MemoryDies};
+        matches!(
+            self,
+            Die { .. } | Declare { .. } | MemoryDies { .. } | Lose { .. } | Double { .. }
+        )
+    }
+}
+
+/// Lines that a footprint holds; one with more meets everything.
+const LINES: usize = 8;
+
+/// What a transition touched, with all that followed from it at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Footprint {
+    /// Actors that posted, landed, saw or lost something.
+    pub(crate) actors: u64,
+    /// Line number, shifted left by one; lowest bit: it was changed.
+    lines: [u32; LINES],
+    line_count: u8,
+    /// The one round that it landed a piece of, if that is all it did: actor and number.
+    round: Option<(u8, u32)>,
+    rounds: u8,
+    /// Some coroutine was polled.
+    pub(crate) polled: bool,
+    /// A registered object changed.
+    pub(crate) shares_changed: bool,
+    /// Some transaction began, ended.
+    pub(crate) began: bool,
+    pub(crate) ended: bool,
+    /// It spends a budget of faults.
+    pub(crate) fault: bool,
+    /// It meets everything.
+    pub(crate) global: bool,
+}
+
+impl Footprint {
+    /// Of nothing.
+    pub(crate) const NONE: Footprint = Footprint {
+        actors: 0,
+        lines: [0; LINES],
+        line_count: 0,
+        round: None,
+        rounds: 0,
+        polled: false,
+        shares_changed: false,
+        began: false,
+        ended: false,
+        fault: false,
+        global: false,
+    };
+
+    /// A line that others may touch was accessed.
+    #[inline]
+    pub(crate) fn line(&mut self, line: LineId, changed: bool) {
+        match self.lines.get_mut(usize::from(self.line_count)) {
+            Some(place) => {
+                *place = line.0 << 1 | u32::from(changed);
+                self.line_count += 1;
+            }
+            None => self.global = true,
+        }
+    }
+
+    /// A piece of a round landed.
+    #[inline]
+    pub(crate) fn round(&mut self, actor: u8, round: u32) {
+        self.actors |= 1 << actor;
+        if self.round != Some((actor, round)) {
+            self.rounds = self.rounds.saturating_add(1);
+            self.round = Some((actor, round));
+        }
+    }
+
+    /// Something else of an actor's was touched than one round.
+    #[inline]
+    pub(crate) fn actor(&mut self, actors: u64) {
+        self.actors |= actors;
+        self.rounds = 2;
+    }
+
+    /// Whatever either touched.
+    pub(crate) fn join(&mut self, other: &Footprint) {
+        for &line in &other.lines[..usize::from(other.line_count)] {
+            self.line(LineId(line >> 1), line & 1 == 1);
+        }
+        self.actors |= other.actors;
+        self.rounds = 2;
+        self.polled |= other.polled;
+        self.shares_changed |= other.shares_changed;
+        self.began |= other.began;
+        self.ended |= other.ended;
+        self.fault |= other.fault;
+        self.global |= other.global;
+    }
+
+    /// Both landed pieces of one and the same round, and nothing of another.
+    fn is_sibling(&self, other: &Footprint) -> bool {
+        self.rounds == 1 && other.rounds == 1 && self.round == other.round
+    }
+
+    /// Whether the order of the two may matter.
+    pub(crate) fn meets(&self, other: &Footprint) -> bool {
+        let lines = |it: &Footprint| it.lines;
+        let (mine, theirs) = (lines(self), lines(other));
+        let collide = |a: u32, b: u32| a >> 1 == b >> 1 && (a | b) & 1 == 1;
+        self.global
+            || other.global
+            || self.fault && other.fault
+            || self.began && other.ended
+            || self.ended && other.began
+            || self.shares_changed && other.polled
+            || self.polled && other.shares_changed
+            || self.actors & other.actors != 0 && !self.is_sibling(other)
+            || mine[..usize::from(self.line_count)]
+                .iter()
+                .any(|a| theirs[..usize::from(other.line_count)].iter().any(|b| collide(*a, *b)))
+    }
+
+    /// What this may touch once `other`, which it does not meet, has happened: the last piece of a round
+    /// lets its actor go on, and who was not the last may be so now.
+    #[must_use]
+    pub(crate) fn after(mut self, other: &Footprint, has_shares: bool) -> Footprint {
+        if self.actors & other.actors != 0 && !self.polled {
+            (self.polled, self.began, self.ended) = (true, true, true);
+            self.shares_changed |= has_shares;
+        }
+        self
+    }
+}

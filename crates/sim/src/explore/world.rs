@@ -1,0 +1,349 @@
+//! One execution after the other on one machine: coroutines, their polls, transitions.
+//!
+//! Invariant: nothing of the machine is borrowed while a coroutine runs. A coroutine of a dead node is
+//! never polled again, and is dropped at the end of its execution with the machine out of its reach.
+
+use super::Model;
+use super::actor::{Coroutine, Trigger};
+use super::config::ExploreConfig;
+use super::fabric::ExploreFabric;
+use super::hash::{Digest, chain, mix};
+use super::machine::{Machine, Polled, Status};
+use super::trace::What;
+use super::transition::{Footprint, Transition};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use tarn_fabric::address::NodeSlot;
+
+/// Polls of a coroutine that sleeps and sees nothing new, in a row.
+const SLEEPS_MAX: u32 = 64;
+/// Polls of a dead coroutine that runs to its end.
+const LAST_POLLS_MAX: u32 = 10_000;
+/// Transitions of one execution.
+const STEPS_MAX: u32 = 1 << 20;
+
+type Share = Box<dyn Fn() -> u64>;
+
+/// See the module's text.
+pub(crate) struct World {
+    pub(crate) machine: RefCell<Machine>,
+    coroutines: RefCell<Vec<Option<Coroutine>>>,
+    names: RefCell<Vec<String>>,
+    shares: RefCell<Vec<Share>>,
+    /// What panicked.
+    pub(crate) panicked: RefCell<Option<String>>,
+    /// Of each transition its place among those enabled, while somebody wants to know.
+    pub(crate) recorded: RefCell<Option<Vec<u32>>>,
+}
+
+impl World {
+    pub(crate) fn new(config: &ExploreConfig) -> Rc<World> {
+        Rc::new(World {
+            machine: RefCell::new(Machine::new(config)),
+            coroutines: RefCell::default(),
+            names: RefCell::default(),
+            shares: RefCell::default(),
+            panicked: RefCell::default(),
+            recorded: RefCell::default(),
+        })
+    }
+
+    /// Fills memory, once.
+    pub(crate) fn load(self: &Rc<World>, model: &dyn Model) {
+        model.load(&ExploreFabric::new(Rc::clone(self)));
+        self.machine.borrow_mut().memory.keep();
+    }
+
+    /// Begins an execution.
+    pub(crate) fn begin(self: &Rc<World>, model: &dyn Model) {
+        self.drop_coroutines();
+        self.machine.borrow_mut().reset();
+        if let Some(recorded) = &mut *self.recorded.borrow_mut() {
+            recorded.clear();
+        }
+        let actors = model.build(&ExploreFabric::new(Rc::clone(self)));
+        let mut names = self.names.borrow_mut();
+        names.clear();
+        for actor in actors {
+            self.machine.borrow_mut().admit(&actor);
+            names.push(actor.name);
+            self.coroutines.borrow_mut().push(Some(actor.coroutine));
+        }
+    }
+
+    /// Ends the last execution. What coroutines do as they are dropped reaches nothing.
+    pub(crate) fn drop_coroutines(&self) {
+        self.machine.borrow_mut().is_detached = true;
+        let coroutines = std::mem::take(&mut *self.coroutines.borrow_mut());
+        drop(coroutines);
+        self.shares.borrow_mut().clear();
+        *self.panicked.borrow_mut() = None;
+    }
+
+    /// Registers an object for this execution.
+    pub(crate) fn share(&self, share: Share) {
+        self.shares.borrow_mut().push(share);
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.names.borrow().clone()
+    }
+
+    pub(crate) fn has_shares(&self) -> bool {
+        !self.shares.borrow().is_empty()
+    }
+
+    fn shares_digest(&self) -> Digest {
+        self.shares.borrow().iter().fold(0, |digest, share| chain(digest, mix(0, share())))
+    }
+
+    /// Identifies the state.
+    pub(crate) fn digest(&self) -> Digest {
+        let digest = self.machine.borrow().digest();
+        if self.has_shares() { chain(digest, self.shares_digest()) } else { digest }
+    }
+
+    /// Takes one transition alone. It must be enabled.
+    pub(crate) fn take(&self, transition: Transition) {
+        self.record(transition);
+        self.machine.borrow_mut().steps += 1;
+        match transition {
+            Transition::Start { actor } => return self.poll(actor, true),
+            Transition::Poll { actor } => return self.poll(actor, false),
+            _ => {}
+        }
+        let machine = &mut *self.machine.borrow_mut();
+        match transition {
+            Transition::Piece { actor, round, verb, line } => {
+                let index = machine.flights.named(actor, round).expect("it is in flight");
+                let mut place = None;
+                machine.pieces(index, |it, at| {
+                    if it == (Transition::Piece { actor, round, verb, line }) {
+                        place = Some(at);
+                    }
+                });
+                let (batch, position, line) = place.expect("it is enabled");
+                machine.land(index, batch, position, line);
+            }
+            Transition::Die { node } => machine.die(usize::from(node)),
+            Transition::Declare { node } => machine.declare(usize::from(node)),
+            Transition::MemoryDies { node } => machine.memory_dies(NodeSlot(node.into())),
+            Transition::Deliver { actor, message } => {
+                let index = machine.messages.named(actor, message).expect("it is under way");
+                machine.deliver(index);
+            }
+            Transition::Lose { actor, message } => {
+                let index = machine.messages.named(actor, message).expect("it is under way");
+                machine.lose(index);
+            }
+            Transition::Double { actor, message } => {
+                let index = machine.messages.named(actor, message).expect("it is under way");
+                machine.double(index);
+            }
+            Transition::Start { .. } | Transition::Poll { .. } => unreachable!("polled above"),
+        }
+    }
+
+    fn record(&self, transition: Transition) {
+        if let Some(recorded) = &mut *self.recorded.borrow_mut() {
+            let mut enabled = Vec::new();
+            self.machine.borrow().enabled(&mut enabled);
+            let place = enabled.iter().position(|it| *it == transition);
+            recorded.push(place.expect("only what is enabled is taken") as u32);
+        }
+    }
+
+    /// Takes a transition, and what need not be chosen after it. What all that touched.
+    pub(crate) fn perform(&self, transition: Transition) -> Footprint {
+        {
+            let machine = &mut *self.machine.borrow_mut();
+            (machine.footprint, machine.forced) = (Footprint::NONE, None);
+        }
+        if !self.machine.borrow().config.reduction.reduces() {
+            self.take(transition);
+        } else if let Transition::Start { actor } = transition {
+            self.start(actor);
+        } else {
+            self.take(transition);
+            self.settle();
+        }
+        self.machine.borrow().footprint
+    }
+
+    /// What need not be chosen before the first choice.
+    pub(crate) fn perform_nothing(&self) {
+        if self.machine.borrow().config.reduction.reduces() {
+            self.settle();
+        }
+    }
+
+    /// A start is taken together with the first landing that may be chosen.
+    fn start(&self, actor: u8) {
+        let (declared, from) = {
+            let machine = self.machine.borrow();
+            let state = &machine.actors[usize::from(actor)];
+            let waits = state.trigger.filter(|_| state.status == Status::Unstarted);
+            let unmet = waits.filter(|trigger: &Trigger| !machine.has_happened(*trigger));
+            (unmet.and_then(|it| machine.may_be_declared(it)), state.rounds + 1)
+        };
+        if let Some(node) = declared {
+            self.take(Transition::Declare { node: node as u8 });
+        }
+        self.take(Transition::Start { actor });
+        self.settle();
+        let has_shares = self.has_shares();
+        let machine = &mut *self.machine.borrow_mut();
+        // Who has ended something meanwhile would end it later if it started later.
+        if machine.is_alone(actor, has_shares) && !machine.footprint.ended {
+            let mut has_pieces = false;
+            machine.forced_pieces(actor, from, |_| has_pieces = true);
+            machine.forced = has_pieces.then_some((actor, from));
+        }
+    }
+
+    /// Polls and lands whatever nobody could tell the moment of.
+    pub(crate) fn settle(&self) {
+        let has_shares = self.has_shares();
+        while self.panicked.borrow().is_none() && self.machine.borrow().steps < STEPS_MAX {
+            let ready = {
+                let machine = self.machine.borrow();
+                let mut all = (0..machine.actors.len()).map(|actor| actor as u8);
+                all.find(|actor| {
+                    machine.actors[usize::from(*actor)].status == Status::Ready
+                        && machine.is_alone(*actor, has_shares)
+                })
+            };
+            if let Some(actor) = ready {
+                self.take(Transition::Poll { actor });
+                continue;
+            }
+            let at_once = self.machine.borrow().at_once();
+            let Some((transition, (index, (batch, position, line)))) = at_once else { return };
+            self.record(transition);
+            let machine = &mut *self.machine.borrow_mut();
+            machine.steps += 1;
+            machine.land(index, batch, position, line);
+        }
+    }
+
+    /// Whether an execution goes on for ever.
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.machine.borrow().steps >= STEPS_MAX
+    }
+
+    fn poll(&self, actor: u8, is_start: bool) {
+        let shares = self.has_shares().then(|| self.shares_digest());
+        self.machine.borrow_mut().begin_poll(actor, is_start, shares);
+        let polled = self.poll_coroutine(usize::from(actor));
+        let changed = shares.is_some_and(|before| self.shares_digest() != before);
+        let machine = &mut *self.machine.borrow_mut();
+        machine.end_poll(actor, polled);
+        if changed {
+            machine.footprint.shares_changed = true;
+            machine.wake(u64::MAX);
+        }
+        (machine.current, machine.gate_open) = (None, false);
+    }
+
+    /// Whether it has ended; none if it panicked.
+    fn poll_coroutine(&self, actor: usize) -> Option<bool> {
+        let taken = self.coroutines.borrow_mut()[actor].take();
+        let mut coroutine = taken.expect("only who has not ended is polled");
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = catch_unwind(AssertUnwindSafe(|| coroutine.as_mut().poll(&mut context)));
+        match polled {
+            Ok(Poll::Pending) => {
+                self.coroutines.borrow_mut()[actor] = Some(coroutine);
+                Some(false)
+            }
+            Ok(Poll::Ready(())) => {
+                drop(coroutine);
+                Some(true)
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("(no text)");
+                *self.panicked.borrow_mut() = Some(text.to_string());
+                // Its captures may be in any state; nobody looks at them again.
+                std::mem::forget(coroutine);
+                None
+            }
+        }
+    }
+
+    /// Runs the dead to their end, every round answered `Fenced`.
+    pub(crate) fn post_mortem(&self) {
+        self.machine.borrow_mut().is_detached = true;
+        let count = self.coroutines.borrow().len();
+        for actor in 0..count {
+            if self.machine.borrow().actors[actor].status != Status::Dead {
+                continue;
+            }
+            self.machine.borrow_mut().current = Some(actor as u8);
+            for _ in 0..LAST_POLLS_MAX {
+                let is_left = self.coroutines.borrow()[actor].is_some();
+                if !is_left || self.poll_coroutine(actor) != Some(false) {
+                    break;
+                }
+            }
+            self.machine.borrow_mut().current = None;
+        }
+        self.machine.borrow_mut().is_detached = false;
+    }
+}
+
+impl Machine {
+    fn begin_poll(&mut self, actor: u8, is_start: bool, shares: Option<Digest>) {
+        self.current = Some(actor);
+        self.gate_open = is_start;
+        let group = self.life_of(actor).actors;
+        self.footprint.actor(group);
+        self.footprint.polled = true;
+        // How often it was polled is something that it may know; so is, to those who share its memory,
+        // who was polled before whom.
+        self.observe(mix(0x9011, 0));
+        self.polled = Polled { news: is_start, ..Polled::default() };
+        let state = &mut self.actors[usize::from(actor)];
+        let (is_new, shares_seen) = (state.status == Status::Unstarted, state.shares_seen);
+        if let Some(seen) = shares.filter(|seen| *seen != shares_seen) {
+            state.shares_seen = seen;
+            self.observe(seen);
+        }
+        if is_new {
+            self.note(Some(actor), What::Started);
+        }
+    }
+
+    fn end_poll(&mut self, actor: u8, ended: Option<bool>) {
+        let Polled { waits, slept, at_gate, news } = self.polled;
+        let idle_polls = if slept { SLEEPS_MAX } else { self.config.idle_polls };
+        let state = &mut self.actors[usize::from(actor)];
+        state.idle = if news || waits || at_gate { 0 } else { state.idle + 1 };
+        state.status = match ended {
+            Some(true) => Status::Finished,
+            _ if at_gate => Status::AtGate,
+            _ if waits => Status::Waiting,
+            _ if state.idle <= idle_polls => Status::Ready,
+            _ => Status::Idle,
+        };
+        if state.status == Status::Finished {
+            state.idle = 0;
+            self.note(Some(actor), What::Finished);
+        }
+        let group = self.life_of(actor).actors & !(1 << actor);
+        if news && group != 0 {
+            self.wake(group);
+        }
+    }
+
+    /// There may be something new for these actors.
+    fn wake(&mut self, actors: u64) {
+        for (index, state) in self.actors.iter_mut().enumerate() {
+            if actors >> index & 1 == 1 && state.status == Status::Idle {
+                (state.status, state.idle) = (Status::Ready, 0);
+            }
+        }
+    }
+}

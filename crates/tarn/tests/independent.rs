@@ -1,0 +1,226 @@
+//! A second opinion on histories: `tarn check` and a checker of linearizability that others wrote.
+//!
+//! A database as a whole is one object, a transaction one operation on it: its history is strictly
+//! serializable if and only if that object's is linearizable (Herlihy and Wing, "Linearizability",
+//! TOPLAS 1990, section 3.3). The other checker is `todc-utils`: the search of Wing and Gong with Lowe's
+//! cache of visited states. It is told values that were read and written, and times, and nothing else:
+//! where our checker follows version numbers, it has to search.
+//!
+//! Invariant checked: on 20 histories of the corrected engine and 20 of planted bugs, each from a seed of
+//! random schedules and through a file, both give the same verdict. Nothing of our checker is used in
+//! between: the file is read here as plain JSON, versions are skipped.
+//!
+//! A history is taken if values tell its versions apart: whole rows, no deletes (two absences look
+//! alike), and no undone transaction, whose values were not recorded. It has at most `COORDINATORS`
+//! coordinators and `COMMITTED` transactions, since the search is exponential in the former.
+//!
+//! `tarn check` is stricter in one thing: a version that was read with two values is a violation, also
+//! if the second value is that of the next version, whose reader an outsider would put behind its writer
+//! (a read past a lock can do that: half of a record was new). A planted history is therefore taken if it
+//! has an anomaly of another kind as well.
+
+mod common;
+
+use common::tarn;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use tarn::schedules::drawn::Drawn;
+use tarn::schedules::run::{Ran, run_seed};
+use tarn::schedules::{Subject, mixture};
+use tarn_check::{AnomalyKind, Isolation, Outcome, WriteKind, check};
+use todc_utils::linearizability::WGLChecker;
+use todc_utils::linearizability::history::{Action, History};
+use todc_utils::specifications::Specification;
+
+const COORDINATORS: usize = 6;
+const COMMITTED: std::ops::RangeInclusive<usize> = 12..=70;
+/// Seeds that are looked at for each subject.
+const SEEDS: u64 = 20_000;
+
+/// What is run, and how many histories of it are judged.
+const SUBJECTS: [(&str, &str, usize); 6] = [
+    ("corrected", "nothing", 20),
+    ("corrected,-validate-reads", "skipped validation", 4),
+    ("corrected,-refuse-locked", "read past a lock", 4),
+    ("corrected,-release-granted", "foreign locks cleared", 4),
+    ("corrected,-write-after-validation", "lost rollback", 4),
+    ("corrected,unsafe-no-lock-cas", "locks only assumed", 4),
+];
+
+type Record = (u64, u64);
+/// A value's hash; `None`: the record is absent.
+type Seen = Option<u64>;
+
+/// One transaction.
+#[derive(Clone, Debug)]
+struct Operation {
+    reads: Vec<(Record, Seen)>,
+    writes: Vec<(Record, Seen)>,
+    /// Nobody knows whether it took effect: it does when its reads are right, or else nothing.
+    is_unknown: bool,
+}
+
+/// The database: what each record holds. A record that nobody has looked at yet holds anything, since
+/// what was loaded is in no history; the first who reads it says what.
+struct Database;
+
+impl Specification for Database {
+    type State = BTreeMap<Record, Seen>;
+    type Operation = Operation;
+
+    fn init() -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn apply(operation: &Operation, state: &Self::State) -> (bool, Self::State) {
+        let mut after = state.clone();
+        let is_right = operation
+            .reads
+            .iter()
+            .all(|(record, seen)| *after.entry(*record).or_insert(*seen) == *seen);
+        if !is_right {
+            return (operation.is_unknown, state.clone());
+        }
+        after.extend(operation.writes.iter().copied());
+        (true, after)
+    }
+}
+
+/// The transactions of a file, with when they were invoked and ended; `None` for aborted ones.
+fn transactions(path: &Path) -> Vec<(Operation, u64, u64)> {
+    let text = std::fs::read_to_string(path).expect("a history");
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.filter(|line| line.get("id").is_some()).filter_map(|line| transaction(&line)).collect()
+}
+
+fn transaction(line: &Value) -> Option<(Operation, u64, u64)> {
+    let number = |value: &Value| value.as_u64().expect("a number");
+    let is_unknown = match line["outcome"].as_str().expect("an outcome") {
+        "aborted" => return None,
+        "unknown" => true,
+        _ => false,
+    };
+    let list = |name: &str, seen: &dyn Fn(&Value) -> Seen| {
+        let all = line[name].as_array().expect("a list").iter();
+        all.map(|each| ((number(&each[0]), number(&each[1])), seen(each))).collect()
+    };
+    // [table, key, version, present, fingerprint] and [table, key, version, kind, fingerprint].
+    let read = |each: &Value| each[3].as_bool().expect("a flag").then(|| number(&each[4]));
+    let written = |each: &Value| (each[3] != "delete").then(|| number(&each[4]));
+    let (reads, writes) = (list("reads", &read), list("writes", &written));
+    // Who was never told may take effect at any later time.
+    let completed = line["completed_ns"].as_u64().filter(|_| !is_unknown).unwrap_or(u64::MAX);
+    let invoked = number(&line["invoked_ns"]);
+    Some((Operation { reads, writes, is_unknown }, invoked, completed))
+}
+
+/// The other checker's verdict.
+fn is_linearizable(transactions: &[(Operation, u64, u64)]) -> bool {
+    let mut events = Vec::new();
+    for (process, (operation, invoked, completed)) in transactions.iter().enumerate() {
+        // Of two events at one time a call is first: the two transactions overlap.
+        events.push((*invoked, 0, process, Action::Call(operation.clone())));
+        events.push((*completed, 1, process, Action::Response(operation.clone())));
+    }
+    events.sort_by_key(|(at, order, process, _)| (*at, *order, *process));
+    let actions = events.into_iter().map(|(_, _, process, action)| (process, action));
+    WGLChecker::<Database>::is_linearizable(History::from_actions(actions.collect()))
+}
+
+/// Whether values tell versions apart in it, and it is small enough to be searched.
+fn is_suitable(ran: &Ran) -> bool {
+    let txns = &ran.history.transactions;
+    let taken = || txns.iter().filter(|txn| txn.outcome != Outcome::Aborted);
+    let has_values = |present: bool, fingerprint: u64| !present || fingerprint != 0;
+    let mut written = BTreeSet::new();
+    COMMITTED.contains(&taken().count())
+        && taken().flat_map(|txn| &txn.reads).all(|it| has_values(it.present, it.fingerprint))
+        && taken().flat_map(|txn| &txn.writes).all(|it| {
+            it.fingerprint != 0
+                && it.kind != WriteKind::Delete
+                && written.insert((it.record, it.fingerprint))
+        })
+}
+
+/// Whether an outsider, who sees no versions, can see what is wrong.
+fn is_anomalous(ran: &Ran) -> bool {
+    let report = check(&ran.history, Isolation::StrictSerializable);
+    report.totals.keys().any(|kind| *kind != AnomalyKind::ValueMismatch)
+}
+
+/// Seeds whose histories are judged: of a planted bug those that are anomalous.
+fn seeds(subject: &Subject, is_planted: bool, count: usize) -> Vec<u64> {
+    let is_small = |seed: &u64| {
+        let drawn = Drawn::of(*seed, None);
+        drawn.workload == mixture::NAME
+            && drawn.mix.tells_by_value()
+            && drawn.coordinators() <= COORDINATORS
+    };
+    let is_taken = |seed: &u64| {
+        let ran = run_seed(subject, *seed).expect("a subject");
+        let is_found = ran.finding.is_some();
+        is_suitable(&ran) && is_found == is_planted && is_anomalous(&ran) == is_planted
+    };
+    (0..SEEDS).filter(is_small).filter(is_taken).take(count).collect()
+}
+
+#[test]
+fn both_checkers_agree_on_correct_and_on_planted_histories() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("history.jsonl");
+    let name = file.to_str().expect("text");
+    let word = |accepted| if accepted { "accepted" } else { "violated" };
+    let (mut judged, mut planted) = (0, 0);
+    println!("{:<34} {:>6} {:>6} {:>9} {:>9}", "variant", "seed", "txns", "tarn", "other");
+    for (variant, bug, count) in SUBJECTS {
+        let (subject, is_planted) = (Subject::of("ford", variant), bug != "nothing");
+        let seeds = seeds(&subject, is_planted, count);
+        assert_eq!(seeds.len(), count, "{variant}: too few of {SEEDS} seeds are small enough");
+        for seed in seeds {
+            let replay = format!("{} --history {name}", subject.replay(seed));
+            let ended = tarn(&replay.split(' ').skip(1).collect::<Vec<_>>());
+            assert_eq!(ended.code, Some(i32::from(is_planted)), "{replay}: {}", ended.err);
+            let ours = tarn(&["check", name]).code == Some(0);
+            let operations = transactions(&file);
+            let theirs = is_linearizable(&operations);
+            let txns = operations.len();
+            println!("{variant:<34} {seed:>6} {txns:>6} {:>9} {:>9}", word(ours), word(theirs));
+            assert_eq!(ours, theirs, "{replay} ({bug})");
+            assert_eq!(ours, !is_planted, "{replay} ({bug})");
+            judged += 1;
+            planted += usize::from(is_planted);
+        }
+    }
+    assert_eq!((judged, planted), (40, 20));
+}
+
+#[test]
+fn the_translation_knows_real_time_absence_and_the_unknown() {
+    let operation = |reads: &[(u64, Seen)], writes: &[(u64, Seen)]| Operation {
+        reads: reads.iter().map(|(key, seen)| ((0, *key), *seen)).collect(),
+        writes: writes.iter().map(|(key, seen)| ((0, *key), *seen)).collect(),
+        is_unknown: false,
+    };
+    let insert = operation(&[(1, None)], &[(1, Some(5))]);
+    let reads_absent = operation(&[(1, None)], &[]);
+    let reads_present = operation(&[(1, Some(5))], &[]);
+    let over = |first: &Operation, second: &Operation| {
+        is_linearizable(&[(first.clone(), 0, 10), (second.clone(), 20, 30)])
+    };
+    assert!(over(&insert, &reads_present) && over(&reads_absent, &insert));
+    assert!(!over(&insert, &reads_absent));
+    // One that was never told may have happened, or not.
+    let unknown = Operation { is_unknown: true, ..insert.clone() };
+    for read in [&reads_absent, &reads_present] {
+        assert!(is_linearizable(&[(unknown.clone(), 0, u64::MAX), (read.clone(), 20, 30)]));
+    }
+    let backwards = [(reads_present, 20, 30), (reads_absent, 40, 50)];
+    assert!(!is_linearizable(&[&[(unknown, 0, u64::MAX)], &backwards[..]].concat()));
+    // Write skew: each read what the other wrote.
+    let skew = [
+        (operation(&[(1, Some(1)), (2, Some(1))], &[(1, Some(2))]), 0, 9),
+        (operation(&[(1, Some(1)), (2, Some(1))], &[(2, Some(2))]), 0, 9),
+    ];
+    assert!(!is_linearizable(&skew));
+}
