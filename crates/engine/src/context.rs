@@ -19,6 +19,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
+use crate::recovery::Turns;
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
 use std::cell::{Cell, RefCell};
@@ -71,13 +72,16 @@ pub struct ComputeNode {
     pub index_view: IndexView,
     /// Whether its coordinators may begin transactions.
     pub clearance: Clearance,
+    /// Which of its threads recovers the dead.
+    pub turns: Turns,
 }
 
 impl ComputeNode {
     /// A node that has just joined.
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
-        ComputeNode { database, id, index_view, clearance: Clearance::default() }
+        let (clearance, turns) = (Clearance::default(), Turns::default());
+        ComputeNode { database, id, index_view, clearance, turns }
     }
 }
 
@@ -115,6 +119,8 @@ pub struct Context {
     /// Tries that run and transactions in doubt.
     active: Cell<u32>,
     seat: Arc<Seat>,
+    /// Whether a coroutine of the thread recovers the dead.
+    pub(crate) recovering: Cell<bool>,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
@@ -160,6 +166,7 @@ impl Context {
             configuration: Cell::new(open.number),
             active: Cell::new(0),
             seat,
+            recovering: Cell::new(false),
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),

@@ -149,6 +149,7 @@ pub struct Metrics {
     aborts: [Cell<u64>; AbortReason::ALL.len()],
     unknown: Cell<u64>,
     phases: [Cell<u64>; PHASES_MAX],
+    last_phase: Cell<usize>,
     splits: Cell<u64>,
     splits_refused: Cell<u64>,
     recovery: [Cell<u64>; RecoveryEvent::ALL.len()],
@@ -181,6 +182,23 @@ impl Metrics {
     #[inline]
     pub fn phase(&self, phase: usize) {
         bump(&self.phases[phase]);
+        self.last_phase.set(phase);
+    }
+
+    /// The phase that was entered last, on this thread.
+    pub fn last_phase(&self) -> usize {
+        self.last_phase.get()
+    }
+
+    /// How many phases were entered.
+    pub fn phases_entered(&self) -> u64 {
+        self.phases.iter().map(Cell::get).sum()
+    }
+
+    /// How many tries have ended, so or so.
+    pub fn tries_ended(&self) -> u64 {
+        let aborted: u64 = self.aborts.iter().map(Cell::get).sum();
+        self.committed.get() + self.unknown.get() + aborted
     }
 
     /// Buckets were split.

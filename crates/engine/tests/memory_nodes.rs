@@ -34,12 +34,32 @@ const STEPS_MAX: u64 = 6_000_000;
 const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150 };
 const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
-/// What dies, and after how many turns.
+/// What dies.
 #[derive(Clone, Copy, Debug)]
 enum Death {
     Memory(u16),
+    /// It is expelled at once.
     Compute(u16),
+    /// Its lease lapses much later.
+    Silent(u16),
 }
+
+/// After how many turns.
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Turn(u64),
+    /// Since a copy began to join.
+    Joining(u64),
+    /// As this compute node sends its data for so many times.
+    Writing(u16, u64),
+    /// Since the death before.
+    After(u64),
+}
+
+/// A silent node is expelled so many turns later.
+const LEASE: u64 = 15_000;
+/// Where the phase in which data are sent stands in the metrics.
+const WRITE_PHASE: usize = 8;
 
 #[derive(Clone, Debug)]
 struct Scene {
@@ -48,7 +68,7 @@ struct Scene {
     memory_nodes: usize,
     replicas: usize,
     spares: u16,
-    deaths: Vec<(u64, Death)>,
+    deaths: Vec<(When, Death)>,
 }
 
 /// What a run left.
@@ -149,15 +169,40 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
         tasks.push((slot, executor.spawn(keep_lives(recoverer, &desk))));
     }
     let mut dead = [false; NODES as usize];
-    let (mut turns, mut deaths) = (0, scene.deaths.clone());
+    let (mut turns, mut joining_since, died_at) = (0, None, Cell::new(None::<u64>));
+    let mut deaths = scene.deaths.clone();
     let ended = loop {
         turns += 1;
-        while let Some(at) = deaths.iter().position(|(after, _)| *after <= turns) {
+        if joining_since.is_none() && database.configurations.open().groups.is_joining() {
+            joining_since = Some(turns);
+        }
+        let is_due = |when: When| match when {
+            When::Turn(turn) => turn <= turns,
+            When::Joining(later) => joining_since.is_some_and(|since| since + later <= turns),
+            When::Writing(slot, count) => {
+                let metrics = &first[usize::from(slot)].metrics;
+                let has_ended = desk.running.get()[usize::from(slot)] == 0;
+                let writes = metrics.snapshot().phases[WRITE_PHASE] >= count;
+                (writes || has_ended) && fabric.draw(12) == 0
+            }
+            When::After(later) => died_at.get().is_some_and(|since| since + later <= turns),
+        };
+        let next = |deaths: &[(When, Death)]| {
+            let mut due = deaths.iter().enumerate().filter(|(_, (when, _))| is_due(*when));
+            let in_turn = |at: usize, when| at == 0 || !matches!(when, When::After(_));
+            due.find(|(at, (when, _))| in_turn(*at, *when)).map(|(at, _)| at)
+        };
+        while let Some(at) = next(&deaths) {
+            died_at.set(Some(turns));
             match deaths.remove(at).1 {
                 Death::Memory(node) => fabric.fail_node(NodeSlot(node)),
                 Death::Compute(slot) => {
                     dead[usize::from(slot)] = true;
                     database.membership.expel(first[usize::from(slot)].node.id);
+                }
+                Death::Silent(slot) => {
+                    dead[usize::from(slot)] = true;
+                    deaths.push((When::Turn(turns + LEASE), Death::Compute(slot)));
                 }
             }
         }
@@ -231,9 +276,9 @@ fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
     let full = (0..open.groups.count() as u16)
         .all(|group| open.groups.members(GroupId(group)).len() == scene.replicas);
     let nodes = open.groups.nodes();
-    let killed = |&(_, death): &(u64, Death)| match death {
+    let killed = |&(_, death): &(When, Death)| match death {
         Death::Memory(node) => nodes.contains(&NodeSlot(node)),
-        Death::Compute(_) => false,
+        Death::Compute(_) | Death::Silent(_) => false,
     };
     full && !open.groups.is_joining()
         && !scene.deaths.iter().any(killed)
@@ -288,7 +333,7 @@ fn a_memory_node_dies_and_transactions_go_on() {
     for seed in seeds(12) {
         for (mix, count) in mixes() {
             let node = draw(seed, 1, 3) as u16;
-            let deaths = vec![(draw(seed, 2, 1_500), Death::Memory(node))];
+            let deaths = vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))];
             let scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
@@ -307,14 +352,17 @@ fn a_memory_node_and_a_compute_node_die_in_any_order() {
             let at = draw(seed, 2, 1_500);
             let near = [40, 400, 4_000][draw(seed, 5, 3) as usize];
             let slot = draw(seed, 3, u64::from(NODES)) as u16;
-            let deaths =
-                vec![(at, Death::Memory(node)), (at + draw(seed, 4, near), Death::Compute(slot))];
+            let compute = match draw(seed, 6, 2) {
+                0 => Death::Compute(slot),
+                _ => Death::Silent(slot),
+            };
+            let later = When::Turn(at + draw(seed, 4, near));
+            let deaths = vec![(When::Turn(at), Death::Memory(node)), (later, compute)];
             let scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
-            let deaths =
-                vec![(at, Death::Compute(slot)), (at + draw(seed, 4, near), Death::Memory(node))];
+            let deaths = vec![(When::Turn(at), compute), (later, Death::Memory(node))];
             let scene = Scene { deaths, ..scene };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
@@ -330,7 +378,7 @@ fn two_memory_nodes_and_two_compute_nodes_die() {
     for seed in seeds(8) {
         for (mix, count) in mixes() {
             let near = [60, 900, 9_000][draw(seed, 5, 3) as usize];
-            let at = |what: u64| 200 + draw(seed, what, near);
+            let at = |what: u64| When::Turn(200 + draw(seed, what, near));
             let nodes = draw(seed, 1, 3) as u16;
             let slots = draw(seed, 2, u64::from(NODES)) as u16;
             let deaths = vec![
@@ -340,6 +388,60 @@ fn two_memory_nodes_and_two_compute_nodes_die() {
                 (at(13), Death::Compute((slots + 1) % NODES)),
             ];
             let scene = Scene { mix, count, memory_nodes: 3, replicas: 3, spares: 2, deaths };
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn compute_nodes_die_while_a_spare_is_filled() {
+    let mut tally = Tally::default();
+    for seed in seeds(8) {
+        for (mix, count) in mixes() {
+            let node = draw(seed, 1, 3) as u16;
+            let slot = draw(seed, 2, u64::from(NODES)) as u16;
+            let [one, other] = [3, 4].map(|what| When::Joining(draw(seed, what, 6_000)));
+            let deaths = vec![
+                (When::Turn(draw(seed, 5, 300)), Death::Memory(node)),
+                (one, Death::Compute(slot)),
+                (other, Death::Compute((slot + 1) % NODES)),
+            ];
+            let count = 4 * count;
+            let scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
+    let mut tally = Tally::default();
+    for seed in seeds(40) {
+        for (mix, count) in mixes() {
+            let node = draw(seed, 1, 3) as u16;
+            let slot = draw(seed, 2, u64::from(NODES)) as u16;
+            let deaths = vec![
+                (When::Writing(slot, 1 + draw(seed, 3, 8)), Death::Compute(slot)),
+                (When::After(draw(seed, 4, 400)), Death::Memory(node)),
+                (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
+            ];
+            let mut scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
+            match draw(seed, 6, 4) {
+                0 => scene.deaths.truncate(2),
+                1 => {}
+                _ => {
+                    // Whoever recovers dies, perhaps half-way, and then the locks do.
+                    let recoverer = Death::Compute((slot + 1) % NODES);
+                    scene.deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
+                    scene.deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
+                }
+            }
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);

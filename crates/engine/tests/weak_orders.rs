@@ -140,5 +140,7 @@ fn every_rule_that_is_switched_off_is_missed() {
     found_after("corrected,-write-after-validation", 20, SKEW, 1);
     found_after("corrected,-protect-absent", 200, COMING_AND_GOING, 1);
     found_after("corrected,-release-on-abort", 5, ANYTHING, 1);
+    found_after("corrected,-validate-after-locks", 100, SKEW, 1);
+    found_after("corrected,-keep-version", 20, COMING_AND_GOING, 1);
     found_after("literal", 60, ANYTHING, 3);
 }

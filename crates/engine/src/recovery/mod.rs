@@ -15,6 +15,7 @@ mod bulk;
 pub mod logs;
 mod stray;
 pub mod sweep;
+mod turn;
 
 pub(crate) use bulk::{Answer, Bulk, Wish};
 pub(crate) use stray::{free_met, is_stray, plan_free};
@@ -29,6 +30,8 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
 pub use logs::Unsettled;
+use turn::Turn;
+pub use turn::Turns;
 
 /// What recovering a life found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -57,6 +60,14 @@ pub enum Attempt {
 /// # Errors
 /// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
+    // To the service a compute node is one: its coroutines see to it themselves that one recovers.
+    let Some(turn) = Turn::take(cx) else { return Ok(Attempt::NotNow) };
+    let attempt = recover_alone(cx, dead).await;
+    turn.end();
+    attempt
+}
+
+async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     // No configuration is opened before the life is recovered: this is the one that it ran in.
     cx.follow();
     let (database, by) = (cx.database(), cx.node.id);
@@ -117,6 +128,8 @@ pub async fn attend(
                 Err(_) => {}
             }
         }
+        // Others run in between, however short the pause.
+        cx.port.yield_now().await;
         cx.port.sleep(Nanos(pace.look_every_ns)).await;
     }
     Ok(())
@@ -126,7 +139,8 @@ fn is_fenced(cx: &Context) -> bool {
     cx.port.last_error() == Some(FabricError::Fenced)
 }
 
-/// Whether no dead life that is not recovered has left anything in a coordinator's log area.
+/// Whether no dead life that is not recovered has left anything in a coordinator's log area, or ever will:
+/// one that is only taken for dead writes on until its access is gone, also after its area was looked at.
 ///
 /// # Errors
 /// The fabric's.
@@ -134,6 +148,9 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
     let dead = cx.database().membership.unrecovered();
     if dead.is_empty() {
         return Ok(true);
+    }
+    for whom in &dead {
+        revoke_everywhere(cx, *whom).await?;
     }
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.iter().any(|head| dead.contains(&head.tag.node())))

@@ -169,7 +169,9 @@ pub fn run(shape: &Shape, mix: Mix, seed: u64, found: &mut Found) -> Result<(), 
     }
     std::mem::forget(tasks); // nothing of the killed may run, not even what dropping them would do
     (0..2_000).for_each(|_| fabric.step());
-    judge(&schedule, mix, seed, found)
+    let verdict = judge(&schedule, mix, seed, found);
+    schedule.fabric.end();
+    verdict
 }
 
 fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<(), String> {

@@ -17,7 +17,7 @@ use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect::{self, Audit};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::membership::{EmbeddedMembership, Membership};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
@@ -107,6 +107,13 @@ impl World {
         .unwrap();
         assert_eq!(database.groups(), ReplicaGroups::new(fabric.groups().to_vec()));
         World { fabric, database }
+    }
+
+    /// The same database under another membership service.
+    pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
+        let protocol = AnyProtocol::by_name("ford", "corrected").unwrap();
+        let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
+        Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 
     /// A compute node joins.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::membership::{EmbeddedMembership, LeaseTerms};
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
@@ -18,6 +18,7 @@ use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
+use tarn_sim::memory::Zeros;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Workload;
 
@@ -29,6 +30,8 @@ pub struct Cluster {
     pub fabric: SimFabric,
     /// The database.
     pub database: Arc<Database>,
+    /// Who is in the cluster, as the service itself sees it.
+    pub service: Arc<EmbeddedMembership>,
     seed: u64,
     address_cache: usize,
 }
@@ -46,31 +49,39 @@ impl Cluster {
     ) -> Result<Cluster, UsageError> {
         let options = Options {
             placement: drawn.placement,
-            // One more: whoever settles what the dead left.
-            coordinators_max: drawn.coordinators() as u32 + 1,
+            coordinators_max: drawn.coordinators() as u32,
             log_bytes: 8 << 10,
             chunk_bytes: 4 << 10,
             spare_bytes: 1 << 20,
+            bucket: drawn.bucket,
+            slots_per_100_records: drawn.slots_per_100_records,
             ..Options::default()
         };
         let catalog = Catalog::plan(&workload.schemas(), &options, drawn.memory_nodes)?;
         let mut chaos = drawn.chaos;
         chaos.planted_torn_lines = subject.torn_lines;
-        let fabric = SimFabric::new(&SimConfig {
+        let shape = SimConfig {
             memory_nodes: drawn.memory_nodes,
             replicas: drawn.replicas,
-            compute_nodes: drawn.compute_nodes,
+            // One more, which always lives.
+            compute_nodes: drawn.compute_nodes + 1,
             group_bytes: catalog.group_bytes(),
             profile: Profile::load(HARDWARE).expect("a profile of this program"),
             mode: Mode::Random(chaos),
             seed,
-        })
-        .map_err(usage)?;
+        };
+        let fabric =
+            SimFabric::with_spares(&shape, Box::new(Zeros), drawn.spares).map_err(usage)?;
         let groups = ReplicaGroups::new(fabric.groups());
         let protocol = AnyProtocol::by_name(&subject.protocol, &subject.variant)?;
-        let membership = Arc::new(EmbeddedMembership::new(drawn.compute_nodes));
+        let terms = drawn.lease.unwrap_or(LeaseTerms::ENDLESS);
+        let service = Arc::new(EmbeddedMembership::with_leases(drawn.compute_nodes + 1, terms));
+        let membership = Arc::clone(&service);
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-        Ok(Cluster { fabric, database, seed, address_cache: drawn.address_cache })
+        for spare in 0..drawn.spares {
+            database.configurations.add_spare(NodeSlot((drawn.memory_nodes + spare) as u16));
+        }
+        Ok(Cluster { fabric, database, service, seed, address_cache: drawn.address_cache })
     }
 
     /// Of every generator.

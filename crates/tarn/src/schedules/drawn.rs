@@ -9,6 +9,8 @@ use rand::RngExt as _;
 use serde::Serialize;
 use std::fmt;
 use tarn_engine::catalog::Placement;
+use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::membership::LeaseTerms;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::config::Chaos;
 
@@ -26,27 +28,37 @@ const WORKLOADS: [(&str, &[&str]); 8] = [
     ("kvs", &["mixed", "wo"]),
 ];
 
-/// What dies, and when.
+/// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
-    /// Nothing.
-    None,
-    /// A memory node, for good: rounds to it end in an error.
+pub enum What {
+    /// A memory node dies: rounds to it end in an error, and what it held is gone.
     MemoryNode {
         /// Which.
         slot: u16,
-        /// In virtual nanoseconds.
-        at_ns: u64,
     },
-    /// A compute node loses its access, with whatever of its verbs had landed; its coordinators are
-    /// dead from then on. Another one settles their last transactions.
-    ComputeNode {
+    /// The threads of a compute node stop, with whatever of its verbs had landed or still lands; after
+    /// a while it is declared dead.
+    Crash {
         /// Which.
         slot: u16,
-        /// In virtual nanoseconds.
-        at_ns: u64,
+        /// So much later, in virtual nanoseconds.
+        noticed_after_ns: u64,
     },
+    /// A compute node is declared dead that runs, and goes on posting until its access is gone.
+    Zombie {
+        /// Which.
+        slot: u16,
+    },
+}
+
+/// Something that goes wrong once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Fault {
+    /// In virtual nanoseconds.
+    pub at_ns: u64,
+    /// What.
+    pub what: What,
 }
 
 /// See the module's text.
@@ -82,8 +94,20 @@ pub struct Drawn {
     pub growth: bool,
     /// What goes wrong all the time.
     pub chaos: Chaos,
-    /// What goes wrong once.
-    pub fault: Fault,
+    /// What goes wrong once each.
+    pub faults: Vec<Fault>,
+    /// Empty memory nodes, to which copies go that were lost.
+    pub spares: usize,
+    /// Whether the slots of the dead get a new life once they are recovered.
+    pub restarts: bool,
+    /// What leases are worth, if there are any. Clocks may drift by more than they allow for.
+    pub lease: Option<LeaseTerms>,
+    /// One transaction in so many is dropped by its caller half-way; 0: none.
+    pub drop_one_in: u32,
+    /// What a bucket of an index looks like.
+    pub bucket: BucketShape,
+    /// Slots laid out for 100 records.
+    pub slots_per_100_records: u32,
 }
 
 impl Drawn {
@@ -106,9 +130,18 @@ impl Drawn {
             true => mix.keys,
             false => pick(&mut rng, &[2, 4, 8, 20, 60]),
         };
-        let chaos = Chaos::of(seed);
-        let fault =
-            if is_mixture { fault(&mut rng, memory_nodes, compute_nodes) } else { Fault::None };
+        let mut chaos = Chaos::of(seed);
+        let faults = match is_mixture {
+            true => faults(&mut rng, (memory_nodes, replicas), compute_nodes),
+            false => Vec::new(),
+        };
+        let has_faults = !faults.is_empty();
+        let lease =
+            (has_faults && rng.random_range(0..4) == 0).then(|| lease(&mut rng, &mut chaos));
+        let usual = BucketShape::default();
+        let slots = usual.slots + pick(&mut rng, &[0, 0, 0, 1, 4]);
+        let read_whole = rng.random_range(0..4) == 0;
+        let bucket = BucketShape { slots, read_whole, ..usual };
         Drawn {
             workload: workload.to_owned(),
             mix_profile,
@@ -123,14 +156,36 @@ impl Drawn {
             transactions: rng.random_range(4..=16),
             placement: pick(&mut rng, &[Placement::Hash, Placement::Hash, Placement::Table]),
             address_cache: pick(&mut rng, &[0, 16]),
-            // An undone split is in nobody's history (docs/design/0003): not beside a fault.
-            growth: fault == Fault::None && rng.random_range(0..4) > 0,
+            growth: rng.random_range(0..4) > 0,
             chaos,
-            fault,
+            spares: if has_faults { pick(&mut rng, &[0, 1, 2]) } else { 0 },
+            restarts: has_faults && rng.random_range(0..2) == 0,
+            lease,
+            drop_one_in: if is_mixture { pick(&mut rng, &[0, 0, 0, 6]) } else { 0 },
+            bucket,
+            slots_per_100_records: pick(&mut rng, &[50, 200, 200]),
+            faults,
         }
     }
 
-    /// Coordinators of all threads, without the one that settles what the dead left.
+    /// How many memory nodes die.
+    pub fn memory_deaths(&self) -> usize {
+        let dies = |fault: &&Fault| matches!(fault.what, What::MemoryNode { .. });
+        self.faults.iter().filter(dies).count()
+    }
+
+    /// Whether this memory node dies.
+    pub fn memory_node_dies(&self, node: usize) -> bool {
+        let is_it = |what| matches!(what, What::MemoryNode { slot } if usize::from(slot) == node);
+        self.faults.iter().any(|fault| is_it(fault.what))
+    }
+
+    /// Whether the run needs somebody who looks after the dead.
+    pub fn has_faults(&self) -> bool {
+        !self.faults.is_empty() || self.lease.is_some()
+    }
+
+    /// Coordinators of all threads.
     pub fn coordinators(&self) -> usize {
         self.compute_nodes * self.threads * self.coroutines
     }
@@ -155,16 +210,55 @@ fn crew(rng: &mut Rng) -> (usize, usize, usize) {
     }
 }
 
-fn fault(rng: &mut Rng, memory_nodes: usize, compute_nodes: usize) -> Fault {
-    let within_ns = pick(rng, &[20_000, 80_000, 300_000]);
-    let at_ns = rng.random_range(1_000..within_ns);
-    match rng.random_range(0..6) {
-        0 => Fault::MemoryNode { slot: rng.random_range(0..memory_nodes as u16), at_ns },
-        1..=3 if compute_nodes > 1 => {
-            Fault::ComputeNode { slot: rng.random_range(0..compute_nodes as u16), at_ns }
-        }
-        _ => Fault::None,
+/// Up to three, near each other or not: what dies while others recover it is what is looked for.
+fn faults(rng: &mut Rng, (nodes, replicas): (usize, usize), compute_nodes: usize) -> Vec<Fault> {
+    if rng.random_range(0..3) == 0 {
+        return Vec::new();
     }
+    let count = pick(rng, &[1, 1, 2, 3]);
+    let within_ns = pick(rng, &[20_000, 80_000, 300_000]);
+    let first_ns = rng.random_range(1_000..within_ns);
+    let spread_ns = pick(rng, &[2_000, 20_000, 150_000]);
+    let (mut faults, mut memory, mut compute): (Vec<Fault>, Vec<u16>, Vec<u16>) =
+        Default::default();
+    for _ in 0..count {
+        let at_ns = first_ns + if faults.is_empty() { 0 } else { rng.random_range(0..spread_ns) };
+        let what = match rng.random_range(0..5) {
+            0 | 1 => {
+                let slot = rng.random_range(0..nodes as u16);
+                // What is promised: no more deaths than further copies.
+                if memory.len() + 1 >= replicas || memory.contains(&slot) {
+                    continue;
+                }
+                memory.push(slot);
+                What::MemoryNode { slot }
+            }
+            kind => {
+                let slot = rng.random_range(0..compute_nodes as u16);
+                if compute.contains(&slot) {
+                    continue;
+                }
+                compute.push(slot);
+                let soon_ns = pick(rng, &[1_000, 10_000, 60_000]);
+                let noticed_after_ns = rng.random_range(0..soon_ns);
+                if kind == 4 {
+                    What::Zombie { slot }
+                } else {
+                    What::Crash { slot, noticed_after_ns }
+                }
+            }
+        };
+        faults.push(Fault { at_ns, what });
+    }
+    faults
+}
+
+/// Leases, and clocks that may drift by more than these allow for.
+fn lease(rng: &mut Rng, chaos: &mut Chaos) -> LeaseTerms {
+    chaos.clock_drift_max_ppm = pick(rng, &[chaos.clock_drift_max_ppm, 200_000]);
+    let lease_ns = pick(rng, &[30_000, 100_000, 400_000]);
+    let drift_ppm = pick(rng, &[0, 1_000, 200_000]);
+    LeaseTerms { lease_ns, renew_every_ns: lease_ns / 4, drift_ppm }
 }
 
 impl fmt::Display for Drawn {
@@ -191,16 +285,43 @@ impl fmt::Display for Drawn {
             self.address_cache,
             if self.growth { "on" } else { "off" },
         )?;
+        write!(
+            f,
+            "buckets of {} slots{}, {} for 100 records; ",
+            self.bucket.slots,
+            if self.bucket.read_whole { " read whole" } else { "" },
+            self.slots_per_100_records
+        )?;
+        if self.drop_one_in > 0 {
+            write!(f, "one transaction in {} dropped; ", self.drop_one_in)?;
+        }
+        self.misfortunes(f)
+    }
+}
+
+impl Drawn {
+    fn misfortunes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let us = |ns: u64| ns as f64 / 1e3;
-        match self.fault {
-            Fault::None => write!(f, "no fault"),
-            Fault::MemoryNode { slot, at_ns } => {
-                write!(f, "memory node {slot} dies at {} µs", us(at_ns))
-            }
-            Fault::ComputeNode { slot, at_ns } => {
-                write!(f, "compute node {slot} is fenced at {} µs", us(at_ns))
+        if let Some(LeaseTerms { lease_ns, drift_ppm, .. }) = self.lease {
+            write!(f, "leases of {} µs for clocks within {drift_ppm} ppm; ", us(lease_ns))?;
+        }
+        if self.faults.is_empty() {
+            return write!(f, "no fault");
+        }
+        for Fault { at_ns, what } in &self.faults {
+            let at_us = us(*at_ns);
+            match what {
+                What::MemoryNode { slot } => write!(f, "memory node {slot} dies at {at_us} µs; ")?,
+                What::Zombie { slot } => write!(f, "compute node {slot} expelled at {at_us} µs; ")?,
+                What::Crash { slot, noticed_after_ns } => write!(
+                    f,
+                    "compute node {slot} crashes at {at_us} µs, noticed {} µs later; ",
+                    us(*noticed_after_ns)
+                )?,
             }
         }
+        let restarts = if self.restarts { "the dead come back" } else { "the dead stay away" };
+        write!(f, "{} spares; {restarts}", self.spares)
     }
 }
 
@@ -220,8 +341,9 @@ mod tests {
         let all: Vec<String> = (0..400).map(|seed| Drawn::of(seed, None).to_string()).collect();
         assert_eq!(all[7], Drawn::of(7, None).to_string());
         let words = ["mixture", "smallbank", "ycsb", "tatp", "kvs", "growth on", "growth off"];
-        let more = ["half", "apart", "1 replicas", "3 replicas", "no fault", "dies", "fenced"];
-        for word in words.into_iter().chain(more) {
+        let more = ["half", "apart", "1 replicas", "3 replicas", "no fault", "dies", "expelled"];
+        let last = ["crashes", "leases", "dropped", "come back", "2 spares", "read whole"];
+        for word in words.into_iter().chain(more).chain(last) {
             assert!(all.iter().any(|text| text.contains(word)), "{word} is never drawn");
         }
         assert_eq!(Drawn::of(7, Some("tatp")).workload, "tatp");

@@ -1,149 +1,135 @@
-//! What dies in a run, and who settles what it left.
+//! What goes wrong once in a run, and when: nodes die, are taken for dead, come back.
 //!
-//! Invariant: only what the engine claims is asked of it. A dead memory node is never asked again, and
-//! a transaction that cannot be resolved without it stays unknown. The transactions of a fenced compute
-//! node are resolved by one other coordinator, after the last of the dead has learned that it is dead;
-//! locks that a dead node held without a log stay, since nobody sweeps them yet (docs/design/0004).
+//! Invariant: nothing is asked of the engine that it does not claim (docs/fault-model.md): no more memory
+//! nodes die than there are further copies, and one compute node always lives. What the dead left is
+//! settled by the engine's own recovery, which runs on every compute node and may die with it.
 
+use super::drawn::{Drawn, Fault, What};
+use super::life::{Life, Lives};
 use super::run::Desk;
 use std::rc::Rc;
+use tarn_engine::clearance;
 use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedOutcome, RecordedTxn};
-use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
-use tarn_engine::owner::{COUNT_MAX, OwnerTag};
-use tarn_fabric::address::{GroupId, NodeId};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::mend::mend;
+use tarn_engine::outcome::{Explanation, Failure};
+use tarn_engine::reconfigure::Terms;
+use tarn_engine::recovery::{self, Pace};
+use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::error::FabricError;
-use tarn_fabric::round::Round;
 
-/// How often whoever settles looks whether the dead have noticed.
-const LOOK_AGAIN: Nanos = Nanos(5_000);
-/// Transactions of one coordinator that may end in a fault before it gives up.
-const ENDS_MAX: u32 = 3;
+/// How recovery goes about it: as fast as a small cluster can, so that transactions meet it.
+pub(super) const PACE: Pace = Pace { blocks: 8, pause_ns: 500, look_every_ns: 4_000 };
+/// A member whose threads are not quiet after so long is expelled.
+const TERMS: Terms = Terms { patience_ns: 400_000, look_every_ns: 1_000 };
+/// Transactions of one coordinator that may end in a failure before it gives up.
+const ENDS_MAX: u32 = 8;
+/// How long a coordinator waits that is kept from working.
+const WAIT: Nanos = Nanos(5_000);
 
-/// How a transaction of a dead compute node was resolved.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    id: TxnId,
-    resolution: Resolution,
-    at: Nanos,
+/// Something that happens at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Event {
+    /// A memory node dies, with all that it holds.
+    MemoryNode(u16),
+    /// The threads of a compute node stop, with whatever of its verbs is on its way.
+    Stops(u16),
+    /// A compute node is declared dead, whether it is or not.
+    Expelled(u16),
 }
 
-/// The dead compute node, and the numbers of its coordinators.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Dead {
-    pub(super) node: NodeId,
-    pub(super) first: u32,
-    pub(super) count: u32,
+/// What happens, in the order in which it does.
+pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
+    let mut events = Vec::new();
+    for fault in faults {
+        let at = Nanos(fault.at_ns);
+        match fault.what {
+            What::MemoryNode { slot } => events.push((at, Event::MemoryNode(slot))),
+            What::Zombie { slot } => events.push((at, Event::Expelled(slot))),
+            What::Crash { slot, noticed_after_ns } => {
+                events.push((at, Event::Stops(slot)));
+                events.push((at + Nanos(noticed_after_ns), Event::Expelled(slot)));
+            }
+        }
+    }
+    events.sort_unstable();
+    events
+}
+
+/// Whether a life of a compute node takes part.
+pub(super) fn is_member(cx: &Context) -> bool {
+    cx.database().membership.is_member(cx.node.id)
 }
 
 /// What a coordinator does after a failure that a fault may have caused; whether it goes on.
 pub(super) async fn go_on_after<T>(
     failure: Failure,
     by: &mut Coordinator,
-    number: u32,
     (desk, ends): (&Desk<T>, &mut u32),
 ) -> bool {
     *ends += 1;
-    let explanation = by.context().explanation(failure);
-    match (failure, explanation) {
-        (Failure::DeadlineExceeded, _) => {
-            desk.left.borrow_mut().deadlines_missed += 1;
-            *ends < ENDS_MAX
-        }
-        (Failure::Fabric, Some(Explanation::Fabric(FabricError::NodeDown(_)))) => *ends < ENDS_MAX,
-        (Failure::Fabric, Some(Explanation::Fabric(FabricError::Fenced))) => false,
+    let cx = Rc::clone(by.context());
+    match (failure, cx.explanation(failure)) {
+        (Failure::DeadlineExceeded, _) => desk.left.borrow_mut().deadlines_missed += 1,
+        (Failure::Fabric, _) => cx.port.sleep(WAIT).await,
         (Failure::CommitUnknown, Some(Explanation::Unknown(id))) => {
-            if let Ok(resolution) = by.resolve(id).await {
-                desk.left.borrow_mut().settled.count(resolution);
-                return *ends < ENDS_MAX;
+            while by.resolve(id).await.is_err() && is_member(&cx) {
+                cx.port.sleep(WAIT).await;
             }
-            desk.left.borrow_mut().in_doubt.push((id, number));
-            false
         }
         (failure, explanation) => {
             let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
             desk.left.borrow_mut().failures.push(format!("a transaction failed: {text}"));
-            false
+            return false;
         }
+    }
+    *ends < ENDS_MAX && is_member(&cx)
+}
+
+/// The coroutines of a compute node that look after the dead, and after its own lease.
+pub(super) fn spawn_keepers<'a, T>(
+    lives: &mut Lives<'_, 'a>,
+    (cx, life): (&Rc<Context>, &Rc<Life>),
+    drawn: &Drawn,
+    desk: &'a Desk<T>,
+) {
+    let keeper = Rc::clone(cx);
+    lives.spawn(life, cx, async move {
+        // Expelled itself: nothing to do any more.
+        let _ = recovery::attend(&keeper, PACE, || desk.is_over.get(), |_, _| {}).await;
+    });
+    if drawn.replicas > 1 {
+        let keeper = Rc::clone(cx);
+        lives.spawn(life, cx, async move {
+            let _ = mend(&keeper, TERMS, PACE, || desk.is_over.get(), |_| {}).await;
+        });
+    }
+    if drawn.lease.is_some() {
+        let keeper = Rc::clone(cx);
+        lives.spawn(life, cx, async move {
+            clearance::keep(&keeper, || desk.is_over.get()).await;
+        });
     }
 }
 
-/// Resolves what the coordinators of a dead compute node left: the transaction whose outcome one did not
-/// learn, or else the one whose log stands last in its area, whose locks may be left. Not both: the log
-/// of the former is written when the latter has released its locks, so that it needs nothing any more;
-/// and once lines of the new log have landed on the old one, nobody can tell how it ended
-/// (docs/design/0004).
-pub(super) async fn settle_dead<T>(cx: Rc<Context>, number: u32, dead: Dead, desk: &Desk<T>) {
-    while desk.ended_of(dead.node.slot) < dead.count {
-        cx.port.sleep(LOOK_AGAIN).await;
-    }
-    let mut by = Coordinator::new(Rc::clone(&cx), number, Retry::default());
-    for coordinator in dead.first..dead.first + dead.count {
-        let doubted = desk.left.borrow().in_doubt.clone().into_iter();
-        let mut ids: Vec<TxnId> =
-            doubted.filter(|(_, of)| *of == coordinator).map(|(id, _)| id).collect();
-        if ids.is_empty() {
-            ids.extend(last_logged(&cx, dead.node, coordinator).await);
-        }
-        for id in ids {
-            let answer = by.resolve_of(id, coordinator).await;
-            let again = by.resolve_of(id, coordinator).await;
-            let mut left = desk.left.borrow_mut();
-            if answer != again {
-                left.failures.push(format!("{id} resolved to {answer:?}, then to {again:?}"));
-            }
-            match answer {
-                Ok(resolution) => {
-                    left.settled.count(resolution);
-                    left.answers.push(Answer { id, resolution, at: cx.port.observed() });
-                }
-                Err(failure) => left.failures.push(format!("{id} was not resolved: {failure}")),
-            }
-        }
-    }
+/// Whether nothing is left to be looked after: the dead are recovered, and each copy that was lost is on a
+/// spare, as far as there are any.
+pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
+    let (configurations, membership) = (&cx.database().configurations, &cx.database().membership);
+    let open = configurations.open();
+    let mut groups = (0..open.groups.count()).map(|group| {
+        let hosts = (group..group + drawn.replicas).map(|node| node % drawn.memory_nodes);
+        let lost = hosts.filter(|node| drawn.memory_node_dies(*node)).count();
+        (GroupId(group as u16), drawn.replicas - lost + lost.min(drawn.spares))
+    });
+    membership.unrecovered().is_empty()
+        && configurations.dead().is_empty()
+        && !open.groups.is_joining()
+        && configurations.announced() == open.number
+        && groups.all(|(group, wanted)| open.groups.members(group).len() >= wanted)
 }
 
-/// The latest transaction of a dead node whose log stands in a coordinator's area somewhere.
-async fn last_logged(cx: &Context, dead: NodeId, coordinator: u32) -> Option<TxnId> {
-    let database = cx.database();
-    let mut round = Round::new();
-    let mut heads = Vec::new();
-    for group in 0..database.groups().count() {
-        let area = database.catalog.log(GroupId(group as u16), coordinator);
-        for target in database.groups().all(area) {
-            heads.push(round.read(target, 8));
-        }
-    }
-    cx.port.execute(&mut round).await.expect("no memory node dies beside a compute node");
-    let tags = heads.into_iter().filter_map(|at| OwnerTag::from_word(round.word(at)));
-    tags.filter(|tag| tag.node() == dead).max_by_key(|tag| tag.count())
-}
-
-/// Enters the answers into the history; what contradicts what a caller was told.
-pub(super) fn enter(history: &mut Vec<RecordedTxn>, answers: &[Answer]) -> Vec<String> {
-    let mut contradictions = Vec::new();
-    for (index, &Answer { id, resolution, at }) in answers.iter().enumerate() {
-        let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { continue };
-        let resolved = match resolution {
-            Resolution::Committed => RecordedOutcome::Committed,
-            Resolution::Aborted => RecordedOutcome::Aborted,
-        };
-        if txn.outcome != RecordedOutcome::Unknown {
-            if txn.outcome != resolved {
-                contradictions
-                    .push(format!("{id} was told {:?}, resolved {resolved:?}", txn.outcome));
-            }
-            continue;
-        }
-        (txn.completed, txn.outcome) = (at, resolved);
-        if resolution == Resolution::Aborted {
-            // A name that no transaction of that thread has come to.
-            let undo = OwnerTag::new(id.node(), id.thread(), COUNT_MAX - index as u64);
-            let undo = txn.undone(undo, at);
-            history.push(undo);
-        }
-    }
-    contradictions
+/// The slot of the compute node that always lives: behind all others.
+pub(super) fn standby(drawn: &Drawn) -> NodeSlot {
+    NodeSlot(drawn.compute_nodes as u16)
 }

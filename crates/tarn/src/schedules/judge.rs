@@ -2,25 +2,29 @@
 //!
 //! Invariant: nothing is taken from what the engine says of itself but the history, and that is held
 //! against the memory that is left: its last versions, replicas, locks, and the workload's invariants.
-//! After a memory node's death the memory is not looked at, since a part of it cannot be read; the
-//! history is judged all the same.
+//! It is looked at after every death, through the configuration that was opened last and after a sweep:
+//! no lock is left, members of a group are equal, no acknowledged transaction is lost.
 
 use super::cluster::Cluster;
-use super::drawn::{Drawn, Fault};
-use super::faults::Dead;
+use super::drawn::Drawn;
+use super::faults;
+use super::run::Settled;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tarn_check::{History, Isolation, check};
 use tarn_engine::context::Context;
 use tarn_engine::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind, fingerprint};
-use tarn_engine::inspect::{Audit, audit, blocks, scan, slots};
-use tarn_engine::layout::LOCK_AT;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::owner::OwnerTag;
+use tarn_engine::inspect::{Audit, audit, scan};
+use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
+use tarn_engine::owner::{COUNT_MAX, OwnerTag};
 use tarn_engine::schema::TableId;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_workloads::Workload;
+
+/// When a transaction was over whose caller was never told.
+const NEVER: Nanos = Nanos(u64::MAX / 2);
 
 /// What kind of thing is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -56,7 +60,6 @@ pub(super) struct Evidence<'a, T> {
     pub(super) history: Vec<RecordedTxn>,
     pub(super) tally: T,
     pub(super) failures: Vec<String>,
-    pub(super) dead: Option<Dead>,
 }
 
 /// The first thing that is wrong, the most telling kind first.
@@ -66,7 +69,7 @@ pub(super) fn judge<W: Workload>(
     drawn: &Drawn,
     evidence: Evidence<'_, W::Tally>,
 ) -> Result<Option<Finding>, UsageError> {
-    let Evidence { recorded, history, tally, failures, dead } = evidence;
+    let Evidence { recorded, history, tally, failures } = evidence;
     let report = check(recorded, Isolation::StrictSerializable);
     if !report.is_accepted() {
         return Ok(Some(Finding { kind: FindingKind::History, text: report.to_string() }));
@@ -74,12 +77,9 @@ pub(super) fn judge<W: Workload>(
     if let Some(text) = failures.into_iter().next() {
         return Ok(Some(Finding { kind: FindingKind::Failure, text }));
     }
-    if matches!(drawn.fault, Fault::MemoryNode { .. }) {
-        return Ok(None);
-    }
-    // A slot that lives: the dead one's incarnation is fenced, a new one is not.
-    let cx = cluster.context(&cluster.join(0)?, 0)?;
-    let found = block_on(look(&cx, workload, &history, (&tally, dead)));
+    // A thread of the node that always lives, in a life of its own.
+    let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 1)?;
+    let found = block_on(look(&cx, workload, &history, &tally));
     Ok(found.unwrap_or_else(|failure| {
         let text = format!("the memory could not be read: {failure}");
         Some(Finding { kind: FindingKind::Failure, text })
@@ -90,14 +90,10 @@ async fn look<W: Workload>(
     cx: &Rc<Context>,
     workload: &W,
     history: &[RecordedTxn],
-    (tally, dead): (&W::Tally, Option<Dead>),
+    tally: &W::Tally,
 ) -> Result<Option<Finding>, Failure> {
     let finding = |kind, text| Ok(Some(Finding { kind, text }));
-    let mut audit: Audit = audit(cx).await?;
-    if let Some(dead) = dead {
-        let locks = locks_of(cx, dead).await?;
-        audit.locks_left = audit.locks_left.saturating_sub(locks);
-    }
+    let audit: Audit = audit(cx).await?;
     if !audit.is_clean() {
         return finding(FindingKind::Audit, audit.to_string());
     }
@@ -113,19 +109,48 @@ async fn look<W: Workload>(
     }
 }
 
-/// Locks that a dead node's transactions have kept.
-async fn locks_of(cx: &Context, dead: Dead) -> Result<u64, Failure> {
-    let mut count = 0;
-    for table in cx.database().catalog.tables() {
-        blocks(cx, table.id, |round, at| {
-            for record in std::iter::once(at).chain(slots(table, at)) {
-                let owner = OwnerTag::from_word(round.word(record.plus(LOCK_AT)));
-                count += u64::from(owner.is_some_and(|tag| tag.node() == dead.node));
-            }
-        })
-        .await?;
+/// What entering decisions came to.
+#[derive(Default)]
+pub(super) struct Entered {
+    pub(super) settled: Settled,
+    /// What contradicts what a caller was told, or another decision.
+    pub(super) contradictions: Vec<String>,
+}
+
+/// Enters into the history what was decided about transactions whose callers were told nothing. One about
+/// which nobody has decided has written nothing.
+pub(super) fn enter(history: &mut Vec<RecordedTxn>, decided: &[(TxnId, Resolution)]) -> Entered {
+    let (mut entered, mut undone) = (Entered::default(), Vec::new());
+    let mut decisions: BTreeMap<TxnId, Resolution> = BTreeMap::new();
+    for &(id, resolution) in decided {
+        let known = *decisions.entry(id).or_insert(resolution);
+        if known != resolution {
+            entered.contradictions.push(format!("{id} was decided twice, and not alike"));
+        }
     }
-    Ok(count)
+    for (index, txn) in history.iter_mut().enumerate() {
+        let decision = decisions.get(&txn.id).copied();
+        if let Some(resolution) = decision {
+            entered.settled.count(resolution);
+        }
+        match (txn.outcome, decision) {
+            (RecordedOutcome::Committed, Some(Resolution::Aborted)) => {
+                entered.contradictions.push(format!("{} was acknowledged and undone", txn.id));
+            }
+            (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
+                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, NEVER);
+            }
+            (RecordedOutcome::Unknown, decision) => {
+                txn.outcome = RecordedOutcome::Aborted;
+                // A name that no transaction of that thread has come to.
+                let name = OwnerTag::new(txn.id.node(), txn.id.thread(), COUNT_MAX - index as u64);
+                undone.extend(decision.map(|_| txn.undone(name, NEVER)));
+            }
+            _ => {}
+        }
+    }
+    history.extend(undone);
+    entered
 }
 
 /// Where the memory does not hold what the history wrote last, in words.

@@ -2,22 +2,25 @@
 //!
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
-//! seed, [`faults`] is what dies and who settles what it left, [`messages`] calls beside the transactions,
-//! [`judge`] decides. [`many`] runs seeds
-//! side by side, [`report`] says what came of them.
+//! seed: `play` is its course, `faults` what dies and who looks after it, `life` the coroutines that
+//! die with their node, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds
+//! side by side, [`report`] says what came of them, [`coverage`] what they reached.
 //!
 //! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
 //! digest of its trace is the same whoever runs it, beside whatever else. A sum over seeds does not
 //! depend on how many were run at a time.
 
 pub mod cluster;
+pub mod coverage;
 pub mod drawn;
-pub mod faults;
+mod faults;
 pub mod judge;
+mod life;
 pub mod many;
 pub mod messages;
 pub mod mixture;
 mod panics;
+mod play;
 pub mod report;
 pub mod run;
 

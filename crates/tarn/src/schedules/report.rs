@@ -5,7 +5,8 @@
 //! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
 
 use super::Subject;
-use super::drawn::{Drawn, Fault};
+use super::coverage::{Coverage, Deaths, Kind};
+use super::drawn::Drawn;
 use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
@@ -56,15 +57,21 @@ pub struct Conflicts {
     pub share: f64,
 }
 
-/// Seeds by what died in them.
+/// What died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Faults {
-    /// Nothing.
+    /// Seeds in which nothing did.
     pub none: u64,
-    /// A memory node.
-    pub memory_node: u64,
-    /// A compute node.
-    pub compute_node: u64,
+    /// Memory nodes.
+    pub memory_nodes: u64,
+    /// Compute nodes that stopped.
+    pub crashes: u64,
+    /// Compute nodes that were expelled while they ran.
+    pub zombies: u64,
+    /// Of these, leases that lapsed.
+    pub lapsed: u64,
+    /// Slots that got a new life.
+    pub restarts: u64,
 }
 
 /// The seed that failed.
@@ -138,6 +145,10 @@ pub struct Sum {
     pub resolved: Settled,
     /// Transactions that were given up beside a fault.
     pub deadlines_missed: u64,
+    /// Transactions that their caller dropped half-way.
+    pub dropped: u64,
+    /// What was reached, cell by cell.
+    pub coverage: Coverage,
     /// Calls beside the transactions.
     pub calls: Calls,
     /// Events that happened.
@@ -146,12 +157,17 @@ pub struct Sum {
     pub virtual_ms: f64,
     /// Of all traces, in the order of their seeds; of one seed its trace's.
     pub digest: String,
-    /// The seed that failed.
+    /// The first seed that failed.
     pub failed: Option<Failed>,
+    /// All that did.
+    #[serde(skip)]
+    pub failures: Vec<Failed>,
     /// What it took.
     pub wall: Wall,
     #[serde(skip)]
     tally: Tally,
+    #[serde(skip)]
+    deaths: Deaths,
     #[serde(skip)]
     folded: u64,
 }
@@ -179,13 +195,17 @@ impl Sum {
             faults: Faults::default(),
             resolved: Settled::default(),
             deadlines_missed: 0,
+            dropped: 0,
+            coverage: Coverage::default(),
             calls: Calls::default(),
             events: 0,
             virtual_ms: 0.0,
             digest: String::new(),
             failed: None,
+            failures: Vec::new(),
             wall: Wall { machine: machine::describe(), jobs, ..Wall::default() },
             tally: Tally::default(),
+            deaths: Deaths::default(),
             folded: 0,
         }
     }
@@ -195,12 +215,10 @@ impl Sum {
         self.seeds_run += 1;
         self.tally.add(&ran.tally);
         self.conflicts.seeds += u64::from(ran.conflict_rate() >= CONFLICT_RATE);
-        let faults = &mut self.faults;
-        *match ran.fault {
-            Fault::None => &mut faults.none,
-            Fault::MemoryNode { .. } => &mut faults.memory_node,
-            Fault::ComputeNode { .. } => &mut faults.compute_node,
-        } += 1;
+        self.deaths.add(&ran.deaths);
+        self.faults.none += u64::from(!ran.drawn.has_faults());
+        self.faults.memory_nodes += ran.drawn.memory_deaths() as u64;
+        self.dropped += ran.dropped;
         self.resolved.committed += ran.settled.committed;
         self.resolved.aborted += ran.settled.aborted;
         self.deadlines_missed += ran.deadlines_missed;
@@ -215,7 +233,7 @@ impl Sum {
             None => self.seeds_passed += 1,
             Some(finding) => {
                 let drawn = Drawn::of(ran.seed, subject.workload.as_deref());
-                self.failed = Some(Failed {
+                let failed = Failed {
                     seed: ran.seed,
                     digest: format!("{:016x}", ran.digest),
                     kind: finding.kind,
@@ -223,13 +241,16 @@ impl Sum {
                     drawn: drawn.to_string(),
                     chaos: format!("{:?}", drawn.chaos),
                     replay: subject.replay(ran.seed),
-                });
+                };
+                self.failed.get_or_insert_with(|| failed.clone());
+                self.failures.push(failed);
             }
         }
     }
 
     /// Names what was counted, when all seeds are added.
     pub fn finish(&mut self, subject: &Subject) {
+        self.cover(subject);
         let counts = AbortReason::ALL.iter().zip(self.tally.aborts);
         self.aborts = counts.map(|(reason, count)| (reason.name(), count)).collect();
         let phases = subject.info().map_or(&[][..], |info| info.phases);
@@ -246,6 +267,33 @@ impl Sum {
                 None => self.not_reached.push(name),
             }
         }
+    }
+}
+
+impl Sum {
+    fn cover(&mut self, subject: &Subject) {
+        let Deaths { lapsed, restarts, .. } = self.deaths;
+        let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
+        self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
+        let phases = subject.info().map_or(&[][..], |info| info.phases);
+        let events = BTreeMap::from([
+            ("committed", self.tally.committed),
+            ("dropped", self.dropped),
+            ("lease_lapsed", lapsed),
+            ("memory_node_died", self.faults.memory_nodes),
+            ("resolved_aborted", self.resolved.aborted),
+            ("resolved_committed", self.resolved.committed),
+            ("restarted", restarts),
+            ("split", self.tally.splits),
+            ("split_refused", self.tally.splits_refused),
+        ]);
+        let protocol = &subject.protocol;
+        let cannot = |cell: &str| {
+            let phase = cell.rsplit('/').next().unwrap_or_default();
+            let known = |it: &&(&str, &str, &str, &str)| it.0 == protocol && it.1 == phase;
+            ELSEWHERE.iter().find(known).map(|(.., why)| *why)
+        };
+        self.coverage = Coverage::of(&self.deaths, &self.tally, phases, events, &cannot);
     }
 }
 
@@ -316,15 +364,17 @@ impl Sum {
             ),
         )?;
         row(f, "splits", format_args!("{} buckets", self.splits))?;
-        let Faults { none, memory_node, compute_node } = self.faults;
+        let Faults { none, memory_nodes, crashes, zombies, lapsed, restarts } = self.faults;
         row(
             f,
             "faults",
             format_args!(
-                "none in {none} seeds, a memory node died in {memory_node}, a compute node in \
-                 {compute_node}"
+                "none in {none} seeds; {memory_nodes} memory nodes died, {crashes} compute nodes \
+                 crashed, {zombies} were expelled while they ran ({lapsed} by a lapsed lease); \
+                 {restarts} came back"
             ),
         )?;
+        row(f, "dropped", format_args!("{} transactions half-way", self.dropped))?;
         let Settled { committed, aborted } = self.resolved;
         row(
             f,

@@ -33,11 +33,11 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
         if txn.fetched == txn.entries.len() {
             break Ok(());
         }
-        plan(cx, txn);
         let early = match ford.on(On::ValidateAfterLocks) {
             true => None,
             false => plan_early(ford, cx, txn),
         };
+        plan(cx, txn);
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             break Err(error.into());

@@ -3,11 +3,10 @@
 //! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
 //! VERSION is what the caller was shown, both in one READ of one line.
 
-use super::execute::HELD;
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::Txn;
+use crate::working_set::{Entry, Progress, Txn};
 use tarn_fabric::round::BufferOffset;
 
 /// So many records read by one transaction are still near when it validates them.
@@ -90,7 +89,11 @@ fn absorb_validation(
 /// takes locks; where what they bring will lie, if anything is to be validated.
 #[cold]
 pub(super) fn plan_early(ford: &Ford, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
-    let asks = txn.locks.iter().any(|lock| lock.verb != HELD);
+    let waits_for_lock = |entry: &Entry| {
+        entry.progress == Progress::Lock
+            || (entry.progress == Progress::Direct && !entry.only_reads())
+    };
+    let asks = txn.entries[txn.fetched..].iter().any(waits_for_lock);
     if !asks || is_needless(txn) || !ford.on(On::ValidateReads) {
         return None;
     }

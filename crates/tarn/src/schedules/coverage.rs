@@ -1,0 +1,138 @@
+//! What runs have reached: in which phase transactions were when their nodes died, every reason to abort,
+//! every event of recovery.
+//!
+//! Invariant: a cell is there with its count also if that is 0, so that what was never reached is said.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tarn_engine::metrics::{PHASES_MAX, RecoveryEvent, Tally};
+use tarn_engine::outcome::AbortReason;
+
+/// How a node died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A compute node stopped.
+    Crash,
+    /// A compute node was expelled while it ran.
+    Zombie,
+    /// A memory node died beside it.
+    MemoryNode,
+}
+
+const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
+/// Behind the phases: executing, or between two transactions.
+const BETWEEN: usize = PHASES_MAX;
+
+/// Where transactions were when nodes died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deaths {
+    /// By [`Kind`], by phase.
+    cells: [[u64; PHASES_MAX + 1]; 3],
+    /// Nodes that died, by [`Kind`]; of memory nodes those of compute nodes that saw it.
+    nodes: [u64; 3],
+    /// Leases that lapsed while their holder ran.
+    pub lapsed: u64,
+    /// Slots that got a new life.
+    pub restarts: u64,
+}
+
+impl Default for Deaths {
+    fn default() -> Deaths {
+        Deaths { cells: [[0; PHASES_MAX + 1]; 3], nodes: [0; 3], lapsed: 0, restarts: 0 }
+    }
+}
+
+impl Deaths {
+    /// A node died while its coordinators were in these phases.
+    pub fn count(&mut self, kind: Kind, phases: Vec<Option<usize>>) {
+        self.nodes[kind as usize] += 1;
+        for phase in phases {
+            self.cells[kind as usize][phase.unwrap_or(BETWEEN)] += 1;
+        }
+    }
+
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Deaths) {
+        for (mine, theirs) in self.cells.iter_mut().flatten().zip(other.cells.iter().flatten()) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.nodes.iter_mut().zip(other.nodes) {
+            *mine += theirs;
+        }
+        self.lapsed += other.lapsed;
+        self.restarts += other.restarts;
+    }
+
+    /// Nodes that died in this way.
+    pub fn nodes(&self, kind: Kind) -> u64 {
+        self.nodes[kind as usize]
+    }
+}
+
+/// The cells of many runs.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Coverage {
+    /// Way to die, then phase, with how many transactions were there.
+    pub phase_by_death: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    /// Reasons to abort.
+    pub aborts: BTreeMap<&'static str, u64>,
+    /// Events of recovery.
+    pub recovery: BTreeMap<&'static str, u64>,
+    /// Everything else that a run may do.
+    pub events: BTreeMap<&'static str, u64>,
+    /// Cells that are 0, by name.
+    pub empty: Vec<String>,
+    /// Cells that are 0 and cannot be otherwise, with the reason.
+    pub cannot: BTreeMap<String, &'static str>,
+}
+
+impl Coverage {
+    /// Of these counts; `absent` are phases that the variant has not.
+    pub fn of(
+        deaths: &Deaths,
+        tally: &Tally,
+        phases: &[&'static str],
+        events: BTreeMap<&'static str, u64>,
+        cannot: &dyn Fn(&str) -> Option<&'static str>,
+    ) -> Coverage {
+        let mut coverage = Coverage { events, ..Coverage::default() };
+        for (kind, counts) in KINDS.iter().zip(&deaths.cells) {
+            let mut row: BTreeMap<&'static str, u64> =
+                phases.iter().copied().zip(counts.iter().copied()).collect();
+            row.insert("between", counts[BETWEEN]);
+            coverage.phase_by_death.insert(kind, row);
+        }
+        let aborts = AbortReason::ALL.iter().zip(tally.aborts);
+        coverage.aborts = aborts.map(|(reason, count)| (reason.name(), count)).collect();
+        let recovery = RecoveryEvent::ALL.iter().zip(tally.recovery);
+        coverage.recovery = recovery.map(|(event, count)| (event.name(), count)).collect();
+        coverage.look_for_empty(cannot);
+        coverage
+    }
+
+    fn look_for_empty(&mut self, cannot: &dyn Fn(&str) -> Option<&'static str>) {
+        let mut zeros: Vec<String> = Vec::new();
+        for (kind, row) in &self.phase_by_death {
+            let empty = row.iter().filter(|(_, count)| **count == 0);
+            zeros.extend(empty.map(|(phase, _)| format!("{kind}/{phase}")));
+        }
+        let maps = [("abort", &self.aborts), ("recovery", &self.recovery), ("event", &self.events)];
+        for (name, map) in maps {
+            let empty = map.iter().filter(|(_, count)| **count == 0);
+            zeros.extend(empty.map(|(cell, _)| format!("{name}/{cell}")));
+        }
+        for cell in zeros {
+            match cannot(&cell) {
+                Some(why) => drop(self.cannot.insert(cell, why)),
+                None => self.empty.push(cell),
+            }
+        }
+    }
+
+    /// How many cells there are, and how many of them are not 0.
+    pub fn reached(&self) -> (usize, usize) {
+        let rows = self.phase_by_death.values().map(BTreeMap::len).sum::<usize>();
+        let all = rows + self.aborts.len() + self.recovery.len() + self.events.len();
+        (all - self.empty.len() - self.cannot.len(), all)
+    }
+}

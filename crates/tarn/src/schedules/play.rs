@@ -1,0 +1,391 @@
+//! Runs what a seed means: coordinators, what goes wrong beside them, and who looks after the dead.
+//!
+//! Invariant: the world is looked at only between steps of virtual time, so that what is done there is a
+//! function of the seed. A run ends when every coordinator of the living has ended and nothing is left
+//! to be looked after; one that does not end in time is a finding.
+
+use super::cluster::Cluster;
+use super::coverage::{Deaths, Kind};
+use super::drawn::Drawn;
+use super::faults::{self, Event, PACE, go_on_after, is_member, is_mended};
+use super::life::{Graveyard, Life, Lives, PhaseCell};
+use super::messages;
+use super::run::Desk;
+use rand::RngExt as _;
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::history::RecordedTxn;
+use tarn_engine::membership::{Membership as _, Standing};
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
+use tarn_engine::recorder::HistorySink;
+use tarn_engine::recovery;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::Rng;
+use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_workloads::Workload;
+
+/// If nothing has committed for so long, nothing ever will.
+const PATIENCE: Nanos = Nanos(100_000_000);
+/// How long a transaction is tried beside a fault.
+const DEADLINE: Nanos = Nanos(2_000_000);
+/// How often the world is looked at while something may go wrong.
+const STEP: Nanos = Nanos(20_000);
+/// Keepers' thread, behind those of coordinators and of calls.
+const KEEPER: u16 = 2;
+/// Most turns of a transaction that its caller drops.
+const TURNS_MAX: u32 = 30;
+
+/// What a run left.
+pub(super) struct Played {
+    pub(super) history: Vec<RecordedTxn>,
+    pub(super) decisions: Vec<(TxnId, Resolution)>,
+    pub(super) tally: Tally,
+    pub(super) deaths: Deaths,
+    /// Why it did not end.
+    pub(super) stuck: Option<String>,
+}
+
+/// One compute node in one life.
+struct Member {
+    life: Rc<Life>,
+    slot: usize,
+}
+
+/// See the module's text.
+pub(super) struct Play<'a, W: Workload> {
+    workload: &'a W,
+    cluster: &'a Cluster,
+    drawn: &'a Drawn,
+    desk: &'a Desk<W::Tally>,
+    scheduler: Scheduler<'a>,
+    graveyard: Graveyard<'a>,
+    contexts: Vec<Rc<Context>>,
+    sinks: Vec<HistorySink>,
+    members: Vec<Member>,
+    restarted: BTreeSet<NodeId>,
+    deaths: Deaths,
+    /// A thread of the node that always lives.
+    standby: Option<Rc<Context>>,
+}
+
+impl<'a, W: Workload> Play<'a, W> {
+    /// Sets the stage.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub(super) fn new(
+        workload: &'a W,
+        cluster: &'a Cluster,
+        drawn: &'a Drawn,
+        desk: &'a Desk<W::Tally>,
+    ) -> Result<Self, UsageError> {
+        let scheduler = Scheduler::new(&cluster.fabric);
+        let mut play = Play {
+            workload,
+            cluster,
+            drawn,
+            desk,
+            scheduler,
+            graveyard: Graveyard::default(),
+            contexts: Vec::new(),
+            sinks: Vec::new(),
+            members: Vec::new(),
+            restarted: BTreeSet::new(),
+            deaths: Deaths::default(),
+            standby: None,
+        };
+        for slot in 0..drawn.compute_nodes {
+            play.begin_life(slot)?;
+        }
+        if drawn.has_faults() {
+            play.begin_standby()?;
+        }
+        let ends = (play.members[0].life.id, play.members[drawn.compute_nodes - 1].life.id);
+        messages::spawn(&mut play.scheduler, cluster, ends, drawn, desk);
+        Ok(play)
+    }
+
+    /// A slot's node joins, and its coordinators begin, under the numbers that they had before.
+    fn begin_life(&mut self, slot: usize) -> Result<(), UsageError> {
+        let node = self.cluster.join(slot as u16)?;
+        let life = Life::new(node.id);
+        for thread in 0..self.drawn.threads {
+            let cx = self.cluster.context(&node, thread as u16)?;
+            cx.growth.enable(self.drawn.growth);
+            for coroutine in 0..self.drawn.coroutines {
+                let number =
+                    ((slot * self.drawn.threads + thread) * self.drawn.coroutines) + coroutine;
+                self.begin_coordinator(&life, &cx, number as u32);
+            }
+            self.contexts.push(cx);
+        }
+        if self.drawn.has_faults() {
+            let cx = self.cluster.context(&node, self.drawn.threads as u16 + KEEPER)?;
+            self.keep(&life, cx);
+        }
+        self.members.push(Member { life, slot });
+        Ok(())
+    }
+
+    /// The node that always lives, and only looks after the others.
+    fn begin_standby(&mut self) -> Result<(), UsageError> {
+        let slot = faults::standby(self.drawn);
+        let node = self.cluster.join(slot.0)?;
+        let cx = self.cluster.context(&node, 0)?;
+        self.standby = Some(Rc::clone(&cx));
+        self.keep(&Life::new(node.id), cx);
+        Ok(())
+    }
+
+    fn keep(&mut self, life: &Rc<Life>, cx: Rc<Context>) {
+        let graveyard = Rc::clone(&self.graveyard);
+        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
+        faults::spawn_keepers(&mut lives, (&cx, life), self.drawn, self.desk);
+        self.contexts.push(cx);
+    }
+
+    fn begin_coordinator(&mut self, life: &Rc<Life>, cx: &Rc<Context>, number: u32) {
+        let deadline = self.drawn.has_faults().then_some(DEADLINE);
+        let by = Coordinator::new(Rc::clone(cx), number, Retry { deadline, ..Retry::default() });
+        let sink = HistorySink::default();
+        self.sinks.push(Rc::clone(&sink));
+        let phase = life.coordinator();
+        self.desk.left.borrow_mut().at_work += 1;
+        let work = coordinate(self.workload, (by, sink), self.drawn, self.desk);
+        let at_end = (Rc::clone(life), PhaseCell::clone(&phase), self.desk);
+        let graveyard = Rc::clone(&self.graveyard);
+        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
+        lives.spawn_coordinator(life, cx, &phase, async move {
+            work.await;
+            let (life, phase, desk) = at_end;
+            life.end(&phase);
+            desk.left.borrow_mut().at_work -= 1;
+        });
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// A slot that has used up its lives.
+    pub(super) fn run(mut self) -> Result<Played, UsageError> {
+        let stuck = match self.drawn.has_faults() {
+            true => self.run_with_faults()?,
+            false => self.run_on(),
+        };
+        if stuck.is_none() {
+            self.scheduler.drain();
+        }
+        drop(self.scheduler);
+        self.graveyard.take().clear();
+        let mut tally = Tally::default();
+        self.contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
+        Ok(Played {
+            history: self.sinks.iter().flat_map(|sink| sink.take()).collect(),
+            decisions: self.contexts.iter().flat_map(|cx| cx.decisions()).collect(),
+            tally,
+            deaths: self.deaths,
+            stuck,
+        })
+    }
+
+    fn committed(&self) -> u64 {
+        self.contexts.iter().map(|cx| cx.metrics.snapshot().committed).sum()
+    }
+
+    /// Until all coroutines have ended.
+    fn run_on(&mut self) -> Option<String> {
+        loop {
+            let before = self.committed();
+            let until = self.cluster.fabric.now() + PATIENCE;
+            if self.scheduler.run_until(until) == Ended::Finished {
+                return None;
+            }
+            if self.committed() == before {
+                let ms = PATIENCE.0 / 1_000_000;
+                return Some(format!("transactions had not ended {ms} ms after the last commit"));
+            }
+        }
+    }
+
+    /// Step by step, until the living have ended and all is mended.
+    fn run_with_faults(&mut self) -> Result<Option<String>, UsageError> {
+        let mut events = faults::events(&self.drawn.faults).into_iter().peekable();
+        let (mut committed, mut moved_at) = (0, Nanos(0));
+        loop {
+            let now = self.cluster.fabric.now();
+            let until = (now + STEP).min(events.peek().map_or(Nanos(u64::MAX), |(at, _)| *at));
+            self.scheduler.run_until(until.max(now));
+            let now = self.cluster.fabric.now();
+            while let Some((_, event)) = events.next_if(|(at, _)| *at <= now) {
+                self.happen(event);
+            }
+            self.let_leases_lapse(now);
+            let has_restarted = self.restart()?;
+            let is_at_work = self.desk.left.borrow().at_work > 0;
+            if !is_at_work && events.peek().is_none() && !has_restarted && self.is_mended() {
+                break;
+            }
+            if self.committed() > committed || events.peek().is_some() {
+                (committed, moved_at) = (self.committed(), now);
+            }
+            if now > moved_at + PATIENCE {
+                return Ok(Some(self.why_stuck()));
+            }
+        }
+        self.desk.is_over.set(true);
+        if let Some(stuck) = self.run_on() {
+            return Ok(Some(stuck));
+        }
+        // Locks whose transactions had written nothing may stay until they are met; not beyond this.
+        let cx = Rc::clone(self.standby.as_ref().expect("it looks after faults"));
+        let port = cx.port.clone();
+        let swept = self.scheduler.block_on(&port, async move { recovery::sweep(&cx, PACE).await });
+        Ok(swept.err().map(|failure| format!("the last sweep: {failure}")))
+    }
+
+    fn is_mended(&self) -> bool {
+        self.standby.as_ref().is_none_or(|cx| is_mended(cx, self.drawn))
+    }
+
+    fn why_stuck(&self) -> String {
+        let at_work = self.desk.left.borrow().at_work;
+        let database = &self.cluster.database;
+        let open = database.configurations.open();
+        format!(
+            "{} ms after the last commit: {at_work} coordinators at work; not recovered: {:?}; dead \
+             memory nodes in the map: {:?}; {open:?}, announced {:?}",
+            PATIENCE.0 / 1_000_000,
+            database.membership.unrecovered(),
+            database.configurations.dead(),
+            database.configurations.announced(),
+        )
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::MemoryNode(slot) => {
+                let living: Vec<Rc<Life>> =
+                    self.members.iter().map(|member| Rc::clone(&member.life)).collect();
+                living.iter().for_each(|life| self.deaths.count(Kind::MemoryNode, life.phases()));
+                self.cluster.fabric.fail_node(NodeSlot(slot));
+            }
+            Event::Stops(slot) => {
+                let Some(life) = self.life_of(slot) else { return };
+                self.deaths.count(Kind::Crash, life.phases());
+                let at_work = life.phases().len();
+                life.stop();
+                self.desk.left.borrow_mut().at_work -= at_work;
+            }
+            Event::Expelled(slot) => {
+                let Some(life) = self.life_of(slot) else { return };
+                self.expel(&life);
+            }
+        }
+    }
+
+    /// The slot's latest life, if it is a member.
+    fn life_of(&self, slot: u16) -> Option<Rc<Life>> {
+        let member = self.members.iter().rev().find(|member| member.slot == usize::from(slot))?;
+        let is_member = self.cluster.service.standing(member.life.id) == Standing::Member;
+        is_member.then(|| Rc::clone(&member.life))
+    }
+
+    fn expel(&mut self, life: &Life) {
+        if !life.has_stopped() {
+            self.deaths.count(Kind::Zombie, life.phases());
+        }
+        self.cluster.service.expel(life.id);
+    }
+
+    /// The service looks at its clock, which shows true time. The standby's lease is endless.
+    fn let_leases_lapse(&mut self, now: Nanos) {
+        for lapsed in self.cluster.service.tick(now) {
+            let member = self.members.iter().find(|member| member.life.id == lapsed);
+            if let Some(life) = member.map(|member| Rc::clone(&member.life)) {
+                self.deaths.lapsed += 1;
+                self.expel(&life);
+            }
+        }
+    }
+
+    /// Slots of recovered lives get their next one, once each. Whether any did.
+    fn restart(&mut self) -> Result<bool, UsageError> {
+        if !self.drawn.restarts {
+            return Ok(false);
+        }
+        let is_due = |member: &&Member| {
+            !self.restarted.contains(&member.life.id)
+                && member.life.id.incarnation.0 <= 3
+                && self.cluster.service.standing(member.life.id) == Standing::Recovered
+        };
+        let due: Vec<(NodeId, usize)> =
+            self.members.iter().filter(is_due).map(|it| (it.life.id, it.slot)).collect();
+        for &(id, slot) in &due {
+            self.restarted.insert(id);
+            self.deaths.restarts += 1;
+            self.begin_life(slot)?;
+        }
+        Ok(!due.is_empty())
+    }
+}
+
+/// Runs a transaction; `None` if its caller drops it after so many turns.
+async fn drop_after<T>(turns: Option<u32>, run: impl Future<Output = T>) -> Option<T> {
+    let mut run = pin!(run);
+    let mut left = turns;
+    poll_fn(|waiting| {
+        if left == Some(0) {
+            return Poll::Ready(None);
+        }
+        left = left.map(|left| left - 1);
+        run.as_mut().poll(waiting).map(Some)
+    })
+    .await
+}
+
+fn draw_turns(rng: &mut Rng, drop_one_in: u32) -> Option<u32> {
+    let is_dropped = drop_one_in > 0 && rng.random_range(0..drop_one_in) == 0;
+    is_dropped.then(|| rng.random_range(1..TURNS_MAX))
+}
+
+/// One coordinator's transactions.
+async fn coordinate<W: Workload>(
+    workload: &W,
+    (mut by, sink): (Coordinator, HistorySink),
+    drawn: &Drawn,
+    desk: &Desk<W::Tally>,
+) {
+    let cx = Rc::clone(by.context());
+    let mut rng = cx.port.rng();
+    by.record_history_in(sink);
+    let (mut tally, mut ends) = (W::Tally::default(), 0);
+    for _ in 0..drawn.transactions {
+        let input = workload.draw(&mut rng);
+        let turns = draw_turns(&mut rng, drawn.drop_one_in);
+        match drop_after(turns, workload.run(&mut by, &input, &mut tally)).await {
+            None => desk.left.borrow_mut().dropped += 1,
+            Some(Ok(())) => {}
+            Some(Err(failure)) => {
+                if !go_on_after(failure, &mut by, (desk, &mut ends)).await {
+                    break;
+                }
+            }
+        }
+    }
+    // A transaction that was dropped while its data were on their way is settled before the next.
+    while drawn.drop_one_in > 0 && is_member(&cx) {
+        let nothing: Result<(), Failure> = by.transact(async |_| Ok(())).await;
+        if nothing.is_ok() || nothing == Err(Failure::DeadlineExceeded) {
+            break;
+        }
+        cx.port.sleep(Nanos(5_000)).await;
+    }
+    W::merge(&mut desk.left.borrow_mut().tally, tally);
+}
