@@ -158,6 +158,13 @@ fn cases() -> Vec<Case> {
             none,
         ),
         case(
+            "told before anything lands",
+            &[program(vec![vec![Do::Detached(vec![write(0, 0)])]]), one(&[read(0, 0)])],
+            1,
+            none,
+        ),
+        case("overtaking oneself", &[one(&[Op::Faa { node: 0, line: 0 }, write(0, 0)])], 1, none),
+        case(
             "asking whether it is done",
             &[
                 program(vec![vec![
@@ -395,6 +402,9 @@ fn planted_mistakes_are_noticed() {
         Planted::DeathsForgotten,
         Planted::RefusalsForgotten,
         Planted::SharingForgotten,
+        Planted::EndsForgotten,
+        Planted::OvertakingForgotten,
+        Planted::AskingForgotten,
     ] {
         let is_noticed = |case: &Case| {
             let config = bounded(case);

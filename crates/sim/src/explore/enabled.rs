@@ -259,7 +259,8 @@ impl Machine {
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
-        if flight.interest == Interest::Detached && self.sharing.has_asks {
+        let forgets = self.config.reduction.has(Planted::AskingForgotten);
+        if flight.interest == Interest::Detached && self.sharing.has_asks && !forgets {
             return true;
         }
         let may_be_refused = self.spent.memory < self.config.faults.memory || may_be_fenced;
@@ -287,6 +288,9 @@ impl Machine {
     /// A round is posted: lines at which its order against others of its own actor is open are as good
     /// as shared.
     pub(crate) fn mark_own(&mut self, index: u32) {
+        if self.config.reduction.has(Planted::OvertakingForgotten) {
+            return;
+        }
         let flight = self.flights.get(index);
         let mut found = Vec::new();
         let verbs = flight.round.verbs();
