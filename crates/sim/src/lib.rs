@@ -6,6 +6,7 @@
 //! - [`service`]: nodes that answer calls by handlers, on cores of their own.
 //! - [`profile`]: what hardware costs, each constant with its source.
 //! - [`memory`]: lazy memory that replicas share until they write it.
+//! - [`explore`]: the same cluster without time, in every order.
 //! - `dice`: what random mode holds up; `clocks`: what nodes believe of the time.
 //! - [`queue`]: what happens next. [`usage`]: where the time went. [`observe`]: who is told.
 //!

@@ -140,8 +140,6 @@ impl Reduction {
 /// Mistakes that a comparison with plain enumeration must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// A state that was visited is never explored further, whatever slept there.
-    StatesOnce,
     /// Pieces that meet in a line are held to be independent.
     LinesForgotten,
     /// What a READ has brought and nobody has looked at yet is no part of the state.
@@ -152,6 +150,12 @@ pub enum Planted {
     DeathsForgotten,
     /// Pieces on private lines land at once although their round may yet be refused.
     RefusalsForgotten,
+    /// After a start a piece of its rounds lands next although it has ended a transaction.
+    EndsForgotten,
+    /// An actor's own WRITE that overtakes on a private line lands when it comes to it.
+    OvertakingForgotten,
+    /// A detached round that is asked for lands at once on private lines.
+    AskingForgotten,
     /// Lines are taken to be private to the end, whoever touches them.
     SharingForgotten,
 }

@@ -5,7 +5,7 @@
 
 use super::Model;
 use super::actor::{Coroutine, Trigger};
-use super::config::ExploreConfig;
+use super::config::{ExploreConfig, Planted};
 use super::fabric::ExploreFabric;
 use super::hash::{Digest, chain, mix};
 use super::machine::{Machine, Polled, Status};
@@ -22,7 +22,7 @@ const SLEEPS_MAX: u32 = 64;
 /// Polls of a dead coroutine that runs to its end.
 const LAST_POLLS_MAX: u32 = 10_000;
 /// Transitions of one execution.
-const STEPS_MAX: u32 = 1 << 20;
+const STEPS_MAX: u32 = 1 << 17;
 
 type Share = Box<dyn Fn() -> u64>;
 
@@ -196,7 +196,9 @@ impl World {
         let has_shares = self.has_shares();
         let machine = &mut *self.machine.borrow_mut();
         // Who has ended something meanwhile would end it later if it started later.
-        if machine.is_alone(actor, has_shares) && !machine.footprint.ended {
+        let has_ended =
+            machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
+        if machine.is_alone(actor, has_shares) && !has_ended {
             let mut has_pieces = false;
             machine.forced_pieces(actor, from, |_| has_pieces = true);
             machine.forced = has_pieces.then_some((actor, from));
