@@ -28,7 +28,13 @@ const PLANTED: &[(&str, &str)] = &[
     ("-protect-absent", "unprotected absent reads"),
     ("-release-on-abort", "locks that outlive their transaction"),
     ("unsafe-no-lock-cas", "locks that are only assumed"),
+    ("-validate-after-locks", "validated while locks are taken"),
+    ("-keep-version", "a version used twice"),
 ];
+
+/// Switches that matter beside a zombie or under a dead coordinator's number alone: the engine's own
+/// schedules of crashes show that each is missed.
+const IN_CRASHES: &[&str] = &["-fence-before-recovery", "-settle-before-log", "-release-own"];
 
 /// Switches that change cost and nothing else, also beside deaths.
 const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only", "-lock-at-primary"];
@@ -82,7 +88,9 @@ fn every_switch_is_planted_or_harmless() {
             };
             let planted = PLANTED.iter().any(|(missing, _)| is_it(missing));
             let harmless = HARMLESS.iter().any(|missing| is_it(missing));
-            assert!(planted != harmless, "{} {}: planted or harmless?", info.name, switch.name);
+            let in_crashes = IN_CRASHES.iter().any(|missing| is_it(missing));
+            let kinds = [planted, in_crashes, harmless].into_iter().filter(|it| *it).count();
+            assert!(kinds == 1, "{} {}: planted or harmless?", info.name, switch.name);
         }
     }
     for missing in HARMLESS {
