@@ -7,7 +7,7 @@
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
 use super::drawn::Drawn;
-use super::faults::{self, Event, go_on_after, is_member, is_mended};
+use super::faults::{self, Event, PACE, go_on_after, is_member, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
 use super::run::Desk;
@@ -24,6 +24,7 @@ use tarn_engine::membership::{Membership as _, Standing};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
 use tarn_engine::recorder::HistorySink;
+use tarn_engine::recovery;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
