@@ -28,6 +28,10 @@ const PLANTED: &[(&str, &str)] = &[
     ("-protect-absent", "unprotected absent reads"),
     ("-release-on-abort", "locks that outlive their transaction"),
     ("unsafe-no-lock-cas", "locks that are only assumed"),
+    ("-fence-before-recovery", "the dead still write while they are recovered"),
+    ("-release-own", "recovery clears what others hold by now"),
+    ("-validate-after-locks", "reads validated before all locks are held"),
+    ("-keep-version", "versions that begin anew"),
 ];
 
 /// Switches that change cost and nothing else, also beside deaths.
