@@ -10,6 +10,7 @@ mod dependencies;
 mod error;
 mod examples;
 mod licences;
+mod litmus;
 mod metadata;
 mod schedules;
 mod steps;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::cargo;
 use crate::error::Error;
-use crate::{examples, licences, schedules, tidy};
+use crate::{examples, licences, litmus, schedules, tidy};
 
 /// One named piece of work.
 pub(crate) struct Step {
@@ -48,6 +48,7 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
         steps.extend(loom());
     }
     steps.push(check_step("schedules", schedules::run));
+    steps.push(check_step("litmus", litmus::run));
     steps.push(Step {
         name: "docs",
         work: Work::Cargo {
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn ci_runs_everything_in_order() {
-        let always = ["schedules", "docs", "licences", "tidy"];
+        let always = ["schedules", "litmus", "docs", "licences", "tidy"];
         let tests = ["tests", "doc tests", "examples", "loom"];
         let all = [&["format", "clippy"], &tests[..], &always[..]].concat();
         assert_eq!(names(&ci(false)), all);

@@ -7,6 +7,7 @@
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
 //! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
 //! - [`simulate`]: the same on a cluster in virtual time. [`schedules`]: random orders of events on it.
+//! - [`explore`]: small transactions in every order that the contract allows.
 //! - [`reproduce`]: published figures, beside what such a cluster gives.
 //! - [`sweep`]: many such runs, side by side. [`trace`]: one transaction, looked at closely.
 //!
@@ -62,7 +63,9 @@ pub mod bench;
 pub mod cluster;
 mod database;
 mod error;
+pub mod explore;
 pub mod machine;
+pub mod outage;
 pub mod reproduce;
 mod rows;
 pub mod schedules;

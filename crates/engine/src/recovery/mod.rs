@@ -139,7 +139,8 @@ fn is_fenced(cx: &Context) -> bool {
     cx.port.last_error() == Some(FabricError::Fenced)
 }
 
-/// Whether no dead life that is not recovered has left anything in a coordinator's log area.
+/// Whether no dead life that is not recovered has left anything in a coordinator's log area, or ever will:
+/// one that is only taken for dead writes on until its access is gone, also after its area was looked at.
 ///
 /// # Errors
 /// The fabric's.
@@ -147,6 +148,9 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
     let dead = cx.database().membership.unrecovered();
     if dead.is_empty() {
         return Ok(true);
+    }
+    for whom in &dead {
+        revoke_everywhere(cx, *whom).await?;
     }
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.iter().any(|head| dead.contains(&head.tag.node())))

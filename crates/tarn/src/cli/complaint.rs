@@ -12,6 +12,7 @@ pub fn about(error: &UsageError) -> String {
     let name = match field.as_str() {
         "workload" => "WORKLOAD".to_owned(),
         "figure" => "FIGURE".to_owned(),
+        "litmus" => "LITMUS".to_owned(),
         field => format!("--{}", field.replace('_', "-")),
     };
     format!("{name} = {value}; allowed: {allowed}")
@@ -40,7 +41,7 @@ pub fn of_clap(error: &clap::Error) -> String {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
             format!(
-                "COMMAND = {value}; allowed: bench, sim, trace, reproduce, profiles, check (see tarn --help)"
+                "COMMAND = {value}; allowed: bench, sim, trace, explore, reproduce, profiles, check (see tarn --help)"
             )
         }
         ErrorKind::MissingRequiredArgument => {

@@ -6,6 +6,7 @@
 mod bench;
 mod check;
 mod complaint;
+mod explore;
 mod profiles;
 mod progress;
 mod reproduce;
@@ -40,6 +41,8 @@ enum Command {
     Swarm(Box<swarm::Arguments>),
     /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
     Trace(Box<trace::Arguments>),
+    /// Try every order of a few small transactions, with crashes if asked, and judge each
+    Explore(Box<explore::Arguments>),
     /// Run a published figure again on a simulated cluster, beside what was published
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
@@ -57,6 +60,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
   tarn swarm --seeds 1000
   tarn trace smallbank --procedure send_payment --replicas 3
+  tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
 
@@ -108,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(arguments),
         Command::Swarm(arguments) => swarm::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
+        Command::Explore(arguments) => explore::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
         Command::Check(arguments) => check::run(arguments),

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tarn::bench::run::Watch;
+use tarn::explore;
 use tarn::simulate::{self, driver::Now};
 use tarn::sweep::{self, Point, pool::Done};
 
@@ -107,6 +108,23 @@ impl Progress {
             false => self.line(&mut shown, || match all {
                 u64::MAX => format!("seeds: {done}"),
                 all => format!("seeds: {done} of {all}"),
+            }),
+        }
+    }
+
+    /// So many items of so many are explored; one that is at work says how far it is.
+    pub fn exploring(&self, now: &explore::run::Now<'_>) {
+        if self.start.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut shown) = self.shown.try_lock() else { return };
+        let (done, all) = (now.done as u64, now.all as u64);
+        match self.terminal {
+            true => shown.bar.get_or_insert_with(|| bar("litmuses", all)).set_position(done),
+            false => self.line(&mut shown, || {
+                let explore::order::Item { litmus, shape, fault } = now.item;
+                let (name, states) = (&litmus.name, now.progress.states);
+                format!("litmuses: {done} of {all}; {name} {shape} {fault}: {states} states")
             }),
         }
     }

@@ -54,7 +54,7 @@ impl Layout {
     }
 
     /// The table, laid out for one record: four buckets, which overflow and grow.
-    fn schema(self) -> TableSchema {
+    pub(crate) fn schema(self) -> TableSchema {
         let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
         match self {
             Layout::Narrow => table.column("b", ColumnType::U64),
@@ -248,18 +248,24 @@ impl Plan {
 
     fn write(&self, tx: &mut Transaction<'_>, row: Handle) {
         let Some(there) = tx.get(row) else { return };
+        let bytes = there.payload().len();
         let value = mix(self.value.wrapping_add(self.tries.get()));
-        let bytes = value.to_le_bytes().repeat(there.payload().len() / 8);
-        // Columns are as wide as the row's length says: see `Layout::schema`.
-        tx.set(row, A, value);
-        match bytes.len() {
-            8 => {}
-            16 => tx.set(row, ColumnId(1), value),
-            88 => tx.set(row, ColumnId(1), &bytes[..80]),
-            _ => {
-                tx.set(row, ColumnId(1), &bytes[..248]);
-                tx.set(row, ColumnId(2), value);
-            }
+        fill(tx, row, bytes, value);
+    }
+}
+
+/// Writes `value` to every word of a row of so many bytes: columns are as wide as the row's length
+/// says, see [`Layout`].
+pub(crate) fn fill(tx: &mut Transaction<'_>, row: Handle, row_bytes: usize, value: u64) {
+    let bytes = value.to_le_bytes().repeat(row_bytes / 8);
+    tx.set(row, A, value);
+    match row_bytes {
+        8 => {}
+        16 => tx.set(row, ColumnId(1), value),
+        88 => tx.set(row, ColumnId(1), &bytes[..80]),
+        _ => {
+            tx.set(row, ColumnId(1), &bytes[..248]);
+            tx.set(row, ColumnId(2), value);
         }
     }
 }

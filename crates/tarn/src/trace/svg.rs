@@ -28,7 +28,7 @@ const PAUSE_NS: u64 = 100;
 /// Events that follow this closely are drawn apart.
 const GAP_MIN: f64 = 3.0;
 
-const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd2;--go:#0072b2;--come:#00856a;\
+pub(crate) const STYLE: &str = "svg{--back:#fff;--text:#1c2024;--soft:#60646c;--rule:#c9ccd2;--go:#0072b2;--come:#00856a;\
 --bad:#c43c00;--band:#cfe0f0;--wait:#eceded}\
 @media(prefers-color-scheme:dark){svg{--back:#15171a;--text:#e6e8eb;--soft:#9ba1a8;--rule:#43484f;--go:#58b4ec;\
 --come:#3cc99b;--bad:#f28e4b;--band:#29415a;--wait:#26292d}}\
@@ -64,7 +64,7 @@ pub fn draw(trace: &Trace) -> String {
 }
 
 /// The head of an arrow.
-fn tip(name: &str) -> String {
+pub(crate) fn tip(name: &str) -> String {
     format!(
         "<marker id=\"{name}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" \
          markerHeight=\"7\" orient=\"auto\"><path class=\"tip-{name}\" d=\"M0 0L8 4L0 8z\"/></marker>"

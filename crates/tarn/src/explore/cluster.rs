@@ -1,0 +1,236 @@
+//! The small database of one litmus on one shape: catalog, keys, who is who.
+//!
+//! Invariant: a function of litmus, shape, protocol and variant. Names of records are given keys such that
+//! neighbours lie in different groups and no two in one bucket, unless the litmus puts them together:
+//! what a transaction does to one record touches no line of another's. One compute node more than the
+//! litmus has: who loads, recovers and looks at memory at rest.
+
+use super::litmus::Litmus;
+use super::script::RecordIndex;
+use super::shape::Shape;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::index::{IndexView, Place, hash_of};
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::schema::TableId;
+use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::executor::block_on;
+use tarn_fabric::port::Port;
+
+/// The only table.
+pub const TABLE: TableId = TableId(0);
+/// Addresses that a coordinator remembers which does.
+const REMEMBERED: usize = 16;
+/// Of every generator: nothing that is explored draws.
+const SEED: u64 = 1;
+/// Keys that are tried for one record.
+const KEYS_MAX: u64 = 1 << 20;
+
+/// See the module's text.
+pub struct Cluster {
+    litmus: Rc<Litmus>,
+    shape: Shape,
+    protocol: String,
+    variant: String,
+    catalog: Catalog,
+    keys: Vec<u64>,
+}
+
+impl Cluster {
+    /// Plans the database.
+    ///
+    /// # Errors
+    /// Names what cannot be: a protocol, a variant.
+    pub fn new(
+        litmus: &Rc<Litmus>,
+        shape: Shape,
+        (protocol, variant): (&str, &str),
+    ) -> Result<Cluster, UsageError> {
+        AnyProtocol::by_name(protocol, variant)?;
+        let options = Options {
+            coordinators_max: litmus.coordinators.len() as u32 + 1,
+            log_bytes: 1 << 10,
+            chunk_bytes: 4 << 10,
+            spare_bytes: 4 << 10,
+            ..Options::default()
+        };
+        let catalog = Catalog::plan(&[litmus.layout.schema()], &options, shape.memory_nodes)?;
+        let keys = Places::new(&catalog, litmus).keys();
+        let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
+        Ok(Cluster { litmus: Rc::clone(litmus), shape, protocol, variant, catalog, keys })
+    }
+
+    /// The litmus.
+    pub fn litmus(&self) -> &Rc<Litmus> {
+        &self.litmus
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The plan of the memory.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// A record's key.
+    pub fn key(&self, record: RecordIndex) -> u64 {
+        self.keys[record.0]
+    }
+
+    /// Whose key it is.
+    pub fn record(&self, key: u64) -> Option<RecordIndex> {
+        self.keys.iter().position(|known| *known == key).map(RecordIndex)
+    }
+
+    /// A compute node of the litmus, in its only life.
+    pub fn node(&self, slot: u16) -> NodeId {
+        NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
+    }
+
+    /// The compute node that outlives everything.
+    pub fn steward(&self) -> NodeId {
+        self.node(self.litmus.compute_nodes())
+    }
+
+    /// Of compute nodes, the steward's included.
+    pub fn compute_nodes(&self) -> usize {
+        usize::from(self.litmus.compute_nodes()) + 1
+    }
+
+    /// The database of one execution: services that remember are new in each, and every compute node is
+    /// in its first life.
+    pub fn database(&self, groups: &[Vec<NodeSlot>]) -> Arc<Database> {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
+        let membership = EmbeddedMembership::new(self.compute_nodes());
+        for slot in 0..self.compute_nodes() as u16 {
+            let node = membership.join(NodeSlot(slot)).expect("a first life");
+            debug_assert_eq!(node, self.node(slot));
+        }
+        let protocol = protocol.expect("it was looked at before");
+        let (catalog, groups) = (self.catalog.clone(), ReplicaGroups::new(groups.to_vec()));
+        Arc::new(Database::new(catalog, groups, protocol, Arc::new(membership)))
+    }
+
+    /// A compute node of one execution.
+    pub fn join(&self, database: &Arc<Database>, node: NodeId) -> Arc<ComputeNode> {
+        Arc::new(ComputeNode::new(Arc::clone(database), node))
+    }
+
+    /// A thread's hold on the database; indexes do not grow.
+    pub fn context(
+        &self,
+        node: &Arc<ComputeNode>,
+        port: Port,
+        thread: u16,
+        remembers: bool,
+    ) -> Rc<Context> {
+        let remembered = if remembers { REMEMBERED } else { 0 };
+        let cx = Context::new(Arc::clone(node), port, thread, remembered);
+        let cx = cx.expect("a thread for each coordinator");
+        cx.growth.enable(false);
+        Rc::new(cx)
+    }
+
+    /// Loads what is there at first, while the cluster is at rest.
+    ///
+    /// # Panics
+    /// If memory cannot be written: nothing has broken yet.
+    pub fn load(&self, cx: &Context) {
+        let loaded: Result<u64, Failure> = block_on(async {
+            let mut loader = Loader::new(cx, Part { index: 0, of: 1 });
+            for (content, &key) in self.litmus.initial.iter().zip(&self.keys) {
+                let Some(value) = content else { continue };
+                let fill =
+                    |bytes: &mut [u8]| bytes.as_chunks_mut::<8>().0.fill(value.to_le_bytes());
+                loader.insert(TABLE, key, |row| fill(row.payload())).await?;
+            }
+            loader.finish().await
+        });
+        loaded.expect("a cluster at rest can be loaded");
+    }
+}
+
+/// The seed of a port's generators.
+pub fn seed() -> u64 {
+    SEED
+}
+
+/// Looks for keys.
+struct Places<'a> {
+    catalog: &'a Catalog,
+    litmus: &'a Litmus,
+    view: IndexView,
+}
+
+impl<'a> Places<'a> {
+    fn new(catalog: &'a Catalog, litmus: &'a Litmus) -> Places<'a> {
+        Places { catalog, litmus, view: IndexView::new(catalog) }
+    }
+
+    fn of(&self, key: u64) -> Place {
+        let table = self.catalog.table(TABLE);
+        self.view.place(self.catalog, table, hash_of(table, key))
+    }
+
+    fn keys(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = Vec::new();
+        let mut group = 0;
+        for record in 0..self.litmus.records.len() {
+            let wanted = GroupId((group % self.catalog.groups()) as u16);
+            let partner = self.partner(record).map(|other| self.of(keys[other]));
+            let taken: Vec<Place> = keys.iter().map(|key| self.of(*key)).collect();
+            let fits = |key: &u64| {
+                let place = self.of(*key);
+                match partner {
+                    Some(partner) => (place.bucket, place.bin) == (partner.bucket, partner.bin),
+                    None => {
+                        place.group == wanted && taken.iter().all(|it| it.bucket != place.bucket)
+                    }
+                }
+            };
+            let key = (1..KEYS_MAX).find(|key| !keys.contains(key) && fits(key));
+            keys.push(key.expect("four buckets a group are enough for a litmus"));
+            group += usize::from(partner.is_none());
+        }
+        keys
+    }
+
+    /// An earlier record that this one shares a bin with.
+    fn partner(&self, record: usize) -> Option<usize> {
+        let shares = |set: &&Vec<usize>| set.contains(&record);
+        let set = self.litmus.together.iter().find(shares)?;
+        set.iter().copied().find(|other| *other < record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_lie_in_different_groups_and_those_put_together_in_one_bin() {
+        for name in Litmus::names() {
+            let litmus = Rc::new(Litmus::load(name).expect("a litmus"));
+            let shape = Shape { memory_nodes: 2, replicas: 2 };
+            let cluster = Cluster::new(&litmus, shape, ("ford", "corrected")).expect("a cluster");
+            let places = Places::new(cluster.catalog(), &litmus);
+            let at: Vec<Place> = cluster.keys.iter().map(|key| places.of(*key)).collect();
+            for (one, other) in at.iter().zip(at.iter().skip(1)) {
+                match litmus.together.is_empty() {
+                    true => assert_ne!(one.group, other.group, "{name}"),
+                    false => assert_eq!((one.bucket, one.bin), (other.bucket, other.bin), "{name}"),
+                }
+            }
+            assert!(cluster.catalog().group_bytes() <= 64 << 10, "{name}: small memory");
+        }
+    }
+}

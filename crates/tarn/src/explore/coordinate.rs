@@ -1,0 +1,225 @@
+//! A coordinator of a litmus as a coroutine: its transactions, one after another, by the engine.
+//!
+//! Invariant: a transaction is tried so often and no more, so that every execution ends. What a row says
+//! is one number in every word of its payload: one that says two is torn.
+
+use super::cluster::{Cluster, TABLE};
+use super::desk::Desk;
+use super::oracle::Ended;
+use super::script::{Content, Expression, Op, RecordIndex, Script};
+use crate::schedules::mixture::fill;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::recorder::HistorySink;
+use tarn_engine::schema::Cells;
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::Handle;
+use tarn_fabric::error::FabricError;
+use tarn_sim::explore::ExploreFabric;
+
+/// No pause: when a try comes is the scheduler's to choose.
+const RETRY: Retry =
+    Retry { deadline: None, pause_first_ns: 1, pause_max_ns: 1, patient_tries: 1_000 };
+
+/// One coordinator's part of a litmus.
+pub struct Part {
+    /// The database's plan.
+    pub cluster: Rc<Cluster>,
+    /// The cluster.
+    pub fabric: ExploreFabric,
+    /// Where to leave what was seen.
+    pub desk: Rc<Desk>,
+    /// Which of the litmus's coordinators.
+    pub number: usize,
+    /// The first of its transactions among all.
+    pub first: usize,
+    /// Where its history goes.
+    pub sink: HistorySink,
+}
+
+impl Part {
+    /// Runs its transactions.
+    pub async fn run(self, cx: Rc<Context>) {
+        let litmus = Rc::clone(self.cluster.litmus());
+        let succeeds = litmus.coordinators[self.number].succeeds;
+        if let Some(of) = succeeds {
+            // Nobody takes a number from a member.
+            let node = self.cluster.node(litmus.coordinators[of].node);
+            cx.database().membership.expel(node);
+        }
+        let mut by = Coordinator::new(cx, succeeds.unwrap_or(self.number) as u32, RETRY);
+        by.record_history_in(Rc::clone(&self.sink));
+        for (at, script) in litmus.coordinators[self.number].transactions.iter().enumerate() {
+            self.fabric.begin().await;
+            let goes_on = self.transaction(&mut by, self.first + at, script).await;
+            self.fabric.end();
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Runs one; whether the coordinator can go on.
+    async fn transaction(&self, by: &mut Coordinator, index: usize, script: &Script) -> bool {
+        self.desk.begins(self.number, index, by.context().port.observed());
+        let mut once = Once { cluster: &self.cluster, script, seen: Vec::new(), torn: false };
+        let (mut tries, most) = (0, self.cluster.litmus().tries);
+        let result = by
+            .transact(async |tx| {
+                tries += 1;
+                if tries > most { tx.abort() } else { once.run(tx).await }
+            })
+            .await;
+        let (ended, goes_on) = self.end_of(by, result, &once).await;
+        let committed = matches!(ended, Ended::Committed(_));
+        if once.torn && committed {
+            self.desk.torn(index);
+        }
+        if ended != Ended::Unknown {
+            self.desk.told(index, by.context().port.observed(), ended);
+        }
+        goes_on
+    }
+
+    async fn end_of(
+        &self,
+        by: &mut Coordinator,
+        result: Result<(), Failure>,
+        once: &Once<'_>,
+    ) -> (Ended, bool) {
+        let failure = match result {
+            Ok(()) => return (Ended::Committed(once.seen.clone()), true),
+            Err(failure) if failure == Failure::user_abort() => return (Ended::Without, true),
+            Err(failure) => failure,
+        };
+        match (failure, by.context().explanation(failure)) {
+            (Failure::CommitUnknown, Some(Explanation::Unknown(id))) => {
+                match by.resolve(id).await {
+                    Ok(Resolution::Committed) => (Ended::Committed(once.seen.clone()), true),
+                    Ok(Resolution::Aborted) => (Ended::Without, true),
+                    Err(_) => (Ended::Unknown, false),
+                }
+            }
+            (
+                Failure::Fabric,
+                Some(Explanation::Fabric(FabricError::NodeDown(_) | FabricError::Fenced)),
+            ) => (Ended::Without, false),
+            (failure, explanation) => {
+                let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
+                self.desk.fails(format!("a transaction failed: {text}"));
+                (Ended::Unknown, false)
+            }
+        }
+    }
+}
+
+/// One transaction, tried again and again.
+struct Once<'a> {
+    cluster: &'a Cluster,
+    script: &'a Script,
+    /// What the reads of the last try saw.
+    seen: Vec<Content>,
+    /// Whether a row of the last try was torn.
+    torn: bool,
+}
+
+impl Once<'_> {
+    async fn run(&mut self, tx: &mut Transaction<'_>) -> Result<(), Failure> {
+        self.seen.clear();
+        self.torn = false;
+        let mut known: Vec<Option<Handle>> = vec![None; self.cluster.litmus().records.len()];
+        let mut asked = 0;
+        let ops = &self.script.ops;
+        for at in 0..=ops.len() {
+            let op = ops.get(at).copied().unwrap_or(Op::Fetch);
+            if let Some(record) = op.record() {
+                known[record.0] = Some(self.ask(tx, op, record));
+                continue;
+            }
+            tx.fetch().await?;
+            for op in &ops[asked..at] {
+                self.take(tx, *op, &known);
+            }
+            asked = at;
+            if op == Op::Abort {
+                return tx.abort();
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, tx: &mut Transaction<'_>, op: Op, record: RecordIndex) -> Handle {
+        let key = self.cluster.key(record);
+        match op {
+            Op::Update(..) => tx.update(TABLE, key, Cells::ALL),
+            Op::Insert(..) => tx.insert(TABLE, key),
+            Op::Delete(_) => tx.delete(TABLE, key),
+            Op::Read(_) | Op::Fetch | Op::Abort => tx.read(TABLE, key, Cells::ALL),
+        }
+    }
+
+    /// Uses what was fetched, in the order of the steps.
+    fn take(&mut self, tx: &mut Transaction<'_>, op: Op, known: &[Option<Handle>]) {
+        let handle = |record: RecordIndex| known[record.0].expect("it was asked for");
+        match op {
+            Op::Read(record) => {
+                let content = self.content(tx, handle(record));
+                self.seen.push(content);
+            }
+            Op::Update(record, it) => {
+                if self.content(tx, handle(record)).is_some() {
+                    let value = self.value(tx, it, known);
+                    write(tx, handle(record), value);
+                }
+            }
+            Op::Insert(record, it) => {
+                if !tx.existed(handle(record)) {
+                    let value = self.value(tx, it, known);
+                    write(tx, handle(record), value);
+                }
+            }
+            Op::Delete(_) | Op::Fetch | Op::Abort => {}
+        }
+    }
+
+    fn value(&mut self, tx: &Transaction<'_>, it: Expression, known: &[Option<Handle>]) -> u64 {
+        let content = it.record.map(|record| {
+            let handle = known[record.0].expect("scripts ask before they use");
+            self.content(tx, handle)
+        });
+        it.value(|_| content.flatten())
+    }
+
+    fn content(&mut self, tx: &Transaction<'_>, handle: Handle) -> Content {
+        let (value, is_whole) = row_says(tx.get(handle)?.payload());
+        self.torn |= !is_whole;
+        Some(value)
+    }
+}
+
+/// The same number in every word.
+fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
+    if let Some(row) = tx.get(handle) {
+        let bytes = row.payload().len();
+        fill(tx, handle, bytes, value);
+    }
+}
+
+/// Which number a row says in its first word, and whether every word says the same.
+pub fn row_says(payload: &[u8]) -> (u64, bool) {
+    let (words, _) = payload.as_chunks::<8>();
+    (u64::from_le_bytes(words[0]), words.iter().all(|word| *word == words[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_one_thing_or_is_torn() {
+        assert_eq!(row_says(&[7, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]), (7, true));
+        assert!(!row_says(&[7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]).1);
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the coroutines of one execution leave what they saw.
+//!
+//! Invariant: one desk an execution. Stamps are true time ([`tarn_fabric::port::Port::observed`]), and
+//! a transaction's interval is its caller's: from the first try to the reply.
+
+use super::oracle::{Ended, Seen};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::recorder::HistorySink;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+
+/// What coroutines leave.
+#[derive(Default)]
+pub struct Left {
+    /// Each transaction of the litmus, coordinator by coordinator.
+    pub seen: Vec<Seen>,
+    /// What the engine recorded, by coordinator. It is there also of those who are never heard of again.
+    pub sinks: Vec<HistorySink>,
+    /// Where in its coordinator's sink each transaction's tries begin.
+    pub first_tries: Vec<(usize, usize)>,
+    /// Every thread: what they have decided about transactions in doubt.
+    pub contexts: Vec<Rc<Context>>,
+    /// Dead compute nodes whose recovery came to its end.
+    pub recovered: Vec<NodeId>,
+    /// What must not happen.
+    pub failures: Vec<String>,
+    /// Rows that said two things, by transaction.
+    pub torn: Vec<usize>,
+    /// Phases in which each actor posted its rounds, by actor and round from 1; kept for traces only.
+    pub phases: BTreeMap<(usize, u32), String>,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Desk {
+    left: RefCell<Left>,
+}
+
+impl Desk {
+    /// For so many transactions.
+    pub fn new(transactions: usize) -> Desk {
+        let left = Left {
+            seen: vec![Seen::default(); transactions],
+            first_tries: vec![(0, usize::MAX); transactions],
+            ..Left::default()
+        };
+        Desk { left: RefCell::new(left) }
+    }
+
+    /// A thread that runs transactions, or recovers.
+    pub fn has(&self, cx: &Rc<Context>) {
+        self.left.borrow_mut().contexts.push(Rc::clone(cx));
+    }
+
+    /// Where the next coordinator's history goes.
+    pub fn sink(&self) -> HistorySink {
+        let sink = HistorySink::default();
+        self.left.borrow_mut().sinks.push(Rc::clone(&sink));
+        sink
+    }
+
+    /// A transaction of a coordinator begins.
+    pub fn begins(&self, coordinator: usize, index: usize, at: Nanos) {
+        let left = &mut *self.left.borrow_mut();
+        let before = left.sinks[coordinator].borrow().len();
+        left.first_tries[index] = (coordinator, before);
+        left.seen[index].began = Some(at.0);
+    }
+
+    /// Its caller is told.
+    pub fn told(&self, index: usize, at: Nanos, ended: Ended) {
+        let seen = &mut self.left.borrow_mut().seen[index];
+        (seen.told, seen.ended) = (Some(at.0), ended);
+    }
+
+    /// A row of it said two things.
+    pub fn torn(&self, index: usize) {
+        self.left.borrow_mut().torn.push(index);
+    }
+
+    /// What must not happen has.
+    pub fn fails(&self, text: String) {
+        self.left.borrow_mut().failures.push(text);
+    }
+
+    /// Nothing of a dead node's transactions is left to decide.
+    pub fn recovered(&self, node: NodeId) {
+        self.left.borrow_mut().recovered.push(node);
+    }
+
+    /// In which phases an actor posted a round.
+    pub fn posted(&self, actor: usize, round: u32, phases: String) {
+        self.left.borrow_mut().phases.insert((actor, round), phases);
+    }
+
+    /// Everything, for the judge.
+    pub fn left(&self) -> std::cell::Ref<'_, Left> {
+        self.left.borrow()
+    }
+}

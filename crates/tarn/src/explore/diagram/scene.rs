@@ -1,0 +1,292 @@
+//! Rows of a trace: one a verb, a beginning, an end, a fault; and what each made of the records.
+//!
+//! Invariant: rows are in the order of the execution. Lines of one verb that land one after another are
+//! one row. A record's state is said at the step that changed it, as the words of memory say it.
+
+use super::super::desk::Desk;
+use super::super::model::LitmusModel;
+use super::names::{Names, lock, tag, version};
+use std::collections::BTreeMap;
+use tarn_engine::layout::{LOCK_AT, VERSION_AT};
+use tarn_engine::owner::OwnerTag;
+use tarn_fabric::address::{NodeId, Target};
+use tarn_fabric::round::VerbKind;
+use tarn_sim::explore::{Fault, Replayed, Step, What};
+
+/// What a row is about, for its colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tone {
+    /// A READ, or a round's end.
+    Plain,
+    /// Something that changed memory.
+    Change,
+    /// A beginning or an end of a transaction.
+    Mark,
+    /// Something refused or broken.
+    Bad,
+}
+
+/// One row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The step.
+    pub step: u32,
+    /// Whose.
+    pub actor: Option<usize>,
+    /// The step in which it was sent, and the memory node where it landed.
+    pub arrow: Option<(u32, u16)>,
+    /// What happened.
+    pub words: String,
+    /// What records became.
+    pub state: String,
+    /// For its colour.
+    pub tone: Tone,
+}
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scene {
+    /// What it shows.
+    pub title: String,
+    /// The judge's word.
+    pub verdict: String,
+    /// Names of the actors, each a lane.
+    pub actors: Vec<String>,
+    /// Memory nodes, each a lane.
+    pub memory_nodes: usize,
+    /// What happened.
+    pub rows: Vec<Row>,
+}
+
+impl Scene {
+    /// Of a schedule that was run again.
+    pub fn of(title: String, model: &LitmusModel, replayed: &Replayed) -> Scene {
+        let cluster = model.cluster();
+        let names = Names::of(cluster);
+        let desk = model.desk();
+        let mut making = Making {
+            names: &names,
+            desk: &desk,
+            heads: BTreeMap::new(),
+            rows: Vec::new(),
+            last: None,
+        };
+        for step in &replayed.trace {
+            making.step(step);
+        }
+        let rows = making.rows;
+        let actors = model.actor_names();
+        // An actor that never did anything has no lane.
+        let used = |at: usize| rows.iter().any(|row| row.actor == Some(at));
+        let last = (0..actors.len()).rev().find(|at| used(*at)).map_or(0, |at| at + 1);
+        let verdict = match &replayed.verdict {
+            Ok(()) => "nothing is wrong".to_owned(),
+            Err(text) => text.clone(),
+        };
+        let actors = actors.into_iter().take(last).collect();
+        Scene { title, verdict, actors, memory_nodes: cluster.shape().memory_nodes, rows }
+    }
+}
+
+/// What is known of a record's head at one node.
+type Head = [Option<u64>; 2];
+
+struct Making<'a> {
+    names: &'a Names,
+    desk: &'a Desk,
+    heads: BTreeMap<(u16, u64), Head>,
+    rows: Vec<Row>,
+    /// The verb whose lines land one after another, and how many have.
+    last: Option<((usize, u32, u32), u32)>,
+}
+
+/// One piece that landed.
+struct Piece<'a> {
+    kind: VerbKind,
+    target: Target,
+    len_bytes: usize,
+    before: &'a [u64],
+    after: &'a [u64],
+}
+
+impl Making<'_> {
+    fn step(&mut self, step: &Step) {
+        let mut row = Row {
+            step: step.number,
+            actor: step.actor,
+            arrow: None,
+            words: String::new(),
+            state: String::new(),
+            tone: Tone::Plain,
+        };
+        if let What::Landed { round, verb, kind, target, len_bytes, posted, before, after } =
+            &step.what
+        {
+            let piece =
+                Piece { kind: *kind, target: *target, len_bytes: *len_bytes, before, after };
+            let id = (step.actor.unwrap_or(usize::MAX), *round, *verb);
+            let state = self.change(&piece);
+            if let Some((last, lines)) = &mut self.last
+                && *last == id
+                && state.is_empty()
+                && let Some(before) = self.rows.last_mut()
+            {
+                *lines += 1;
+                before.words = with_lines(&before.words, *lines);
+                before.step = step.number;
+                return;
+            }
+            let phase = self.phase(step, *round);
+            row.arrow = Some((*posted, target.node().0));
+            row.words = format!("{phase}{}", self.piece(&piece));
+            row.tone = if before == after { Tone::Plain } else { Tone::Change };
+            row.state = state;
+            self.last = Some((id, 1));
+            self.rows.push(row);
+            return;
+        }
+        if let Some((words, tone)) = words(&step.what) {
+            self.last = None;
+            (row.words, row.tone) = (words, tone);
+            self.rows.push(row);
+        }
+    }
+
+    fn phase(&self, step: &Step, round: u32) -> String {
+        let left = self.desk.left();
+        let known = step.actor.and_then(|actor| left.phases.get(&(actor, round)));
+        match known.map(String::as_str) {
+            Some(phase) if !phase.is_empty() => format!("{phase}: "),
+            _ if !step.phase.is_empty() => format!("{}: ", step.phase),
+            _ => String::new(),
+        }
+    }
+
+    /// What a piece did, in words.
+    fn piece(&self, piece: &Piece<'_>) -> String {
+        let named = self.names.at(piece.target.address());
+        let is_head = named.as_ref().is_some_and(|it| it.is_record && it.offset == LOCK_AT);
+        let address = piece.target.address();
+        let name = match &named {
+            Some(it) => it.name.to_owned(),
+            None => format!("{}:{}", address.group().0, address.offset_bytes()),
+        };
+        match piece.kind {
+            VerbKind::Read if is_head && piece.before.len() > 1 => {
+                format!("READ {name} ({}, {})", version(piece.before[1]), lock(piece.before[0]))
+            }
+            VerbKind::Read => format!("READ {name}"),
+            VerbKind::Write => {
+                let offset = named.filter(|it| it.is_record).map(|it| it.offset);
+                format!("WRITE {name}{}", part(offset, piece))
+            }
+            VerbKind::FetchAndAdd => format!("FAA {name}"),
+            VerbKind::CompareAndSwap | VerbKind::MaskedCompareAndSwap => {
+                let (from, to) = (piece.before[0], piece.after[0]);
+                match (is_head, from == to) {
+                    (true, true) => format!("CAS {name} finds {}", lock(from)),
+                    (true, false) => format!("CAS {name} {} → {}", lock(from), lock(to)),
+                    (false, true) => format!("CAS {name} refused"),
+                    (false, false) => format!("CAS {name}"),
+                }
+            }
+        }
+    }
+
+    /// Takes in what a piece shows of records' heads; what it changed, in words.
+    fn change(&mut self, piece: &Piece<'_>) -> String {
+        let mut said = Vec::new();
+        for (word, (before, after)) in piece.before.iter().zip(piece.after).enumerate() {
+            let address = piece.target.address().plus(word * 8);
+            let Some(named) = self.names.at(address).filter(|it| it.is_record) else { continue };
+            let at = match named.offset & !7 {
+                LOCK_AT => 0,
+                VERSION_AT => 1,
+                _ => continue,
+            };
+            let (node, slot) = (piece.target.node().0, named.at);
+            let name = format!("{}@M{node}", named.name);
+            let head = self.heads.entry((node, slot.to_word())).or_default();
+            head[at] = Some(*after);
+            if before != after {
+                said.push((name, *head));
+            }
+        }
+        said.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                earlier.1 = later.1;
+            }
+            same
+        });
+        let said = said.iter().map(|(name, head)| format!("{name} {}", shown(head)));
+        said.collect::<Vec<String>>().join(", ")
+    }
+}
+
+fn shown([lock_word, version_word]: &Head) -> String {
+    let version = version_word.map(version);
+    let lock = lock_word.map(|word| match OwnerTag::from_word(word) {
+        None => "free".to_owned(),
+        Some(owner) => format!("locked {}", tag(owner)),
+    });
+    [version, lock].into_iter().flatten().collect::<Vec<String>>().join(" ")
+}
+
+/// Which part of something a WRITE changes.
+fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
+    match offset {
+        Some(0) if piece.len_bytes == 8 => format!(".lock = {}", lock(piece.after[0])),
+        Some(VERSION_AT) => format!(" = {}", version(piece.after[0])),
+        Some(0) if piece.after.len() > 1 => format!(" = {}", version(piece.after[1])),
+        Some(0) | None => String::new(),
+        Some(offset) => format!("+{offset}"),
+    }
+}
+
+fn with_lines(words: &str, lines: u32) -> String {
+    let base = words.split(" (").next().unwrap_or(words);
+    let is_counted = words.ends_with(" lines)");
+    let base = if is_counted || !words.contains(" (") { base } else { words };
+    format!("{base} ({lines} lines)")
+}
+
+/// What happened, in words, and its tone; nothing for what needs no row.
+fn words(what: &What) -> Option<(String, Tone)> {
+    let node = |node: &NodeId| format!("compute node {}", node.slot.0);
+    Some(match what {
+        What::Began => ("begins a transaction".to_owned(), Tone::Mark),
+        What::Ended => ("its caller is told".to_owned(), Tone::Mark),
+        What::Finished => ("is done".to_owned(), Tone::Mark),
+        What::Panicked(text) => (format!("PANICS: {text}"), Tone::Bad),
+        What::Refused { round, at, error } => {
+            (format!("round {round} refused at M{}: {error}", at.0), Tone::Bad)
+        }
+        What::Completed { round, error: Some(error) } => {
+            (format!("round {round} ended: {error}"), Tone::Bad)
+        }
+        What::Completed { .. } | What::Started | What::Posted { .. } => return None,
+        What::Landed { .. } => return None,
+        What::Broke(Fault::Died(who)) => (format!("{} DIES", node(who)), Tone::Bad),
+        What::Broke(Fault::DeclaredDead(who)) => {
+            (format!("{} is DECLARED DEAD and goes on", node(who)), Tone::Bad)
+        }
+        What::Broke(Fault::MemoryDied(at)) => (format!("memory node {} DIES", at.0), Tone::Bad),
+        What::Broke(Fault::MessageLost(to)) => {
+            (format!("a message to node {} is LOST", to.0), Tone::Bad)
+        }
+        What::Broke(Fault::MessageDoubled(to)) => {
+            (format!("a message to node {} is DOUBLED", to.0), Tone::Bad)
+        }
+        What::RevokeAsked { whom, at } => {
+            (format!("asks M{} to revoke {}", at.0, node(whom)), Tone::Plain)
+        }
+        What::Revoked { whom, at } => (format!("M{} has revoked {}", at.0, node(whom)), Tone::Bad),
+        What::MessageSent { message, to } => {
+            (format!("sends message {message} to node {}", to.node.0), Tone::Plain)
+        }
+        What::MessageDelivered { message, to } => {
+            (format!("message {message} has reached node {}", to.node.0), Tone::Plain)
+        }
+    })
+}

@@ -1,0 +1,151 @@
+//! A scene for a terminal: time goes down, a lane for each coordinator and each memory node.
+//!
+//! ```text
+//!  step  C0  C1                                                  M0        M1
+//!     3  ┣━━━│━━ lock: CAS x free → T0/1 ━━━━━━━━━━━━━━━━━━━━━━━►│         │   x@M0 v1 locked T0/1
+//! ```
+//!
+//! Invariant: a row is a line. Arrows are drawn where a verb landed; if it was sent before the row above,
+//! its words say in which step.
+
+use super::scene::{Row, Scene};
+use std::fmt::Write as _;
+
+/// Where the first lane is.
+const FIRST: usize = 7;
+/// Between two coordinators' lanes.
+const GAP: usize = 4;
+/// For the words of an arrow.
+const WORDS: usize = 56;
+/// Between two memory nodes' lanes.
+const MEMORY_GAP: usize = 8;
+
+/// Draws it.
+pub fn draw(scene: &Scene) -> String {
+    let mut text = format!("{}\n", scene.title);
+    scene.verdict.lines().for_each(|line| {
+        let _ = writeln!(text, "    {line}");
+    });
+    text.push('\n');
+    for (at, name) in scene.actors.iter().enumerate() {
+        let _ = writeln!(text, "C{at} is {name}");
+    }
+    let lanes = Lanes { actors: scene.actors.len(), memory: scene.memory_nodes };
+    let mut heading = vec![' '; lanes.width()];
+    put(&mut heading, 1, "step");
+    (0..lanes.actors).for_each(|at| put(&mut heading, lanes.actor(at), &format!("C{at}")));
+    (0..lanes.memory).for_each(|at| put(&mut heading, lanes.memory(at), &format!("M{at}")));
+    let _ = writeln!(text, "\n{}", trimmed(&heading));
+    let mut before = 0;
+    for row in &scene.rows {
+        let _ = writeln!(text, "{}", line(&lanes, row, before));
+        before = row.step;
+    }
+    text
+}
+
+struct Lanes {
+    actors: usize,
+    memory: usize,
+}
+
+impl Lanes {
+    fn actor(&self, at: usize) -> usize {
+        FIRST + at * GAP
+    }
+
+    fn memory(&self, at: usize) -> usize {
+        self.actor(self.actors) + WORDS + at * MEMORY_GAP
+    }
+
+    fn width(&self) -> usize {
+        self.memory(self.memory)
+    }
+}
+
+fn line(lanes: &Lanes, row: &Row, before: u32) -> String {
+    let mut line = vec![' '; lanes.width()];
+    put(&mut line, 0, &format!("{:>5}", row.step));
+    (0..lanes.actors).for_each(|at| line[lanes.actor(at)] = '│');
+    (0..lanes.memory).for_each(|at| line[lanes.memory(at)] = '│');
+    let words_at = lanes.actor(lanes.actors);
+    match (row.actor, row.arrow) {
+        (Some(actor), Some((posted, node))) => {
+            let (from, to) = (lanes.actor(actor), lanes.memory(usize::from(node)));
+            for (at, place) in line.iter_mut().enumerate().take(to).skip(from + 1) {
+                let crossed = *place == '│';
+                *place = if crossed && at < words_at { '┿' } else { '━' };
+            }
+            line[from] = '┣';
+            line[to - 1] = '►';
+            let sent =
+                if posted + 1 < before { format!(" (sent in {posted})") } else { String::new() };
+            let words = format!(" {}{sent} ", row.words);
+            put(&mut line, words_at, &clipped(&words, WORDS - 3));
+        }
+        (Some(actor), None) => {
+            line[lanes.actor(actor)] = '●';
+            put(&mut line, words_at + 1, &clipped(&row.words, WORDS - 3));
+        }
+        (None, _) => put(&mut line, words_at + 1, &clipped(&row.words, WORDS - 3)),
+    }
+    let mut text: String = line.into_iter().collect();
+    text.push_str(&row.state);
+    text.trim_end().to_owned()
+}
+
+fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+fn put(line: &mut [char], at: usize, text: &str) {
+    for (place, letter) in line.iter_mut().skip(at).zip(text.chars()) {
+        *place = letter;
+    }
+}
+
+fn trimmed(line: &[char]) -> String {
+    let text: String = line.iter().collect();
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::Tone;
+    use super::*;
+
+    #[test]
+    fn a_row_is_a_line_with_its_arrow_and_state() {
+        let row = |step, actor, arrow, words: &str, state: &str| Row {
+            step,
+            actor,
+            arrow,
+            words: words.to_owned(),
+            state: state.to_owned(),
+            tone: Tone::Plain,
+        };
+        let scene = Scene {
+            title: "t".into(),
+            verdict: "v".into(),
+            actors: vec!["a".into(), "b".into()],
+            memory_nodes: 2,
+            rows: vec![
+                row(1, Some(0), None, "begins", ""),
+                row(2, Some(0), Some((1, 1)), "lock: CAS x free → T0/1", "x@M1 locked T0/1"),
+                row(9, Some(1), Some((2, 0)), "READ y", ""),
+                row(9, None, None, "memory node 0 DIES", ""),
+            ],
+        };
+        let text = draw(&scene);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 11, "{text}");
+        assert!(lines[7].starts_with("    1  ●   │    begins"), "{text}");
+        assert!(lines[8].starts_with("    2  ┣━━━┿━━━ lock: CAS x free → T0/1 ━"), "{text}");
+        assert!(lines[8].ends_with("━►│       x@M1 locked T0/1"), "{text}");
+        assert!(lines[9].contains("┣━━━ READ y ━"), "{text}");
+        assert!(lines[10].contains("memory node 0 DIES"), "{text}");
+    }
+}

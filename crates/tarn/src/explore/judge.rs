@@ -1,0 +1,200 @@
+//! What is wrong with a final state, if anything.
+//!
+//! Invariant: four judges that share nothing. The checker knows versions of the recorded history, the
+//! oracle values that callers saw and that are left, the audit the memory, the desk what engines said.
+//! After a memory node's death the memory is not looked at, since a part of it cannot be read. What a
+//! transaction's interval is, its caller says: from its first try to the reply.
+
+use super::cluster::{Cluster, TABLE, seed};
+use super::coordinate::row_says;
+use super::desk::{Desk, Left};
+use super::oracle::{self, Ended};
+use super::script::{Content, Contents};
+use crate::bench::history::history_of;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tarn_check::{Isolation, check};
+use tarn_engine::context::Context;
+use tarn_engine::history::{RecordedOutcome, RecordedTxn};
+use tarn_engine::inspect::{audit, scan};
+use tarn_engine::outcome::{Failure, Resolution, TxnId};
+use tarn_engine::owner::{COUNT_MAX, OwnerTag};
+use tarn_engine::recovery::{Pace, sweep};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::block_on;
+use tarn_sim::explore::{End, Fate, Fault};
+
+/// The thread of the steward that looks at memory: no recovery has it.
+const LOOKER: u16 = 32;
+
+/// Nobody else runs beside it.
+const PACE: Pace = Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: 0 };
+
+/// The first thing that is wrong, the most telling kind first.
+///
+/// # Errors
+/// Says what.
+pub fn judge(cluster: &Cluster, desk: &Desk, end: &End<'_>) -> Result<(), String> {
+    let left = desk.left();
+    let (history, contradiction) = history(&left);
+    let schemas = [cluster.litmus().layout.schema()];
+    let report =
+        check(&history_of(BTreeMap::new(), &schemas, &history), Isolation::StrictSerializable);
+    if !report.is_accepted() {
+        return Err(format!("history: {report}"));
+    }
+    if let Some(index) = left.torn.first() {
+        return Err(format!("torn: transaction {index} read a row of two halves"));
+    }
+    if let Some(text) = contradiction.or_else(|| left.failures.first().cloned()) {
+        return Err(format!("failure: {text}"));
+    }
+    let stuck = end.summary.actors.iter().find(|actor| actor.fate == Fate::Stuck);
+    if let Some(actor) = stuck {
+        return Err(format!("stuck: {} waits for ever", actor.name));
+    }
+    let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
+    let contents = if memory_died { None } else { Some(look(cluster, &left, end)?) };
+    if oracle::explains(cluster.litmus(), &left.seen, contents.as_deref()) {
+        return Ok(());
+    }
+    Err(unexplained(cluster, &left, contents.as_deref()))
+}
+
+/// Later than anything.
+const LATE: Nanos = Nanos(u64::MAX / 2);
+
+/// What was recorded, with what was decided about transactions in doubt; and what contradicts what a
+/// caller was told.
+fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
+    let mut contradiction = None;
+    let decisions: BTreeMap<TxnId, Resolution> =
+        left.contexts.iter().flat_map(|cx| cx.decisions()).collect();
+    let mut all = recorded(left);
+    let mut undone = Vec::new();
+    for (index, txn) in all.iter_mut().enumerate() {
+        let is_lost = left.recovered.contains(&txn.id.node());
+        match (txn.outcome, decisions.get(&txn.id)) {
+            (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
+                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, LATE);
+            }
+            (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
+                txn.outcome = RecordedOutcome::Aborted;
+                // A name that no transaction of that thread has come to.
+                let id = OwnerTag::new(txn.id.node(), txn.id.thread(), COUNT_MAX - index as u64);
+                undone.push(txn.undone(id, LATE));
+            }
+            // Whoever recovered it found no log: nothing was written.
+            (RecordedOutcome::Unknown, None) if is_lost => txn.outcome = RecordedOutcome::Aborted,
+            (RecordedOutcome::Aborted, Some(Resolution::Committed)) => {
+                contradiction = Some(format!("{} was aborted, and resolved as committed", txn.id));
+            }
+            (RecordedOutcome::Committed, Some(Resolution::Aborted)) => {
+                contradiction = Some(format!("{} was acknowledged, and undone", txn.id));
+            }
+            _ => {}
+        }
+    }
+    all.extend(undone);
+    (all, contradiction)
+}
+
+/// What the engine recorded, each transaction from its first try to the reply.
+fn recorded(left: &Left) -> Vec<RecordedTxn> {
+    let mut all = Vec::new();
+    for (index, &(coordinator, first)) in left.first_tries.iter().enumerate() {
+        let Some(began) = left.seen[index].began else { continue };
+        let sink = left.sinks[coordinator].borrow();
+        let next = left.first_tries.get(index + 1);
+        let end = next.filter(|(of, at)| *of == coordinator && *at != usize::MAX);
+        for txn in &sink[first..end.map_or(sink.len(), |(_, at)| *at)] {
+            let mut txn = txn.clone();
+            txn.invoked = Nanos(began);
+            txn.completed = left.seen[index].told.map_or(LATE, Nanos);
+            all.push(txn);
+        }
+    }
+    all
+}
+
+/// What is in the records at rest.
+fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, String> {
+    let node = cluster.join(&left.contexts[0].node.database, cluster.steward());
+    let port = end.port(cluster.steward(), LOOKER, seed());
+    let cx = cluster.context(&node, port, LOOKER, false);
+    let has_lost = end
+        .summary
+        .faults
+        .iter()
+        .any(|fault| matches!(fault, Fault::Died(_) | Fault::DeclaredDead(_)));
+    let looked = block_on(async {
+        if has_lost {
+            sweep(&cx, PACE).await?;
+        }
+        let audit = audit(&cx).await?;
+        if !audit.is_clean() {
+            return Ok(Err(format!("audit: {audit}")));
+        }
+        contents(cluster, &cx).await
+    });
+    looked.unwrap_or_else(|failure: Failure| Err(format!("memory: it cannot be read: {failure}")))
+}
+
+async fn contents(
+    cluster: &Cluster,
+    cx: &Rc<Context>,
+) -> Result<Result<Vec<Content>, String>, Failure> {
+    let names = &cluster.litmus().records;
+    let mut contents = vec![None; names.len()];
+    let mut wrong = None;
+    scan(cx, TABLE, |stored| {
+        let (value, is_whole) = row_says(stored.row.payload());
+        match cluster.record(stored.key) {
+            None => {
+                wrong = Some(format!("memory: a record of key {} that nobody made", stored.key))
+            }
+            Some(record) => {
+                let name = &names[record.0];
+                if contents[record.0].is_some() {
+                    wrong = Some(format!("memory: {name} is there twice"));
+                }
+                if !is_whole {
+                    wrong = Some(format!("memory: {name} is torn"));
+                }
+                contents[record.0] = Some(value);
+            }
+        }
+    })
+    .await?;
+    Ok(match wrong {
+        None => Ok(contents),
+        Some(text) => Err(text),
+    })
+}
+
+/// What no order of the transactions gives, in words.
+fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> String {
+    let litmus = cluster.litmus();
+    let mut text = "values: no order of the transactions gives".to_owned();
+    for (index, seen) in left.seen.iter().enumerate() {
+        text += &match &seen.ended {
+            Ended::Unknown if seen.began.is_none() => continue,
+            Ended::Unknown => format!(" {index}: unknown;"),
+            Ended::Without => format!(" {index}: no effect;"),
+            Ended::Committed(reads) => {
+                let reads: Vec<String> = reads.iter().map(shown).collect();
+                format!(" {index}: committed, read [{}];", reads.join(", "))
+            }
+        };
+    }
+    match contents {
+        Some(contents) => {
+            text + &format!(" left {}", Contents { names: &litmus.records, contents })
+        }
+        None => text,
+    }
+}
+
+fn shown(content: &Content) -> String {
+    content.map_or_else(|| "absent".to_owned(), |value| value.to_string())
+}

@@ -1,0 +1,316 @@
+//! A litmus: a few transactions on a few records, and what would be wrong, in a TOML file.
+//!
+//! Invariant: no protocol is named. A key that is not known, a step that means nothing and an outcome
+//! that no order of the transactions gives are errors, which name the file. The files of the repository
+//! are part of the program.
+
+use super::oracle;
+use super::script::{Content, Contents, Script, Stated, by_name};
+use super::shape::Shape;
+use crate::schedules::mixture::Layout;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use tarn_engine::outcome::UsageError;
+
+/// Compute nodes that a litmus may have.
+pub const COMPUTE_NODES_MAX: u16 = 3;
+/// Transactions of one litmus: all their orders are tried by the oracle.
+const TRANSACTIONS_MAX: usize = 6;
+/// Tries of one transaction.
+const TRIES_MAX: u32 = 3;
+
+macro_rules! embedded {
+    ($($name:literal),+ $(,)?) => {
+        /// The litmuses that come with the program, by name.
+        const EMBEDDED: &[(&str, &str)] = &[
+            $(($name, include_str!(concat!("../../../../scenarios/litmus/", $name, ".toml")))),+
+        ];
+    };
+}
+
+embedded!(
+    "aba",
+    "absent-skew",
+    "dirty-read",
+    "fractured-read",
+    "insert-insert",
+    "intermediate-read",
+    "lost-update",
+    "phantom",
+    "read-only-anomaly",
+    "real-time",
+    "stale-address",
+    "successor",
+    "three-writers",
+    "torn-body",
+    "torn-row",
+    "user-abort",
+    "write-skew",
+);
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct Litmus {
+    /// Its name, or its file's.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+    /// What would be wrong.
+    pub wrong: String,
+    /// How its records lie.
+    pub layout: Layout,
+    /// Names of its records, ascending.
+    pub records: Vec<String>,
+    /// What is in them at first.
+    pub initial: Vec<Content>,
+    /// Records that have one bin of the index: who takes a slot that another left.
+    pub together: Vec<Vec<usize>>,
+    /// Who runs what.
+    pub coordinators: Vec<Crew>,
+    /// Compute nodes that may be lost, if any may.
+    pub mortal: Vec<u16>,
+    /// How often a transaction is tried.
+    pub tries: u32,
+    /// The clusters that it is to run on, the one that tells most first.
+    pub shapes: Vec<Shape>,
+}
+
+/// One coordinator and its transactions, which it runs in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Crew {
+    /// Its compute node.
+    pub node: u16,
+    /// Whether it remembers where it saw records.
+    pub remembers: bool,
+    /// It begins when this coordinator's node is lost, under that one's number.
+    pub succeeds: Option<usize>,
+    /// What it runs.
+    pub transactions: Vec<Script>,
+}
+
+impl Litmus {
+    /// Names of the litmuses that come with the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.iter().map(|(name, _)| *name)
+    }
+
+    /// The litmus called `name`, or, if it ends in `.toml`, the one in that file.
+    ///
+    /// # Errors
+    /// Names what is not known, or the file and what is wrong with it.
+    pub fn load(name: &str) -> Result<Litmus, UsageError> {
+        let refuse = |allowed: String| UsageError {
+            field: "litmus".into(),
+            value: name.to_owned(),
+            allowed,
+        };
+        if let Some((_, text)) = EMBEDDED.iter().find(|(known, _)| *known == name) {
+            return Litmus::parse(name, text).map_err(refuse);
+        }
+        if !name.ends_with(".toml") {
+            let names: Vec<&str> = Litmus::names().collect();
+            return Err(refuse(format!("all, {} or a file.toml", names.join(", "))));
+        }
+        let text = std::fs::read_to_string(Path::new(name))
+            .map_err(|error| refuse(format!("a file that can be read ({error})")))?;
+        Litmus::parse(name, &text).map_err(refuse)
+    }
+
+    /// Reads a litmus.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn parse(name: &str, text: &str) -> Result<Litmus, String> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..at].matches('\n').count() + 1;
+            format!("a litmus in TOML; line {line}: {}", error.message())
+        })?;
+        let litmus = file.litmus(name)?;
+        litmus.validate()?;
+        Ok(litmus)
+    }
+
+    /// Compute nodes that its coordinators need.
+    pub fn compute_nodes(&self) -> u16 {
+        self.coordinators.iter().map(|crew| crew.node + 1).max().unwrap_or(1)
+    }
+
+    fn may_succeed(&self, crew: &Crew, of: usize) -> bool {
+        let before = self.coordinators.get(of);
+        before.is_some_and(|it| it.node != crew.node && self.mortal.contains(&it.node))
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let count: usize = self.coordinators.iter().map(|crew| crew.transactions.len()).sum();
+        if !(1..=TRANSACTIONS_MAX).contains(&count) {
+            return Err(format!("{count} transactions; allowed: 1 to {TRANSACTIONS_MAX}"));
+        }
+        if let Some(crew) = self.coordinators.iter().find(|crew| crew.node >= COMPUTE_NODES_MAX) {
+            let most = COMPUTE_NODES_MAX - 1;
+            return Err(format!("node = {}; allowed: 0 to {most}", crew.node));
+        }
+        let lonely = |crew: &&Crew| crew.succeeds.is_some_and(|of| !self.may_succeed(crew, of));
+        if let Some(crew) = self.coordinators.iter().find(lonely) {
+            let of = crew.succeeds.unwrap_or_default();
+            return Err(format!(
+                "succeeds = {of}; allowed: a coordinator of another compute node that is mortal"
+            ));
+        }
+        if !(1..=TRIES_MAX).contains(&self.tries) {
+            return Err(format!("tries = {}; allowed: 1 to {TRIES_MAX}", self.tries));
+        }
+        if self.shapes.is_empty() {
+            return Err("shapes = []; allowed: one at the least".into());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    title: String,
+    wrong: String,
+    #[serde(default = "narrow")]
+    layout: String,
+    records: BTreeMap<String, Stated>,
+    #[serde(default)]
+    together: Vec<Vec<String>>,
+    #[serde(default = "one")]
+    tries: u32,
+    shapes: Vec<String>,
+    coordinator: Vec<FileCrew>,
+    /// Compute nodes that may be lost; otherwise all of them.
+    mortal: Option<Vec<u16>>,
+    /// Results that are right if all commit: every one of them, and no other.
+    #[serde(default)]
+    outcome: Vec<BTreeMap<String, Stated>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct FileCrew {
+    node: u16,
+    #[serde(default)]
+    remembers: bool,
+    succeeds: Option<usize>,
+    transactions: Vec<Vec<String>>,
+}
+
+fn narrow() -> String {
+    Layout::Narrow.name().to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl File {
+    fn litmus(self, name: &str) -> Result<Litmus, String> {
+        let records: Vec<String> = self.records.keys().cloned().collect();
+        let initial = by_name(&self.records, &records)?;
+        let layout = Layout::ALL.into_iter().find(|it| it.name() == self.layout);
+        let layouts = || Layout::ALL.map(Layout::name).join(", ");
+        let layout =
+            layout.ok_or_else(|| format!("layout = {}; allowed: {}", self.layout, layouts()))?;
+        let position = |name: &String| {
+            let at = records.iter().position(|known| known == name);
+            at.ok_or_else(|| format!("together = {name}; allowed: {}", records.join(", ")))
+        };
+        let together = self.together.iter().map(|names| names.iter().map(position).collect());
+        let crew = |crew: &FileCrew| {
+            let scripts = crew.transactions.iter().map(|steps| Script::parse(steps, &records));
+            let transactions = scripts.collect::<Result<_, String>>()?;
+            let FileCrew { node, remembers, succeeds, .. } = *crew;
+            Ok(Crew { node, remembers, succeeds, transactions })
+        };
+        let all = self.coordinator.iter().map(|crew| crew.node + 1).max().unwrap_or(0);
+        let litmus = Litmus {
+            mortal: self.mortal.unwrap_or_else(|| (0..all).collect()),
+            name: name.to_owned(),
+            title: self.title,
+            wrong: self.wrong,
+            layout,
+            together: together.collect::<Result<_, String>>()?,
+            coordinators: self.coordinator.iter().map(crew).collect::<Result<_, String>>()?,
+            tries: self.tries,
+            shapes: self.shapes.iter().map(|it| it.parse()).collect::<Result<_, String>>()?,
+            initial,
+            records: records.clone(),
+        };
+        if !self.outcome.is_empty() {
+            let stated = self.outcome.iter().map(|it| by_name(it, &records));
+            litmus.compare(&stated.collect::<Result<Vec<_>, String>>()?)?;
+        }
+        Ok(litmus)
+    }
+}
+
+impl Litmus {
+    /// Whether the results that the file states are those that the orders of its transactions give.
+    fn compare(&self, stated: &[Vec<Content>]) -> Result<(), String> {
+        let mut stated = stated.to_vec();
+        stated.sort_unstable();
+        let given = oracle::results(self);
+        if stated == given {
+            return Ok(());
+        }
+        let mut text =
+            "the outcomes are not those of the orders of its transactions; allowed:".to_owned();
+        for (at, contents) in given.iter().enumerate() {
+            let or = if at == 0 { " " } else { "; " };
+            let _ = write!(text, "{or}{}", Contents { names: &self.records, contents });
+        }
+        Err(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "title = 't'\nwrong = 'w'\nshapes = ['1x1']\nrecords = { x = 0, y = 0 }\n\
+                         [[coordinator]]\nnode = 0\ntransactions = [['read x', 'update y = x + 1']]\n";
+
+    #[test]
+    fn every_file_of_the_folder_is_part_of_the_program_and_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/litmus");
+        let files = std::fs::read_dir(folder).expect("the folder").map(|file| {
+            let name = file.expect("a file").file_name().into_string().expect("a name");
+            name.strip_suffix(".toml").expect("a TOML file").to_owned()
+        });
+        let mut files: Vec<String> = files.collect();
+        files.sort_unstable();
+        assert_eq!(files, Litmus::names().collect::<Vec<_>>());
+        for name in Litmus::names() {
+            let litmus = Litmus::load(name).expect("it can be read");
+            assert!(!litmus.wrong.is_empty() && litmus.coordinators.len() <= 3, "{name}");
+        }
+    }
+
+    #[test]
+    fn bad_files_say_where_and_what_is_allowed() {
+        assert!(Litmus::parse("small", SMALL).is_ok());
+        for (from, to, part) in [
+            ("node = 0", "node = 9", "allowed: 0 to 2"),
+            ("node = 0", "nod = 0", "line 6: unknown field `nod`"),
+            ("title = 't'", "titel = 't'", "line 1: unknown field `titel`"),
+            ("x + 1", "z + 1", "records x, y"),
+            ("y = 0 }", "y = 'gone' }", "\"absent\""),
+            ("'1x1'", "'1x2'", "allowed: "),
+            ("[[coord", "layout = 'wide'\n[[coord", "allowed: narrow, double"),
+            ("node = 0", "node = 0\nsucceeds = 0", "allowed: a coordinator of another"),
+            ("[[coord", "tries = 9\n[[coord", "allowed: 1 to 3"),
+            ("[[coord", "together = [['z']]\n[[coord", "allowed: x, y"),
+            ("[[coord", "[[outcome]]\nx = 0\ny = 2\n[[coord", "allowed: x = 0, y = 1"),
+        ] {
+            let said = Litmus::parse("bad", &SMALL.replace(from, to)).expect_err("refused");
+            assert!(said.contains(part), "{to}: {said}");
+        }
+        let said = Litmus::load("none").expect_err("refused").to_string();
+        assert!(said.contains("litmus = none; allowed: all, aba"), "{said}");
+    }
+}

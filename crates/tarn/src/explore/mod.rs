@@ -1,0 +1,25 @@
+//! Litmuses under every order that the contract allows, by the explorer of `tarn-sim`.
+//!
+//! Map: [`litmus`] is the file, [`script`] its language, [`shape`] where it runs. [`cluster`] is the small
+//! database of one, [`model`] what the explorer is given: coordinators ([`coordinate`]), who recovers
+//! the dead ([`recovery`]), the judges ([`judge`], [`oracle`]). [`order`] says what to explore, [`run`]
+//! does, [`report`] says what came of it. [`diagram`] draws a schedule.
+//!
+//! Invariant: no litmus and no judge names a protocol: whichever is registered has the suite. What a
+//! schedule does is a function of item and schedule, byte for byte.
+
+pub mod cluster;
+pub mod coordinate;
+pub mod desk;
+pub mod diagram;
+pub mod judge;
+pub mod litmus;
+pub mod model;
+pub mod oracle;
+pub mod order;
+pub mod recovery;
+pub mod report;
+pub mod run;
+pub mod script;
+pub mod shape;
+mod watch;

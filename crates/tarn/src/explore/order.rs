@@ -1,0 +1,233 @@
+//! What to explore: which litmuses, on what, with which faults, within which bounds.
+//!
+//! Invariant: an item is explored alike whoever asks for it, and its replay names everything that it
+//! depends on.
+
+use super::litmus::Litmus;
+use super::shape::Shape;
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_sim::explore::{Bounds, FaultBudget};
+
+/// Crashes of one execution.
+pub const CRASHES_MAX: u32 = 3;
+
+/// What may break, at every point of an execution.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// Nothing.
+    None,
+    /// A compute node dies; another one recovers it.
+    Compute,
+    /// A compute node is declared dead and recovered, and goes on meanwhile.
+    Zombie,
+    /// A memory node dies.
+    Memory,
+}
+
+impl FaultKind {
+    /// Every kind that breaks something.
+    pub const ALL: [FaultKind; 3] = [FaultKind::Compute, FaultKind::Zombie, FaultKind::Memory];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::None => "none",
+            FaultKind::Compute => "compute",
+            FaultKind::Zombie => "zombie",
+            FaultKind::Memory => "memory",
+        }
+    }
+
+    /// So many of it in one execution.
+    pub fn budget(self, crashes: u32) -> FaultBudget {
+        let mut budget = FaultBudget::NONE;
+        match self {
+            FaultKind::None => {}
+            FaultKind::Compute => budget.compute = crashes,
+            FaultKind::Zombie => budget.zombie = crashes,
+            FaultKind::Memory => budget.memory = crashes,
+        }
+        budget
+    }
+
+    /// Whether a compute node may be lost.
+    pub fn loses_compute(self) -> bool {
+        matches!(self, FaultKind::Compute | FaultKind::Zombie)
+    }
+}
+
+impl FromStr for FaultKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FaultKind, String> {
+        let kind = FaultKind::ALL.into_iter().find(|kind| kind.name() == text);
+        kind.ok_or_else(|| FaultKind::ALL.map(FaultKind::name).join(", "))
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Names or files; `all` are those of the program.
+    pub litmuses: Vec<String>,
+    /// The protocol's name.
+    pub protocol: String,
+    /// Its variant.
+    pub variant: String,
+    /// On this shape; otherwise on each litmus's first.
+    pub shape: Option<Shape>,
+    /// On every shape of each litmus.
+    pub deep: bool,
+    /// Crashes of one execution.
+    pub crashes: u32,
+    /// Of this kind; otherwise each kind by itself.
+    pub fault: Option<FaultKind>,
+    /// When an item is given up.
+    pub bounds: Bounds,
+    /// When all of it is given up, shared among the items.
+    pub budget: Option<Duration>,
+    /// Items at a time.
+    pub jobs: usize,
+}
+
+/// One litmus on one shape with one kind of fault.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The litmus.
+    pub litmus: Litmus,
+    /// Where it runs.
+    pub shape: Shape,
+    /// What breaks.
+    pub fault: FaultKind,
+}
+
+impl Order {
+    /// All litmuses of the program for a protocol's variant: no faults, no bounds.
+    pub fn all(protocol: &str, variant: &str) -> Order {
+        Order {
+            litmuses: vec!["all".to_owned()],
+            protocol: protocol.to_owned(),
+            variant: variant.to_owned(),
+            shape: None,
+            deep: false,
+            crashes: 0,
+            fault: None,
+            bounds: Bounds::NONE,
+            budget: None,
+            jobs: 1,
+        }
+    }
+
+    /// What is to be explored, in a fixed order.
+    ///
+    /// # Errors
+    /// Names what is not known, and what is allowed.
+    pub fn items(&self) -> Result<Vec<Item>, UsageError> {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant)?;
+        let recovers = protocol.info().caps.crash_recovery;
+        if self.fault.is_some() && self.crashes == 0 {
+            return Err(UsageError {
+                field: "fault".into(),
+                value: self.fault.map_or("", FaultKind::name).to_owned(),
+                allowed: "together with --crashes of 1 or more".into(),
+            });
+        }
+        let mut items = Vec::new();
+        for name in &self.litmuses {
+            let names: Vec<&str> = match name.as_str() {
+                "all" => Litmus::names().collect(),
+                name => vec![name],
+            };
+            for name in names {
+                let litmus = Litmus::load(name)?;
+                for shape in self.shapes(&litmus) {
+                    let item = |fault| Item { litmus: litmus.clone(), shape, fault };
+                    let kinds = self.faults().into_iter();
+                    // A protocol that promises no recovery is not asked for it.
+                    let kinds = kinds.filter(|kind| recovers || !kind.loses_compute());
+                    items.extend(kinds.map(item));
+                }
+            }
+        }
+        Ok(items)
+    }
+
+    fn shapes(&self, litmus: &Litmus) -> Vec<Shape> {
+        match (self.shape, self.deep) {
+            (Some(shape), _) => vec![shape],
+            (None, true) => litmus.shapes.clone(),
+            (None, false) => litmus.shapes[..1].to_vec(),
+        }
+    }
+
+    fn faults(&self) -> Vec<FaultKind> {
+        match (self.crashes, self.fault) {
+            (0, _) => vec![FaultKind::None],
+            (_, Some(kind)) => vec![kind],
+            (_, None) => FaultKind::ALL.into(),
+        }
+    }
+
+    /// The command that runs one schedule of an item again.
+    pub fn replay(&self, item: &Item, schedule: &str) -> String {
+        let Item { litmus, shape, fault } = item;
+        let mut command = format!("tarn explore {} --shape {shape}", litmus.name);
+        if self.protocol != "ford" {
+            command += &format!(" --protocol {}", self.protocol);
+        }
+        if self.variant != "corrected" {
+            command += &format!(" --variant {}", self.variant);
+        }
+        if *fault != FaultKind::None {
+            command += &format!(" --crashes {} --fault {fault}", self.crashes);
+        }
+        format!("{command} --replay {schedule}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_litmuses_by_shapes_by_faults() {
+        let order = Order::all("ford", "corrected");
+        let items = order.items().expect("items");
+        assert_eq!(items.len(), Litmus::names().count());
+        assert!(items.iter().filter(|item| item.shape.replicas == 2).count() > 10);
+        let crashing = Order { crashes: 1, ..order.clone() };
+        assert_eq!(crashing.items().expect("items").len(), 3 * items.len());
+        let deep = Order { deep: true, ..order.clone() };
+        assert!(deep.items().expect("items").len() > items.len());
+        let odd = Order { fault: Some(FaultKind::Memory), ..order.clone() };
+        assert!(odd.items().expect_err("refused").to_string().contains("--crashes"));
+        let unknown = Order { variant: "corrected,-none".into(), ..order };
+        assert!(unknown.items().expect_err("refused").to_string().contains("allowed"));
+    }
+
+    #[test]
+    fn a_replay_names_what_it_depends_on() {
+        let order = Order { crashes: 1, ..Order::all("ford", "corrected,-unlock-late") };
+        let items = order.items().expect("items");
+        assert_eq!(
+            order.replay(&items[0], "3*0-1"),
+            "tarn explore aba --shape 2x2 --variant corrected,-unlock-late --crashes 1 --fault compute \
+             --replay 3*0-1"
+        );
+        let plain = Order::all("ford", "corrected");
+        let items = plain.items().expect("items");
+        assert_eq!(plain.replay(&items[0], "0"), "tarn explore aba --shape 2x2 --replay 0");
+    }
+}

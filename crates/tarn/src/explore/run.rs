@@ -1,0 +1,198 @@
+//! Explores an order's items side by side, within one budget of time.
+//!
+//! Invariant: what is left of the budget is shared among the items that have not begun, so that an item
+//! that ends early leaves its time to the others. A violation is shrunk, and its replay is one command.
+//! Rows come out in the order of the items, whoever was done first.
+
+use super::cluster::Cluster;
+use super::model::LitmusModel;
+use super::order::{Item, Order};
+use super::report::{Found, Row, Sum};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use tarn_engine::outcome::UsageError;
+use tarn_sim::config::ConfigError;
+use tarn_sim::explore::{
+    ExploreConfig, Explored, Progress, Replayed, Schedule, Step, What, explore, replay, shrink,
+};
+
+/// How far an order is.
+#[derive(Clone, Copy, Debug)]
+pub struct Now<'a> {
+    /// Items that are done.
+    pub done: usize,
+    /// Items in all.
+    pub all: usize,
+    /// The item that is telling.
+    pub item: &'a Item,
+    /// How far that one is.
+    pub progress: &'a Progress,
+}
+
+/// Explores; `watch` is told now and then, by whichever item.
+///
+/// # Errors
+/// Names what is not known, and what is allowed.
+#[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
+pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, UsageError> {
+    let items = order.items()?;
+    let start = Instant::now();
+    let budget = Budget { end: order.budget.map(|budget| start + budget), jobs: order.jobs.max(1) };
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let rows: Mutex<Vec<Option<Row>>> = Mutex::new(vec![None; items.len()]);
+    let work = || -> Result<(), UsageError> {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { return Ok(()) };
+            let until = budget.until(Instant::now(), items.len() - at);
+            let tell = |progress: &Progress| {
+                let done = done.load(Ordering::Relaxed);
+                watch(&Now { done, all: items.len(), item, progress });
+            };
+            let row = explore_item(order, item, until, &tell)?;
+            done.fetch_add(1, Ordering::Relaxed);
+            rows.lock().expect("nobody panics with it")[at] = Some(row);
+        }
+    };
+    std::thread::scope(|scope| {
+        let jobs: Vec<_> = (0..budget.jobs).map(|_| scope.spawn(work)).collect();
+        jobs.into_iter().try_for_each(|job| job.join().expect("a job ends"))
+    })?;
+    let rows = rows.into_inner().expect("nobody panics with it");
+    Ok(Sum::new(order, rows.into_iter().flatten().collect(), start.elapsed()))
+}
+
+/// When to give up.
+struct Budget {
+    end: Option<Instant>,
+    jobs: usize,
+}
+
+impl Budget {
+    /// Until when one of `waiting` items, itself included, may go on.
+    fn until(&self, now: Instant, waiting: usize) -> Option<Instant> {
+        let end = self.end?;
+        let left = end.saturating_duration_since(now);
+        let share = left.mul_f64(self.jobs as f64 / waiting.max(self.jobs) as f64);
+        Some(now + share.min(left))
+    }
+}
+
+/// The model of an item, and how it is explored.
+///
+/// # Errors
+/// Names what cannot be.
+pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig), UsageError> {
+    let litmus = Rc::new(item.litmus.clone());
+    let cluster = Cluster::new(&litmus, item.shape, (&order.protocol, &order.variant))?;
+    let group_bytes = cluster.catalog().group_bytes();
+    let nodes = (item.shape.memory_nodes, cluster.compute_nodes());
+    let config = ExploreConfig {
+        replicas: item.shape.replicas,
+        faults: item.fault.budget(order.crashes),
+        bounds: order.bounds,
+        ..ExploreConfig::new(nodes.0, nodes.1, group_bytes)
+    };
+    Ok((LitmusModel::new(cluster, item.fault.loses_compute()), config))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
+fn explore_item(
+    order: &Order,
+    item: &Item,
+    until: Option<Instant>,
+    tell: &dyn Fn(&Progress),
+) -> Result<Row, UsageError> {
+    let (model, config) = prepare(order, item)?;
+    let start = Instant::now();
+    let mut progress = |progress: &Progress| {
+        tell(progress);
+        match until {
+            Some(until) if Instant::now() >= until => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    };
+    let explored = explore(&model, &config, &mut progress).map_err(usage)?;
+    let seconds = start.elapsed();
+    let found = found(order, item, (&model, &config), &explored)?;
+    Ok(Row::new(item, &explored, seconds, found))
+}
+
+fn found(
+    order: &Order,
+    item: &Item,
+    (model, config): (&LitmusModel, &ExploreConfig),
+    explored: &Explored,
+) -> Result<Vec<Found>, UsageError> {
+    let mut all = Vec::new();
+    for violation in &explored.violations {
+        let small = shrink(model, config, violation).map_err(usage)?;
+        let schedule = small.schedule.to_string();
+        all.push(Found {
+            text: small.text.clone(),
+            steps: steps(&small.trace),
+            transitions: small.trace.last().map_or(0, |step| step.number),
+            replay: order.replay(item, &schedule),
+            schedule,
+        });
+    }
+    Ok(all)
+}
+
+/// How long a trace is: verbs that landed, whatever lines they have, and what else happened to nodes.
+pub fn steps(trace: &[Step]) -> usize {
+    let mut verbs: Vec<(Option<usize>, u32, u32)> = Vec::new();
+    let mut events = 0;
+    for step in trace {
+        match &step.what {
+            What::Landed { round, verb, .. } => verbs.push((step.actor, *round, *verb)),
+            What::Broke(_) | What::Revoked { .. } | What::MessageDelivered { .. } => events += 1,
+            _ => {}
+        }
+    }
+    verbs.sort_unstable();
+    verbs.dedup();
+    verbs.len() + events
+}
+
+/// Runs one schedule of an item again, watched; the model has what it left.
+///
+/// # Errors
+/// A schedule that names a choice that there is not.
+pub fn replay_item(
+    order: &Order,
+    item: &Item,
+    schedule: &Schedule,
+) -> Result<(LitmusModel, Replayed), UsageError> {
+    let (model, config) = prepare(order, item)?;
+    model.watch();
+    let replayed = replay(&model, &config, schedule).map_err(usage)?;
+    Ok((model, replayed))
+}
+
+fn usage(error: ConfigError) -> UsageError {
+    let ConfigError { field, value, allowed } = error;
+    UsageError { field: field.replace('_', "-"), value, allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any two times do")]
+    fn what_is_left_is_shared_among_those_that_wait() {
+        let now = Instant::now();
+        let seconds = |seconds| Duration::from_secs(seconds);
+        let budget = Budget { end: Some(now + seconds(60)), jobs: 2 };
+        assert_eq!(budget.until(now, 12), Some(now + seconds(10)));
+        assert_eq!(budget.until(now + seconds(40), 4), Some(now + seconds(50)));
+        assert_eq!(budget.until(now + seconds(40), 1), Some(now + seconds(60)));
+        assert_eq!(budget.until(now + seconds(70), 1), Some(now + seconds(70)));
+        assert_eq!(Budget { end: None, jobs: 2 }.until(now, 3), None);
+    }
+}
