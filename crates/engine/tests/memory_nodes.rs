@@ -187,7 +187,12 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
             }
             When::After(later) => died_at.get().is_some_and(|since| since + later <= turns),
         };
-        while let Some(at) = deaths.iter().position(|(when, _)| is_due(*when)) {
+        let next = |deaths: &[(When, Death)]| {
+            let mut due = deaths.iter().enumerate().filter(|(_, (when, _))| is_due(*when));
+            let in_turn = |at: usize, when| at == 0 || !matches!(when, When::After(_));
+            due.find(|(at, (when, _))| in_turn(*at, *when)).map(|(at, _)| at)
+        };
+        while let Some(at) = next(&deaths) {
             died_at.set(Some(turns));
             match deaths.remove(at).1 {
                 Death::Memory(node) => fabric.fail_node(NodeSlot(node)),
@@ -427,7 +432,16 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
                 (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
             ];
             let mut scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
-            scene.deaths.truncate(2 + draw(seed, 6, 2) as usize);
+            match draw(seed, 6, 4) {
+                0 => scene.deaths.truncate(2),
+                1 => {}
+                _ => {
+                    // Whoever recovers dies, perhaps half-way, and then the locks do.
+                    let recoverer = Death::Compute((slot + 1) % NODES);
+                    scene.deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
+                    scene.deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
+                }
+            }
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);

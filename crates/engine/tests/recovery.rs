@@ -35,7 +35,7 @@ fn shape(seed: u64, variant: &str) -> Shape {
 
 #[test]
 fn whoever_dies_when_nothing_is_lost() {
-    let seeds = std::env::var("TARN_SEEDS").map_or(120, |seeds| seeds.parse().unwrap());
+    let seeds = std::env::var("TARN_SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
     let mut found = Found::default();
     for seed in 0..seeds {
         for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {
@@ -46,13 +46,24 @@ fn whoever_dies_when_nothing_is_lost() {
     println!("{found:?}");
     assert!(found.committed > 0 && found.aborted > found.nothing_written, "{found:?}");
     assert!(found.tally.splits > 0, "{found:?}");
-    for event in RecoveryEvent::ALL {
+    for event in REACHED {
         let reached = found.tally.recovery[event as usize];
         println!("  {}: {reached}", event.name());
-        // No node keeps a lease here.
-        assert!(reached > 0 || event == RecoveryEvent::Barred, "{} never came about", event.name());
+        assert!(reached > 0, "{} never came about", event.name());
     }
 }
+
+/// What schedules must reach. No node keeps a lease in them, and no memory node dies.
+const REACHED: [RecoveryEvent; 8] = [
+    RecoveryEvent::Recovered,
+    RecoveryEvent::TookOver,
+    RecoveryEvent::FoundReleased,
+    RecoveryEvent::Finished,
+    RecoveryEvent::Undone,
+    RecoveryEvent::StrayMet,
+    RecoveryEvent::StraySwept,
+    RecoveryEvent::AreaAwaited,
+];
 
 /// How many schedules it takes to find what the variant breaks.
 fn found_after(switch: &str, seeds: u64, mix: Mix) {

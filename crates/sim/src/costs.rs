@@ -5,6 +5,7 @@
 //! RETH 16, AETH 4, AtomicETH 28, AtomicAckETH 8, DETH 8, ICRC 4, VCRC 2 bytes; RoCEv2 has Ethernet
 //! 14, IPv4 20, UDP 8, FCS 4 and a gap of 20 in place of LRH and VCRC).
 
+use crate::config::ConfigError;
 use crate::profile::{AtomicUnit, Constant, Framing, Profile};
 use crate::threads::DoorbellCosts;
 use tarn_fabric::round::{Verb, VerbKind};
@@ -193,6 +194,26 @@ impl Costs {
         }
     }
 
+    /// Whether nodes that were made for these costs can be charged by `other`.
+    pub(crate) fn same_parts(&self, other: &Costs) -> Result<(), ConfigError> {
+        let parts = |costs: &Costs| {
+            [
+                ("cpu.doorbell_registers", u64::from(costs.doorbell_registers)),
+                ("cpu.doorbell_private_registers", u64::from(costs.doorbell_private)),
+                ("nic.atomic_slots", costs.atomic_slots as u64),
+                ("form.atomic_unit", costs.unit as u64),
+            ]
+        };
+        let both = parts(self).into_iter().zip(parts(other));
+        match both.into_iter().find(|(mine, theirs)| mine != theirs) {
+            None => Ok(()),
+            Some(((field, mine), (_, theirs))) => {
+                let allowed = format!("{mine}, as when the cluster was made");
+                Err(ConfigError { field, value: theirs.to_string(), allowed })
+            }
+        }
+    }
+
     /// For how long a verb occupies the responder's pipeline.
     #[inline]
     pub(crate) fn pipeline(&self, verb: &Verb) -> u64 {
@@ -314,6 +335,17 @@ mod tests {
         assert_eq!((ib.request_bytes(&read), ib.response_bytes(&read)), (42, 30 + 1420));
         assert_eq!((roce.request_bytes(&read), roce.response_bytes(&read)), (78, 66 + 1420));
         assert_eq!(ib.response_bytes(&verb(10_000)), 30 + 10_000 + 2 * 26);
+    }
+
+    #[test]
+    fn nodes_are_not_charged_for_parts_that_they_do_not_have() {
+        let profile = Profile::load("cx3-56g").unwrap();
+        let costs = Costs::of(&profile);
+        let slow = profile.clone().with("cpu.doorbell_ns", 900.0).unwrap();
+        assert_eq!(costs.same_parts(&Costs::of(&slow)), Ok(()));
+        let other = profile.with("cpu.doorbell_registers", 8.0).unwrap();
+        let error = costs.same_parts(&Costs::of(&other)).expect_err("refused").to_string();
+        assert_eq!(error, "cpu.doorbell_registers = 8; allowed: 16, as when the cluster was made");
     }
 
     #[test]

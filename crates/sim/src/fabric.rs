@@ -5,8 +5,10 @@
 
 use crate::backend::SimBackend;
 use crate::config::{ConfigError, SimConfig};
+use crate::costs::Costs;
 use crate::memory::{InitialContents, MemoryUse, Zeros};
 use crate::observe::{Eyes, Observer};
+use crate::profile::Profile;
 use crate::usage::Usage;
 use crate::world::World;
 use std::cell::RefCell;
@@ -73,6 +75,19 @@ impl SimFabric {
     /// share. The first scheduler says so too.
     pub fn end_loading(&self) {
         self.world.borrow_mut().memory.end_loading();
+    }
+
+    /// From now on everything costs what `profile` says. What stands for hardware of its own (doorbell
+    /// registers, the kind of atomic unit and its slots) has to be the same.
+    ///
+    /// # Errors
+    /// The constant that differs, its value, and what is allowed.
+    pub fn set_profile(&self, profile: &Profile) -> Result<(), ConfigError> {
+        let world = &mut *self.world.borrow_mut();
+        let costs = Costs::of(profile);
+        world.costs.same_parts(&costs)?;
+        world.costs = costs;
+        Ok(())
     }
 
     /// Kills a memory node: rounds that have not arrived there end in `NodeDown`.

@@ -65,6 +65,7 @@ mod database;
 mod error;
 pub mod explore;
 pub mod machine;
+pub mod outage;
 pub mod reproduce;
 mod rows;
 pub mod schedules;

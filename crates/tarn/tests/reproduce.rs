@@ -39,7 +39,7 @@ fn row<'a>(report: &'a Reproduction, metric: &str) -> &'a Row {
 fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
     let report = tiny(1);
     assert_eq!(report.failed(), Vec::<String>::new(), "{report}");
-    assert_eq!(report.series.len(), 6);
+    assert_eq!(report.series.len(), 7);
     for sent in &report.verbs {
         let off = sent.simulated / sent.counted;
         // A thousand transactions do not draw the mix exactly.
@@ -61,6 +61,13 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
         let peak = row(&report, &format!("{system}: peak, M transactions/s"));
         assert!(peak.why.contains("nic pipeline of memory node 1"), "{peak}");
     }
+    // What the software spends is charged to its series alone, and makes every transaction longer.
+    let of = |name| report.series(name).expect("a series");
+    let (bare, charged) = (of("FORD, stock buckets"), of("FORD, stock buckets, its software"));
+    assert!(bare.charges.is_empty() && charged.charges.len() == 8);
+    assert!(charged.shortest_us() > bare.shortest_us() + 3.0, "{bare}{charged}");
+    let after = of("FORD, sized buckets");
+    assert!(after.shortest_us() < bare.shortest_us(), "{bare}{after}");
     let motor = row(&report, "Motor: without CAS, M transactions/s");
     assert_eq!((motor.verdict, motor.simulated), (Verdict::NotSimulated, None));
     // Stock buckets read more, and are slower; spread over three nodes it is faster.

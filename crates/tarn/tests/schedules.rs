@@ -34,7 +34,14 @@ const PLANTED: &[(&str, &str)] = &[
 const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only", "-lock-at-primary"];
 
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
-    let order = Order { subject: subject.clone(), first_seed: 0, schedules, jobs, budget: None };
+    let order = Order {
+        subject: subject.clone(),
+        first_seed: 0,
+        schedules,
+        jobs,
+        budget: None,
+        failures_max: 1,
+    };
     let mut sum = run_all(&order, &|_| {}).expect("a subject");
     sum.finish(subject);
     sum
@@ -95,7 +102,9 @@ fn the_corrected_engine_passes_and_everything_is_reached() {
     assert_eq!(sum.elsewhere.keys().copied().collect::<Vec<_>>(), ["log_apart"]);
     assert!(sum.elsewhere["log_apart"].count > 0);
     assert!(sum.conflicts.share >= 0.2, "they hardly meet: {sum}");
-    assert!(sum.faults.memory_node > 0 && sum.faults.compute_node > 0, "{sum}");
+    let faults = sum.faults;
+    assert!(faults.memory_nodes > 0 && faults.crashes > 0 && faults.zombies > 0, "{sum}");
+    assert!(faults.lapsed > 0 && faults.restarts > 0 && sum.dropped > 0, "{sum}");
     assert!(sum.resolved.committed > 0 && sum.resolved.aborted > 0, "{sum}");
     assert!(sum.calls.replied > 0 && sum.calls.retransmissions > 0, "{sum}");
 }

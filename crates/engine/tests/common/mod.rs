@@ -111,9 +111,8 @@ impl World {
 
     /// The same database under another membership service.
     pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
-        let (catalog, groups) = (&self.database.catalog, self.database.groups());
         let protocol = AnyProtocol::by_name("ford", "corrected").unwrap();
-        let catalog = catalog.clone();
+        let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
         Arc::new(Database::new(catalog, groups, protocol, membership))
     }
 

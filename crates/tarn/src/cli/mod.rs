@@ -12,6 +12,7 @@ mod progress;
 mod reproduce;
 mod scenario;
 mod sim;
+mod swarm;
 mod trace;
 mod verdict;
 mod whole_file;
@@ -36,6 +37,8 @@ enum Command {
     Bench(Box<bench::Arguments>),
     /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
     Sim(Box<sim::Arguments>),
+    /// Random scenarios with faults, for some seeds, for some time, or for ever
+    Swarm(Box<swarm::Arguments>),
     /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
     Trace(Box<trace::Arguments>),
     /// Try every order of a few small transactions, with crashes if asked, and judge each
@@ -55,6 +58,7 @@ const EXAMPLES: &str = "Examples:
   tarn check bank.jsonl
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
   tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
+  tarn swarm --seeds 1000
   tarn trace smallbank --procedure send_payment --replicas 3
   tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
@@ -106,6 +110,7 @@ pub fn main() -> ExitCode {
     let ended = match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
+        Command::Swarm(arguments) => swarm::run(arguments),
         Command::Trace(arguments) => trace::run(arguments),
         Command::Explore(arguments) => explore::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),

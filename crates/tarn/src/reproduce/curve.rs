@@ -3,6 +3,7 @@
 //! Invariant: the saturation point is the smallest number of coordinators, among those that were run,
 //! whose throughput reaches [`SATURATED`] of the series' highest; nothing is interpolated.
 
+use super::charge::Charge;
 use crate::bench::measured::Latency;
 use crate::simulate::report::Busy;
 use serde::Serialize;
@@ -48,6 +49,8 @@ pub struct Series {
     pub about: &'static str,
     /// Variant of the protocol.
     pub variant: &'static str,
+    /// What differs from the testbed's profile: the system's own software.
+    pub charges: &'static [Charge],
     /// Whether transactions are isolated in it: the histories of others are not checked.
     pub is_safe: bool,
     /// Verdict on a recorded phase of this configuration.
@@ -83,9 +86,14 @@ impl Series {
     /// Transactions in flight that would keep the bottleneck busy if none ever waited for another:
     /// highest throughput times the shortest latency (Little's law).
     pub fn full_at(&self) -> f64 {
-        let shortest = self.points.iter().map(|point| point.latency_us.p50).reduce(f64::min);
         let peak = self.peak().map(|point| point.throughput_per_s);
-        peak.unwrap_or_default() * shortest.unwrap_or_default() / 1e6
+        peak.unwrap_or_default() * self.shortest_us() / 1e6
+    }
+
+    /// The shortest median latency, in virtual microseconds; 0 without points.
+    pub fn shortest_us(&self) -> f64 {
+        let medians = self.points.iter().map(|point| point.latency_us.p50);
+        medians.reduce(f64::min).unwrap_or_default()
     }
 
     /// What was busiest at the peak, in words.
@@ -115,6 +123,9 @@ const BAR: usize = 32;
 impl fmt::Display for Series {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {} ({})", self.name, self.about, self.variant)?;
+        for charge in self.charges {
+            writeln!(f, "  {charge}")?;
+        }
         if self.is_safe {
             let count = self.history_transactions;
             writeln!(f, "  history {} ({count} transactions recorded apart)", self.history)?;
@@ -173,6 +184,7 @@ pub(super) mod tests {
             name: "one",
             about: "a system",
             variant: "corrected",
+            charges: &[],
             is_safe: true,
             history: "accepted",
             history_transactions: 1,

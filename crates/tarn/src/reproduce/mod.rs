@@ -3,13 +3,16 @@
 //! Map: a figure is one file and one line of the macro call `figures!`: it says which series of points
 //! to run, and which published value each of them stands beside. [`stage`] loads a cluster once and runs
 //! points on it; [`curve`] is what came out of a series; [`row`] holds a published value against it;
-//! [`report`] is the whole, for programs and for people, [`page`] its curves to look at.
+//! [`report`] is the whole, for programs and for people, [`page`] its curves to look at. [`charge`] is
+//! what a system's own software spends otherwise than the profile says, `ford_software` FORD's.
 //!
-//! Invariant: one hardware profile for each testbed, and no constant of it is chosen for a figure. A value
-//! that is missed is shown with what was busiest, and one that cannot be simulated yet is shown without
+//! Invariant: one hardware profile for each testbed, and no constant of it is chosen for a figure; what a
+//! series is charged beside it has its source and standing, and is printed with it. A value that is missed is shown with what was busiest, and one that cannot be simulated yet is shown without
 //! a figure. What is printed is a function of the scale and the seed, but for what stands under `wall`.
 
+pub mod charge;
 pub mod curve;
+mod ford_software;
 pub mod page;
 pub mod report;
 pub mod row;

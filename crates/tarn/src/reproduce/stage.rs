@@ -4,6 +4,7 @@
 //! new life of all compute nodes. Memory is judged after the safe series and before any unsafe one.
 
 use super::Scale;
+use super::charge::{Charge, charged};
 use super::curve::{Point, Series};
 use crate::bench::checks::{AuditReport, HistoryReport, Invariants};
 use crate::bench::history::history_of;
@@ -63,7 +64,7 @@ pub struct Layout {
 }
 
 /// Which system runs on a layout.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct System {
     /// Its name in rows.
     pub name: &'static str,
@@ -71,6 +72,8 @@ pub struct System {
     pub about: &'static str,
     /// The protocol's variant.
     pub variant: &'static str,
+    /// What its software spends otherwise than the testbed's profile says; mostly nothing.
+    pub charges: &'static [Charge],
 }
 
 /// What the checks found in a layout's memory after its safe series.
@@ -146,7 +149,9 @@ impl<W: Workload> Stage<W> {
         scale: &Scale,
         watch: &dyn Watch,
     ) -> Result<Series, RunError> {
-        self.driver.cluster_mut().set_variant(system.variant)?;
+        let cluster = self.driver.cluster_mut();
+        cluster.set_variant(system.variant)?;
+        cluster.set_profile(charged(self.testbed.profile.clone(), system.charges))?;
         let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
         let mut failures = Vec::new();
         let mut points = Vec::with_capacity(scale.coordinators.len());
@@ -167,11 +172,12 @@ impl<W: Workload> Stage<W> {
             true => self.recorded(scale, &mut failures, watch)?,
             false => HistoryReport::of_unsafe_variant(),
         };
-        let System { name, about, variant } = *system;
+        let System { name, about, variant, charges } = *system;
         Ok(Series {
             name,
             about,
             variant,
+            charges,
             is_safe,
             history: history.verdict,
             history_transactions: history.transactions,

@@ -174,6 +174,12 @@ impl Drawn {
         self.faults.iter().filter(dies).count()
     }
 
+    /// Whether this memory node dies.
+    pub fn memory_node_dies(&self, node: usize) -> bool {
+        let is_it = |what| matches!(what, What::MemoryNode { slot } if usize::from(slot) == node);
+        self.faults.iter().any(|fault| is_it(fault.what))
+    }
+
     /// Whether the run needs somebody who looks after the dead.
     pub fn has_faults(&self) -> bool {
         !self.faults.is_empty() || self.lease.is_some()

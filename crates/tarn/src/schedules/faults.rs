@@ -112,20 +112,21 @@ pub(super) fn spawn_keepers<'a, T>(
     }
 }
 
-/// Whether nothing is left to be looked after: the dead are recovered, and each group has as many copies
-/// as there are nodes for.
+/// Whether nothing is left to be looked after: the dead are recovered, and each copy that was lost is on a
+/// spare, as far as there are any.
 pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     let (configurations, membership) = (&cx.database().configurations, &cx.database().membership);
     let open = configurations.open();
-    let lost = drawn.memory_deaths();
-    let wanted = drawn.replicas.min((drawn.memory_nodes + drawn.spares).saturating_sub(lost));
-    let groups = (0..open.groups.count() as u16).map(GroupId);
-    let has_enough = |group| open.groups.members(group).len() >= wanted;
+    let mut groups = (0..open.groups.count()).map(|group| {
+        let hosts = (group..group + drawn.replicas).map(|node| node % drawn.memory_nodes);
+        let lost = hosts.filter(|node| drawn.memory_node_dies(*node)).count();
+        (GroupId(group as u16), drawn.replicas - lost + lost.min(drawn.spares))
+    });
     membership.unrecovered().is_empty()
         && configurations.dead().is_empty()
         && !open.groups.is_joining()
         && configurations.announced() == open.number
-        && groups.into_iter().all(has_enough)
+        && groups.all(|(group, wanted)| open.groups.members(group).len() >= wanted)
 }
 
 /// The slot of the compute node that always lives: behind all others.

@@ -18,7 +18,6 @@ use tarn_engine::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKin
 use tarn_engine::inspect::{Audit, audit, scan};
 use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
 use tarn_engine::owner::{COUNT_MAX, OwnerTag};
-use tarn_engine::recovery;
 use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -94,7 +93,6 @@ async fn look<W: Workload>(
     tally: &W::Tally,
 ) -> Result<Option<Finding>, Failure> {
     let finding = |kind, text| Ok(Some(Finding { kind, text }));
-    recovery::sweep(cx, faults::PACE).await?;
     let audit: Audit = audit(cx).await?;
     if !audit.is_clean() {
         return finding(FindingKind::Audit, audit.to_string());

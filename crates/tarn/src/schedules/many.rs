@@ -27,9 +27,11 @@ pub struct Order {
     pub jobs: usize,
     /// No seed is begun later than this.
     pub budget: Option<Duration>,
+    /// So many seeds fail before no more is begun: 1 at the least.
+    pub failures_max: usize,
 }
 
-/// Runs the seeds until one fails; `watch` is told the sum after each.
+/// Runs the seeds until enough of them have failed; `watch` is told the sum after each.
 ///
 /// # Errors
 /// Names what cannot be: a protocol, a variant, a workload.
@@ -91,7 +93,7 @@ fn add_up(
         while let Some(ran) = early.remove(&sum.seeds_run) {
             sum.add(&order.subject, &ran);
             watch(sum);
-            if sum.failed.is_some() {
+            if sum.failures.len() >= order.failures_max {
                 return Ok(());
             }
         }

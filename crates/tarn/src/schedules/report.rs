@@ -157,8 +157,11 @@ pub struct Sum {
     pub virtual_ms: f64,
     /// Of all traces, in the order of their seeds; of one seed its trace's.
     pub digest: String,
-    /// The seed that failed.
+    /// The first seed that failed.
     pub failed: Option<Failed>,
+    /// All that did.
+    #[serde(skip)]
+    pub failures: Vec<Failed>,
     /// What it took.
     pub wall: Wall,
     #[serde(skip)]
@@ -199,6 +202,7 @@ impl Sum {
             virtual_ms: 0.0,
             digest: String::new(),
             failed: None,
+            failures: Vec::new(),
             wall: Wall { machine: machine::describe(), jobs, ..Wall::default() },
             tally: Tally::default(),
             deaths: Deaths::default(),
@@ -229,7 +233,7 @@ impl Sum {
             None => self.seeds_passed += 1,
             Some(finding) => {
                 let drawn = Drawn::of(ran.seed, subject.workload.as_deref());
-                self.failed = Some(Failed {
+                let failed = Failed {
                     seed: ran.seed,
                     digest: format!("{:016x}", ran.digest),
                     kind: finding.kind,
@@ -237,7 +241,9 @@ impl Sum {
                     drawn: drawn.to_string(),
                     chaos: format!("{:?}", drawn.chaos),
                     replay: subject.replay(ran.seed),
-                });
+                };
+                self.failed.get_or_insert_with(|| failed.clone());
+                self.failures.push(failed);
             }
         }
     }

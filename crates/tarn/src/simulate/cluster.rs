@@ -17,6 +17,7 @@ use tarn_engine::schema::TableSchema;
 use tarn_fabric::address::NodeSlot;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
+use tarn_sim::profile::Profile;
 
 /// What a simulated page of 512 bytes costs in the table, for the image or one replica.
 const TABLE_ENTRY_BYTES: u64 = 4;
@@ -106,6 +107,16 @@ impl SimCluster {
         Ok(())
     }
 
+    /// From the next phase on, other costs of the same hardware.
+    ///
+    /// # Errors
+    /// A constant that would need another cluster.
+    pub fn set_profile(&mut self, profile: Profile) -> Result<(), UsageError> {
+        self.fabric.set_profile(&profile).map_err(refused)?;
+        self.config.profile = profile;
+        Ok(())
+    }
+
     /// Memory laid out, over all nodes and replicas, in bytes; simulating it takes less.
     pub fn memory_bytes(&self) -> u64 {
         let shape = &self.config.cluster;
@@ -152,6 +163,10 @@ fn check_memory(catalog: &Catalog, config: &Config, records: u64) -> Result<(), 
 }
 
 fn usage(error: ConfigError) -> OpenError {
+    OpenError::Usage(refused(error))
+}
+
+fn refused(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
-    OpenError::Usage(UsageError { field: field.replace('_', "-"), value, allowed })
+    UsageError { field: field.replace('_', "-"), value, allowed }
 }

@@ -4,6 +4,7 @@
 
 mod layout;
 mod nic;
+mod outage;
 mod plan;
 mod random;
 mod settings;
@@ -56,6 +57,8 @@ pub struct Arguments {
 enum Instrument {
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
+    /// Let nodes crash under load, and show throughput until it is made good
+    Outage(Box<outage::Arguments>),
     /// Run the engine under random schedules, by seed, and check each
     Random(Box<random::Arguments>),
 }
@@ -77,6 +80,7 @@ Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     match &arguments.instrument {
         Some(Instrument::Nic(arguments)) => return nic::run(arguments),
+        Some(Instrument::Outage(arguments)) => return outage::run(arguments),
         Some(Instrument::Random(arguments)) => return random::run(arguments),
         None => {}
     }
@@ -91,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 
 fn no_workload() -> Stop {
     let allowed = tarn_workloads::NAMES.join(", ");
-    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, random"))
+    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, outage, random"))
 }
 
 /// The workload that is meant.

@@ -143,5 +143,6 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
         schedules,
         jobs: jobs.unwrap_or(machine::processors() as u64) as usize,
         budget: arguments.seconds.map(Duration::from_secs_f64),
+        failures_max: 1,
     })
 }

@@ -1,0 +1,159 @@
+//! `tarn sim outage`: nodes crash under load.
+//!
+//! Invariant: whatever the figures, the command fails only if the memory is not sound afterwards.
+
+use super::load_profile;
+use crate::cli::bench::within;
+use crate::cli::scenario::{number, whole};
+use crate::cli::whole_file::WholeFile;
+use crate::cli::{Stop, Verdict, verdict};
+use std::path::PathBuf;
+use tarn::outage::report::Outage;
+use tarn::outage::{Plan, Shape, run};
+use tarn_workloads::{Settings, Workload, with_workload};
+
+/// Lets compute nodes and memory nodes crash under load, all at once, and shows throughput in intervals of
+/// virtual time: compute nodes are recovered and join again, backups are promoted, spares are filled while
+/// transactions run. The shape is that of the published measurement of LOTUS unless flags say otherwise.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// kvs, smallbank, tatp or ycsb
+    #[arg(value_name = "WORKLOAD", default_value = "smallbank")]
+    workload: String,
+    /// Profile of the workload's mix
+    #[arg(long, value_name = "NAME")]
+    mix_profile: Option<String>,
+    /// Records, as the workload counts them
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = whole,
+          allow_negative_numbers = true)]
+    records: u64,
+    /// Hardware: a name that `tarn profiles` lists, or a TOML file
+    #[arg(long, value_name = "NAME", default_value = "cx3-56g")]
+    profile: String,
+    /// Compute nodes
+    #[arg(long, value_name = "COUNT", default_value_t = 9, value_parser = whole,
+          allow_negative_numbers = true)]
+    compute_nodes: u64,
+    /// Memory nodes
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
+          allow_negative_numbers = true)]
+    memory_nodes: u64,
+    /// Empty memory nodes beside them
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = whole,
+          allow_negative_numbers = true)]
+    spare_nodes: u64,
+    /// Copies of every record
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
+          allow_negative_numbers = true)]
+    replicas: u64,
+    /// Threads of each compute node that run transactions
+    #[arg(long, value_name = "COUNT", default_value_t = 9, value_parser = whole,
+          allow_negative_numbers = true)]
+    threads: u64,
+    /// Coordinators of each thread
+    #[arg(long, value_name = "COUNT", default_value_t = 6, value_parser = whole,
+          allow_negative_numbers = true)]
+    coroutines: u64,
+    /// Virtual milliseconds in all
+    #[arg(long, value_name = "MS", default_value_t = 60.0, value_parser = number,
+          allow_negative_numbers = true)]
+    virtual_ms: f64,
+    /// When the nodes crash
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
+          allow_negative_numbers = true)]
+    crash_at_ms: f64,
+    /// So many compute nodes crash
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = whole,
+          allow_negative_numbers = true)]
+    crash_compute: u64,
+    /// So many memory nodes crash
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = whole,
+          allow_negative_numbers = true)]
+    crash_memory: u64,
+    /// So long after the crash the machines of compute nodes are there again
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = number,
+          allow_negative_numbers = true)]
+    restart_ms: f64,
+    /// Length of a lease, which is how a crash of a compute node is noticed; 0: it is known at once
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = number,
+          allow_negative_numbers = true)]
+    lease_ms: f64,
+    /// Length of an interval
+    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = number,
+          allow_negative_numbers = true)]
+    interval_ms: f64,
+    /// Seed of every generator
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = whole,
+          allow_negative_numbers = true)]
+    seed: u64,
+    /// Draw throughput over time into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn sim outage
+  tarn sim outage --crash-compute 0 --crash-memory 1
+  tarn sim outage --crash-memory 1 --lease-ms 5 --svg outage.svg
+  tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
+
+Exit code 0: the memory is sound afterwards. 1: it is not. 2: bad input.";
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let plan = plan(arguments)?;
+    let svg = arguments.svg.as_deref();
+    let svg = svg.map(|path| WholeFile::create("--svg", path)).transpose()?;
+    let outage: Outage =
+        with_workload!(&arguments.workload, W => run_workload::<W>(arguments, &plan))??;
+    if let Some(file) = svg {
+        file.finish(&outage.picture())?;
+    }
+    verdict::print(&outage, arguments.json)?;
+    let failed = outage.failed();
+    if failed.is_empty() {
+        return Ok(Verdict::Good);
+    }
+    eprintln!("checks failed: {}", failed.join("; "));
+    Ok(Verdict::Bad)
+}
+
+fn run_workload<W: Workload + 'static>(arguments: &Arguments, plan: &Plan) -> Result<Outage, Stop> {
+    let settings = Settings {
+        profile: arguments.mix_profile.clone(),
+        records: Some(arguments.records),
+        zipf: None,
+    };
+    Ok(run::run(W::new(&settings)?, plan, &|_| {})?)
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
+    let count = |field: &str, value: u64, least: u64, most: u64| -> Result<usize, Stop> {
+        Ok(within(field, Some(value), least..=most)?.unwrap_or(value) as usize)
+    };
+    let it = arguments;
+    count("records", it.records, 1, 10_000_000)?;
+    let memory_nodes = count("memory-nodes", it.memory_nodes, 1, 64)?;
+    let shape = Shape {
+        compute_nodes: count("compute-nodes", it.compute_nodes, 1, 64)?,
+        memory_nodes,
+        spare_nodes: count("spare-nodes", it.spare_nodes, 0, 64)?,
+        replicas: count("replicas", it.replicas, 1, memory_nodes as u64)?,
+        threads: count("threads", it.threads, 1, 63)?,
+        coroutines: count("coroutines", it.coroutines, 1, 64)?,
+        virtual_ms: it.virtual_ms,
+        crash_at_ms: it.crash_at_ms,
+        crash_compute: count("crash-compute", it.crash_compute, 0, 64)?,
+        crash_memory: count("crash-memory", it.crash_memory, 0, 64)?,
+        restart_ms: it.restart_ms,
+        lease_ms: it.lease_ms,
+        interval_ms: it.interval_ms,
+    };
+    shape.validate()?;
+    let profile = load_profile("--profile", &it.profile)?;
+    Ok(Plan { profile, shape, seed: it.seed })
+}

@@ -1,0 +1,93 @@
+//! Nodes that crash under load on a simulated cluster: what it costs, and for how long.
+//!
+//! Map: [`Plan`] is what happens; [`stage`] is the cluster with whoever looks after it; [`run`] lets it
+//! happen; [`report`] says what came of it, in words, as an object and as a picture.
+//!
+//! Invariant: a function of plan and seed, but for nothing: all times are virtual. A crashed compute node
+//! stops between two turns of its coroutines; what it had posted goes on until its access is revoked.
+//! That a restarted machine must boot and connect again has no constant in the profile: it is a part of
+//! the plan.
+
+pub mod report;
+pub mod run;
+mod stage;
+
+use serde::Serialize;
+use tarn_engine::outcome::UsageError;
+use tarn_sim::profile::Profile;
+
+/// What runs, and what dies.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The hardware.
+    pub profile: Profile,
+    /// Machines, and what dies.
+    pub shape: Shape,
+    /// Of every generator.
+    pub seed: u64,
+}
+
+/// The cluster's shape, and its fate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shape {
+    /// Compute nodes.
+    pub compute_nodes: usize,
+    /// Memory nodes.
+    pub memory_nodes: usize,
+    /// Empty memory nodes beside them.
+    pub spare_nodes: usize,
+    /// Copies of every record.
+    pub replicas: usize,
+    /// Threads of each compute node that run transactions; one more keeps its lease, recovers and mends.
+    pub threads: usize,
+    /// Coordinators of each thread.
+    pub coroutines: usize,
+    /// Virtual milliseconds in all.
+    pub virtual_ms: f64,
+    /// When it happens.
+    pub crash_at_ms: f64,
+    /// So many compute nodes crash, the last ones.
+    pub crash_compute: usize,
+    /// So many memory nodes crash, the first ones.
+    pub crash_memory: usize,
+    /// So long after the crash the compute nodes' machines are there again; they join when what they left
+    /// is recovered.
+    pub restart_ms: f64,
+    /// A crash of a compute node is known after so long; 0: at once, as the published measurement has it.
+    pub lease_ms: f64,
+    /// Throughput is counted in intervals of this length.
+    pub interval_ms: f64,
+}
+
+impl Shape {
+    /// Refuses what cannot be.
+    ///
+    /// # Errors
+    /// Names the field, its value, what is allowed.
+    pub fn validate(&self) -> Result<(), UsageError> {
+        let refuse = |field: &str, value: String, allowed: String| {
+            Err(UsageError { field: field.into(), value, allowed })
+        };
+        if self.crash_compute >= self.compute_nodes {
+            let allowed = format!("0 to {}: one node must live", self.compute_nodes - 1);
+            return refuse("crash-compute", self.crash_compute.to_string(), allowed);
+        }
+        if self.crash_memory >= self.replicas {
+            let allowed = format!("0 to {}: one copy must live", self.replicas - 1);
+            return refuse("crash-memory", self.crash_memory.to_string(), allowed);
+        }
+        let times = [
+            ("virtual-ms", self.virtual_ms, self.crash_at_ms, 10_000.0),
+            ("crash-at-ms", self.crash_at_ms, 5.0 * self.interval_ms, 10_000.0),
+            ("interval-ms", self.interval_ms, 0.01, 1_000.0),
+            ("restart-ms", self.restart_ms, 0.0, 10_000.0),
+            ("lease-ms", self.lease_ms, 0.0, 10_000.0),
+        ];
+        for (field, value, least, most) in times {
+            if !(least..=most).contains(&value) {
+                return refuse(field, value.to_string(), format!("{least} to {most}"));
+            }
+        }
+        Ok(())
+    }
+}

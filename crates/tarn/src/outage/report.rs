@@ -1,0 +1,287 @@
+//! What an outage cost: throughput in intervals, the drop, the time until it is made good.
+//!
+//! Invariant: *before* is the mean of the intervals between warm-up and crash; the *drop* is that of the
+//! mean of the first five intervals after the crash; throughput is *back* with the first of five intervals
+//! in a row whose mean is within a twentieth of before. No figure is smoothed.
+
+use super::{Plan, Shape};
+use serde::Serialize;
+use std::fmt::{self, Write as _};
+use tarn_workloads::Workload;
+
+/// Intervals that a mean is taken of.
+const MEAN_OF: usize = 5;
+/// Of the time before the crash, this share is warm-up.
+const WARM_UP: f64 = 0.25;
+/// Back is so much of before.
+const BACK: f64 = 0.95;
+const BAR: usize = 50;
+
+/// Something that happened.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Event {
+    /// Virtual milliseconds since the phase began.
+    pub at_ms: f64,
+    /// What.
+    pub what: String,
+}
+
+/// What the memory looks like afterwards.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Checks {
+    /// Locks that nobody holds.
+    pub locks_left: u64,
+    /// Lines that differ between members of a group.
+    pub replicas_differ: u64,
+    /// Records where no key leads.
+    pub misplaced: u64,
+    /// Members of the group that has fewest.
+    pub copies: usize,
+    /// Whether every coroutine of the living came to its end.
+    pub all_ended: bool,
+    /// Transactions that failed in a way that no crash explains.
+    pub failures: Vec<String>,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outage {
+    /// Its workload.
+    pub workload: &'static str,
+    /// Records loaded.
+    pub records: u64,
+    /// The hardware profile.
+    pub profile: String,
+    /// The cluster and its fate.
+    pub shape: Shape,
+    /// Of every generator.
+    pub seed: u64,
+    /// Acknowledged transactions a second, in each interval.
+    pub throughput_per_s: Vec<f64>,
+    /// Its mean before the crash.
+    pub before_per_s: f64,
+    /// Its mean in the first intervals after it.
+    pub after_per_s: f64,
+    /// By how much that is less, in percent.
+    pub drop_percent: f64,
+    /// The lowest interval after the crash.
+    pub lowest_per_s: f64,
+    /// From the crash until throughput is back; none if it did not come back.
+    pub back_after_ms: Option<f64>,
+    /// From the crash until the last dead compute node is recovered.
+    pub recovered_after_ms: Option<f64>,
+    /// From the crash until backups are promoted.
+    pub promoted_after_ms: Option<f64>,
+    /// From the crash until every group has all its copies again.
+    pub whole_after_ms: Option<f64>,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+    /// The memory afterwards.
+    pub checks: Checks,
+}
+
+impl Outage {
+    pub(super) fn new<W: Workload>(
+        plan: &Plan,
+        records: u64,
+        counts: Vec<u64>,
+        mut events: Vec<Event>,
+    ) -> Outage {
+        events.sort_by(|one, other| one.at_ms.total_cmp(&other.at_ms));
+        let shape = plan.shape.clone();
+        let per_s = 1e3 / shape.interval_ms;
+        let throughput_per_s: Vec<f64> = counts.iter().map(|&it| it as f64 * per_s).collect();
+        let crash = (shape.crash_at_ms / shape.interval_ms) as usize;
+        let warm = (crash as f64 * WARM_UP) as usize;
+        let before_per_s = mean(&throughput_per_s[warm..crash]);
+        let later = &throughput_per_s[crash..];
+        let after_per_s = mean(&later[..MEAN_OF.min(later.len())]);
+        let is_back = |window: &[f64]| mean(window) >= BACK * before_per_s;
+        let back = later.windows(MEAN_OF).position(is_back);
+        let since = |what: &dyn Fn(&Event) -> bool| {
+            let last = events.iter().rev().find(|event| what(event));
+            last.map(|event| event.at_ms - shape.crash_at_ms)
+        };
+        let has = |part: &'static str| move |event: &Event| event.what.contains(part);
+        let promoted = events.iter().find(|event| event.what.starts_with("configuration"));
+        Outage {
+            workload: W::NAME,
+            records,
+            profile: plan.profile.name.clone(),
+            seed: plan.seed,
+            before_per_s,
+            after_per_s,
+            drop_percent: 100.0 * (1.0 - after_per_s / before_per_s),
+            lowest_per_s: later.iter().copied().fold(f64::INFINITY, f64::min),
+            back_after_ms: back.map(|at| at as f64 * shape.interval_ms),
+            recovered_after_ms: since(&has("recovered")),
+            promoted_after_ms: promoted.map(|event| event.at_ms - shape.crash_at_ms),
+            whole_after_ms: since(&has("copies complete")),
+            throughput_per_s,
+            events,
+            checks: Checks::default(),
+            shape,
+        }
+    }
+
+    /// What is wrong with the memory, if anything.
+    pub fn failed(&self) -> Vec<String> {
+        let Checks { locks_left, replicas_differ, misplaced, copies, all_ended, failures } =
+            &self.checks;
+        let mut failed = failures.clone();
+        let mut check = |ok: bool, text: String| failed.extend((!ok).then_some(text));
+        check(*locks_left == 0, format!("{locks_left} locks left"));
+        check(*replicas_differ == 0, format!("{replicas_differ} lines differ between replicas"));
+        check(*misplaced == 0, format!("{misplaced} records misplaced"));
+        check(*all_ended, "transactions did not end".into());
+        let lost = self.shape.crash_memory.saturating_sub(self.shape.spare_nodes);
+        let wanted = self.shape.replicas - lost;
+        check(*copies >= wanted, format!("{copies} copies of some group, {wanted} wanted"));
+        failed
+    }
+
+    /// Throughput over time as a picture.
+    pub fn picture(&self) -> String {
+        let (width, height, left, top) = (760.0, 250.0, 52.0, 34.0);
+        let most = self.throughput_per_s.iter().copied().fold(1.0, f64::max);
+        let columns = self.throughput_per_s.len().max(1) as f64;
+        let x = |ms: f64| left + ms / self.shape.interval_ms * width / columns;
+        let y = |per_s: f64| top + height * (1.0 - per_s / most);
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" width=\"{}\">\n{STYLE}\
+             <rect class=\"back\" width=\"100%\" height=\"100%\"/>\n\
+             <text class=\"soft\" x=\"{left}\" y=\"18\">{}</text>\n",
+            left + width + 16.0,
+            top + height + 44.0,
+            left + width + 16.0,
+            self.title()
+        );
+        for tick in 0..=4 {
+            let per_s = most * f64::from(tick) / 4.0;
+            let _ = writeln!(
+                svg,
+                "<path class=\"rule\" d=\"M{left} {:.1}H{:.1}\"/><text class=\"soft\" x=\"{:.1}\" \
+                 y=\"{:.1}\" text-anchor=\"end\">{:.2} M/s</text>",
+                y(per_s),
+                left + width,
+                left - 4.0,
+                y(per_s) + 4.0,
+                per_s / 1e6
+            );
+        }
+        let mut line = String::new();
+        for (index, per_s) in self.throughput_per_s.iter().enumerate() {
+            let from = index as f64 * self.shape.interval_ms;
+            let start = if index == 0 { 'M' } else { 'L' };
+            let _ = write!(line, "{start}{:.1} {:.1}", x(from), y(*per_s));
+            let _ = write!(line, "H{:.1}", x(from + self.shape.interval_ms));
+        }
+        let _ = writeln!(svg, "<path class=\"line\" d=\"{line}\"/>");
+        let mut last = f64::NEG_INFINITY;
+        for event in &self.events {
+            let at = x(event.at_ms);
+            let _ = writeln!(
+                svg,
+                "<path class=\"event\" d=\"M{at:.1} {top}V{:.1}\"><title>{:.3} ms: {}</title></path>",
+                top + height,
+                event.at_ms,
+                event.what
+            );
+            if at - last > 48.0 {
+                let _ = writeln!(
+                    svg,
+                    "<text class=\"soft\" x=\"{at:.1}\" y=\"{:.1}\">{:.1} ms</text>",
+                    top + height + 16.0,
+                    event.at_ms
+                );
+                last = at;
+            }
+        }
+        let _ = writeln!(
+            svg,
+            "<text class=\"soft\" x=\"{left}\" y=\"{:.1}\">virtual time; a mark is something that \
+             happened</text>\n</svg>",
+            top + height + 36.0
+        );
+        svg
+    }
+
+    fn title(&self) -> String {
+        let shape = &self.shape;
+        format!(
+            "{} on ford (corrected), simulated, profile {}, seed {}: {} of {} compute nodes and {} of \
+             {} memory nodes crash",
+            self.workload,
+            self.profile,
+            self.seed,
+            shape.crash_compute,
+            shape.compute_nodes,
+            shape.crash_memory,
+            shape.memory_nodes
+        )
+    }
+}
+
+const STYLE: &str = "<style>svg{--back:#fff;--soft:#60646c;--rule:#dfe1e5;--line:#0072b2;--event:#c43c00;\
+    font:11px sans-serif}@media(prefers-color-scheme:dark){svg{--back:#15171a;--soft:#a0a4ab;\
+    --rule:#33363b;--line:#56b4e9;--event:#ff8a5c}}.back{fill:var(--back)}.soft{fill:var(--soft)}\
+    .rule{stroke:var(--rule)}.line{stroke:var(--line);fill:none;stroke-width:1.5}\
+    .event{stroke:var(--event);stroke-dasharray:3 3}</style>\n";
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn ms(value: Option<f64>) -> String {
+    value.map_or_else(|| "not in this run".into(), |ms| format!("{ms:.3} ms"))
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape = &self.shape;
+        writeln!(f, "{}", self.title())?;
+        writeln!(
+            f,
+            "{} records, {} replicas, {} spare memory nodes, {} coordinators; crash at {} ms, noticed {}; \
+             machines are back after {} ms",
+            self.records,
+            shape.replicas,
+            shape.spare_nodes,
+            shape.compute_nodes * shape.threads * shape.coroutines,
+            shape.crash_at_ms,
+            if shape.lease_ms > 0.0 {
+                format!("by leases of {} ms", shape.lease_ms)
+            } else {
+                "at once".into()
+            },
+            shape.restart_ms
+        )?;
+        let most = self.throughput_per_s.iter().copied().fold(1.0, f64::max);
+        for (index, per_s) in self.throughput_per_s.iter().enumerate() {
+            let from = index as f64 * shape.interval_ms;
+            let bar = "#".repeat((per_s / most * BAR as f64) as usize);
+            writeln!(f, "{from:>8.2} ms {:>9.3} M/s {bar}", per_s / 1e6)?;
+            let within =
+                |event: &&Event| event.at_ms >= from && event.at_ms < from + shape.interval_ms;
+            for event in self.events.iter().filter(within) {
+                writeln!(f, "   {:>9.3} ms: {}", event.at_ms, event.what)?;
+            }
+        }
+        writeln!(f, "before the crash   {:.3} M transactions/s", self.before_per_s / 1e6)?;
+        writeln!(
+            f,
+            "after it           {:.3} M transactions/s, {:.1} % less (first {MEAN_OF} intervals; lowest \
+             {:.3})",
+            self.after_per_s / 1e6,
+            self.drop_percent,
+            self.lowest_per_s / 1e6
+        )?;
+        writeln!(f, "backups promoted   {}", ms(self.promoted_after_ms))?;
+        writeln!(f, "dead recovered     {}", ms(self.recovered_after_ms))?;
+        writeln!(f, "throughput back    {}", ms(self.back_after_ms))?;
+        writeln!(f, "all copies again   {}", ms(self.whole_after_ms))?;
+        let failed = self.failed();
+        let verdict = if failed.is_empty() { "sound".into() } else { failed.join("; ") };
+        writeln!(f, "memory             {verdict}")
+    }
+}

@@ -1,0 +1,300 @@
+//! Lets an outage happen.
+//!
+//! Invariant: what is counted are transactions whose caller was told that they are committed.
+
+use super::report::{Event, Outage};
+use super::stage::{Graveyard, Mortal, Stage};
+use super::{Plan, Shape};
+use crate::bench::run::RunError;
+use crate::cluster::OpenError;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::clearance;
+use tarn_engine::context::{ComputeNode, Context};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::inspect::audit;
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::mend::{Mended, mend};
+use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::reconfigure::Terms;
+use tarn_engine::recovery::{self, Pace, sweep};
+use tarn_fabric::address::{GroupId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::block_on;
+use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_workloads::Workload;
+
+/// The driver looks around so often.
+const SLICE: Nanos = Nanos(20_000);
+/// A transaction that has not ended so long after the end never will.
+const PATIENCE: Nanos = Nanos(100_000_000);
+const TERMS: Terms = Terms { patience_ns: 500_000, look_every_ns: 1_000 };
+const PACE: Pace = Pace { blocks: 256, pause_ns: 1_000, look_every_ns: 10_000 };
+
+/// What coroutines share.
+struct Desk {
+    stop: Cell<bool>,
+    /// Acknowledged transactions, by interval.
+    counts: RefCell<Vec<u64>>,
+    interval_ns: u64,
+    /// When the phase began.
+    start: Cell<Nanos>,
+    events: RefCell<Vec<Event>>,
+    failures: RefCell<Vec<String>>,
+}
+
+impl Desk {
+    fn count(&self, now: Nanos) {
+        let at = ((now - self.start.get()).0 / self.interval_ns) as usize;
+        if let Some(count) = self.counts.borrow_mut().get_mut(at) {
+            *count += 1;
+        }
+    }
+
+    fn event(&self, now: Nanos, what: String) {
+        let at_ms = (now - self.start.get()).0 as f64 / 1e6;
+        self.events.borrow_mut().push(Event { at_ms, what });
+    }
+}
+
+/// Who is there.
+struct Cast<W> {
+    workload: Rc<W>,
+    desk: Rc<Desk>,
+    shape: Shape,
+    graveyard: Graveyard,
+    /// Whether each slot's latest life is dead.
+    dead: RefCell<Vec<Rc<Cell<bool>>>>,
+}
+
+impl<W: Workload + 'static> Cast<W> {
+    /// A life of a compute node: its coordinators and its keepers.
+    fn bring(
+        &self,
+        stage: &Stage,
+        scheduler: &mut Scheduler<'_>,
+        node: &Arc<ComputeNode>,
+    ) -> Result<(), OpenError> {
+        let (shape, slot) = (&self.shape, usize::from(node.id.slot.0));
+        let is_dead = Rc::new(Cell::new(false));
+        self.dead.borrow_mut()[slot] = Rc::clone(&is_dead);
+        for thread in 0..shape.threads {
+            let cx = stage.thread(node, thread)?;
+            for coroutine in 0..shape.coroutines {
+                let number = (slot * shape.threads + thread) * shape.coroutines + coroutine;
+                let by = Coordinator::new(Rc::clone(&cx), number as u32, Retry::default());
+                let body = coordinate(Rc::clone(&self.workload), by, Rc::clone(&self.desk));
+                let mortal = Mortal::new(Box::pin(body), &is_dead, &self.graveyard);
+                scheduler.spawn(&cx.port, mortal);
+            }
+        }
+        let keeper = stage.thread(node, shape.threads)?;
+        let port = keeper.port.clone();
+        let desk = || Rc::clone(&self.desk);
+        let lease = {
+            let (cx, desk) = (Rc::clone(&keeper), desk());
+            async move { clearance::keep(&cx, || desk.stop.get()).await }
+        };
+        scheduler.spawn(&port, Mortal::new(Box::pin(lease), &is_dead, &self.graveyard));
+        let lives = keep_lives(Rc::clone(&keeper), desk());
+        scheduler.spawn(&port, Mortal::new(Box::pin(lives), &is_dead, &self.graveyard));
+        let copies = keep_copies(keeper, desk());
+        scheduler.spawn(&port, Mortal::new(Box::pin(copies), &is_dead, &self.graveyard));
+        Ok(())
+    }
+}
+
+async fn coordinate<W: Workload>(workload: Rc<W>, mut by: Coordinator, desk: Rc<Desk>) {
+    let cx = Rc::clone(by.context());
+    let (mut rng, mut tally) = (cx.port.rng(), W::Tally::default());
+    while !desk.stop.get() {
+        let input = workload.draw(&mut rng);
+        let result = workload.run(&mut by, &input, &mut tally).await;
+        let now = cx.port.observed();
+        match result.map_err(|failure| (failure, cx.explanation(failure))) {
+            Ok(()) => desk.count(now),
+            Err((_, Some(Explanation::Unknown(id)))) => {
+                if by.resolve(id).await == Ok(Resolution::Committed) {
+                    desk.count(cx.port.observed());
+                }
+            }
+            Err((Failure::Fabric, _)) if !cx.database().membership.is_member(cx.node.id) => return,
+            Err((Failure::Fabric, _)) => cx.port.sleep(Nanos(5_000)).await,
+            Err((failure, _)) => {
+                desk.failures.borrow_mut().push(failure.to_string());
+                return;
+            }
+        }
+    }
+}
+
+async fn keep_lives(cx: Rc<Context>, desk: Rc<Desk>) {
+    let report = |dead, recovery: &recovery::Recovery| {
+        let settled = recovery.settled.len();
+        desk.event(cx.port.observed(), format!("{dead} recovered ({settled} logs settled)"));
+    };
+    let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
+}
+
+async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>) {
+    let report = |mended| {
+        let what = match mended {
+            Mended::Changed { number, frozen_ns } => {
+                format!("configuration {} opened, frozen for {frozen_ns} ns", number.0)
+            }
+            Mended::Joined { number, frozen_ns, copied } => format!(
+                "configuration {} opened, frozen for {frozen_ns} ns: copies complete, {} units, {} \
+                 bytes written",
+                number.0, copied.units, copied.bytes
+            ),
+            Mended::Recovered(dead, recovery) => {
+                format!("{dead} recovered ({} logs settled)", recovery.settled.len())
+            }
+        };
+        desk.event(cx.port.observed(), what);
+    };
+    let _ = mend(&cx, TERMS, PACE, || desk.stop.get(), report).await;
+}
+
+/// Runs a workload through an outage; `progress` is told how much of it is over, in thousandths.
+///
+/// # Errors
+/// What cannot be, or could not be done.
+pub fn run<W: Workload + 'static>(
+    workload: W,
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+) -> Result<Outage, RunError> {
+    plan.shape.validate()?;
+    let stage = Stage::new(&workload.schemas(), plan)?;
+    load(&workload, &stage)?;
+    let shape = plan.shape.clone();
+    let interval_ns = (shape.interval_ms * 1e6) as u64;
+    let intervals = (shape.virtual_ms / shape.interval_ms) as usize;
+    let dead = (0..shape.compute_nodes).map(|_| Rc::default()).collect();
+    let desk = Rc::new(Desk {
+        stop: Cell::new(false),
+        counts: RefCell::new(vec![0; intervals]),
+        interval_ns,
+        start: Cell::new(stage.fabric.now()),
+        events: RefCell::default(),
+        failures: RefCell::default(),
+    });
+    let records = workload.records();
+    let graveyard = Graveyard::default();
+    let cast = Cast {
+        workload: Rc::new(workload),
+        desk: Rc::clone(&desk),
+        shape,
+        graveyard: Rc::clone(&graveyard),
+        dead: RefCell::new(dead),
+    };
+    let mut scheduler = Scheduler::new(&stage.fabric);
+    let has_ended = play(&cast, &stage, &mut scheduler, progress)?;
+    if has_ended {
+        scheduler.drain();
+    }
+    drop(scheduler);
+    let cx = stage.thread(&stage.join_any(cast.shape.compute_nodes)?, 0)?;
+    let judged = block_on(async {
+        sweep(&cx, PACE).await?;
+        audit(&cx).await
+    });
+    let audit = judged.map_err(|failure| RunError::Failed(format!("the memory: {failure}")))?;
+    let copies = copies(&stage);
+    let mut outage = Outage::new::<W>(plan, records, desk.counts.take(), desk.events.take());
+    outage.checks.locks_left = audit.locks_left;
+    outage.checks.replicas_differ = audit.replicas_differ;
+    outage.checks.misplaced = audit.misplaced;
+    outage.checks.copies = copies;
+    outage.checks.failures = desk.failures.take();
+    outage.checks.all_ended = has_ended;
+    drop(graveyard);
+    Ok(outage)
+}
+
+/// Members of the group that has fewest.
+fn copies(stage: &Stage) -> usize {
+    let groups = stage.database.groups();
+    let members = (0..groups.count() as u16).map(|group| groups.members(GroupId(group)).len());
+    members.min().unwrap_or(0)
+}
+
+fn load<W: Workload>(workload: &W, stage: &Stage) -> Result<(), RunError> {
+    let node = stage.join(0)?;
+    let cx = stage.thread(&node, 0)?;
+    let mut loader = Loader::new(&cx, Part { index: 0, of: 1 });
+    let loaded = block_on(async {
+        workload.load(&mut loader).await?;
+        loader.finish().await
+    });
+    loaded.map_err(|failure| RunError::Failed(format!("loading: {failure}")))?;
+    stage.database.membership.leave(node.id);
+    Ok(())
+}
+
+/// The whole play: calm, crash, restart, end. Whether every coroutine of the living came to its end.
+fn play<W: Workload + 'static>(
+    cast: &Cast<W>,
+    stage: &Stage,
+    scheduler: &mut Scheduler<'_>,
+    progress: &dyn Fn(u64),
+) -> Result<bool, RunError> {
+    let (shape, desk) = (&cast.shape, &cast.desk);
+    for slot in 0..shape.compute_nodes as u16 {
+        cast.bring(stage, scheduler, &stage.join(slot)?)?;
+    }
+    let start = desk.start.get();
+    let at = |ms: f64| start + Nanos((ms * 1e6) as u64);
+    let (crash_at, end) = (at(shape.crash_at_ms), at(shape.virtual_ms));
+    let restart_at = at(shape.crash_at_ms + shape.restart_ms);
+    let mut to_crash = true;
+    let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
+    let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
+    while stage.fabric.now() < end {
+        let next = (stage.fabric.now() + SLICE).min(end);
+        scheduler.run_until(if to_crash { next.min(crash_at) } else { next });
+        let now = stage.fabric.now();
+        progress((now - start).0 * 1_000 / (end - start).0.max(1));
+        for lapsed in stage.membership.tick(now) {
+            desk.event(now, format!("the lease of {lapsed} has lapsed"));
+            stage.database.membership.expel(lapsed);
+        }
+        if to_crash && now >= crash_at {
+            to_crash = false;
+            crash(cast, stage, now);
+        }
+        if !to_crash && now >= restart_at {
+            let mut later = Vec::new();
+            for slot in std::mem::take(&mut to_restart) {
+                match stage.join(slot) {
+                    Ok(node) => {
+                        desk.event(now, format!("{} has joined", node.id));
+                        cast.bring(stage, scheduler, &node)?;
+                    }
+                    Err(_) => later.push(slot),
+                }
+            }
+            to_restart = later;
+        }
+    }
+    desk.stop.set(true);
+    Ok(scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
+}
+
+fn crash<W>(cast: &Cast<W>, stage: &Stage, now: Nanos) {
+    let (shape, desk) = (&cast.shape, &cast.desk);
+    for node in 0..shape.crash_memory {
+        desk.event(now, format!("memory node {node} crashes"));
+        stage.fabric.fail_node(NodeSlot(node as u16));
+    }
+    for slot in shape.compute_nodes - shape.crash_compute..shape.compute_nodes {
+        desk.event(now, format!("compute node {slot} crashes"));
+        cast.dead.borrow()[slot].set(true);
+        if shape.lease_ms == 0.0 {
+            let lives = stage.members_of(slot as u16);
+            lives.into_iter().for_each(|life| _ = stage.database.membership.expel(life));
+        }
+    }
+}
