@@ -146,6 +146,9 @@ impl Backend for ExploreBackend {
         if machine.is_detached {
             return Poll::Ready(Err(FabricError::Fenced));
         }
+        if ticket != DONE {
+            machine.sharing.ask();
+        }
         if let Some(index) = machine.flights.find(ticket) {
             let flight = machine.flights.get_mut(index);
             flight.is_waited_for = true;

@@ -140,8 +140,6 @@ impl Reduction {
 /// Mistakes that a comparison with plain enumeration must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// A state that was visited is never explored further, whatever slept there.
-    StatesOnce,
     /// Pieces that meet in a line are held to be independent.
     LinesForgotten,
     /// What a READ has brought and nobody has looked at yet is no part of the state.

@@ -203,14 +203,31 @@ impl Machine {
         self.lives.iter().position(alive).filter(|_| may)
     }
 
+    /// Whether what a conditional actor waits for has happened or may happen yet.
+    fn may_happen(&self, trigger: Trigger) -> bool {
+        let budget = self.config.faults;
+        self.has_happened(trigger)
+            || match trigger {
+                Trigger::Lost(node) => {
+                    let may_die = self.spent.compute < budget.compute
+                        && self.lives.iter().any(|life| life.id == node && !life.is_spared);
+                    may_die || self.may_be_declared(trigger).is_some()
+                }
+                Trigger::MemoryLost(_) => self.spent.memory < budget.memory,
+            }
+    }
+
     /// Whether an actor's polls are seen by nobody else: nobody else alive shares its local memory, no
     /// object is registered, no message is sent.
     pub(crate) fn is_alone(&self, actor: u8, has_shares: bool) -> bool {
         let actors = self.life_of(actor).actors;
         let others = self.actors.iter().enumerate().filter(|(index, state)| {
-            actors >> index & 1 == 1
-                && !matches!(state.status, Status::Finished | Status::Dead)
-                && *index != usize::from(actor)
+            let is_over = match state.status {
+                Status::Finished | Status::Dead => true,
+                Status::Unstarted => state.trigger.is_some_and(|it| !self.may_happen(it)),
+                _ => false,
+            };
+            actors >> index & 1 == 1 && !is_over && *index != usize::from(actor)
         });
         !has_shares && !self.sharing.has_messages && others.count() == 0
     }
@@ -237,11 +254,14 @@ impl Machine {
         None
     }
 
-    /// Whether a round may still end otherwise than well although its pieces could land: its actor, if
-    /// it goes on, could tell when they do.
+    /// Whether somebody can tell when a round's pieces land: it may still end otherwise than well
+    /// although they could land, or its actor asks whether it is done.
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
+        if flight.interest == Interest::Detached && self.sharing.has_asks {
+            return true;
+        }
         let may_be_refused = self.spent.memory < self.config.faults.memory || may_be_fenced;
         may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
     }

@@ -15,7 +15,7 @@ use crate::config::ConfigError;
 use std::rc::Rc;
 
 /// Transitions after which an execution is not followed any more.
-const STEPS_MAX: u32 = 1 << 20;
+const STEPS_MAX: u32 = 1 << 17;
 
 /// Runs a path of the search once more, taking notes.
 pub(crate) fn record(

@@ -1,8 +1,8 @@
 //! Depth first through all choices, each execution from the start.
 //!
-//! Invariant: sleep sets with states stored (Godefroid, "Partial-Order Methods for the Verification of
-//! Concurrent Systems", LNCS 1032, 1996, ch. 5): with a state stands the sleep set that it was explored
-//! with. Who comes again explores what slept then and does not sleep now, and leaves the intersection.
+//! Invariant: sleep sets (Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems",
+//! LNCS 1032, 1996, ch. 5), and each state explored once. States here never come back, so that whatever
+//! sleeps leads to where an earlier, finished branch has been: no sleep set need be stored with a state.
 //! Whether two transitions are independent is judged by what they touched when they were taken.
 
 use super::Model;
@@ -12,7 +12,7 @@ use super::hash::Digest;
 use super::machine::Status;
 use super::replay;
 use super::report::{ActorEnd, Bound, Explored, Fate, Outcome, Progress, Summary, Violation};
-use super::table::{Digests, Table};
+use super::table::Digests;
 use super::transition::{Footprint, Transition};
 use super::world::World;
 use std::ops::ControlFlow;
@@ -50,7 +50,7 @@ pub(crate) struct Search<'a> {
     config: &'a ExploreConfig,
     world: Rc<World>,
     frames: Vec<Frame>,
-    table: Table,
+    visited: Digests,
     judged: Digests,
     progress: Progress,
     violations: Vec<Violation>,
@@ -66,7 +66,7 @@ impl<'a> Search<'a> {
             config,
             world: World::new(config),
             frames: Vec::new(),
-            table: Table::default(),
+            visited: Digests::default(),
             judged: Digests::default(),
             progress: Progress::default(),
             violations: Vec::new(),
@@ -109,7 +109,7 @@ impl<'a> Search<'a> {
     fn state(&self) -> Progress {
         let shared_lines = self.world.machine.borrow().sharing.count();
         Progress {
-            states: self.table.len(),
+            states: self.visited.len(),
             judged: self.judged.len(),
             shared_lines,
             ..self.progress
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
             Some(Bound::Violations)
         } else if self.progress.executions >= bounds.executions {
             Some(Bound::Executions)
-        } else if self.table.len() >= bounds.states {
+        } else if self.visited.len() >= bounds.states {
             Some(Bound::States)
         } else {
             None
@@ -137,7 +137,7 @@ impl<'a> Search<'a> {
         let has_grown = std::mem::take(&mut sharing.has_grown) && reduces;
         if has_grown {
             self.frames.clear();
-            self.table.clear();
+            self.visited.clear();
             self.progress.restarts += 1;
             (self.cut, self.stuck) = (0, 0);
         }
@@ -221,8 +221,8 @@ impl<'a> Search<'a> {
         let digest = self.world.digest();
         let is_plain = self.config.reduction == Reduction::None;
         let is_judged = is_over && (self.judged.insert(digest) || is_plain);
-        let mut sleep = self.inherited();
-        let todo = self.left_to_do(digest, is_forced, &mut sleep);
+        let sleep = self.inherited();
+        let todo = self.left_to_do(digest, is_forced, &sleep);
         if is_judged && let Err(text) = self.judge() {
             self.object(text);
         }
@@ -249,34 +249,19 @@ impl<'a> Search<'a> {
             .collect()
     }
 
-    /// What is to be explored here, last first.
+    /// What is to be explored here, last first: nothing, if this was done before.
     fn left_to_do(
         &mut self,
         digest: Digest,
         is_forced: bool,
-        sleep: &mut Vec<Sleeper>,
+        sleep: &[Sleeper],
     ) -> Vec<Transition> {
-        let sleeps =
-            |sleep: &[Sleeper], it: &Transition| sleep.iter().any(|other| other.transition == *it);
-        let reduction = self.config.reduction;
-        if reduction == Reduction::None || is_forced {
-            return self.enabled.iter().rev().filter(|it| !sleeps(sleep, it)).copied().collect();
+        let is_plain = self.config.reduction == Reduction::None || is_forced;
+        if !is_plain && !self.visited.insert(digest) {
+            return Vec::new();
         }
-        let keys = sleep.iter().map(|it| it.transition.key());
-        match self.table.visit(digest, keys) {
-            None => self.enabled.iter().rev().filter(|it| !sleeps(sleep, it)).copied().collect(),
-            Some(_) if reduction.has(Planted::StatesOnce) => Vec::new(),
-            Some(slept) => {
-                let todo = self
-                    .enabled
-                    .iter()
-                    .rev()
-                    .filter(|it| slept.contains(&it.key()) && !sleeps(sleep, it));
-                let todo = todo.copied().collect();
-                sleep.retain(|it| slept.contains(&it.transition.key()));
-                todo
-            }
-        }
+        let sleeps = |it: &&Transition| !sleep.iter().any(|other| other.transition == **it);
+        self.enabled.iter().rev().filter(sleeps).copied().collect()
     }
 
     /// To the last state with something left to do; whether there is one.

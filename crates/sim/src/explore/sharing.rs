@@ -25,6 +25,8 @@ pub(crate) struct Sharing {
     pub(crate) is_frozen: bool,
     /// Datagrams are sent.
     pub(crate) has_messages: bool,
+    /// Somebody asks whether a round that nobody awaits is done.
+    pub(crate) has_asks: bool,
     /// Something was learned since this was last set to false.
     pub(crate) has_grown: bool,
 }
@@ -40,6 +42,7 @@ impl Sharing {
             revoked_alive: Vec::new(),
             is_frozen: false,
             has_messages: false,
+            has_asks: false,
             has_grown: false,
         }
     }
@@ -73,6 +76,12 @@ impl Sharing {
     pub(crate) fn message(&mut self) {
         self.has_grown |= !self.has_messages && !self.is_frozen;
         self.has_messages |= !self.is_frozen;
+    }
+
+    /// Somebody asks whether a round that nobody awaits is done.
+    pub(crate) fn ask(&mut self) {
+        self.has_grown |= !self.has_asks && !self.is_frozen;
+        self.has_asks |= !self.is_frozen;
     }
 
     /// The revocation of a compute node was asked for that may still go on.

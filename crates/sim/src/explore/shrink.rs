@@ -94,22 +94,35 @@ impl Shrinking<'_> {
         Ok(any)
     }
 
-    /// Lets an actor go on where another took over.
+    /// Lets an actor go on where another took over: its next stretch comes at once, or this one waits for
+    /// the next.
     fn draw_together(&mut self) -> Result<bool, ConfigError> {
         let (mut any, mut at) = (false, 0);
-        while at + 1 < self.best.len() {
+        while at < self.best.len() {
+            let end = stretch(&self.best, at);
             let actor = self.best[at].actor();
-            let later = (at + 1..self.best.len()).find(|it| self.best[*it].actor() == actor);
-            if let Some(later) = later.filter(|later| *later > at + 1) {
-                let mut list = self.best.clone();
-                let moved = list.remove(later);
-                list.insert(at + 1, moved);
-                any |= self.attempt(&list)?;
+            let later = (end..self.best.len()).find(|it| self.best[*it].actor() == actor);
+            if let Some(later) = later {
+                let later_end = stretch(&self.best, later);
+                let mut sooner = self.best.clone();
+                sooner[end..later_end].rotate_right(later_end - later);
+                let mut waiting = self.best.clone();
+                waiting[at..later].rotate_left(end - at);
+                if self.attempt(&sooner)? || self.attempt(&waiting)? {
+                    any = true;
+                    continue;
+                }
             }
-            at += 1;
+            at = end;
         }
         Ok(any)
     }
+}
+
+/// Where the stretch of one actor that begins at `at` ends.
+fn stretch(list: &[Transition], at: usize) -> usize {
+    let actor = list[at].actor();
+    list[at..].iter().position(|it| it.actor() != actor).map_or(list.len(), |len| at + len)
 }
 
 /// See [`super::shrink`].

@@ -1,10 +1,9 @@
-//! States that were visited, and what slept there.
+//! States that were visited.
 //!
 //! Invariant: looked up by digest, never walked through: no order of a hash table is seen.
 
 use super::hash::Digest;
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A digest is a hash already.
@@ -29,45 +28,7 @@ impl Hasher for Taken {
 
 type Build = BuildHasherDefault<Taken>;
 
-/// See the module's text. What slept is in order, without room to spare.
-#[derive(Default)]
-pub(crate) struct Table {
-    states: HashMap<Digest, Option<Box<[u64]>>, Build>,
-}
-
-impl Table {
-    pub(crate) fn len(&self) -> u64 {
-        self.states.len() as u64
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.states.clear();
-    }
-
-    /// Comes to a state with what sleeps now. What slept the last time, if it was visited; from now on
-    /// what slept both times is kept.
-    pub(crate) fn visit(
-        &mut self,
-        digest: Digest,
-        sleep: impl Iterator<Item = u64>,
-    ) -> Option<Box<[u64]>> {
-        let mut sleep: Vec<u64> = sleep.collect();
-        match self.states.entry(digest) {
-            Entry::Vacant(entry) => {
-                entry.insert((!sleep.is_empty()).then(|| sleep.into_boxed_slice()));
-                None
-            }
-            Entry::Occupied(mut entry) => {
-                let Some(slept) = entry.get_mut().take() else { return Some(Box::default()) };
-                sleep.retain(|key| slept.contains(key));
-                *entry.get_mut() = (!sleep.is_empty()).then(|| sleep.into_boxed_slice());
-                Some(slept)
-            }
-        }
-    }
-}
-
-/// A set of digests.
+/// See the module's text.
 #[derive(Default)]
 pub(crate) struct Digests(HashSet<Digest, Build>);
 
@@ -79,5 +40,9 @@ impl Digests {
 
     pub(crate) fn len(&self) -> u64 {
         self.0.len() as u64
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 }

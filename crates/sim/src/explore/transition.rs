@@ -30,28 +30,6 @@ pub(crate) enum Transition {
 }
 
 impl Transition {
-    /// A name of one word.
-    #[inline]
-    pub(crate) fn key(self) -> u64 {
-        let pack = |kind: u64, actor: u8, number: u32, rest: u32| {
-            debug_assert!(number < 1 << 20);
-            kind << 60 | u64::from(actor) << 52 | u64::from(number) << 32 | u64::from(rest)
-        };
-        match self {
-            Transition::Start { actor } => pack(0, actor, 0, 0),
-            Transition::Poll { actor } => pack(1, actor, 0, 0),
-            Transition::Piece { actor, round, verb, line } => {
-                pack(2, actor, round, u32::from(verb) << 16 | u32::from(line))
-            }
-            Transition::Die { node } => pack(3, node, 0, 0),
-            Transition::Declare { node } => pack(4, node, 0, 0),
-            Transition::MemoryDies { node } => pack(5, node, 0, 0),
-            Transition::Deliver { actor, message } => pack(6, actor, message, 0),
-            Transition::Lose { actor, message } => pack(7, actor, message, 0),
-            Transition::Double { actor, message } => pack(8, actor, message, 0),
-        }
-    }
-
     /// Whose it is, if it is an actor's.
     pub(crate) fn actor(self) -> Option<usize> {
         match self {

@@ -22,7 +22,7 @@ const SLEEPS_MAX: u32 = 64;
 /// Polls of a dead coroutine that runs to its end.
 const LAST_POLLS_MAX: u32 = 10_000;
 /// Transitions of one execution.
-const STEPS_MAX: u32 = 1 << 20;
+const STEPS_MAX: u32 = 1 << 17;
 
 type Share = Box<dyn Fn() -> u64>;
 

@@ -10,7 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::task::Poll;
 use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
+use tarn_fabric::backend::{Detached, Endpoint};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::port::Port;
 use tarn_fabric::round::{Round, VerbIndex};
@@ -39,6 +41,8 @@ pub enum Do {
     Round(Vec<Op>),
     /// Not awaited.
     Detached(Vec<Op>),
+    /// Asks whether the last round that was not awaited is done.
+    Ask,
     /// Of this actor's node, at all memory nodes.
     Revoke(usize),
     /// To this actor.
@@ -95,10 +99,23 @@ pub struct Toy {
     pub lines: u16,
     logs: RefCell<Vec<Rc<RefCell<Vec<u64>>>>>,
     pub outcomes: RefCell<BTreeSet<Outcome>>,
-    pub judged: Cell<u64>,
+    objects: Option<fn(&Outcome) -> Result<(), String>>,
+    has_post_mortem: bool,
 }
 
 impl Toy {
+    /// What its judge says.
+    pub fn objecting(mut self, objects: fn(&Outcome) -> Result<(), String>) -> Toy {
+        self.objects = Some(objects);
+        self
+    }
+
+    /// The dead run to their end before they are looked at.
+    pub fn with_post_mortem(mut self) -> Toy {
+        self.has_post_mortem = true;
+        self
+    }
+
     pub fn new(programs: &[Program], nodes: u16, lines: u16) -> Toy {
         Toy {
             programs: programs.to_vec(),
@@ -106,7 +123,8 @@ impl Toy {
             lines,
             logs: RefCell::default(),
             outcomes: RefCell::default(),
-            judged: Cell::new(0),
+            objects: None,
+            has_post_mortem: false,
         }
     }
 
@@ -154,6 +172,7 @@ impl Model for Toy {
                 lives: lives.clone(),
                 memory_nodes: self.nodes,
                 log,
+                detached: Cell::new(None),
             };
             let actor =
                 Actor::new(format!("actor {at}"), node, at as u16, run.all(program.clone()));
@@ -167,7 +186,9 @@ impl Model for Toy {
     }
 
     fn judge(&self, end: &End<'_>) -> Result<(), String> {
-        self.judged.set(self.judged.get() + 1);
+        if self.has_post_mortem {
+            end.post_mortem();
+        }
         let port = end.port(compute(self.programs.len() as u16), 0, 7);
         let mut memory = Vec::new();
         for node in 0..self.nodes {
@@ -199,14 +220,16 @@ impl Model for Toy {
         };
         let mut memory_lost: Vec<u16> = end.summary.faults.iter().filter_map(lost).collect();
         memory_lost.sort_unstable();
-        self.outcomes.borrow_mut().insert(Outcome {
+        let outcome = Outcome {
             memory,
             logs: self.logs.borrow().iter().map(|log| log.borrow().clone()).collect(),
             fates: end.summary.actors.iter().map(|actor| actor.fate).collect(),
             memory_lost,
             order,
-        });
-        Ok(())
+        };
+        let verdict = self.objects.map_or(Ok(()), |objects| objects(&outcome));
+        self.outcomes.borrow_mut().insert(outcome);
+        verdict
     }
 }
 
@@ -217,6 +240,7 @@ struct Run {
     lives: Vec<u16>,
     memory_nodes: u16,
     log: Rc<RefCell<Vec<u64>>>,
+    detached: Cell<Option<Detached>>,
 }
 
 /// Where a verb's result is found.
@@ -253,7 +277,20 @@ impl Run {
             Do::Detached(ops) => {
                 let mut round = Round::new();
                 self.fill(&mut round, &ops);
-                self.port.post_detached(&mut round).unwrap();
+                self.detached.set(self.port.post_detached(&mut round).ok());
+            }
+            Do::Ask => {
+                let Some(detached) = self.detached.get() else { return };
+                self.say(match self.port.detached(detached) {
+                    Poll::Pending => 0xa0,
+                    Poll::Ready(ended) => {
+                        if ended.is_ok() {
+                            0xa1
+                        } else {
+                            0xa2
+                        }
+                    }
+                });
             }
             Do::Revoke(whom) => {
                 for node in 0..self.memory_nodes {
@@ -263,7 +300,7 @@ impl Run {
             }
             Do::Send(to) => {
                 let node = NodeSlot(self.lives[to]);
-                let to = tarn_fabric::backend::Endpoint { node, thread: to as u16 };
+                let to = Endpoint { node, thread: to as u16 };
                 let seen = self.log.borrow().len() as u8;
                 self.port.send(to, &[self.actor as u8, seen]).unwrap();
             }
