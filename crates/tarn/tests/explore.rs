@@ -81,7 +81,7 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
 }
 
 #[test]
-fn small_litmuses_are_exhausted_with_every_crash_point() {
+fn small_litmuses_pass_with_every_crash_point() {
     for (litmus, fault) in [
         ("intermediate-read", FaultKind::Compute),
         ("intermediate-read", FaultKind::Zombie),

@@ -28,7 +28,15 @@ const PLANTED: &[(&str, &str)] = &[
     ("-protect-absent", "unprotected absent reads"),
     ("-release-on-abort", "locks that outlive their transaction"),
     ("unsafe-no-lock-cas", "locks that are only assumed"),
+    ("-fence-before-recovery", "the dead still write while they are recovered"),
+    ("-release-own", "recovery clears what others hold by now"),
+    ("-validate-after-locks", "reads validated before all locks are held"),
+    ("-keep-version", "versions that begin anew"),
 ];
+
+/// A switch that matters under a dead coordinator's number alone, which no seed gives to another: the
+/// explorer and the engine's own schedules of crashes show that it is missed.
+const IN_CRASHES: &[&str] = &["-settle-before-log"];
 
 /// Switches that change cost and nothing else, also beside deaths.
 const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only", "-lock-at-primary"];
@@ -82,7 +90,9 @@ fn every_switch_is_planted_or_harmless() {
             };
             let planted = PLANTED.iter().any(|(missing, _)| is_it(missing));
             let harmless = HARMLESS.iter().any(|missing| is_it(missing));
-            assert!(planted != harmless, "{} {}: planted or harmless?", info.name, switch.name);
+            let in_crashes = IN_CRASHES.iter().any(|missing| is_it(missing));
+            let kinds = [planted, in_crashes, harmless].into_iter().filter(|it| *it).count();
+            assert!(kinds == 1, "{} {}: planted or harmless?", info.name, switch.name);
         }
     }
     for missing in HARMLESS {

@@ -138,7 +138,7 @@ impl<'a> Bulk<'a> {
             let part = VERB_BYTES_MAX.min(wish.bytes() - from);
             match wish {
                 Wish::Read(..) => round.read_into(target.plus(from), at.plus(from), part),
-                _ => _ = round.write(target.plus(from), at.plus(from), part),
+                _ => round.write(target.plus(from), at.plus(from), part),
             }
         }
         Some(at)

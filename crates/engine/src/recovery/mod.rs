@@ -1,11 +1,12 @@
 //! Recovery of a dead compute node: what it left is finished or undone, so that its slot may live again.
 //!
-//! 1. The caller claims it; one recovers at a time. 2. The dead life's access is revoked at every memory
-//! node, and that of earlier recoverers, which may still be at it. Only then is anything read: nothing
-//! of theirs lands any more. 3. Log areas are read, and every transaction of that life that has a valid
-//! entry is decided, applied and released, by the protocol's hooks. 4. The life is marked as recovered.
-//! What is left of it are locks of transactions that had written nothing: whoever meets one takes it away
-//! ([`stray`]), and so does [`sweep`], at its leisure.
+//! - The caller claims it; one recovers at a time.
+//! - The dead life's access is revoked at every memory node, and that of earlier recoverers, which may
+//!   still be at it. Only then is anything read: nothing of theirs lands any more.
+//! - Log areas are read, and every transaction of that life that has a valid entry is decided, applied and
+//!   released, by the protocol's hooks.
+//! - The life is marked as recovered. What is left of it are locks of transactions that had written
+//!   nothing: whoever meets one takes it away (`stray`), and so does [`sweep()`], at its leisure.
 //!
 //! Invariant: idempotent, whoever dies at whatever point: another claims it and begins anew, and comes to
 //! the same verdicts. Rounds are few, whatever the number of coordinators and records: every step is one

@@ -22,7 +22,7 @@ pub fn about(error: &UsageError) -> String {
 pub fn of_clap(error: &clap::Error) -> String {
     let argument = text_of(error, ContextKind::InvalidArg).unwrap_or_default();
     let name = argument.split([' ', '=']).next().unwrap_or_default();
-    let name = name.trim_matches(['<', '>', '[', ']']);
+    let name = name.trim_matches(['<', '>', '[', ']', '.']);
     match error.kind() {
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let value = text_of(error, ContextKind::InvalidValue).unwrap_or_default();

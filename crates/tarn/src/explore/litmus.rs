@@ -227,6 +227,9 @@ impl File {
             let FileCrew { node, remembers, succeeds, .. } = *crew;
             Ok(Crew { node, remembers, succeeds, transactions })
         };
+        let shape = |text: &String| {
+            text.parse().map_err(|allowed| format!("shapes = {text}; allowed: {allowed}"))
+        };
         let all = self.coordinator.iter().map(|crew| crew.node + 1).max().unwrap_or(0);
         let litmus = Litmus {
             mortal: self.mortal.unwrap_or_else(|| (0..all).collect()),
@@ -237,7 +240,7 @@ impl File {
             together: together.collect::<Result<_, String>>()?,
             coordinators: self.coordinator.iter().map(crew).collect::<Result<_, String>>()?,
             tries: self.tries,
-            shapes: self.shapes.iter().map(|it| it.parse()).collect::<Result<_, String>>()?,
+            shapes: self.shapes.iter().map(shape).collect::<Result<_, String>>()?,
             initial,
             records: records.clone(),
         };

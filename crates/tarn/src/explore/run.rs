@@ -175,7 +175,9 @@ pub fn replay_item(
 
 fn usage(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
-    UsageError { field: field.replace('_', "-"), value, allowed }
+    // A schedule is given to be replayed.
+    let field = if field == "schedule" { "replay".to_owned() } else { field.replace('_', "-") };
+    UsageError { field, value, allowed }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The small language of litmus files: what a transaction asks for, one step a string.
 //!
-//! Invariant: a step means the same to the engine ([`super::actor`]) and to the interpreter that the
+//! Invariant: a step means the same to the engine ([`super::coordinate`]) and to the interpreter that the
 //! engine is held against ([`super::oracle`]): steps take effect in order, an expression sees what the
 //! transaction itself saw and wrote, an absent record counts as 0.
 //!

@@ -122,8 +122,9 @@ pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
         let lost = hosts.filter(|node| drawn.memory_node_dies(*node)).count();
         (GroupId(group as u16), drawn.replicas - lost + lost.min(drawn.spares))
     });
+    let lives = |node: NodeSlot| !drawn.memory_node_dies(usize::from(node.0));
     membership.unrecovered().is_empty()
-        && configurations.dead().is_empty()
+        && open.groups.nodes().into_iter().all(lives)
         && !open.groups.is_joining()
         && configurations.announced() == open.number
         && groups.all(|(group, wanted)| open.groups.members(group).len() >= wanted)

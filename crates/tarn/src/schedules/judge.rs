@@ -78,7 +78,7 @@ pub(super) fn judge<W: Workload>(
         return Ok(Some(Finding { kind: FindingKind::Failure, text }));
     }
     // A thread of the node that always lives, in a life of its own.
-    let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 1)?;
+    let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 2)?;
     let found = block_on(look(&cx, workload, &history, &tally));
     Ok(found.unwrap_or_else(|failure| {
         let text = format!("the memory could not be read: {failure}");

@@ -16,8 +16,9 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
-use tarn_engine::context::Context;
+use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::membership::{Membership as _, Standing};
@@ -71,8 +72,8 @@ pub(super) struct Play<'a, W: Workload> {
     members: Vec<Member>,
     restarted: BTreeSet<NodeId>,
     deaths: Deaths,
-    /// A thread of the node that always lives.
-    standby: Option<Rc<Context>>,
+    /// The node that always lives, and a thread of it.
+    standby: Option<(Arc<ComputeNode>, Rc<Context>)>,
 }
 
 impl<'a, W: Workload> Play<'a, W> {
@@ -139,7 +140,7 @@ impl<'a, W: Workload> Play<'a, W> {
         let slot = faults::standby(self.drawn);
         let node = self.cluster.join(slot.0)?;
         let cx = self.cluster.context(&node, 0)?;
-        self.standby = Some(Rc::clone(&cx));
+        self.standby = Some((Arc::clone(&node), Rc::clone(&cx)));
         self.keep(&Life::new(node.id), cx);
         Ok(())
     }
@@ -243,15 +244,17 @@ impl<'a, W: Workload> Play<'a, W> {
         if let Some(stuck) = self.run_on() {
             return Ok(Some(stuck));
         }
-        // Locks whose transactions had written nothing may stay until they are met; not beyond this.
-        let cx = Rc::clone(self.standby.as_ref().expect("it looks after faults"));
+        // Locks whose transactions had written nothing may stay until they are met; not beyond this. A
+        // thread of its own sweeps: one that was there before may not have followed the last change.
+        let (node, _) = self.standby.as_ref().expect("it looks after faults");
+        let cx = self.cluster.context(node, 1)?;
         let port = cx.port.clone();
         let swept = self.scheduler.block_on(&port, async move { recovery::sweep(&cx, PACE).await });
         Ok(swept.err().map(|failure| format!("the last sweep: {failure}")))
     }
 
     fn is_mended(&self) -> bool {
-        self.standby.as_ref().is_none_or(|cx| is_mended(cx, self.drawn))
+        self.standby.as_ref().is_none_or(|(_, cx)| is_mended(cx, self.drawn))
     }
 
     fn why_stuck(&self) -> String {
