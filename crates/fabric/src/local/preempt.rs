@@ -63,7 +63,7 @@ pub(super) fn point() {
 fn stop(rates: Rates) {
     STATE.set(STATE.get().wrapping_add(1));
     let draw = mix(STATE.get());
-    let falls = |draw: u64, one_in: u32| one_in > 0 && draw % u64::from(one_in) == 0;
+    let falls = |draw: u64, one_in: u32| one_in > 0 && draw.is_multiple_of(one_in.into());
     if falls(draw >> 32, rates.sleep_one_in) {
         std::thread::sleep(Duration::from_nanos(rates.sleep_ns));
     } else if falls(draw & 0xffff_ffff, rates.yield_one_in) {

@@ -26,6 +26,8 @@ pub struct ExploreConfig {
     pub bounds: Bounds,
     /// How much is left out because it would show nothing new.
     pub reduction: Reduction,
+    /// Executions in some order that go ahead, to find out which lines are shared.
+    pub scouts: u64,
     /// So often a coroutine that waits for nothing in particular is polled again without news.
     pub idle_polls: u32,
 }
@@ -41,6 +43,7 @@ impl ExploreConfig {
             faults: FaultBudget::NONE,
             bounds: Bounds::NONE,
             reduction: Reduction::Full,
+            scouts: 64,
             idle_polls: 2,
         }
     }

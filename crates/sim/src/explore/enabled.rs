@@ -255,12 +255,17 @@ impl Machine {
     }
 
     /// Whether somebody can tell when a round's pieces land: it may still end otherwise than well
-    /// although they could land, or its actor asks whether it is done.
+    /// although they could land, or its actor asks whether a round that it does not
+    /// await is done, before or after this one.
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
         let forgets = self.config.reduction.has(Planted::AskingForgotten);
-        if flight.interest == Interest::Detached && self.sharing.has_asks && !forgets {
+        let is_asked_for = |index: &u32| {
+            let other = self.flights.get(*index);
+            other.interest == Interest::Detached && other.actor == flight.actor
+        };
+        if self.sharing.has_asks && !forgets && self.flights.live.iter().any(is_asked_for) {
             return true;
         }
         let may_be_refused = self.spent.memory < self.config.faults.memory || may_be_fenced;

@@ -18,9 +18,7 @@ use super::world::World;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Executions that find out which lines are shared before the search begins.
-const SCOUTS: u64 = 64;
-/// Transitions of one of them.
+/// Transitions of one execution that goes ahead.
 const SCOUT_STEPS: u32 = 4_000;
 /// The caller is told after so many executions.
 const TELL_EVERY: u64 = 256;
@@ -91,6 +89,9 @@ impl<'a> Search<'a> {
                 break Some(Bound::Caller);
             }
             if self.begin_anew_if_grown() {
+                if tell(&self.state()).is_break() {
+                    break Some(Bound::Caller);
+                }
                 continue;
             }
             if !self.backtrack() {
@@ -138,6 +139,7 @@ impl<'a> Search<'a> {
         if has_grown {
             self.frames.clear();
             self.visited.clear();
+            self.judged.clear();
             self.progress.restarts += 1;
             (self.cut, self.stuck) = (0, 0);
         }
@@ -153,7 +155,7 @@ impl<'a> Search<'a> {
             return;
         }
         let mut draw = 0x9e37_79b9_7f4a_7c15u64;
-        for _ in 0..SCOUTS {
+        for _ in 0..self.config.scouts {
             self.world.begin(self.model);
             loop {
                 self.world.machine.borrow().enabled(&mut self.enabled);

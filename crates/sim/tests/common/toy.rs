@@ -18,7 +18,7 @@ use tarn_fabric::port::Port;
 use tarn_fabric::round::{Round, VerbIndex};
 use tarn_sim::explore::{
     Actor, End, ExploreConfig, ExploreFabric, Explored, Fate, Fault, Mark, Model,
-    Outcome as Extent, Reduction, Trigger, explore,
+    Outcome as Extent, Progress, Reduction, Trigger, explore,
 };
 
 /// One verb; `node` and `line` say where.
@@ -92,6 +92,9 @@ impl Outcome {
     }
 }
 
+/// What a toy's judge says of an outcome.
+pub type Objects = fn(&Outcome) -> Result<(), String>;
+
 #[derive(Debug)]
 pub struct Toy {
     pub programs: Vec<Program>,
@@ -99,13 +102,13 @@ pub struct Toy {
     pub lines: u16,
     logs: RefCell<Vec<Rc<RefCell<Vec<u64>>>>>,
     pub outcomes: RefCell<BTreeSet<Outcome>>,
-    objects: Option<fn(&Outcome) -> Result<(), String>>,
+    objects: Option<Objects>,
     has_post_mortem: bool,
 }
 
 impl Toy {
     /// What its judge says.
-    pub fn objecting(mut self, objects: fn(&Outcome) -> Result<(), String>) -> Toy {
+    pub fn objecting(mut self, objects: Objects) -> Toy {
         self.objects = Some(objects);
         self
     }
@@ -129,7 +132,8 @@ impl Toy {
     }
 
     pub fn config(&self) -> ExploreConfig {
-        ExploreConfig::new(self.nodes.into(), self.programs.len() + 1, u64::from(self.lines) * 64)
+        let (actors, bytes) = (self.programs.len(), u64::from(self.lines) * 64);
+        ExploreConfig { scouts: 0, ..ExploreConfig::new(self.nodes.into(), actors + 1, bytes) }
     }
 
     /// All outcomes under a reduction; whether that was all.
@@ -140,7 +144,16 @@ impl Toy {
     ) -> (BTreeSet<Outcome>, Explored) {
         self.outcomes.borrow_mut().clear();
         let config = ExploreConfig { reduction, ..config.clone() };
-        let explored = explore(self, &config, &mut |_| ControlFlow::Continue(())).unwrap();
+        let mut restarts = 0;
+        // Only what the last pass reaches counts: nothing that went ahead of it.
+        let mut tell = |progress: &Progress| {
+            if progress.restarts > restarts {
+                restarts = progress.restarts;
+                self.outcomes.borrow_mut().clear();
+            }
+            ControlFlow::Continue(())
+        };
+        let explored = explore(self, &config, &mut tell).unwrap();
         (self.outcomes.take(), explored)
     }
 }

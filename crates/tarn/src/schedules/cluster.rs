@@ -55,7 +55,6 @@ impl Cluster {
             spare_bytes: 1 << 20,
             bucket: drawn.bucket,
             slots_per_100_records: drawn.slots_per_100_records,
-            ..Options::default()
         };
         let catalog = Catalog::plan(&workload.schemas(), &options, drawn.memory_nodes)?;
         let mut chaos = drawn.chaos;

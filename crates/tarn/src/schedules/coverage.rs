@@ -3,6 +3,8 @@
 //!
 //! Invariant: a cell is there with its count also if that is 0, so that what was never reached is said.
 
+use super::Subject;
+use super::report::{ELSEWHERE, Faults, Sum};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tarn_engine::metrics::{PHASES_MAX, RecoveryEvent, Tally};
@@ -134,5 +136,33 @@ impl Coverage {
         let rows = self.phase_by_death.values().map(BTreeMap::len).sum::<usize>();
         let all = rows + self.aborts.len() + self.recovery.len() + self.events.len();
         (all - self.empty.len() - self.cannot.len(), all)
+    }
+}
+
+impl Sum {
+    /// Names what was reached, when all seeds are added.
+    pub(super) fn cover(&mut self, subject: &Subject) {
+        let Deaths { lapsed, restarts, .. } = self.deaths;
+        let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
+        self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
+        let phases = subject.info().map_or(&[][..], |info| info.phases);
+        let events = BTreeMap::from([
+            ("committed", self.tally.committed),
+            ("dropped", self.dropped),
+            ("lease_lapsed", lapsed),
+            ("memory_node_died", self.faults.memory_nodes),
+            ("resolved_aborted", self.resolved.aborted),
+            ("resolved_committed", self.resolved.committed),
+            ("restarted", restarts),
+            ("split", self.tally.splits),
+            ("split_refused", self.tally.splits_refused),
+        ]);
+        let protocol = &subject.protocol;
+        let cannot = |cell: &str| {
+            let phase = cell.rsplit('/').next().unwrap_or_default();
+            let known = |it: &&(&str, &str, &str, &str)| it.0 == protocol && it.1 == phase;
+            ELSEWHERE.iter().find(known).map(|(.., why)| *why)
+        };
+        self.coverage = Coverage::of(&self.deaths, &self.tally, phases, events, &cannot);
     }
 }

@@ -5,7 +5,7 @@
 //! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
 
 use super::Subject;
-use super::coverage::{Coverage, Deaths, Kind};
+use super::coverage::{Coverage, Deaths};
 use super::drawn::Drawn;
 use super::judge::FindingKind;
 use super::many::Order;
@@ -24,7 +24,7 @@ use tarn_fabric::rng::mix;
 pub const CONFLICT_RATE: f64 = 0.2;
 
 /// Phases that only some variants have: protocol, phase, variant, reason.
-const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
+pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
     "ford",
     "log_apart",
     "corrected,-fuse-log",
@@ -165,9 +165,9 @@ pub struct Sum {
     /// What it took.
     pub wall: Wall,
     #[serde(skip)]
-    tally: Tally,
+    pub(super) tally: Tally,
     #[serde(skip)]
-    deaths: Deaths,
+    pub(super) deaths: Deaths,
     #[serde(skip)]
     folded: u64,
 }
@@ -267,33 +267,6 @@ impl Sum {
                 None => self.not_reached.push(name),
             }
         }
-    }
-}
-
-impl Sum {
-    fn cover(&mut self, subject: &Subject) {
-        let Deaths { lapsed, restarts, .. } = self.deaths;
-        let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
-        self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
-        let phases = subject.info().map_or(&[][..], |info| info.phases);
-        let events = BTreeMap::from([
-            ("committed", self.tally.committed),
-            ("dropped", self.dropped),
-            ("lease_lapsed", lapsed),
-            ("memory_node_died", self.faults.memory_nodes),
-            ("resolved_aborted", self.resolved.aborted),
-            ("resolved_committed", self.resolved.committed),
-            ("restarted", restarts),
-            ("split", self.tally.splits),
-            ("split_refused", self.tally.splits_refused),
-        ]);
-        let protocol = &subject.protocol;
-        let cannot = |cell: &str| {
-            let phase = cell.rsplit('/').next().unwrap_or_default();
-            let known = |it: &&(&str, &str, &str, &str)| it.0 == protocol && it.1 == phase;
-            ELSEWHERE.iter().find(known).map(|(.., why)| *why)
-        };
-        self.coverage = Coverage::of(&self.deaths, &self.tally, phases, events, &cannot);
     }
 }
 
