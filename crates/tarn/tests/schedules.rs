@@ -35,9 +35,12 @@ const PLANTED: &[(&str, &str)] = &[
     ("-lock-at-primary", "locks at backups, which stay when one is promoted"),
 ];
 
-/// Switches that change cost and nothing else, also beside deaths; and one that nothing has shown here in
-/// 1,000 seeds (`-settle-before-log`): tests of the engine plant it.
-const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only", "-settle-before-log"];
+/// A switch that matters under a dead coordinator's number alone, which nothing has shown here in 1,000
+/// seeds: the explorer and the engine's own schedules of crashes show that it is missed.
+const IN_CRASHES: &[&str] = &["-settle-before-log"];
+
+/// Switches that change cost and nothing else, also beside deaths.
+const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only"];
 
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     let order = Order {
