@@ -24,7 +24,8 @@ impl<'a> Turn<'a> {
         let turns = &cx.node.turns.0;
         let taken = turns.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire);
         let is_mine = taken.is_ok() || taken == Err(mine);
-        (is_mine && !cx.recovering.replace(true)).then_some(Turn { cx })
+        // Made only if it is taken: a turn that is dropped ends.
+        (is_mine && !cx.recovering.replace(true)).then(|| Turn { cx })
     }
 
     /// All of its rounds have come back.
