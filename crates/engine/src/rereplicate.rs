@@ -159,15 +159,40 @@ impl Copier<'_> {
         Ok(())
     }
 
+    /// A split moves slots from a bucket to another, and their bodies stay where they are: who is moved
+    /// past the copier keeps a body that was never copied. Each split changes the header, so the shard is
+    /// walked until the header is as it was when the walk began.
     async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Failure> {
+        let mut header = self.copy_header(table, group).await?;
+        loop {
+            self.copy_segments(table, group, &header).await?;
+            let now = self.copy_header(table, group).await?;
+            if now == header {
+                return Ok(());
+            }
+            header = now;
+        }
+    }
+
+    /// Copies the index header; its image, of a moment at which nothing split.
+    async fn copy_header(&mut self, table: &Table, group: GroupId) -> Result<Vec<u8>, Failure> {
+        let unit = Unit::new(Kind::Header, table.geometry.header(group), Geometry::HEADER_BYTES);
+        let mut copied = self.copy_units(table, vec![unit]).await?;
+        let (_, mut images) = copied.pop().expect("one unit");
+        Ok(images.swap_remove(0))
+    }
+
+    async fn copy_segments(
+        &mut self,
+        table: &Table,
+        group: GroupId,
+        header: &[u8],
+    ) -> Result<(), Failure> {
         let geometry = &table.geometry;
-        let header = geometry.header(group);
-        let unit = Unit::new(Kind::Header, header, Geometry::HEADER_BYTES);
-        let images = self.copy_units(table, vec![unit]).await?;
         let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
         for segment in 0..SEGMENTS_MAX {
             let at = Geometry::SEGMENTS_AT + segment * 8;
-            let start = Address::from_word(word(&images[0].1[0], at));
+            let start = Address::from_word(word(header, at));
             segments.extend((!start.is_null()).then_some((start, geometry.buckets << segment)));
         }
         for (start, buckets) in segments {
