@@ -204,12 +204,18 @@ fn settle_absent(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), Ab
     }
     entry.progress = Progress::Done;
     entry.stable = txn.lookup(entry).stable;
-    // A lock asked for in this round may have come after the bucket was read.
     let (address, version) = (txn.lookup(entry).directory, entry.version);
-    let lock = txn.lock_on(address);
-    let held = lock.is_some_and(|lock| txn.locks[lock as usize].verb == HELD);
-    if ford.on(On::ProtectAbsent) && !held {
-        txn.checks.push(Check { address, version, covered: false });
+    let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
+    match held.filter(|lock| lock.verb == HELD) {
+        // The lock may have come after the bucket was read, of which a chain is read block by block.
+        Some(lock) if lock.old_version != version && ford.on(On::ProtectAbsent) => {
+            return Err(AbortReason::IndexChanged);
+        }
+        Some(_) => {}
+        None if ford.on(On::ProtectAbsent) => {
+            txn.checks.push(Check { address, version, covered: false });
+        }
+        None => {}
     }
     Ok(())
 }
