@@ -245,7 +245,14 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
     let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
-    let recorded = with_answers(desk.history.take(), &desk.settled.take());
+    let mut settled = desk.settled.take();
+    // Who died while it recovered has reported nothing, and may have undone something.
+    for (id, resolution) in contexts.iter().flat_map(|cx| cx.decisions()) {
+        if !settled.iter().any(|(known, ..)| *known == id) {
+            settled.push((id, resolution, Nanos(u64::MAX / 2)));
+        }
+    }
+    let recorded = with_answers(desk.history.take(), &settled);
     let history = history(database, recorded);
     let report = check(&history, Isolation::StrictSerializable);
     let whole = is_whole(&fabric, scene);
