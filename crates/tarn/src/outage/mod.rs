@@ -1,6 +1,6 @@
 //! Nodes that crash under load on a simulated cluster: what it costs, and for how long.
 //!
-//! Map: [`Plan`] is what happens; [`stage`] is the cluster with whoever looks after it; [`run`] lets it
+//! Map: [`Plan`] is what happens; `stage` is the cluster with whoever looks after it; [`run`] lets it
 //! happen; [`report`] says what came of it, in words, as an object and as a picture.
 //!
 //! Invariant: a function of plan and seed, but for nothing: all times are virtual. A crashed compute node
