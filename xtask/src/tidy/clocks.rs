@@ -9,8 +9,8 @@ use super::source::NamePath;
 use super::tree::Tree;
 
 const ENGINE: &str = "crates/engine/src/";
-/// The one file that stamps histories.
-const STAMPS: &str = "crates/engine/src/coordinator.rs";
+/// The files that stamp histories.
+const STAMPS: [&str; 2] = ["crates/engine/src/coordinator.rs", "crates/engine/src/recorder.rs"];
 
 /// One failure per mention of real time or of threads.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -21,8 +21,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 let text = format!("the engine names `{name}`; take time and tasks from the port");
                 findings.push(Finding::failure(&source.path, path.line, text));
             }
-            if path.segments.iter().any(|it| it == "observed") && source.path != STAMPS {
-                let text = format!("only {STAMPS} may ask for an observer's time: `observed`");
+            if path.segments.iter().any(|it| it == "observed")
+                && !STAMPS.contains(&source.path.as_str())
+            {
+                let text = format!(
+                    "only {} may ask for an observer's time: `observed`",
+                    STAMPS.join(" and ")
+                );
                 findings.push(Finding::failure(&source.path, path.line, text));
             }
         }
