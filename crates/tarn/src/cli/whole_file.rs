@@ -26,8 +26,9 @@ impl WholeFile {
         let refuse = |allowed: String| {
             Stop::Input(format!("{flag} = {}; allowed: {allowed}", path.display()))
         };
-        if path.is_dir() {
-            return Err(refuse("a file, not a folder".into()));
+        // A device or a pipe would be replaced by the file, not written.
+        if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+            return Err(refuse("a file, not a folder or a device".into()));
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
@@ -57,6 +58,19 @@ impl Drop for WholeFile {
         if self.file.take().is_some() {
             // Nothing can be done about a failure here, and a stray partial file harms nobody.
             drop(fs::remove_file(&self.partial));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_left_alone() {
+        for path in ["/dev/null", "/dev"] {
+            assert!(WholeFile::create("--svg", Path::new(path)).is_err(), "{path}");
+            assert!(!Path::new(&format!("{path}.partial")).exists());
         }
     }
 }
