@@ -11,14 +11,16 @@
 //! …          log areas, one a coordinator
 //! …          index headers, one a table
 //! …          first segment of every table's index
+//! …          root of every ordered index, in use in one group
 //! heap       chunks, handed out to compute nodes: overflow blocks, bodies, later segments
 //! ```
 
+use crate::index::btree::plan::Index;
 use crate::index::bucket_shape::BucketShape;
 use crate::index::hash::Geometry;
 use crate::layout::Slot;
 use crate::outcome::UsageError;
-use crate::schema::{TableId, TableSchema};
+use crate::schema::{Cells, IndexId, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
 use tarn_fabric::address::{Address, GROUP_BYTES_MAX, GROUPS_MAX, GroupId};
 
@@ -86,12 +88,17 @@ pub struct Table {
     pub slot: Slot,
     /// Where its index lies.
     pub geometry: Geometry,
+    /// Its ordered indexes: the first, and how many.
+    pub ordered: (u16, u16),
+    /// The columns that keys of its ordered indexes are made of: who changes one reads all.
+    pub index_cells: Cells,
 }
 
 /// The plan; see the module's text.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     tables: Vec<Table>,
+    indexes: Vec<Index>,
     options: Options,
     groups: usize,
     chunk_table_at: u64,
@@ -117,7 +124,7 @@ impl Catalog {
         let chunks = heap_bytes.div_ceil(options.chunk_bytes);
         let chunk_table_at = plan.area(chunks * 8);
         let logs_at = plan.area(u64::from(options.coordinators_max) * options.log_bytes);
-        let mut tables = Vec::with_capacity(schemas.len());
+        let (mut tables, mut first) = (Vec::with_capacity(schemas.len()), 0);
         for (index, schema) in schemas.iter().enumerate() {
             let id = TableId(index as u16);
             let slot = options.bucket.slot(schema);
@@ -137,12 +144,18 @@ impl Catalog {
                 header_at,
                 first_segment_at,
             };
-            tables.push(Table { id, schema: schema.clone(), slot, geometry });
+            let ordered = (first, schema.indexes.len() as u16);
+            first += ordered.1;
+            let index_cells = Cells::NONE;
+            let schema = schema.clone();
+            tables.push(Table { id, schema, slot, geometry, ordered, index_cells });
         }
+        let indexes = plan_indexes(&mut plan, &mut tables, options, groups);
         let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));
         let stamp = stamp(schemas, options, groups);
         let catalog = Catalog {
             tables,
+            indexes,
             options: options.clone(),
             groups,
             chunk_table_at,
@@ -175,6 +188,32 @@ impl Catalog {
     /// The table called `name`.
     pub fn table_id(&self, name: &str) -> Option<TableId> {
         self.tables.iter().find(|table| table.schema.name == name).map(|table| table.id)
+    }
+
+    /// All ordered indexes, by id.
+    #[inline]
+    pub fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    /// An ordered index of this catalog.
+    #[inline]
+    pub fn index(&self, id: IndexId) -> &Index {
+        &self.indexes[usize::from(id.0)]
+    }
+
+    /// The ordered indexes of a table.
+    #[inline]
+    pub fn indexes_of(&self, table: &Table) -> &[Index] {
+        let (first, count) = table.ordered;
+        &self.indexes[usize::from(first)..usize::from(first) + usize::from(count)]
+    }
+
+    /// The ordered index called `index` of the table called `table`.
+    pub fn index_id(&self, table: &str, index: &str) -> Option<IndexId> {
+        let table = self.table(self.table_id(table)?);
+        let found = self.indexes_of(table).iter().find(|it| it.schema.name == index)?;
+        Some(found.id)
     }
 
     /// What the plan depends on beside the schemas.
@@ -234,6 +273,35 @@ impl Planner {
     }
 }
 
+/// Roots of all ordered indexes; each is in use in one group, and nodes are where records are.
+fn plan_indexes(
+    plan: &mut Planner,
+    tables: &mut [Table],
+    options: &Options,
+    groups: usize,
+) -> Vec<Index> {
+    let mut indexes: Vec<Index> = Vec::new();
+    for table in tables {
+        for schema in &table.schema.indexes {
+            let id = IndexId(indexes.len() as u16);
+            let (group, spread) = match options.placement {
+                Placement::Hash => (usize::from(id.0) % groups, (0, groups as u16)),
+                Placement::Table => {
+                    let group = usize::from(table.id.0) % groups;
+                    (group, (group as u16, 1))
+                }
+            };
+            // Its size is known once its shape is.
+            let root = Address::new(GroupId(group as u16), plan.at);
+            let index = Index::plan(id, (table.id, &table.schema), schema, root, spread);
+            plan.area(index.shape.node_bytes as u64);
+            table.index_cells = table.index_cells.union(index.columns);
+            indexes.push(index);
+        }
+    }
+    indexes
+}
+
 fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result<(), UsageError> {
     let refuse = |field: &str, value: String, allowed: String| {
         Err(UsageError { field: field.to_owned(), value, allowed })
@@ -246,6 +314,10 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     }
     if schemas.is_empty() || schemas.len() > usize::from(u16::MAX) {
         return refuse("tables", schemas.len().to_string(), "1 to 65535".into());
+    }
+    let indexes: usize = schemas.iter().map(|schema| schema.indexes.len()).sum();
+    if schemas.len() + indexes > usize::from(u16::MAX) {
+        return refuse("indexes", indexes.to_string(), "with the tables at most 65535".into());
     }
     if groups == 0 || groups > GROUPS_MAX {
         return refuse("groups", groups.to_string(), format!("1 to {GROUPS_MAX}"));
@@ -291,10 +363,21 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
             let bodies = records * slot.body_bytes() as u64;
             // Uneven hashing: five standard deviations of a binomial, and the loaders' last chunks.
             let uneven = 5 * records.isqrt() * slot.body_bytes() as u64;
-            bodies + uneven + overflow_blocks(schema, options, groups) * overflow
+            let nodes = node_bytes(schema, records);
+            bodies + uneven + overflow_blocks(schema, options, groups) * overflow + nodes
         })
         .sum();
     expected + options.spare_bytes.max(4 * options.chunk_bytes)
+}
+
+/// Nodes of a table's ordered indexes, for so many records in a group.
+fn node_bytes(schema: &TableSchema, records: u64) -> u64 {
+    let of = |index| {
+        let (id, table, root) = (IndexId(0), (TableId(0), schema), Address::NULL);
+        let plan = Index::plan(id, table, index, root, (0, 1));
+        plan.nodes(records) * plan.shape.node_bytes as u64
+    };
+    schema.indexes.iter().map(of).sum()
 }
 
 /// Blocks of chains: some for unevenness; with too few slots for the records, all that are missing

@@ -12,6 +12,8 @@ use crate::configuration::{ConfigurationNumber, Configurations, Seat};
 use crate::doubts::Doubts;
 use crate::heap::{Ground, Heap, claim};
 use crate::index::IndexView;
+use crate::index::btree::cache::TreeCache;
+use crate::index::btree::work::TreeWorks;
 use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::membership::Membership;
@@ -111,6 +113,12 @@ pub struct Context {
     pub cache: RefCell<AddressCache>,
     /// Which indexes should grow.
     pub growth: Growth,
+    /// What it remembers of ordered indexes.
+    pub trees: RefCell<TreeCache>,
+    /// What should be done about their shape.
+    pub tree_works: TreeWorks,
+    /// Whether there is any ordered index.
+    pub has_ordered: bool,
     /// Where replica groups live, for transactions that run.
     pub groups: ThreadGroups,
     /// What of it nobody was told the end of.
@@ -154,7 +162,11 @@ impl Context {
         let groups = ThreadGroups::new(&open.groups);
         let heap = Heap::new(tag.word(), groups.count());
         let growth = Growth::new(database.catalog.tables().len(), groups.count());
+        let indexes = database.catalog.indexes().len();
         Ok(Context {
+            trees: RefCell::new(TreeCache::new(indexes)),
+            tree_works: TreeWorks::default(),
+            has_ordered: indexes > 0,
             node,
             port,
             metrics: Metrics::default(),

@@ -11,7 +11,7 @@ use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{RecordedOutcome, RecordedTxn};
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
 use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
 use crate::transaction::Transaction;
@@ -111,7 +111,7 @@ impl Coordinator {
         &mut self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        if self.cx.growth.is_wanted() {
+        if self.cx.growth.is_wanted() || self.cx.tree_works.is_wanted() {
             // What an earlier transaction made necessary: its caller has the reply by now.
             Box::pin(self.grow()).await;
         }
@@ -151,6 +151,10 @@ impl Coordinator {
                 return Err(failure);
             }
             tries += 1;
+            if failure == Failure::Abort(AbortReason::LeafFull) {
+                Box::pin(self.grow()).await;
+                continue;
+            }
             if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
                 continue;
             }
@@ -355,6 +359,7 @@ impl<'c> Attempt<'c> {
     fn is_committed(&self) -> bool {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
         txn.fetched == txn.entries.len()
+            && !txn.ordered.pending
             && !txn.mistaken
             && txn.failed.is_none()
             && cx.database().protocol.is_committed(txn)
@@ -363,7 +368,7 @@ impl<'c> Attempt<'c> {
     /// Fetches what the body added last, and commits.
     async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        if txn.fetched < txn.entries.len() || txn.mistaken {
+        if txn.fetched < txn.entries.len() || txn.ordered.pending || txn.mistaken {
             cx.database().protocol.fetch(cx, txn).await?;
             if cx.database().protocol.is_committed(txn) {
                 return Ok(());

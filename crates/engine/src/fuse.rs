@@ -31,9 +31,7 @@ pub(crate) fn fuse(
         fetched: entry.progress == Progress::Done,
         more: !entry.cells.covers(cells) && table.slot.is_out_of_line(),
     };
-    if mode != Mode::Delete {
-        entry.cells = entry.cells.union(cells);
-    }
+    entry.cells = entry.cells.union(cells);
     let mistake = match fuse_fetched(txn, index, wish, table) {
         Fused::Mistake(mistake) => return Some(mistake),
         Fused::AskIndex => {

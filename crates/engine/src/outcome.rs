@@ -12,7 +12,8 @@ use tarn_fabric::error::FabricError;
 /// A transaction's name, unique across restarts: the tag it locks with.
 pub type TxnId = OwnerTag;
 
-/// Why a transaction was aborted. All but [`AbortReason::User`] are retried.
+/// Why a transaction was aborted. All but [`AbortReason::User`] and [`AbortReason::UniqueViolation`]
+/// are retried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum AbortReason {
@@ -28,19 +29,26 @@ pub enum AbortReason {
     IndexChanged,
     /// A cached address no longer leads to the record.
     StaleAddress,
+    /// A leaf of an ordered index was full: it is split, and the transaction tried again.
+    LeafFull,
+    /// Another record has the key that the transaction wanted to enter in a unique index. Not
+    /// retried: it is the caller's to decide.
+    UniqueViolation,
     /// The caller asked for it.
     User,
 }
 
 impl AbortReason {
     /// Every reason, in order.
-    pub const ALL: [AbortReason; 7] = [
+    pub const ALL: [AbortReason; 9] = [
         AbortReason::LockRefused,
         AbortReason::ReadLocked,
         AbortReason::VersionChanged,
         AbortReason::ValidationLocked,
         AbortReason::IndexChanged,
         AbortReason::StaleAddress,
+        AbortReason::LeafFull,
+        AbortReason::UniqueViolation,
         AbortReason::User,
     ];
 
@@ -53,6 +61,8 @@ impl AbortReason {
             AbortReason::ValidationLocked => "validation_locked",
             AbortReason::IndexChanged => "index_changed",
             AbortReason::StaleAddress => "stale_address",
+            AbortReason::LeafFull => "leaf_full",
+            AbortReason::UniqueViolation => "unique_violation",
             AbortReason::User => "user",
         }
     }
@@ -106,7 +116,8 @@ impl Failure {
     /// Whether trying again may help.
     #[inline]
     pub fn is_retryable(self) -> bool {
-        matches!(self, Failure::Abort(reason) if reason != AbortReason::User)
+        use AbortReason::{UniqueViolation, User};
+        matches!(self, Failure::Abort(reason) if !matches!(reason, User | UniqueViolation))
     }
 }
 

@@ -8,6 +8,8 @@
 use crate::outcome::UsageError;
 use serde::{Deserialize, Serialize};
 
+pub use crate::index_schema::{INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema};
+
 /// Most columns of one table: a set of cells is one word.
 pub const COLUMNS_MAX: usize = 64;
 /// Longest row payload in bytes.
@@ -160,13 +162,37 @@ pub struct TableSchema {
     pub critical_bits: u64,
     /// How many records the table is laid out for; it may grow beyond.
     pub expected_records: u64,
+    /// Its ordered indexes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<IndexSchema>,
 }
 
 impl TableSchema {
     /// A table with a word for its key and no columns yet.
     pub fn new(name: &str, expected_records: u64) -> TableSchema {
         let (name, columns) = (name.to_owned(), Vec::new());
-        TableSchema { name, columns, key: KeyWidth::Word, critical_bits: 0, expected_records }
+        TableSchema {
+            name,
+            columns,
+            key: KeyWidth::Word,
+            critical_bits: 0,
+            expected_records,
+            indexes: Vec::new(),
+        }
+    }
+
+    /// Adds an ordered index over the primary key.
+    #[must_use]
+    pub fn ordered(self, name: &str) -> TableSchema {
+        self.index(name, &[IndexPart::Key], true)
+    }
+
+    /// Adds an ordered index over `parts`; if it is not unique, the primary key is appended to its
+    /// keys.
+    #[must_use]
+    pub fn index(mut self, name: &str, parts: &[IndexPart], unique: bool) -> TableSchema {
+        self.indexes.push(IndexSchema { name: name.to_owned(), parts: parts.to_vec(), unique });
+        self
     }
 
     /// Sets the primary key's width in bytes, for keys that do not pack into a word.
@@ -239,11 +265,18 @@ impl TableSchema {
             let allowed = format!("at most {PAYLOAD_BYTES_MAX} bytes");
             return refuse("row", format!("{payload} bytes"), allowed);
         }
-        match self.key {
-            KeyWidth::Bytes(width) if width == 0 || usize::from(width) > KEY_BYTES_MAX => {
-                refuse("key width", width.to_string(), format!("1 to {KEY_BYTES_MAX} bytes"))
-            }
-            _ => Ok(()),
+        if let KeyWidth::Bytes(width) = self.key
+            && (width == 0 || usize::from(width) > KEY_BYTES_MAX)
+        {
+            let allowed = format!("1 to {KEY_BYTES_MAX} bytes");
+            return refuse("key width", width.to_string(), allowed);
         }
+        for (at, index) in self.indexes.iter().enumerate() {
+            index.validate(self)?;
+            if self.indexes[..at].iter().any(|other| other.name == index.name) {
+                return refuse("index name", index.name.clone(), "unique names".into());
+            }
+        }
+        Ok(())
     }
 }

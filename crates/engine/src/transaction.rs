@@ -12,6 +12,7 @@ use crate::fuse::fuse;
 use crate::index::hash::{Lookup, home};
 use crate::index::hash_of;
 use crate::outcome::{Explanation, Failure};
+pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
 use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn};
@@ -185,6 +186,7 @@ impl<'c> Transaction<'c> {
         let table = cx.table(table_id);
         let hash = hash_of(table, word);
         let known = txn.may_have(hash) && find(txn, table, word, &[]).is_some();
+        let cells = widened(table, mode, cells);
         if !table.slot.is_plain() || known || cx.remembers || txn.entries.len() >= ENTRIES_MAX {
             return self.add_rarer(table_id, Key::Word(word), mode, cells);
         }
@@ -210,6 +212,7 @@ impl<'c> Transaction<'c> {
         if !width_fits || txn.entries.len() >= ENTRIES_MAX {
             return self.note_mistake(table_id, width_fits);
         }
+        let cells = widened(table, mode, cells);
         if let Some(index) = find(txn, table, word, full_key) {
             if let Some(mistake) = fuse(cx, txn, index, mode, cells, table) {
                 cx.explain(mistake);
@@ -259,6 +262,14 @@ impl<'c> Transaction<'c> {
         }
         Handle(txn.entries.len() as u32 - 1)
     }
+}
+
+/// Who changes or deletes a record needs all columns that its index keys are made of.
+#[inline(always)]
+fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
+    let changes = mode == Mode::Delete
+        || (mode == Mode::Update && cells.0 & table.index_cells.0 != 0);
+    if changes { cells.union(table.index_cells) } else { cells }
 }
 
 /// Whether the caller sees a record where this entry is.

@@ -8,6 +8,7 @@
 
 use crate::index::hash::Lookup;
 use crate::layout::Version;
+use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
 use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
@@ -146,7 +147,8 @@ impl Entry {
     }
 }
 
-/// A directory record that an absence was read from and that is not locked: validation re-reads it.
+/// A directory record that an absence was read from, or a leaf that a scan has read, and that is not
+/// locked: validation re-reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// Its LOCK word; VERSION follows.
@@ -162,7 +164,8 @@ pub struct Check {
 pub enum LockKind {
     /// An entry's record.
     Record,
-    /// A bucket's directory record.
+    /// A bucket's directory record, an index header, a node of an ordered index: its VERSION is a
+    /// piece of its own.
     Directory,
 }
 
@@ -242,6 +245,8 @@ pub struct Txn {
     pub unlocking: Vec<Detached>,
     /// Where it is recorded, if it is, and when it began.
     pub recorded_in: Option<(HistorySink, Nanos)>,
+    /// What it does with ordered indexes.
+    pub ordered: Ordered,
 }
 
 impl Txn {
@@ -268,6 +273,7 @@ impl Txn {
             failed: None,
             unlocking: Vec::new(),
             recorded_in: None,
+            ordered: Ordered::default(),
         }
     }
 
@@ -290,6 +296,9 @@ impl Txn {
         self.in_doubt = false;
         self.mistaken = false;
         self.failed = None;
+        if self.ordered.is_used {
+            self.ordered.clear();
+        }
     }
 
     /// Whether a record whose key has this hash may be among the entries.

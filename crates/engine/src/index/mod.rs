@@ -5,6 +5,7 @@
 //! keys of a transaction in the same round trips and adds its own verbs to them. What a lookup
 //! visited it reports with versions; protecting it is the protocol's business.
 
+pub mod btree;
 pub mod bucket_shape;
 pub mod growth;
 pub mod hash;

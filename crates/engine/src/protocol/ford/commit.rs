@@ -6,7 +6,7 @@
 
 use super::prepare::prepare;
 use super::validate::{is_needless, validate};
-use super::{Ford, On, Phase, enter, published, short};
+use super::{Ford, On, Phase, enter, leaves, published, short};
 use crate::context::Context;
 use crate::layout::LOCK_AT;
 use crate::log;
@@ -20,6 +20,9 @@ use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
+    }
+    if cx.has_ordered {
+        leaves::change(ford, cx, txn).await?;
     }
     if short::applies(ford, cx, txn) {
         return commit_short(ford, cx, txn).await;
@@ -67,7 +70,8 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
 pub(super) fn is_committed(txn: &Txn) -> bool {
     txn.is_read_only()
         && match &txn.entries[..] {
-            [] => true,
+            // A leaf is seen as of one moment, several are not.
+            [] => txn.checks.len() <= 1,
             // Not if it was seen absent and then there.
             [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
             _ => false,

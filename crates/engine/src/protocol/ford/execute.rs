@@ -8,7 +8,7 @@
 use super::absorb::absorb;
 use super::insert::{provide_blocks, wants_blocks};
 use super::validate::{absorb_early, plan_early};
-use super::{Ford, On, Phase, enter, home};
+use super::{Ford, On, Phase, enter, home, scans};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{DIRECTORY_BYTES, LOCK_AT, Version};
@@ -30,7 +30,7 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = loop {
-        if txn.fetched == txn.entries.len() {
+        if txn.fetched == txn.entries.len() && !txn.ordered.pending {
             break Ok(());
         }
         let early = match ford.on(On::ValidateAfterLocks) {
@@ -38,12 +38,19 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
             false => plan_early(ford, cx, txn),
         };
         plan(cx, txn);
+        if txn.ordered.pending {
+            scans::plan(ford, cx, txn);
+        }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             break Err(error.into());
         }
         let validated = early.map_or(Ok(()), |first| absorb_early(ford, cx, txn, first));
-        if let Err(failure) = absorb(ford, cx, txn).and(validated.map_err(Failure::from)) {
+        let mut absorbed = absorb(ford, cx, txn).and(validated.map_err(Failure::from));
+        if txn.ordered.pending {
+            absorbed = absorbed.and(scans::absorb(ford, cx, txn));
+        }
+        if let Err(failure) = absorbed {
             break Err(failure);
         }
         if wants_blocks(txn)

@@ -31,9 +31,11 @@ mod commit;
 mod execute;
 mod home;
 mod insert;
+mod leaves;
 mod prepare;
 mod published;
 mod recover;
+mod scans;
 mod short;
 mod split;
 mod validate;
@@ -68,6 +70,9 @@ enum On {
     ReleaseOwn = 14,
     ValidateAfterLocks = 15,
     KeepVersion = 16,
+    ProtectRanges = 17,
+    CheckFences = 18,
+    SiblingWithSplit = 19,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -171,6 +176,22 @@ const SWITCHES: &[Switch] = &[
          off: it begins anew",
         (true, true),
     ),
+    switch(
+        "protect-ranges",
+        "the leaves that a scan has read are validated; off: what comes into its range is not noticed",
+        (true, true),
+    ),
+    switch(
+        "check-fences",
+        "a leaf says by its fences which keys it covers; off: what inner nodes led to is believed",
+        (true, true),
+    ),
+    switch(
+        "sibling-with-split",
+        "a split writes the new node and the old one in one transaction; \
+         off: the old one first, in a transaction of its own",
+        (true, true),
+    ),
 ];
 
 /// A switch that `literal` and `measured` keep, or do not.
@@ -199,6 +220,8 @@ enum Phase {
     Resolve = 11,
     Restructure = 12,
     UnlockWithData = 13,
+    Scan = 14,
+    LockLeaf = 15,
 }
 
 const PHASES: &[&str] = &[
@@ -216,6 +239,8 @@ const PHASES: &[&str] = &[
     "resolve",
     "restructure",
     "unlock_with_data",
+    "scan",
+    "lock_leaf",
 ];
 
 /// The protocol with its switches.
@@ -239,7 +264,7 @@ impl Protocol for Ford {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ford",
         citation: "Zhang, Hua, Zuo, Liu: FORD, FAST 2022",
-        caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: true },
+        caps: ProtocolCaps { snapshot_isolation: false, ranges: true, crash_recovery: true },
         switches: SWITCHES,
         phases: PHASES,
         layout: "single-version-3",

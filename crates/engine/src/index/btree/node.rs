@@ -1,0 +1,346 @@
+//! A node of an ordered index as it lies in memory.
+//!
+//! ```text
+//! 0        8        16        24       32       40       48       48+K     48+2K
+//! | LOCK   | VERSION| META    | NEXT   | BITMAP | unused | LOW    | HIGH   | padding to a line
+//! META     | level u8 | flags u8 | tree u16 | 0 u32 |
+//! slots, from the next line on:   leaf {key K, value V}     inner {key K, child's address 8}
+//! ```
+//! Invariants: LOCK, VERSION, META, NEXT and BITMAP are in one line, so that one READ of it says which
+//! slots are in use as of VERSION; slots that are not in use hold anything. Slots are not sorted: an
+//! insert writes one of them and the header. A node covers LOW up to HIGH, which it does not; without
+//! the flag `BOUNDED` there is no upper end. A node of zeros is an empty leaf that covers every key: an
+//! empty tree. A node that is `DEAD` was merged into another, and is used again only in its own tree.
+
+use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use tarn_fabric::address::{Address, LINE_BYTES};
+
+/// Offset of META.
+pub const META_AT: usize = 16;
+/// Offset of NEXT.
+pub const NEXT_AT: usize = 24;
+/// Offset of BITMAP.
+pub const BITMAP_AT: usize = 32;
+/// Offset of the LOW fence; HIGH follows.
+pub const LOW_AT: usize = 48;
+/// Most slots of a node: bits of BITMAP.
+pub const SLOTS_MAX: usize = 64;
+/// Bytes of a child's address.
+pub const CHILD_BYTES: usize = 8;
+/// Flag of META: the node has a HIGH fence.
+pub const BOUNDED: u8 = 1;
+/// Flag of META: the node was merged into another.
+pub const DEAD: u8 = 2;
+
+const NODE_BYTES: usize = 1024;
+const WIDE_NODE_BYTES: usize = 2048;
+/// Keys wider than this make wide nodes.
+const NARROW_KEY_BYTES: usize = 16;
+
+const _: () = assert!(BITMAP_AT + 8 <= LINE_BYTES && LOW_AT == BITMAP_AT + 16);
+const _: () = assert!(VERSION_AT + 8 == META_AT && LOCK_AT == 0);
+
+/// How the nodes of one index lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeShape {
+    /// Width of a key: a multiple of 8.
+    pub key_bytes: usize,
+    /// Width of a leaf's values: a multiple of 8, or 0.
+    pub value_bytes: usize,
+    /// Size of a node.
+    pub node_bytes: usize,
+    /// Size of its header, in whole lines.
+    pub header_bytes: usize,
+    /// Slots of a leaf.
+    pub leaf_slots: usize,
+    /// Slots of an inner node.
+    pub inner_slots: usize,
+}
+
+impl NodeShape {
+    /// For keys and values of these widths.
+    pub fn of(key_bytes: usize, value_bytes: usize) -> NodeShape {
+        assert!(key_bytes.is_multiple_of(8) && value_bytes.is_multiple_of(8) && key_bytes > 0);
+        let header_bytes = (LOW_AT + 2 * key_bytes).next_multiple_of(LINE_BYTES);
+        let wide = key_bytes > NARROW_KEY_BYTES;
+        let node_bytes = if wide { WIDE_NODE_BYTES } else { NODE_BYTES };
+        let slots = |slot: usize| ((node_bytes - header_bytes) / slot).min(SLOTS_MAX);
+        let (leaf_slots, inner_slots) =
+            (slots(key_bytes + value_bytes), slots(key_bytes + CHILD_BYTES));
+        NodeShape { key_bytes, value_bytes, node_bytes, header_bytes, leaf_slots, inner_slots }
+    }
+
+    /// Slots of a node of this level.
+    #[inline]
+    pub fn slots(&self, level: u8) -> usize {
+        if level == 0 { self.leaf_slots } else { self.inner_slots }
+    }
+
+    /// Size of a slot of a node of this level.
+    #[inline]
+    pub fn slot_bytes(&self, level: u8) -> usize {
+        self.key_bytes + if level == 0 { self.value_bytes } else { CHILD_BYTES }
+    }
+
+    /// Offset of a slot in a node of this level.
+    #[inline]
+    pub fn slot_at(&self, level: u8, slot: usize) -> usize {
+        self.header_bytes + slot * self.slot_bytes(level)
+    }
+
+    /// Bytes in use of a node of this level, its slots all taken.
+    #[inline]
+    pub fn used_bytes(&self, level: u8) -> usize {
+        self.slot_at(level, self.slots(level))
+    }
+}
+
+/// A node's image, looked at.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    shape: &'a NodeShape,
+    bytes: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    /// Of an image of at least the bytes that the node's level uses.
+    #[inline]
+    pub fn new(shape: &'a NodeShape, bytes: &'a [u8]) -> Node<'a> {
+        Node { shape, bytes }
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(*self.bytes[at..].first_chunk().expect("inside the image"))
+    }
+
+    /// LOCK.
+    #[inline]
+    pub fn lock(&self) -> u64 {
+        self.word(LOCK_AT)
+    }
+
+    /// VERSION.
+    #[inline]
+    pub fn version(&self) -> Version {
+        Version::from_word(self.word(VERSION_AT))
+    }
+
+    /// 0: a leaf.
+    #[inline]
+    pub fn level(&self) -> u8 {
+        self.bytes[META_AT]
+    }
+
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.bytes[META_AT + 1] & flag != 0
+    }
+
+    /// Whether it was merged into another.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.has(DEAD)
+    }
+
+    /// The index it belongs to; a root that was never split does not say.
+    #[inline]
+    pub fn tree(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])
+    }
+
+    /// The node after it at its level.
+    #[inline]
+    pub fn next(&self) -> Address {
+        Address::from_word(self.word(NEXT_AT))
+    }
+
+    /// Its slots in use.
+    #[inline]
+    pub fn bitmap(&self) -> u64 {
+        self.word(BITMAP_AT)
+    }
+
+    /// How many.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.bitmap().count_ones() as usize
+    }
+
+    /// The least key that it covers.
+    #[inline]
+    pub fn low(&self) -> &'a [u8] {
+        &self.bytes[LOW_AT..LOW_AT + self.shape.key_bytes]
+    }
+
+    /// The least key beyond it.
+    #[inline]
+    pub fn high(&self) -> Option<&'a [u8]> {
+        let at = LOW_AT + self.shape.key_bytes;
+        self.has(BOUNDED).then(|| &self.bytes[at..at + self.shape.key_bytes])
+    }
+
+    /// Whether a key belongs to it.
+    #[inline]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.low() <= key && self.high().is_none_or(|high| key < high)
+    }
+
+    /// A slot's key.
+    #[inline]
+    pub fn key(&self, slot: usize) -> &'a [u8] {
+        let at = self.shape.slot_at(self.level(), slot);
+        &self.bytes[at..at + self.shape.key_bytes]
+    }
+
+    /// An inner node's slot's child.
+    #[inline]
+    pub fn child(&self, slot: usize) -> Address {
+        Address::from_word(self.word(self.shape.slot_at(self.level(), slot) + self.shape.key_bytes))
+    }
+
+    /// The slots in use, ascending.
+    #[inline]
+    pub fn used(&self) -> Bits {
+        Bits(self.bitmap())
+    }
+
+    /// The slot that holds `key`, of those in `among`.
+    pub fn find(&self, key: &[u8], among: u64) -> Option<usize> {
+        let level = self.level();
+        let (stride, start) = (self.shape.slot_bytes(level), self.shape.header_bytes);
+        if let Ok(wanted) = <[u8; 8]>::try_from(key) {
+            let wanted = u64::from_le_bytes(wanted);
+            return Bits(among).find(|&slot| self.word(start + slot * stride) == wanted);
+        }
+        Bits(among).find(|&slot| self.key(slot) == key)
+    }
+
+    /// The slots in use whose keys are in `from..=to`, by key, into `order`.
+    pub fn sorted_between(&self, from: &[u8], to: &[u8], order: &mut Order) {
+        order.clear();
+        if let (Ok(from), Ok(to)) = (<[u8; 8]>::try_from(from), <[u8; 8]>::try_from(to)) {
+            let range = u64::from_be_bytes(from)..=u64::from_be_bytes(to);
+            let level = self.level();
+            let (stride, start) = (self.shape.slot_bytes(level), self.shape.header_bytes);
+            for slot in self.used() {
+                let key = self.word(start + slot * stride).swap_bytes();
+                if range.contains(&key) {
+                    order.push(key, slot);
+                }
+            }
+            order.sort();
+            return;
+        }
+        for slot in self.used() {
+            let key = self.key(slot);
+            if key >= from && key <= to {
+                order.push(u64::from_be_bytes(*key.first_chunk().expect("8 bytes")), slot);
+            }
+        }
+        order.sort_by(|one, other| self.key(one).cmp(self.key(other)));
+    }
+}
+
+/// The positions of a word's bits.
+#[derive(Clone, Copy)]
+pub struct Bits(pub u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let at = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+/// Slots in the order of their keys; the memory is kept.
+#[derive(Default)]
+pub struct Order {
+    /// The first 8 bytes of each key, and its slot.
+    slots: Vec<(u64, u8)>,
+}
+
+impl Order {
+    fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    #[inline]
+    fn push(&mut self, first: u64, slot: usize) {
+        self.slots.push((first, slot as u8));
+    }
+
+    /// Slots that were filled in order are in order.
+    fn sort(&mut self) {
+        if !self.slots.is_sorted() {
+            self.slots.sort_unstable();
+        }
+    }
+
+    fn sort_by(&mut self, mut compare: impl FnMut(usize, usize) -> std::cmp::Ordering) {
+        self.slots.sort_unstable_by(|one, other| {
+            let rest = || compare(usize::from(one.1), usize::from(other.1));
+            one.0.cmp(&other.0).then_with(rest)
+        });
+    }
+
+    /// The slots, first key first.
+    pub fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
+        self.slots.iter().map(|&(_, slot)| usize::from(slot))
+    }
+}
+
+/// The key before `key`, or `None` if there is none.
+pub fn before(key: &mut [u8]) -> bool {
+    for byte in key.iter_mut().rev() {
+        let (less, borrowed) = byte.overflowing_sub(1);
+        *byte = less;
+        if !borrowed {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_fill_their_nodes() {
+        let narrow = NodeShape::of(8, 8);
+        assert_eq!((narrow.node_bytes, narrow.header_bytes), (1024, 64));
+        assert_eq!((narrow.leaf_slots, narrow.inner_slots), (60, 60));
+        let own = NodeShape::of(8, 0);
+        assert_eq!((own.leaf_slots, own.used_bytes(0)), (64, 64 + 512));
+        let wide = NodeShape::of(48, 0);
+        assert_eq!((wide.node_bytes, wide.header_bytes), (2048, 192));
+        assert_eq!((wide.leaf_slots, wide.inner_slots), (38, 33));
+        let widest = NodeShape::of(64, 64);
+        assert_eq!((widest.header_bytes, widest.leaf_slots, widest.inner_slots), (192, 14, 25));
+    }
+
+    #[test]
+    fn zeros_are_an_empty_tree() {
+        let shape = NodeShape::of(16, 8);
+        let zeros = vec![0; shape.node_bytes];
+        let node = Node::new(&shape, &zeros);
+        assert_eq!((node.level(), node.is_dead(), node.count()), (0, false, 0));
+        assert!(node.covers(&[0; 16]) && node.covers(&[255; 16]) && node.high().is_none());
+    }
+
+    #[test]
+    fn the_key_before() {
+        let mut key = [0, 1, 0];
+        assert!(before(&mut key));
+        assert_eq!(key, [0, 0, 255]);
+        assert!(!before(&mut [0, 0]));
+    }
+}

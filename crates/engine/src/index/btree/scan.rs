@@ -1,0 +1,399 @@
+//! A scan of an ordered index as a state machine: plans READs into the caller's round, takes in what
+//! they brought.
+//!
+//! Invariants: a leaf counts if its head was free and the same before and after its slots were read, and
+//! if it is alive, of this tree, and covers the key that the scan has come to. So the leaves that a scan
+//! reports cover its range from the beginning to the last entry that it shows, without a gap; whoever
+//! protects them keeps out phantoms. Where inner nodes led to is not believed: beyond a leaf's end the
+//! scan follows NEXT, anything else sends it back to the root.
+
+use super::cache::{Course, TreeCache, Way};
+use super::node::{Node, Order, before};
+use super::plan::{Index, KeyBytes};
+use super::work::{TreeTask, TreeWork, TreeWorks};
+use crate::index_schema::{INDEX_KEY_BYTES_MAX, IndexId};
+use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use crate::replica_groups::ThreadGroups;
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// Leaves that one round of a scan reads at most.
+const LEAVES_AHEAD: usize = 8;
+/// A scan that was sent back to the root so often gives up.
+const DETOURS_MAX: u8 = 16;
+const HEAD_BYTES: usize = 16;
+
+/// What scans work with.
+#[derive(Clone, Copy)]
+pub struct Near<'a> {
+    /// Where groups live.
+    pub groups: &'a ThreadGroups,
+    /// Requests to change a tree's shape.
+    pub works: &'a TreeWorks,
+    /// Whether a remembered way is checked against the leaf's fences; if not: a planted bug.
+    pub checks_fences: bool,
+}
+
+/// A leaf that was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Visit {
+    /// Its LOCK word.
+    pub address: Address,
+    /// Its version.
+    pub version: Version,
+}
+
+/// A change that the transaction itself has made, and that its scans show.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Of which index.
+    pub index: IndexId,
+    /// The key.
+    pub key: KeyBytes,
+    /// Where the slot of an entry that came lies in the round's buffer; `None`: the entry goes.
+    pub slot: Option<BufferOffset>,
+}
+
+/// What a scan has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Not at its end: plan again.
+    More,
+    /// All entries are there.
+    Done,
+    /// A node is locked or was being changed: abort. Its lock, if one was seen.
+    Unstable(Option<(Address, u64)>),
+    /// The tree changes faster than it can be followed: abort.
+    Lost,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Step {
+    /// The leaf of the cursor is to be located.
+    #[default]
+    Locate,
+    /// This inner node, or root, is to be read.
+    Inner(Address),
+    /// This leaf is to be read.
+    Leaf(Address),
+}
+
+/// A READ of a node in the round.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    address: Address,
+    at: BufferOffset,
+    bytes: usize,
+}
+
+/// One scan; the memory is kept for the next transaction's.
+pub struct ScanState {
+    /// Of which index.
+    pub index: u16,
+    /// Its entries so far: leaf slots in the round's buffer, in the order of the scan.
+    pub items: Vec<BufferOffset>,
+    /// Whether all are there.
+    pub is_done: bool,
+    backward: bool,
+    limit: usize,
+    /// The key that the next leaf covers.
+    cursor: KeyBytes,
+    /// The end of the range, included.
+    last: KeyBytes,
+    step: Step,
+    planned: Vec<Planned>,
+    found: Vec<Address>,
+    order: Order,
+    detours: u8,
+}
+
+impl Default for ScanState {
+    fn default() -> ScanState {
+        ScanState {
+            index: 0,
+            items: Vec::new(),
+            is_done: true,
+            backward: false,
+            limit: 0,
+            cursor: [0; INDEX_KEY_BYTES_MAX],
+            last: [0; INDEX_KEY_BYTES_MAX],
+            step: Step::Locate,
+            planned: Vec::new(),
+            found: Vec::new(),
+            order: Order::default(),
+            detours: 0,
+        }
+    }
+}
+
+/// Adds the READs of a node: its first line, the rest, LOCK and VERSION once more.
+pub fn plan_node(
+    groups: &ThreadGroups,
+    round: &mut Round,
+    address: Address,
+    bytes: usize,
+) -> BufferOffset {
+    let (target, at) = (groups.primary(address), round.reserve_lines(bytes + HEAD_BYTES));
+    round.read_into(target, at, LINE_BYTES);
+    round.read_into(target.plus(LINE_BYTES), at.plus(LINE_BYTES), bytes - LINE_BYTES);
+    round.read_into(target, at.plus(bytes), HEAD_BYTES);
+    at
+}
+
+/// Whether a node read by [`plan_node`] was free, or locked by `me`, and the same throughout.
+///
+/// # Errors
+/// The lock, if one was seen.
+pub fn settle_node(
+    round: &Round,
+    (address, at, bytes): (Address, BufferOffset, usize),
+    me: u64,
+) -> Result<(), Option<(Address, u64)>> {
+    let [lock, version] = *round.array::<2>(at.plus(LOCK_AT));
+    let again = *round.array::<2>(at.plus(bytes));
+    const { assert!(LOCK_AT == 0 && VERSION_AT == 8) };
+    let held = [lock, again[0]].into_iter().find(|&word| word != 0 && word != me);
+    match held {
+        Some(word) => Err(Some((address, word))),
+        None if again != [lock, version] => Err(None),
+        None => Ok(()),
+    }
+}
+
+impl ScanState {
+    /// Begins a scan between two keys, both included.
+    pub fn start(
+        &mut self,
+        index: IndexId,
+        (from, to): (KeyBytes, KeyBytes),
+        limit: u32,
+        backward: bool,
+    ) {
+        (self.index, self.backward, self.limit) = (index.0, backward, limit as usize);
+        (self.cursor, self.last) = if backward { (to, from) } else { (from, to) };
+        (self.step, self.detours) = (Step::Locate, 0);
+        self.items.clear();
+        self.is_done = limit == 0 || from > to;
+    }
+
+    /// Adds the next READs to the round.
+    pub fn plan(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        cache: &mut TreeCache,
+        round: &mut Round,
+    ) {
+        let shape = &index.shape;
+        self.planned.clear();
+        if self.step == Step::Locate {
+            self.found.clear();
+            let missing = self.limit - self.items.len();
+            let nodes = (missing / (shape.leaf_slots / 2) + 1).min(LEAVES_AHEAD);
+            let len = shape.key_bytes;
+            let (key, last) = (&self.cursor[..len], &self.last[..len]);
+            let course = Course { key, last, backward: self.backward, nodes, level: 0 };
+            match cache.locate(index, course, &mut self.found) {
+                Way::Read(address) => self.step = Step::Inner(address),
+                Way::There => {
+                    let bytes = shape.used_bytes(0);
+                    for at in 0..self.found.len() {
+                        let address = self.found[at];
+                        let at = plan_node(near.groups, round, address, bytes);
+                        self.planned.push(Planned { address, at, bytes });
+                    }
+                    return;
+                }
+            }
+        }
+        let (address, bytes) = match self.step {
+            Step::Inner(address) => (address, shape.node_bytes),
+            Step::Leaf(address) => (address, shape.used_bytes(0)),
+            Step::Locate => unreachable!("located above"),
+        };
+        let at = plan_node(near.groups, round, address, bytes);
+        self.planned.push(Planned { address, at, bytes });
+    }
+
+    /// Takes in what the planned READs brought. `own` are the transaction's own changes, by index and
+    /// key; leaves that count are added to `visits`.
+    pub fn absorb(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        (cache, own): (&mut TreeCache, &[Own]),
+        (round, me): (&Round, u64),
+        visits: &mut Vec<Visit>,
+    ) -> Answer {
+        for at in 0..self.planned.len() {
+            let Planned { address, at: image, bytes } = self.planned[at];
+            if let Err(met) = settle_node(round, (address, image, bytes), me) {
+                return Answer::Unstable(met);
+            }
+            let node = Node::new(&index.shape, round.bytes(image, bytes));
+            let is_mine = address == index.root || node.tree() == index.tree();
+            if node.is_dead() || !is_mine {
+                return self.detour(index, cache);
+            }
+            if node.level() > 0 {
+                return match bytes == index.shape.node_bytes {
+                    true => self.absorb_inner(near, index, cache, (address, node)),
+                    false => self.detour(index, cache),
+                };
+            }
+            match self.accepts(near, index, cache, node) {
+                Accepted::Yes => {}
+                // Those read ahead of a change: the rest is located anew.
+                Accepted::No if at > 0 => break,
+                Accepted::No => return self.detour(index, cache),
+                Accepted::GoOn => return Answer::More,
+            }
+            self.detours = 0;
+            visits.push(Visit { address, version: node.version() });
+            self.collect(index, node, image, own);
+            if node.count() == 0 && node.high().is_some() {
+                let (task, level) = (TreeTask::Merge, 0);
+                near.works.request(TreeWork { index: index.id, task, level, key: self.cursor });
+            }
+            if self.advance(index, node) || self.items.len() == self.limit {
+                self.is_done = true;
+                return Answer::Done;
+            }
+        }
+        self.step = Step::Locate;
+        Answer::More
+    }
+
+    /// Whether a leaf is the one that the scan has come to.
+    fn accepts(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        cache: &mut TreeCache,
+        leaf: Node<'_>,
+    ) -> Accepted {
+        let key = &self.cursor[..index.shape.key_bytes];
+        if leaf.covers(key) || !near.checks_fences {
+            return Accepted::Yes;
+        }
+        let beyond = leaf.high().is_some_and(|high| high <= key);
+        if !beyond || leaf.next().is_null() {
+            return Accepted::No;
+        }
+        // It was split: its parent does not say so yet, or what is remembered of it is old.
+        request_post(near.works, index, leaf);
+        cache.forget_parent(index, key, 1);
+        self.step = Step::Leaf(leaf.next());
+        self.detours += 1;
+        Accepted::GoOn
+    }
+
+    fn absorb_inner(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        cache: &mut TreeCache,
+        (address, node): (Address, Node<'_>),
+    ) -> Answer {
+        let key = &self.cursor[..index.shape.key_bytes];
+        if node.covers(key) {
+            cache.learn(index, address, node);
+            self.step = Step::Locate;
+            return self.count_detour(index, cache);
+        }
+        let beyond = node.high().is_some_and(|high| high <= key);
+        if !beyond || node.next().is_null() {
+            return self.detour(index, cache);
+        }
+        cache.learn(index, address, node);
+        request_post(near.works, index, node);
+        cache.forget_parent(index, key, node.level() + 1);
+        self.step = Step::Inner(node.next());
+        self.count_detour(index, cache)
+    }
+
+    /// Where it was led to is not it: back to the root, by READs.
+    fn detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
+        cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
+        self.step = Step::Locate;
+        self.count_detour(index, cache)
+    }
+
+    fn count_detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
+        self.detours += 1;
+        if self.detours <= DETOURS_MAX {
+            return Answer::More;
+        }
+        cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
+        Answer::Lost
+    }
+
+    /// Adds a leaf's entries between cursor and end, and the transaction's own.
+    fn collect(&mut self, index: &Index, leaf: Node<'_>, image: BufferOffset, own: &[Own]) {
+        let len = index.shape.key_bytes;
+        let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
+        let (from, to) = if self.backward { (last, cursor) } else { (cursor, last) };
+        leaf.sorted_between(from, to, &mut self.order);
+        let room = self.limit - self.items.len();
+        let at = |slot: usize| image.plus(index.shape.slot_at(0, slot));
+        if own.is_empty() {
+            let slots = self.order.slots();
+            match self.backward {
+                true => self.items.extend(slots.rev().take(room).map(at)),
+                false => self.items.extend(slots.take(room).map(at)),
+            }
+            return;
+        }
+        let mine = |it: &&Own| {
+            let key = &it.key[..len];
+            it.index == index.id && key >= from && key <= to && leaf.covers(key)
+        };
+        let gone = |key: &[u8]| own.iter().filter(mine).any(|it| it.key[..len] == *key);
+        let stays = self.order.slots().filter(|&slot| !gone(leaf.key(slot)));
+        let mut all: Vec<(&[u8], BufferOffset)> =
+            stays.map(|slot| (leaf.key(slot), at(slot))).collect();
+        let added = own.iter().filter(mine);
+        all.extend(added.filter_map(|it| Some((&it.key[..len], it.slot?))));
+        all.sort_unstable_by(|one, other| one.0.cmp(other.0));
+        if self.backward {
+            all.reverse();
+        }
+        self.items.extend(all.iter().take(room).map(|&(_, slot)| slot));
+    }
+
+    /// Moves the cursor behind the leaf; whether that is the end of the range.
+    fn advance(&mut self, index: &Index, leaf: Node<'_>) -> bool {
+        let len = index.shape.key_bytes;
+        if self.backward {
+            if leaf.low() <= &self.last[..len] {
+                return true;
+            }
+            self.cursor = [0; INDEX_KEY_BYTES_MAX];
+            self.cursor[..len].copy_from_slice(leaf.low());
+            return !before(&mut self.cursor[..len]);
+        }
+        match leaf.high() {
+            Some(high) if high <= &self.last[..len] => {
+                self.cursor[..len].copy_from_slice(high);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+enum Accepted {
+    Yes,
+    No,
+    /// The next READ is known.
+    GoOn,
+}
+
+/// The node after `node` may be missing in the level above.
+pub fn request_post(works: &TreeWorks, index: &Index, node: Node<'_>) {
+    let Some(high) = node.high() else { return };
+    let mut key = [0; INDEX_KEY_BYTES_MAX];
+    key[..high.len()].copy_from_slice(high);
+    let level = node.level();
+    works.request(TreeWork { index: index.id, task: TreeTask::Post, level, key });
+}

@@ -1,0 +1,156 @@
+//! What one transaction does with ordered indexes: its scans, the leaves it has seen or locked, the
+//! entries that its changes bring and take away.
+//!
+//! Invariant: one leaf stands here once, whoever came to it, with the version that was seen first;
+//! another version of it is another tree than the caller was shown. The memory is kept from transaction
+//! to transaction, and a transaction without scans on tables without indexes never touches it.
+
+use crate::catalog::{Catalog, Table};
+use crate::index::btree::plan::{Index, KeyBytes};
+use crate::index::btree::scan::{Own, ScanState, Visit};
+use crate::index_schema::IndexId;
+use crate::layout::Version;
+use crate::schema::Cells;
+use crate::working_set::{Entry, Mode, NO_LOCK, Progress};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// A node of an ordered index that the transaction has read or locked.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    /// Of which index.
+    pub index: IndexId,
+    /// Its LOCK word.
+    pub address: Address,
+    /// Its version as seen.
+    pub version: Version,
+    /// Index into the locks, or [`NO_LOCK`].
+    pub lock: u32,
+    /// Its image, read under the lock.
+    pub image: BufferOffset,
+    /// Whether a scan has shown it, before any lock.
+    pub shown: bool,
+}
+
+/// An entry of an index that comes or goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Of which index.
+    pub index: IndexId,
+    /// Its key.
+    pub key: KeyBytes,
+    /// The transaction's entry that makes it.
+    pub entry: u32,
+    /// Whether it comes.
+    pub adds: bool,
+    /// How far the protocol has come with it.
+    pub place: ChangePlace,
+}
+
+/// Where a change's leaf is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangePlace {
+    /// To be located.
+    Unknown,
+    /// This inner node, or root, is read in this round, to here.
+    Inner(Address, BufferOffset),
+    /// To be locked here.
+    At(Address),
+    /// Locked: an index into the leaves.
+    Leaf(u32),
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Ordered {
+    /// Whether anything is to be forgotten before the next transaction.
+    pub is_used: bool,
+    /// Whether a scan is not at its end.
+    pub pending: bool,
+    /// The scans; those from `live` on are an earlier transaction's, kept for their memory.
+    pub scans: Vec<ScanState>,
+    /// How many scans the transaction has.
+    pub live: usize,
+    /// Entries that they may show.
+    pub asked: u64,
+    /// Nodes that were read or locked.
+    pub leaves: Vec<Leaf>,
+    /// Leaves that scans came to in this round.
+    pub visits: Vec<Visit>,
+    /// The transaction's own changes, as scans show them.
+    pub own: Vec<Own>,
+    /// The transaction's own changes, as the commit makes them.
+    pub changes: Vec<Change>,
+}
+
+impl Ordered {
+    /// Forgets a transaction.
+    #[cold]
+    pub fn clear(&mut self) {
+        (self.is_used, self.pending, self.live, self.asked) = (false, false, 0, 0);
+        self.leaves.clear();
+        self.visits.clear();
+        self.own.clear();
+        self.changes.clear();
+    }
+
+    /// The next scan's state.
+    pub fn next_scan(&mut self) -> &mut ScanState {
+        (self.is_used, self.live) = (true, self.live + 1);
+        if self.scans.len() < self.live {
+            self.scans.push(ScanState::default());
+        }
+        &mut self.scans[self.live - 1]
+    }
+
+    /// The leaf at an address, if the transaction knows it.
+    pub fn leaf_at(&self, address: Address) -> Option<usize> {
+        self.leaves.iter().position(|leaf| leaf.address == address)
+    }
+
+    /// Notes a leaf that was seen or is to be locked; its position.
+    pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
+        self.is_used = true;
+        let Visit { address, version } = visit;
+        let (lock, image) = (NO_LOCK, BufferOffset::default());
+        self.leaves.push(Leaf { index, address, version, lock, image, shown });
+        self.leaves.len() - 1
+    }
+}
+
+/// Tells which index entries an entry of the transaction brings (`true`) and takes away, as it stands.
+pub fn effects(
+    catalog: &Catalog,
+    table: &Table,
+    (round, entry): (&Round, &Entry),
+    mut tell: impl FnMut(&Index, KeyBytes, bool),
+) {
+    if entry.lock == NO_LOCK || entry.progress != Progress::Done {
+        return;
+    }
+    let slot = &table.slot;
+    let full_key = match slot.full_key_bytes {
+        0 => &[][..],
+        len => round.bytes(entry.full_key, len),
+    };
+    let payload = |at: BufferOffset| round.bytes(at, slot.payload_bytes);
+    let before = match slot.is_out_of_line() {
+        true => entry.old_payload,
+        false => entry.image.plus(slot.payload_at),
+    };
+    let key = |index: &Index, at| index.key_of(entry.key, full_key, payload(at));
+    for index in catalog.indexes_of(table) {
+        match entry.mode {
+            Mode::Insert if !entry.void => tell(index, key(index, entry.payload), true),
+            Mode::Delete if entry.found => tell(index, key(index, before), false),
+            Mode::Update if entry.dirty.0 & index.columns.0 != Cells::NONE.0 => {
+                let (old, new) = (key(index, before), key(index, entry.payload));
+                if old != new {
+                    tell(index, old, false);
+                    tell(index, new, true);
+                }
+            }
+            _ => {}
+        }
+    }
+}

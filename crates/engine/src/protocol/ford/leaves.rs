@@ -1,0 +1,327 @@
+//! FORD's changes of ordered indexes: what the entries of a transaction that is about to commit bring to
+//! its indexes and take away.
+//!
+//! Invariants: a leaf is locked, and read in the same batch behind the lock; if a scan has shown it
+//! before, it is still what was shown. Entries that go are taken out before any comes in. A slot that was
+//! in use when the leaf was read is not filled: so what is written into a slot replaces nothing, and
+//! only BITMAP and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP before
+//! VERSION.
+
+use super::execute::{HELD, ask, suspect_all_locks};
+use super::{Ford, On, Phase, enter};
+use crate::context::Context;
+use crate::index::btree::cache::{Course, Way};
+use crate::index::btree::node::{BITMAP_AT, Bits, Node};
+use crate::index::btree::plan::Index;
+use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
+use crate::index::btree::work::{TreeTask, TreeWork};
+use crate::layout::Version;
+use crate::ordered::{Change, ChangePlace, Leaf, effects};
+use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::working_set::{LockKind, Mode, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::BufferOffset;
+
+/// Rounds after which a tree changes faster than it can be followed.
+const ROUNDS_MAX: usize = 24;
+/// A leaf that a delete leaves with less than one in so many slots in use is worth a merge.
+const LIGHT: usize = 8;
+
+/// Locks the leaves of all entries that come and go, and gathers what is to be written.
+#[inline(never)]
+pub(super) async fn change(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if gather(cx, txn) {
+        Box::pin(change_leaves(ford, cx, txn)).await?;
+    }
+    Ok(())
+}
+
+/// Gathers the changes; whether there are any.
+fn gather(cx: &Context, txn: &mut Txn) -> bool {
+    let catalog = &cx.database().catalog;
+    let Txn { ordered, round, entries, .. } = txn;
+    ordered.changes.clear();
+    for (at, entry) in entries.iter().enumerate().filter(|(_, it)| it.mode != Mode::Read) {
+        let table = cx.table(entry.table);
+        if table.ordered.1 == 0 {
+            continue;
+        }
+        effects(catalog, table, (round, entry), |index, key, adds| {
+            let (index, entry, place) = (index.id, at as u32, ChangePlace::Unknown);
+            ordered.changes.push(Change { index, key, entry, adds, place });
+        });
+    }
+    ordered.is_used |= !ordered.changes.is_empty();
+    !ordered.changes.is_empty()
+}
+
+async fn change_leaves(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    for _ in 0..ROUNDS_MAX {
+        txn.round.begin();
+        plan(cx, txn);
+        if txn.round.is_empty() {
+            return apply(cx, txn);
+        }
+        if let Err(error) = cx.port.execute(&mut txn.round).await {
+            suspect_all_locks(txn);
+            return Err(error.into());
+        }
+        absorb(ford, cx, txn)?;
+    }
+    Err(AbortReason::StaleAddress.into())
+}
+
+/// Adds what every change needs next: a READ of an inner node, or the lock on a leaf and the leaf.
+fn plan(cx: &Context, txn: &mut Txn) {
+    let catalog = &cx.database().catalog;
+    let (mut cache, mut found) = (cx.trees.borrow_mut(), Vec::new());
+    for at in 0..txn.ordered.changes.len() {
+        let change = txn.ordered.changes[at];
+        let index = catalog.index(change.index);
+        let place = match change.place {
+            ChangePlace::Leaf(_) => continue,
+            ChangePlace::Unknown => {
+                found.clear();
+                let key = &change.key[..index.shape.key_bytes];
+                let course = Course { key, last: key, backward: false, nodes: 1, level: 0 };
+                match cache.locate(index, course, &mut found) {
+                    Way::There => ChangePlace::At(found[0]),
+                    Way::Read(address) => ChangePlace::Inner(address, BufferOffset::default()),
+                }
+            }
+            place => place,
+        };
+        txn.ordered.changes[at].place = match place {
+            ChangePlace::Inner(address, _) => {
+                let bytes = index.shape.node_bytes;
+                let image = plan_node(&cx.groups, &mut txn.round, address, bytes);
+                ChangePlace::Inner(address, image)
+            }
+            ChangePlace::At(address) => lock_leaf(cx, txn, index, address),
+            other => other,
+        };
+    }
+}
+
+/// Asks for the lock on a leaf, if the transaction has not yet, and reads it.
+fn lock_leaf(cx: &Context, txn: &mut Txn, index: &Index, address: Address) -> ChangePlace {
+    let version = Version::NEVER;
+    let known = txn.ordered.leaf_at(address);
+    let at =
+        known.unwrap_or_else(|| txn.ordered.note(index.id, Visit { address, version }, false));
+    if txn.ordered.leaves[at].lock == NO_LOCK {
+        enter(cx, Phase::LockLeaf);
+        let lock = ask(cx, txn, address, LockKind::Directory);
+        let image = txn.round.read(cx.groups.primary(address), index.shape.used_bytes(0));
+        let leaf = &mut txn.ordered.leaves[at];
+        (leaf.lock, leaf.image) = (lock, image);
+    }
+    ChangePlace::Leaf(at as u32)
+}
+
+/// Takes in what the round brought: all grants first.
+fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
+    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
+        lock.granted = txn.round.swapped(lock.verb) || !ford.on(On::ReleaseGranted);
+    }
+    let mut verdict = Ok(());
+    for at in 0..txn.ordered.leaves.len() {
+        verdict = verdict.and(absorb_lock(ford, cx, txn, at));
+    }
+    verdict?;
+    for at in 0..txn.ordered.changes.len() {
+        absorb_change(cx, txn, at)?;
+    }
+    Ok(())
+}
+
+/// A leaf whose lock was asked for: was it granted, and is the leaf as it was shown?
+fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
+    let leaf = txn.ordered.leaves[at];
+    if leaf.lock == NO_LOCK || txn.locks[leaf.lock as usize].verb == HELD {
+        return Ok(());
+    }
+    let verb = txn.locks[leaf.lock as usize].verb;
+    if !txn.round.swapped(verb) {
+        cx.meet(leaf.address, txn.round.found(verb));
+        return Err(AbortReason::LockRefused);
+    }
+    let shape = &cx.database().catalog.index(leaf.index).shape;
+    let version = Node::new(shape, txn.round.bytes(leaf.image, shape.used_bytes(0))).version();
+    let lock = &mut txn.locks[leaf.lock as usize];
+    (lock.verb, lock.old_version) = (HELD, version);
+    txn.ordered.leaves[at].version = version;
+    if leaf.shown && version != leaf.version && ford.on(On::ProtectRanges) {
+        return Err(AbortReason::IndexChanged);
+    }
+    txn.cover(leaf.address);
+    Ok(())
+}
+
+/// A change whose leaf, or the way to it, was read.
+fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
+    let Txn { ordered, round, tag, .. } = &mut *txn;
+    let change = &mut ordered.changes[at];
+    let index = cx.database().catalog.index(change.index);
+    let key = &change.key[..index.shape.key_bytes];
+    let (address, node) = match change.place {
+        ChangePlace::Leaf(leaf) => {
+            let Leaf { address, image, .. } = ordered.leaves[leaf as usize];
+            (address, Node::new(&index.shape, round.bytes(image, index.shape.used_bytes(0))))
+        }
+        ChangePlace::Inner(address, image) => {
+            let bytes = index.shape.node_bytes;
+            if let Err(met) = settle_node(round, (address, image, bytes), tag.word()) {
+                if let Some((address, word)) = met {
+                    cx.meet(address, word);
+                }
+                return Err(AbortReason::ReadLocked);
+            }
+            (address, Node::new(&index.shape, round.bytes(image, bytes)))
+        }
+        ChangePlace::Unknown | ChangePlace::At(_) => return Ok(()),
+    };
+    let is_read = matches!(change.place, ChangePlace::Inner(..));
+    let mut cache = cx.trees.borrow_mut();
+    let is_mine = address == index.root || node.tree() == index.tree();
+    let beyond = node.high().is_some_and(|high| high <= key);
+    let level = node.level();
+    if node.is_dead() || !is_mine || (level > 0 && !is_read) || !(beyond || node.covers(key)) {
+        cache.forget(index, key, 0);
+        return Err(AbortReason::StaleAddress);
+    }
+    if level > 0 {
+        cache.learn(index, address, node);
+    }
+    if beyond {
+        request_post(&cx.tree_works, index, node);
+        cache.forget_parent(index, key, level + 1);
+    }
+    change.place = match (level, beyond) {
+        (0, true) => ChangePlace::At(node.next()),
+        (0, false) if is_read => ChangePlace::At(address),
+        (0, false) => change.place,
+        (_, true) => ChangePlace::Inner(node.next(), BufferOffset::default()),
+        (_, false) => ChangePlace::Unknown,
+    };
+    Ok(())
+}
+
+/// All leaves are locked: makes their new images, leaf by leaf.
+fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    for at in 0..txn.ordered.leaves.len() {
+        let of_leaf =
+            |change: &Change| change.place == ChangePlace::Leaf(at as u32);
+        if txn.ordered.changes.iter().any(of_leaf) {
+            apply_to(cx, txn, at)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
+    let Leaf { index, address, image, lock, .. } = txn.ordered.leaves[at];
+    let index = cx.database().catalog.index(index);
+    let (shape, bytes) = (&index.shape, index.shape.used_bytes(0));
+    let old = Node::new(shape, txn.round.bytes(image, bytes)).bitmap();
+    let mine = |change: &&Change| change.place == ChangePlace::Leaf(at as u32);
+    let mut bitmap = old;
+    for change in txn.ordered.changes.iter().filter(mine).filter(|it| !it.adds) {
+        let node = Node::new(shape, txn.round.bytes(image, bytes));
+        // An entry that is not there is not taken away: the audit counts what is missing.
+        let gone = node.find(&change.key[..shape.key_bytes], bitmap);
+        bitmap &= !gone.map_or(0, |slot| 1 << slot);
+    }
+    let adds = txn.ordered.changes.iter().filter(mine).filter(|it| it.adds).count();
+    let copy = txn.round.reserve_lines(bytes);
+    for each in 0..txn.ordered.changes.len() {
+        let change = txn.ordered.changes[each];
+        if !change.adds || !mine(&&change) {
+            continue;
+        }
+        let key = &change.key[..shape.key_bytes];
+        let node = |image| Node::new(shape, txn.round.bytes(image, bytes));
+        let known = node(image).find(key, bitmap & old);
+        let added = Bits(bitmap & !old).any(|slot| {
+            let slot = txn.round.bytes(copy.plus(shape.slot_at(0, slot)), shape.key_bytes);
+            slot == key
+        });
+        if known.is_some() || added {
+            return Err(AbortReason::UniqueViolation.into());
+        }
+        let slot = (bitmap | old).trailing_ones() as usize;
+        if slot >= shape.leaf_slots {
+            return Err(full(cx, index, &change, adds));
+        }
+        bitmap |= 1 << slot;
+        fill(cx, txn, index, &change, copy.plus(shape.slot_at(0, slot)));
+    }
+    if (bitmap.count_ones() as usize) < shape.leaf_slots / LIGHT && bitmap.count_ones() < old.count_ones() {
+        let key = txn.ordered.changes.iter().find(mine).map(|change| change.key);
+        let (task, level) = (TreeTask::Merge, 0);
+        let work = key.map(|key| TreeWork { index: index.id, task, level, key });
+        work.into_iter().for_each(|work| cx.tree_works.request(work));
+    }
+    write_leaf(txn, index, (address, lock), (image, copy), (old, bitmap));
+    Ok(())
+}
+
+/// A leaf has no room: it will be split, unless that would never make enough.
+#[cold]
+fn full(cx: &Context, index: &Index, change: &Change, adds: usize) -> Failure {
+    let most = index.shape.leaf_slots / 2;
+    if adds > most {
+        let field = format!("entries of one transaction in one leaf of {}", index.schema.name);
+        return cx.explain(Explanation::usage(&field, adds, &format!("at most {most}")));
+    }
+    let (task, level) = (TreeTask::Split, 0);
+    cx.tree_works.request(TreeWork { index: index.id, task, level, key: change.key });
+    AbortReason::LeafFull.into()
+}
+
+/// Fills a slot's new image.
+fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferOffset) {
+    let entry = txn.entries[change.entry as usize];
+    let len = cx.table(entry.table).slot.full_key_bytes;
+    let mut full_key = [0; crate::schema::KEY_BYTES_MAX];
+    full_key[..len].copy_from_slice(txn.round.bytes(entry.full_key, len));
+    let slot = txn.round.bytes_mut(to, index.shape.slot_bytes(0));
+    index.fill_slot(&change.key, (entry.key, &full_key[..len]), slot);
+}
+
+/// Adds what is to be written: filled slots, one piece for neighbours, then BITMAP. VERSION is added
+/// with those of other directory records.
+fn write_leaf(
+    txn: &mut Txn,
+    index: &Index,
+    (address, lock): (Address, u32),
+    (image, copy): (BufferOffset, BufferOffset),
+    (old, new): (u64, u64),
+) {
+    let shape = &index.shape;
+    let mut filled = new & !old;
+    while filled != 0 {
+        let first = filled.trailing_zeros() as usize;
+        let run = (filled >> first).trailing_ones() as usize;
+        filled &= !(u64::MAX >> (64 - run) << first);
+        let at = shape.slot_at(0, first);
+        txn.pieces.push(Piece {
+            address: address.plus(at),
+            new: copy.plus(at),
+            old: image.plus(at),
+            len_bytes: (run * shape.slot_bytes(0)) as u32,
+            logged: false,
+        });
+    }
+    let word = txn.round.reserve(8);
+    txn.round.set_word(word, new);
+    txn.pieces.push(Piece {
+        address: address.plus(BITMAP_AT),
+        new: word,
+        old: image.plus(BITMAP_AT),
+        len_bytes: 8,
+        logged: true,
+    });
+    let lock = &mut txn.locks[lock as usize];
+    (lock.writes, lock.new_version) = (true, lock.old_version.present_after(Version::NEVER));
+}

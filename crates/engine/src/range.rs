@@ -1,0 +1,166 @@
+//! What callers say of an ordered index: keys, prefixes of keys, ranges of them.
+//!
+//! Invariant: a key is built from its parts, each in the bytes that compare as the part does. A key
+//! that is shorter than the index's is a prefix and stands for every key that begins with it. What
+//! cannot be (a key that is too long, a text that does not fit) is kept, and told at the next fetch.
+
+use crate::index_schema::INDEX_KEY_BYTES_MAX;
+use crate::schema::Key;
+
+/// Most scans of one transaction.
+pub const SCANS_MAX: usize = 64;
+/// Most entries that the scans of one transaction may ask for.
+pub const SCANNED_MAX: u32 = 4096;
+
+const TOO_LONG: u8 = u8::MAX;
+
+/// A key of an ordered index, or a prefix of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexKey {
+    bytes: [u8; INDEX_KEY_BYTES_MAX],
+    len: u8,
+}
+
+impl Default for IndexKey {
+    fn default() -> IndexKey {
+        IndexKey::new()
+    }
+}
+
+impl IndexKey {
+    /// The empty prefix: every key begins with it.
+    #[inline]
+    pub const fn new() -> IndexKey {
+        IndexKey { bytes: [0; INDEX_KEY_BYTES_MAX], len: 0 }
+    }
+
+    #[inline]
+    fn push(mut self, part: &[u8], width: usize) -> IndexKey {
+        let at = usize::from(self.len);
+        if self.len == TOO_LONG || at + width > INDEX_KEY_BYTES_MAX || part.len() > width {
+            self.len = TOO_LONG;
+            return self;
+        }
+        self.bytes[at..at + part.len()].copy_from_slice(part);
+        self.len += width as u8;
+        self
+    }
+
+    /// With a part of one byte.
+    #[inline]
+    #[must_use]
+    pub fn u8(self, part: u8) -> IndexKey {
+        self.push(&[part], 1)
+    }
+
+    /// With a part of two bytes.
+    #[inline]
+    #[must_use]
+    pub fn u16(self, part: u16) -> IndexKey {
+        self.push(&part.to_be_bytes(), 2)
+    }
+
+    /// With a part of four bytes.
+    #[inline]
+    #[must_use]
+    pub fn u32(self, part: u32) -> IndexKey {
+        self.push(&part.to_be_bytes(), 4)
+    }
+
+    /// With a part of eight bytes.
+    #[inline]
+    #[must_use]
+    pub fn u64(self, part: u64) -> IndexKey {
+        self.push(&part.to_be_bytes(), 8)
+    }
+
+    /// With a signed part of eight bytes.
+    #[inline]
+    #[must_use]
+    pub fn i64(self, part: i64) -> IndexKey {
+        self.push(&(part as u64 ^ (1 << 63)).to_be_bytes(), 8)
+    }
+
+    /// With text in a column of `width` bytes, padded with zeros.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self, part: &[u8], width: usize) -> IndexKey {
+        self.push(part, width)
+    }
+
+    /// What was built, or `None` if it is longer than any index's keys.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+        self.bytes.get(..usize::from(self.len))
+    }
+
+    /// Padded with zeros: the least key that begins with it.
+    #[inline]
+    pub(crate) fn least(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
+        self.bytes
+    }
+
+    /// Padded with ones: beyond every key that begins with it.
+    #[inline]
+    pub(crate) fn greatest(&self) -> [u8; INDEX_KEY_BYTES_MAX] {
+        let mut bytes = self.bytes;
+        bytes[usize::from(self.len).min(INDEX_KEY_BYTES_MAX)..].fill(u8::MAX);
+        bytes
+    }
+}
+
+/// A range of an ordered index that a transaction wants to see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scan {
+    /// From this key on.
+    pub from: IndexKey,
+    /// Up to this key, and every key that begins with it.
+    pub to: IndexKey,
+    /// No more entries than this.
+    pub limit: u32,
+    /// From the end of the range towards its beginning.
+    pub backward: bool,
+}
+
+impl Scan {
+    /// All entries between both, in order, both included; 4,096 at most.
+    #[inline]
+    pub fn range(from: IndexKey, to: IndexKey) -> Scan {
+        Scan { from, to, limit: SCANNED_MAX, backward: false }
+    }
+
+    /// All entries whose keys begin with `key`.
+    #[inline]
+    pub fn prefix(key: IndexKey) -> Scan {
+        Scan::range(key, key)
+    }
+
+    /// The first `entries` of them. What lies behind them is not read.
+    #[inline]
+    #[must_use]
+    pub fn limit(mut self, entries: u32) -> Scan {
+        self.limit = entries;
+        self
+    }
+
+    /// From the last to the first.
+    #[inline]
+    #[must_use]
+    pub fn backward(mut self) -> Scan {
+        self.backward = true;
+        self
+    }
+}
+
+/// Names a scan of the current transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanHandle(pub(crate) u32);
+
+/// An entry of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScanEntry<'a> {
+    /// The index key's bytes.
+    pub key: &'a [u8],
+    /// The primary key of its record.
+    pub record: Key<'a>,
+}

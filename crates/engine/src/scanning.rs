@@ -1,0 +1,99 @@
+//! What a transaction's body says about ordered indexes: scans, and what they brought.
+//!
+//! Invariant: a scan is planned, runs with the next fetch beside the records of that fetch, and shows
+//! the index as of one moment together with what the transaction itself had changed before that fetch.
+//! What the caller got wrong (a key that is too long, too many scans) surfaces at the fetch.
+
+use crate::context::Context;
+use crate::coordinator::Coordinator;
+use crate::index::btree::plan::Index;
+use crate::index_schema::IndexId;
+use crate::outcome::Explanation;
+use crate::range::{IndexKey, SCANNED_MAX, SCANS_MAX, Scan, ScanEntry, ScanHandle};
+use crate::transaction::Transaction;
+
+impl Transaction<'_> {
+    /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows what
+    /// it brought.
+    ///
+    /// At most [`SCANS_MAX`] scans a transaction, whose limits add up to at most [`SCANNED_MAX`]
+    /// entries; a scan without a limit of its own does not count, and shows at most as many.
+    pub fn scan(&mut self, index: IndexId, scan: Scan) -> ScanHandle {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let ordered = &mut txn.ordered;
+        let plan = &cx.database().catalog.index(index);
+        let left = SCANNED_MAX - ordered.asked as u32;
+        let unlimited = scan.limit == SCANNED_MAX;
+        let left = if unlimited { SCANNED_MAX } else { left };
+        let mistake = mistake_of(plan, &scan, ordered.live, left);
+        if let Some(mistake) = mistake {
+            return self.mistaken_scan(mistake);
+        }
+        if !unlimited {
+            ordered.asked += u64::from(scan.limit);
+        }
+        let range = (scan.from.least(), scan.to.greatest());
+        let state = ordered.next_scan();
+        state.start(index, range, scan.limit, scan.backward);
+        ordered.pending |= !state.is_done;
+        ScanHandle(ordered.live as u32 - 1)
+    }
+
+    /// Plans the look-up of one key of a unique index.
+    pub fn seek(&mut self, index: IndexId, key: IndexKey) -> ScanHandle {
+        self.scan(index, Scan::prefix(key).limit(1))
+    }
+
+    #[cold]
+    fn mistaken_scan(&mut self, mistake: Explanation) -> ScanHandle {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        cx.explain(mistake);
+        txn.mistaken = true;
+        let state = txn.ordered.next_scan();
+        state.items.clear();
+        state.is_done = true;
+        ScanHandle(txn.ordered.live as u32 - 1)
+    }
+
+    /// The entries that a scan has brought, in its order, with what this transaction had changed
+    /// before it.
+    ///
+    /// # Panics
+    /// If the scan was not fetched: a bug of the caller's that no input can cause.
+    pub fn scanned(&self, handle: ScanHandle) -> impl Iterator<Item = ScanEntry<'_>> {
+        let Coordinator { cx, txn, .. } = &*self.coordinator;
+        let state = &txn.ordered.scans[handle.0 as usize];
+        assert!(state.is_done, "fetch before scanned");
+        let index = index_of(cx, state.index);
+        let (round, bytes) = (&txn.round, index.shape.slot_bytes(0));
+        state.items.iter().map(move |&at| {
+            let slot = round.bytes(at, bytes);
+            ScanEntry { key: &slot[..index.used_bytes], record: index.record_of(slot) }
+        })
+    }
+}
+
+fn index_of(cx: &Context, index: u16) -> &Index {
+    cx.database().catalog.index(IndexId(index))
+}
+
+/// What cannot be about a scan.
+fn mistake_of(index: &Index, scan: &Scan, scans: usize, left: u32) -> Option<Explanation> {
+    let name = &index.schema.name;
+    for key in [&scan.from, &scan.to] {
+        let len = key.as_bytes().map(<[u8]>::len);
+        if len.is_none_or(|len| len > index.used_bytes) {
+            let value = len.map_or_else(|| "too long".to_owned(), |len| format!("{len} bytes"));
+            let allowed = format!("at most {} bytes", index.used_bytes);
+            return Some(Explanation::usage(&format!("key of index {name}"), value, &allowed));
+        }
+    }
+    if scans >= SCANS_MAX {
+        let allowed = format!("at most {SCANS_MAX}");
+        return Some(Explanation::usage("scans of one transaction", scans + 1, &allowed));
+    }
+    (scan.limit > left).then(|| {
+        let allowed = format!("at most {left} of {SCANNED_MAX} a transaction");
+        Explanation::usage(&format!("limit of a scan of {name}"), scan.limit, &allowed)
+    })
+}
