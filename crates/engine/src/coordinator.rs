@@ -153,7 +153,6 @@ impl Coordinator {
             tries += 1;
             if failure == Failure::Abort(AbortReason::LeafFull) {
                 Box::pin(self.grow()).await;
-                continue;
             }
             if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
                 continue;
@@ -261,6 +260,20 @@ impl Coordinator {
         }
         self.record_resolution(id, resolution);
         Ok(resolution)
+    }
+
+    /// A structural transaction begins.
+    pub(crate) fn begin_record_if_any(&mut self) {
+        if self.history.is_some() {
+            self.begin_record();
+        }
+    }
+
+    /// A structural transaction has ended.
+    pub(crate) fn end_record_if_any(&mut self, failure: Option<Failure>) {
+        if self.history.is_some() && !self.txn.ordered.leaves.is_empty() {
+            self.end_record(failure);
+        }
     }
 
     #[cold]

@@ -88,6 +88,10 @@ pub struct Tally {
     pub splits: u64,
     /// Splits that were given up: somebody held a lock, or there was no room.
     pub splits_refused: u64,
+    /// Nodes of ordered indexes that were split.
+    pub node_splits: u64,
+    /// Nodes of ordered indexes that were merged into another.
+    pub node_merges: u64,
     /// How often each [`RecoveryEvent`] came about, in order.
     pub recovery: [u64; RecoveryEvent::ALL.len()],
 }
@@ -121,6 +125,8 @@ impl Tally {
             phases,
             splits: self.splits - earlier.splits,
             splits_refused: self.splits_refused - earlier.splits_refused,
+            node_splits: self.node_splits - earlier.node_splits,
+            node_merges: self.node_merges - earlier.node_merges,
         }
     }
 
@@ -130,6 +136,8 @@ impl Tally {
         self.unknown += other.unknown;
         self.splits += other.splits;
         self.splits_refused += other.splits_refused;
+        self.node_splits += other.node_splits;
+        self.node_merges += other.node_merges;
         for (mine, theirs) in self.aborts.iter_mut().zip(other.aborts) {
             *mine += theirs;
         }
@@ -152,6 +160,8 @@ pub struct Metrics {
     last_phase: Cell<usize>,
     splits: Cell<u64>,
     splits_refused: Cell<u64>,
+    node_splits: Cell<u64>,
+    node_merges: Cell<u64>,
     recovery: [Cell<u64>; RecoveryEvent::ALL.len()],
 }
 
@@ -211,6 +221,16 @@ impl Metrics {
         bump(&self.splits_refused);
     }
 
+    /// A node of an ordered index was split.
+    pub fn node_split(&self) {
+        bump(&self.node_splits);
+    }
+
+    /// A node of an ordered index was merged into another.
+    pub fn node_merge(&self) {
+        bump(&self.node_merges);
+    }
+
     /// Something came about that belongs to recovery.
     pub fn recovery(&self, event: RecoveryEvent) {
         bump(&self.recovery[event as usize]);
@@ -225,6 +245,8 @@ impl Metrics {
             phases: std::array::from_fn(|index| self.phases[index].get()),
             splits: self.splits.get(),
             splits_refused: self.splits_refused.get(),
+            node_splits: self.node_splits.get(),
+            node_merges: self.node_merges.get(),
             recovery: std::array::from_fn(|index| self.recovery[index].get()),
         }
     }

@@ -28,8 +28,12 @@ pub struct Leaf {
     pub lock: u32,
     /// Its image, read under the lock.
     pub image: BufferOffset,
+    /// Its version once committed, if it is written.
+    pub new_version: Version,
     /// Whether a scan has shown it, before any lock.
     pub shown: bool,
+    /// Whether the lock was granted.
+    pub is_held: bool,
 }
 
 /// An entry of an index that comes or goes.
@@ -112,8 +116,9 @@ impl Ordered {
     pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
         self.is_used = true;
         let Visit { address, version } = visit;
-        let (lock, image) = (NO_LOCK, BufferOffset::default());
-        self.leaves.push(Leaf { index, address, version, lock, image, shown });
+        let (lock, image, is_held) = (NO_LOCK, BufferOffset::default(), false);
+        let new_version = Version::NEVER;
+        self.leaves.push(Leaf { index, address, version, lock, image, new_version, shown, is_held });
         self.leaves.len() - 1
     }
 }

@@ -7,7 +7,9 @@ use crate::context::Context;
 use crate::history::{
     RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
 };
-use crate::schema::Cells;
+use crate::layout::Version;
+use crate::ordered::Leaf;
+use crate::schema::{Cells, TableId};
 use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,8 +22,8 @@ pub type HistorySink = Rc<RefCell<Vec<RecordedTxn>>>;
 /// Enters a transaction whose data are about to be sent.
 #[cold]
 pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
-    if txn.entries.is_empty() {
-        return; // a split: it changes no record
+    if txn.entries.is_empty() && txn.ordered.leaves.is_empty() {
+        return; // a split of a bucket: it changes no record
     }
     enter(cx, txn, RecordedOutcome::Unknown);
 }
@@ -47,9 +49,33 @@ fn record(cx: &Context, txn: &Txn, invoked: Nanos, outcome: RecordedOutcome) -> 
         reads.extend(recorded_read(cx, txn, entry));
         writes.extend(recorded_write(cx, txn, entry));
     }
+    for leaf in &txn.ordered.leaves {
+        record_leaf(cx, leaf, &mut reads, &mut writes);
+    }
     let (id, coordinator) = (txn.tag, txn.coordinator);
     let completed = cx.port.observed();
     RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes }
+}
+
+/// A leaf of an ordered index is a record of its own, named by its address: so a scan that misses an
+/// entry, or sees it too early, is a read of a version that does not fit its other reads.
+fn record_leaf(
+    cx: &Context,
+    leaf: &Leaf,
+    reads: &mut Vec<RecordedRead>,
+    writes: &mut Vec<RecordedWrite>,
+) {
+    if !leaf.shown && !leaf.is_held {
+        return; // never seen
+    }
+    let tables = cx.database().catalog.tables().len();
+    let (table, key) = (TableId(tables as u16 + leaf.index.0), leaf.address.to_word());
+    let version = leaf.version.counter();
+    reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
+    if leaf.new_version != Version::NEVER {
+        let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
+        writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0 });
+    }
 }
 
 /// The hash of the payload at `at`, if all of it is known.

@@ -6,7 +6,9 @@
 //! dropped while its data are on their way is resolved before the coordinator runs the next. So is
 //! the caller's own transaction, if it was left in doubt.
 
+use crate::context::Context;
 use crate::coordinator::Coordinator;
+use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::Failure;
 use crate::recovery::free_met;
@@ -20,12 +22,17 @@ impl Coordinator {
             return;
         }
         let cx = std::rc::Rc::clone(&self.cx);
+        while let Some(work) = cx.tree_works.take() {
+            if !self.reshape(&cx, work).await {
+                return; // it is asked for again
+            }
+        }
         let Some(working) = cx.growth.take() else { return };
         let full = loop {
             if !cx.enter() {
                 break false; // the configuration changes: the next insert asks again
             }
-            match Restructuring::begin(self).run(working.shard).await {
+            match Restructuring::begin(self).grow(working.shard).await {
                 Ok(Grown::Extended) => {}
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
                 Err(failure) => {
@@ -40,7 +47,47 @@ impl Coordinator {
             cx.growth.rest_when_full(working.shard);
         }
     }
+
+    /// Does a request about an ordered index, with what must come before it and what follows from it.
+    /// Whether it is done with.
+    #[cold]
+    async fn reshape(&mut self, cx: &Context, work: TreeWork) -> bool {
+        let mut open = vec![work];
+        for _ in 0..STEPS_MAX {
+            let Some(&next) = open.last() else { return true };
+            if self.txn.in_doubt && self.resolve_own().await.is_err() {
+                return false;
+            }
+            if !cx.enter() {
+                return false; // the configuration changes
+            }
+            match Restructuring::begin(self).reshape(next).await {
+                Ok(TreeDone::Changed(follows)) => {
+                    open.pop();
+                    open.extend(follows);
+                }
+                Ok(TreeDone::Needless) => {
+                    if next.task == TreeTask::Merge {
+                        cx.tree_works.rest_from_merges();
+                    }
+                    open.pop();
+                }
+                Ok(TreeDone::First(other)) if !open.contains(&other) => open.push(other),
+                Ok(TreeDone::First(_)) => return true,
+                Err(_) => {
+                    if cx.has_met() {
+                        free_met(cx).await;
+                    }
+                    return false;
+                }
+            }
+        }
+        true
+    }
 }
+
+/// Structural transactions that follow from one request, at most.
+const STEPS_MAX: usize = 32;
 
 /// One structural transaction; one whose future is dropped gives up what it holds.
 struct Restructuring<'c> {
@@ -51,10 +98,34 @@ struct Restructuring<'c> {
 impl<'c> Restructuring<'c> {
     fn begin(coordinator: &'c mut Coordinator) -> Restructuring<'c> {
         coordinator.txn.begin(coordinator.cx.next_tag());
+        coordinator.begin_record_if_any();
         Restructuring { coordinator, ended: false }
     }
 
-    async fn run(mut self, shard: Shard) -> Result<Grown, Failure> {
+    async fn reshape(mut self, work: TreeWork) -> Result<TreeDone, Failure> {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let protocol = &cx.database().protocol;
+        let result = protocol.reshape(cx, txn, work).await;
+        self.ended = true;
+        match result {
+            Ok(TreeDone::Changed(_)) => {
+                txn.in_doubt = false;
+                txn.allocated.clear();
+            }
+            Err(Failure::CommitUnknown) => {} // resolved before the next transaction
+            Ok(_) | Err(_) => {
+                txn.in_doubt = false;
+                protocol.rollback(cx, txn);
+            }
+        }
+        self.coordinator.leave(result.err());
+        if matches!(result, Ok(TreeDone::Changed(_)) | Err(_)) {
+            self.coordinator.end_record_if_any(result.err());
+        }
+        result
+    }
+
+    async fn grow(mut self, shard: Shard) -> Result<Grown, Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let protocol = &cx.database().protocol;
         let result = protocol.restructure(cx, txn, shard).await;

@@ -7,6 +7,7 @@
 
 use crate::catalog::Table;
 use crate::context::Context;
+use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::recovery::{self, Unsettled};
@@ -196,6 +197,15 @@ pub trait Protocol: Sized {
         Ok(Grown::TooLarge)
     }
 
+    /// Changes the shape of an ordered index (see [`crate::index::btree::work`]) as a transaction of its
+    /// own: `txn` is empty. A protocol without ordered indexes has nothing to do.
+    ///
+    /// # Errors
+    /// As `restructure`.
+    async fn reshape(&self, _: &Context, _: &mut Txn, _: TreeWork) -> Result<TreeDone, Failure> {
+        Ok(TreeDone::Needless)
+    }
+
     /// Finds out, and makes final, how a transaction ended whose coordinator cannot say. The
     /// coordinator that asks has a higher incarnation or the owner has been fenced. Idempotent.
     ///
@@ -379,6 +389,19 @@ macro_rules! protocols {
                 shard: Shard,
             ) -> Result<Grown, Failure> {
                 match self { $(AnyProtocol::$name(it) => it.restructure(cx, txn, shard).await),+ }
+            }
+
+            /// See [`Protocol::reshape`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn reshape(
+                &self,
+                cx: &Context,
+                txn: &mut Txn,
+                work: TreeWork,
+            ) -> Result<TreeDone, Failure> {
+                match self { $(AnyProtocol::$name(it) => it.reshape(cx, txn, work).await),+ }
             }
 
             /// See [`Protocol::resolve`].

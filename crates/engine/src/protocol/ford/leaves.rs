@@ -150,7 +150,8 @@ fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<()
     let version = Node::new(shape, txn.round.bytes(leaf.image, shape.used_bytes(0))).version();
     let lock = &mut txn.locks[leaf.lock as usize];
     (lock.verb, lock.old_version) = (HELD, version);
-    txn.ordered.leaves[at].version = version;
+    let seen = &mut txn.ordered.leaves[at];
+    (seen.version, seen.is_held) = (version, true);
     if leaf.shown && version != leaf.version && ford.on(On::ProtectRanges) {
         return Err(AbortReason::IndexChanged);
     }
@@ -324,4 +325,8 @@ fn write_leaf(
     });
     let lock = &mut txn.locks[lock as usize];
     (lock.writes, lock.new_version) = (true, lock.old_version.present_after(Version::NEVER));
+    let raised = lock.new_version;
+    if let Some(leaf) = txn.ordered.leaf_at(address) {
+        txn.ordered.leaves[leaf].new_version = raised;
+    }
 }

@@ -38,11 +38,13 @@ mod recover;
 mod scans;
 mod short;
 mod split;
+mod tree;
 mod validate;
 
 use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::catalog::Table;
 use crate::context::Context;
+use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::{self, Unsettled};
@@ -314,6 +316,15 @@ impl Protocol for Ford {
         shard: Shard,
     ) -> Result<Grown, Failure> {
         split::restructure(self, cx, txn, shard).await
+    }
+
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        tree::reshape(self, cx, txn, work).await
     }
 
     async fn resolve(

@@ -305,7 +305,7 @@ fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
 }
 
 /// Asks for a lock, and for what it protects, read under it by the very next verb.
-fn ask(
+pub(super) fn ask(
     cx: &Context,
     txn: &mut Txn,
     address: Address,
@@ -322,7 +322,7 @@ fn ask(
 
 /// Runs the round that asks for the locks from `first` on, notes the versions found under them, and
 /// forgets those that were refused. Returns how many were granted before the first refusal.
-async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize, Failure> {
+pub(super) async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize, Failure> {
     if let Err(error) = cx.port.execute(&mut txn.round).await {
         suspect_all_locks(txn);
         return Err(error.into());
@@ -342,7 +342,7 @@ async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize,
 }
 
 /// The header's or directory's VERSION will be above its own and above `floor`.
-fn raise(txn: &mut Txn, lock: usize, floor: Version) {
+pub(super) fn raise(txn: &mut Txn, lock: usize, floor: Version) {
     let lock = &mut txn.locks[lock];
     (lock.writes, lock.new_version) = (true, lock.old_version.present_after(floor));
 }

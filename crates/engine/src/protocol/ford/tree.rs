@@ -1,0 +1,475 @@
+//! FORD's structural transactions on ordered indexes: splits, separators in the level above, merges.
+//!
+//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo log
+//! before the data at each node, every replica, unlock after them; [`super::recover`] finishes or undoes
+//! them without knowing what they are. Every node that changes is locked and read under its lock; a new
+//! node as well, so that the VERSION of one that is used again counts on.
+
+use super::execute::HELD;
+use super::split::{ask, await_locks, raise};
+use super::{Ford, On, Phase, commit, enter};
+use crate::context::Context;
+use crate::index::btree::cache::{Course, Way, sorted_slots};
+use crate::index::btree::edit::{self, NodeMut};
+use crate::index::btree::node::{META_AT, Node};
+use crate::index::btree::plan::{Index, KeyBytes};
+use crate::index::btree::scan::{Visit, plan_node, settle_node};
+use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
+use crate::index_schema::INDEX_KEY_BYTES_MAX;
+use crate::layout::Version;
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::{LockKind, Piece, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::BufferOffset;
+
+/// Steps of a descent after which a tree changes faster than it can be followed.
+const STEPS_MAX: usize = 48;
+/// An inner node with less than one in so many slots in use is worth a merge.
+const LIGHT: usize = 8;
+
+/// A node that a structural transaction has locked.
+#[derive(Clone, Copy)]
+struct Held {
+    address: Address,
+    /// Its image, read under the lock.
+    image: BufferOffset,
+    /// Index into the locks.
+    lock: usize,
+}
+
+/// Does a request; see [`super::super::Protocol::reshape`].
+pub(super) async fn reshape(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    work: TreeWork,
+) -> Result<TreeDone, Failure> {
+    enter(cx, Phase::Restructure);
+    let index = cx.database().catalog.index(work.index);
+    match work.task {
+        TreeTask::Split => split(ford, cx, txn, index, work).await,
+        TreeTask::Post => post(ford, cx, txn, index, work).await,
+        TreeTask::Merge => merge(ford, cx, txn, index, work).await,
+    }
+}
+
+fn padded(key: &[u8]) -> KeyBytes {
+    let mut bytes = [0; INDEX_KEY_BYTES_MAX];
+    bytes[..key.len()].copy_from_slice(key);
+    bytes
+}
+
+fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Node<'a> {
+    Node::new(&index.shape, txn.round.bytes(at, index.shape.node_bytes))
+}
+
+/// Whether a node is alive and of this tree.
+fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
+    !node.is_dead() && (address == index.root || node.tree() == index.tree())
+}
+
+/// The node of `level` that covers `key`, read just now; `None` if the tree is not that high.
+async fn descend(
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    (level, key): (u8, &[u8]),
+) -> Result<Option<(Address, BufferOffset)>, Failure> {
+    let mut next = None;
+    for _ in 0..STEPS_MAX {
+        let address = match next.take() {
+            Some(next) => next,
+            None => {
+                let mut found = Vec::new();
+                let course = Course { key, last: key, backward: false, nodes: 1, level };
+                match cx.trees.borrow_mut().locate(index, course, &mut found) {
+                    Way::There => found[0],
+                    Way::Read(address) => address,
+                }
+            }
+        };
+        txn.round.begin();
+        let bytes = index.shape.node_bytes;
+        let at = plan_node(&cx.groups, &mut txn.round, address, bytes);
+        cx.port.execute(&mut txn.round).await?;
+        if let Err(met) = settle_node(&txn.round, (address, at, bytes), txn.tag.word()) {
+            met.into_iter().for_each(|(address, word)| cx.meet(address, word));
+            return Err(AbortReason::ReadLocked.into());
+        }
+        let (node, mut cache) = (image(index, txn, at), cx.trees.borrow_mut());
+        let beyond = node.high().is_some_and(|high| high <= key) && !node.next().is_null();
+        if !is_mine(index, address, node) || !(beyond || node.covers(key)) {
+            cache.forget(index, key, 0);
+            continue;
+        }
+        if node.level() > 0 {
+            cache.learn(index, address, node);
+        }
+        if beyond {
+            cache.forget_parent(index, key, node.level() + 1);
+            next = Some(node.next());
+        } else if node.level() == level {
+            return Ok(Some((address, at)));
+        } else if node.level() < level {
+            if address == index.root {
+                return Ok(None);
+            }
+            cache.forget(index, key, 0);
+        }
+    }
+    Err(AbortReason::StaleAddress.into())
+}
+
+/// Locks nodes and reads them under the locks, all in one round.
+async fn lock_all(
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    nodes: &[Address],
+) -> Result<Vec<Held>, Failure> {
+    txn.round.begin();
+    let mut held = Vec::with_capacity(nodes.len());
+    for &address in nodes {
+        let lock = txn.locks.len();
+        let image = ask(cx, txn, address, LockKind::Directory, index.shape.node_bytes);
+        held.push(Held { address, image, lock });
+    }
+    if await_locks(cx, txn, 0).await? < nodes.len() {
+        return Err(AbortReason::LockRefused.into());
+    }
+    for each in &held {
+        txn.locks[each.lock].verb = HELD;
+        note(index, txn, *each);
+    }
+    Ok(held)
+}
+
+/// Leaves that change are in the history: scans have read them.
+fn note(index: &Index, txn: &mut Txn, held: Held) {
+    let node = image(index, txn, held.image);
+    if node.level() > 0 {
+        return;
+    }
+    let visit = Visit { address: held.address, version: node.version() };
+    let at = txn.ordered.note(index.id, visit, false);
+    let leaf = &mut txn.ordered.leaves[at];
+    (leaf.lock, leaf.is_held) = (held.lock as u32, true);
+}
+
+/// A new node's memory: one that is dead, or a block. It is kept if the transaction fails.
+async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Failure> {
+    if let Some(dead) = cx.tree_works.take_dead(index.id) {
+        return Ok(dead);
+    }
+    let seed = txn.tag.word();
+    cx.allocate(index.group(seed), index.shape.node_bytes as u32).await
+}
+
+async fn split(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    work: TreeWork,
+) -> Result<TreeDone, Failure> {
+    let key = &work.key[..index.shape.key_bytes];
+    let Some((address, at)) = descend(cx, txn, index, (work.level, key)).await? else {
+        return Ok(TreeDone::Needless);
+    };
+    let slots = index.shape.slots(work.level);
+    if image(index, txn, at).count() * 2 <= slots {
+        return Ok(TreeDone::Needless);
+    }
+    let mut nodes = Vec::new();
+    let outcome = split_at(ford, cx, txn, index, (address, work), &mut nodes).await;
+    if outcome.is_err() && !txn.in_doubt {
+        // Memory of new nodes is kept for the next try: their LOCK words may have been written.
+        nodes.iter().for_each(|&node| cx.tree_works.keep_dead(index.id, node));
+    }
+    let follow = outcome?;
+    let mut cache = cx.trees.borrow_mut();
+    cache.forget_node(index, address);
+    cache.forget_parent(index, key, work.level + 1);
+    cx.metrics.node_split();
+    Ok(TreeDone::Changed(follow))
+}
+
+/// Splits the node at `address`; what is to be posted. New nodes are noted in `nodes`.
+async fn split_at(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    (address, work): (Address, TreeWork),
+    nodes: &mut Vec<Address>,
+) -> Result<Option<TreeWork>, Failure> {
+    let key = &work.key[..index.shape.key_bytes];
+    for _ in 0..if address == index.root { 2 } else { 1 } {
+        nodes.push(fresh(cx, txn, index).await?);
+    }
+    let all = [&[address], &nodes[..]].concat();
+    let held = lock_all(cx, txn, index, &all).await?;
+    let node = image(index, txn, held[0].image);
+    let same = is_mine(index, address, node) && node.level() == work.level && node.covers(key);
+    if !same || node.count() * 2 <= index.shape.slots(work.level) {
+        return Err(AbortReason::IndexChanged.into());
+    }
+    let follow = match held[..] {
+        [root, left, right] => {
+            write_root_split(txn, index, (root, left, right), key);
+            None
+        }
+        [left, right] => Some(write_split(ford, cx, txn, index, (left, right), work).await?),
+        _ => unreachable!("two or three nodes"),
+    };
+    commit::commit(ford, cx, txn).await?;
+    Ok(follow)
+}
+
+/// New images of a node and its new sibling; what is to be posted.
+async fn write_split(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    (left, right): (Held, Held),
+    work: TreeWork,
+) -> Result<TreeWork, Failure> {
+    let bytes = index.shape.node_bytes;
+    let before = txn.round.bytes(left.image, bytes).to_vec();
+    let (mut old, mut new) = (before.clone(), txn.round.bytes(right.image, bytes).to_vec());
+    let (mut old_node, mut new_node) =
+        (NodeMut::new(&index.shape, &mut old), NodeMut::new(&index.shape, &mut new));
+    let key = &work.key[..index.shape.key_bytes];
+    let separator = edit::split(
+        (&mut old_node, &before),
+        (&mut new_node, right.address),
+        (index.tree(), key),
+    );
+    if !ford.on(On::SiblingWithSplit) {
+        publish_early(ford, cx, txn, index, (left, right), &old).await?;
+        write_node(txn, index, Held { lock: 0, ..right }, &new, u64::MAX);
+        return Ok(TreeWork { task: TreeTask::Post, key: padded(&separator), ..work });
+    }
+    write_node(txn, index, right, &new, u64::MAX);
+    write_node(txn, index, left, &old, 0);
+    Ok(TreeWork { task: TreeTask::Post, key: padded(&separator), ..work })
+}
+
+/// As it must not be (the switch `sibling-with-split` is off): the old node shrinks and points to the new
+/// one in a transaction of its own, before that is there.
+#[cold]
+async fn publish_early(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    (left, right): (Held, Held),
+    image: &[u8],
+) -> Result<(), Failure> {
+    write_node(txn, index, left, image, 0);
+    let kept = txn.locks.remove(right.lock);
+    commit::commit(ford, cx, txn).await?;
+    txn.in_doubt = false;
+    txn.pieces.clear();
+    txn.groups.clear();
+    txn.locks.push(kept);
+    cx.port.yield_now().await;
+    Ok(())
+}
+
+fn write_root_split(
+    txn: &mut Txn,
+    index: &Index,
+    (root, left, right): (Held, Held, Held),
+    key: &[u8],
+) {
+    let bytes = index.shape.node_bytes;
+    let copy = |txn: &Txn, held: Held| txn.round.bytes(held.image, bytes).to_vec();
+    let before = copy(txn, root);
+    let (mut top, mut one, mut other) = (before.clone(), copy(txn, left), copy(txn, right));
+    let shape = &index.shape;
+    edit::split_root(
+        (&mut NodeMut::new(shape, &mut top), &before),
+        (&mut NodeMut::new(shape, &mut one), left.address),
+        (&mut NodeMut::new(shape, &mut other), right.address),
+        (index.tree(), key),
+    );
+    write_node(txn, index, left, &one, u64::MAX);
+    write_node(txn, index, right, &other, u64::MAX);
+    write_node(txn, index, root, &top, 0b11);
+}
+
+/// Adds what is to be written of a node: the slots of `filled` that are in use, then the header, its
+/// first line last. VERSION is added with those of other directory records. Slots of a node that was not
+/// part of the tree, or that were not in use, had nothing in them that must come back.
+fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], filled: u64) {
+    let shape = &index.shape;
+    let to = txn.round.reserve_lines(shape.node_bytes);
+    txn.round.bytes_mut(to, shape.node_bytes).copy_from_slice(new);
+    let before = image(index, txn, held.image);
+    let level = Node::new(shape, new).level();
+    // A root that splits writes over entries: old slots are narrower or wider than new ones.
+    let logged = before.bitmap() != 0 && level != before.level();
+    let mut slots = Node::new(shape, new).bitmap() & filled;
+    while slots != 0 {
+        let first = slots.trailing_zeros() as usize;
+        let run = (slots >> first).trailing_ones() as usize;
+        let bits = u64::MAX >> (64 - run) << first;
+        slots &= !bits;
+        let (from, bytes) = (shape.slot_at(level, first), run * shape.slot_bytes(level));
+        push(txn, held, to, (from, from + bytes), logged);
+    }
+    if shape.header_bytes > LINE_BYTES {
+        push(txn, held, to, (LINE_BYTES, shape.header_bytes), true);
+    }
+    push(txn, held, to, (META_AT, LINE_BYTES.min(shape.header_bytes)), true);
+    raise(txn, held.lock, Version::NEVER);
+    let raised = txn.locks[held.lock].new_version;
+    if let Some(at) = txn.ordered.leaf_at(held.address) {
+        txn.ordered.leaves[at].new_version = raised;
+    }
+}
+
+fn push(txn: &mut Txn, held: Held, to: BufferOffset, (from, end): (usize, usize), logged: bool) {
+    txn.pieces.push(Piece {
+        address: held.address.plus(from),
+        new: to.plus(from),
+        old: held.image.plus(from),
+        len_bytes: (end - from) as u32,
+        logged,
+    });
+}
+
+/// Enters the node that covers the key into the level above it, if it is missing there.
+async fn post(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    work: TreeWork,
+) -> Result<TreeDone, Failure> {
+    let key = &work.key[..index.shape.key_bytes];
+    let Some((child, at)) = descend(cx, txn, index, (work.level, key)).await? else {
+        return Ok(TreeDone::Needless);
+    };
+    let low = image(index, txn, at).low().to_vec();
+    if child == index.root || low.iter().all(|&byte| byte == 0) {
+        return Ok(TreeDone::Needless);
+    }
+    let above = work.level + 1;
+    let Some((parent, at)) = descend(cx, txn, index, (above, &low)).await? else {
+        return Ok(TreeDone::Needless);
+    };
+    let is_posted = |node: Node<'_>| node.find(&low, node.bitmap()).is_some();
+    let top = image(index, txn, at);
+    if is_posted(top) {
+        return Ok(TreeDone::Needless);
+    }
+    if top.count() == index.shape.inner_slots {
+        let split = TreeWork { task: TreeTask::Split, level: above, key: padded(&low), ..work };
+        return Ok(TreeDone::First(split));
+    }
+    let held = lock_all(cx, txn, index, &[parent, child]).await?;
+    let (top, bottom) = (image(index, txn, held[0].image), image(index, txn, held[1].image));
+    let same = is_mine(index, parent, top)
+        && (top.level(), top.covers(&low)) == (above, true)
+        && is_mine(index, child, bottom)
+        && (bottom.level(), bottom.low()) == (work.level, &low[..])
+        && !is_posted(top);
+    let mut new = txn.round.bytes(held[0].image, index.shape.node_bytes).to_vec();
+    let slot = NodeMut::new(&index.shape, &mut new).post(&low, child);
+    let (true, Some(slot)) = (same, slot) else {
+        return Err(AbortReason::IndexChanged.into());
+    };
+    write_node(txn, index, held[0], &new, 1 << slot);
+    commit::commit(ford, cx, txn).await?;
+    cx.trees.borrow_mut().forget_node(index, parent);
+    Ok(TreeDone::Changed(None))
+}
+
+/// Merges the node that covers the key with the one after it or before it, under one parent.
+async fn merge(
+    ford: &Ford,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    work: TreeWork,
+) -> Result<TreeDone, Failure> {
+    let key = &work.key[..index.shape.key_bytes];
+    let above = work.level + 1;
+    let Some((parent, at)) = descend(cx, txn, index, (above, key)).await? else {
+        return Ok(TreeDone::Needless);
+    };
+    let top = image(index, txn, at);
+    let slots = sorted_slots(top);
+    let Some(here) = slots.iter().rposition(|&slot| top.key(slot) <= key) else {
+        return Ok(TreeDone::Needless);
+    };
+    if slots.len() == 1 {
+        let task = TreeWork { level: above, ..work };
+        return Ok(if parent == index.root { TreeDone::Needless } else { TreeDone::First(task) });
+    }
+    let near = slots[here.saturating_sub(1)..slots.len().min(here + 2)].to_vec();
+    let children: Vec<Address> = near.iter().map(|&slot| top.child(slot)).collect();
+    let Some((left, right)) = choose(cx, txn, index, &children, work.level).await? else {
+        return Ok(TreeDone::Needless);
+    };
+    let held = lock_all(cx, txn, index, &[parent, left, right]).await?;
+    let [top, one, other] = [0, 1, 2].map(|at| image(index, txn, held[at].image));
+    let posted = top.find(other.low(), top.bitmap());
+    let same = is_mine(index, parent, top)
+        && top.level() == above
+        && is_mine(index, left, one)
+        && is_mine(index, right, other)
+        && (one.level(), other.level()) == (work.level, work.level)
+        && one.next() == right
+        && one.high() == Some(other.low())
+        && posted.is_some_and(|slot| top.child(slot) == right);
+    let Some(slot) = posted.filter(|_| same) else {
+        return Err(AbortReason::IndexChanged.into());
+    };
+    let (before, count) = (one.bitmap(), top.count() - 1);
+    let [mut up, mut into, from] =
+        [0, 1, 2].map(|at| txn.round.bytes(held[at].image, index.shape.node_bytes).to_vec());
+    let mut gone = from.clone();
+    let mut node = NodeMut::new(&index.shape, &mut into);
+    if !edit::merge(&mut node, (&mut NodeMut::new(&index.shape, &mut gone), &from)) {
+        return Ok(TreeDone::Needless);
+    }
+    let filled = node.node().bitmap() & !before;
+    let bitmap = Node::new(&index.shape, &up).bitmap() & !(1 << slot);
+    NodeMut::new(&index.shape, &mut up).set_bitmap(bitmap);
+    write_node(txn, index, held[1], &into, filled);
+    write_node(txn, index, held[2], &gone, 0);
+    write_node(txn, index, held[0], &up, 0);
+    commit::commit(ford, cx, txn).await?;
+    cx.tree_works.keep_dead(index.id, right);
+    let mut cache = cx.trees.borrow_mut();
+    [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));
+    cx.metrics.node_merge();
+    let follows = parent != index.root && count < index.shape.inner_slots / LIGHT;
+    Ok(TreeDone::Changed(follows.then_some(TreeWork { level: above, ..work })))
+}
+
+/// Of two or three neighbours, the lighter two that fit into three quarters of a node.
+async fn choose(
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    children: &[Address],
+    level: u8,
+) -> Result<Option<(Address, Address)>, Failure> {
+    txn.round.begin();
+    let bytes = index.shape.node_bytes;
+    let read: Vec<BufferOffset> = children
+        .iter()
+        .map(|&child| plan_node(&cx.groups, &mut txn.round, child, bytes))
+        .collect();
+    cx.port.execute(&mut txn.round).await?;
+    let count = |at: usize| image(index, txn, read[at]).count();
+    let pairs = (0..children.len() - 1).map(|at| (count(at) + count(at + 1), at));
+    let most = index.shape.slots(level) * 3 / 4;
+    let best = pairs.filter(|&(sum, _)| sum <= most).min();
+    Ok(best.map(|(_, at)| (children[at], children[at + 1])))
+}
