@@ -16,6 +16,7 @@ use crate::index::btree::cache::TreeCache;
 use crate::index::btree::work::TreeWorks;
 use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
+use crate::load_trees::Loads;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
@@ -44,6 +45,8 @@ pub struct Database {
     pub protocol: AnyProtocol,
     /// Who is in the cluster.
     pub membership: Arc<dyn Membership>,
+    /// Entries of ordered indexes that loaders have brought.
+    pub loads: Loads,
 }
 
 impl Database {
@@ -55,7 +58,7 @@ impl Database {
         membership: Arc<dyn Membership>,
     ) -> Database {
         let configurations = Configurations::new(groups);
-        Database { catalog, configurations, protocol, membership }
+        Database { catalog, configurations, protocol, membership, loads: Loads::default() }
     }
 
     /// Where replica groups live in the configuration that was opened last.

@@ -7,6 +7,7 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::Geometry;
 use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
+use crate::inspect_trees::audit_index;
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
 };
@@ -23,6 +24,8 @@ pub struct Stored<'a> {
     pub key: u64,
     /// Its version.
     pub version: Version,
+    /// The full key, of a table whose keys are longer than a word.
+    pub full_key: &'a [u8],
     /// Its payload.
     pub row: Row<'a>,
 }
@@ -43,12 +46,21 @@ pub struct Audit {
     pub buckets: u64,
     /// Overflow blocks in use.
     pub overflow_blocks: u64,
+    /// Nodes of ordered indexes.
+    pub index_nodes: u64,
+    /// Entries of ordered indexes.
+    pub index_entries: u64,
+    /// Nodes of ordered indexes that do not fit their neighbours, parents or entries.
+    pub nodes_wrong: u64,
+    /// Entries without their record, and records without an entry; at least 1 if the two differ.
+    pub entries_differ: u64,
 }
 
 impl Audit {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
-        self.locks_left == 0 && self.replicas_differ == 0 && self.misplaced == 0
+        let records = self.locks_left == 0 && self.replicas_differ == 0 && self.misplaced == 0;
+        records && self.nodes_wrong == 0 && self.entries_differ == 0
     }
 }
 
@@ -58,6 +70,14 @@ impl fmt::Display for Audit {
             f,
             "{} records, {} locks left, {} lines differ between replicas, {} records misplaced",
             self.records, self.locks_left, self.replicas_differ, self.misplaced
+        )?;
+        if self.index_nodes == 0 {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; {} index entries in {} nodes, {} nodes wrong, {} entries differ from the records",
+            self.index_entries, self.index_nodes, self.nodes_wrong, self.entries_differ
         )
     }
 }
@@ -143,7 +163,8 @@ async fn show(
     }
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
     let (key, version) = (round.word(image.plus(KEY_AT)), version_at(round, image));
-    visit(Stored { key, version, row });
+    let full_key = round.bytes(image.plus(table.slot.full_key_at), table.slot.full_key_bytes);
+    visit(Stored { key, version, full_key, row });
     Ok(())
 }
 
@@ -164,6 +185,9 @@ pub async fn audit(cx: &Context) -> Result<Audit, Failure> {
                 audit_bucket(cx, table, (bucket, depth), &mut audit).await?;
             }
         }
+    }
+    for index in cx.database().catalog.indexes() {
+        audit_index(cx, index, &mut audit).await?;
     }
     Ok(audit)
 }

@@ -3,13 +3,15 @@
 //! Invariant: whoever loads has the tables to itself: no locks, no log. Several loaders may work at
 //! once if each takes the keys of its own [`Part`], which never share a bucket. Keys are unique;
 //! loading one twice is the caller's bug and is not looked for. Records are placed exactly where an
-//! insert would place them, at every replica, with version 1.
+//! insert would place them, at every replica, with version 1. Entries of ordered indexes are gathered and
+//! built into trees by the loader that finishes last ([`crate::load_trees`]).
 
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::Geometry;
 use crate::index::{Place, hash_of};
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, VERSION_AT, Version};
+use crate::load_trees::{Run, build};
 use crate::outcome::Failure;
 use crate::row::Value;
 use crate::schema::{ColumnId, Key, TableId, TableSchema};
@@ -72,6 +74,8 @@ pub struct Loader<'a> {
     /// Of long chains, the first block that may have room: those before it are full.
     tails: BTreeMap<u64, Address>,
     loaded: u64,
+    /// Entries of each ordered index.
+    runs: Vec<Run>,
     tell: Option<&'a dyn Fn(u64)>,
 }
 
@@ -81,7 +85,8 @@ impl<'a> Loader<'a> {
         assert!(part.index < part.of);
         let pending = Vec::with_capacity(BATCH);
         let (round, tails) = (Round::new(), BTreeMap::new());
-        Loader { cx, part, round, pending, tails, loaded: 0, tell: None }
+        let runs = vec![Run::new(); cx.database().catalog.indexes().len()];
+        Loader { cx, part, round, pending, tails, loaded: 0, runs, tell: None }
     }
 
     /// Calls `tell` with the number of records stored since its last call, now and then.
@@ -134,6 +139,9 @@ impl<'a> Loader<'a> {
         }
         let payload = self.round.bytes_mut(body_image.plus(slot.payload_at), slot.payload_bytes);
         fill(&mut RowMut { schema: &schema.schema, payload });
+        if schema.ordered.1 > 0 {
+            self.add_entries(schema, (word, full_key), body_image);
+        }
         let (bin_at, slot) = (BufferOffset::default(), Address::NULL);
         self.pending.push(Pending { table, place, image, body, body_image, bin_at, slot });
         self.loaded += 1;
@@ -143,12 +151,32 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Writes what is still on its way.
+    /// Notes what a record brings to its table's ordered indexes.
+    fn add_entries(&mut self, table: &Table, (word, full_key): (u64, &[u8]), image: BufferOffset) {
+        let slot = &table.slot;
+        let payload = self.round.bytes(image.plus(slot.payload_at), slot.payload_bytes);
+        for index in self.cx.database().catalog.indexes_of(table) {
+            let key = index.key_of(word, full_key, payload);
+            let run = &mut self.runs[usize::from(index.id.0)];
+            let at = run.len();
+            run.resize(at + index.shape.slot_bytes(0), 0);
+            index.fill_slot(&key, (word, full_key), &mut run[at..]);
+        }
+    }
+
+    /// Writes what is still on its way. The last of all loaders to finish builds the ordered indexes:
+    /// every one of them must.
     ///
     /// # Errors
-    /// As [`Loader::insert`].
+    /// As [`Loader::insert`]; `UniqueViolation` if two records have one key of a unique index.
     pub async fn finish(mut self) -> Result<u64, Failure> {
         self.flush().await?;
+        if !self.runs.is_empty() {
+            let loads = &self.cx.database().loads;
+            if let Some(runs) = loads.bring(std::mem::take(&mut self.runs), self.part.of) {
+                build(self.cx, runs).await?;
+            }
+        }
         Ok(self.loaded)
     }
 

@@ -118,7 +118,16 @@ impl Ordered {
         let Visit { address, version } = visit;
         let (lock, image, is_held) = (NO_LOCK, BufferOffset::default(), false);
         let new_version = Version::NEVER;
-        self.leaves.push(Leaf { index, address, version, lock, image, new_version, shown, is_held });
+        self.leaves.push(Leaf {
+            index,
+            address,
+            version,
+            lock,
+            image,
+            new_version,
+            shown,
+            is_held,
+        });
         self.leaves.len() - 1
     }
 }

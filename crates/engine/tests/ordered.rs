@@ -9,8 +9,9 @@ mod common;
 use common::*;
 use rand::RngExt;
 use std::collections::BTreeMap;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, IndexId, IndexPart, Key, TableId};
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, TableSchema};
 use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, ScanHandle, Transaction};
 use tarn_fabric::executor::block_on;
 
@@ -26,9 +27,11 @@ fn what_was_inserted_is_scanned() {
     fill(&mut by, T, [5, 3, 9, 1]);
     let seen = block_on(by.transact(async |tx| {
         let all = tx.scan(by_key, Scan::prefix(IndexKey::new()));
-        let back = tx.scan(by_a, Scan::range(IndexKey::new().u64(2), IndexKey::new().u64(5)).backward());
+        let back =
+            tx.scan(by_a, Scan::range(IndexKey::new().u64(2), IndexKey::new().u64(5)).backward());
         tx.fetch().await?;
-        let keys = |handle| tx.scanned(handle).map(|it| format!("{:?}", it.record)).collect::<Vec<_>>();
+        let keys =
+            |handle| tx.scanned(handle).map(|it| format!("{:?}", it.record)).collect::<Vec<_>>();
         Ok((keys(all), keys(back)))
     }))
     .unwrap();
@@ -102,7 +105,8 @@ fn against_a_model(turns: u64, keys: u64, replicas: usize, seed: u64) -> u64 {
                     after.remove(&key);
                 }
             }
-            let range = Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to)).limit(limit);
+            let range =
+                Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to)).limit(limit);
             let seen = scanned(tx, by_key, range).await?;
             let expected = |map: &BTreeMap<u64, u64>| -> Vec<u64> {
                 map.keys().copied().filter(|key| (from..=to).contains(key)).collect()
@@ -142,4 +146,124 @@ fn scans_show_what_a_map_would() {
     for (replicas, seed) in [(1, 1), (3, 2), (2, 3)] {
         against_a_model(3_000, 3_000, replicas, seed);
     }
+}
+
+/// Loads `keys` records by `loaders`, twice over: the second half comes when the first is built.
+fn load(world: &World, keys: u64, loaders: u32) {
+    for half in 0..2 {
+        for index in 0..loaders {
+            let cx = world.context(index as u16, 0);
+            block_on(async {
+                let mut loader = Loader::new(&cx, Part { index, of: loaders });
+                for key in (0..keys).filter(|key| key % 2 == half) {
+                    loader.insert(T, key * 3, |row| row.set(A, key % 100)).await?;
+                }
+                loader.finish().await
+            })
+            .unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_loaded_is_scanned() {
+    let schema = apart("t", 5_000).ordered("by_key").index("by_a", &[IndexPart::Column(A)], false);
+    for (keys, replicas) in [(40, 1), (5_000, 2)] {
+        let world = World::new(&Shape::of(std::slice::from_ref(&schema)).nodes(replicas, replicas));
+        load(&world, keys, 2);
+        let id = |name| world.database.catalog.index_id("t", name).unwrap();
+        let audit = world.assert_clean();
+        assert_eq!((audit.records, audit.index_entries), (keys, 2 * keys));
+        let mut by = world.coordinator(2, 0);
+        let seen = block_on(by.transact(async |tx| {
+            let all = scanned(tx, id("by_key"), Scan::prefix(IndexKey::new())).await?;
+            let some = scanned(tx, id("by_a"), Scan::prefix(IndexKey::new().u64(7))).await?;
+            let one = tx.seek(id("by_key"), IndexKey::new().u64(33));
+            let none = tx.seek(id("by_key"), IndexKey::new().u64(34));
+            tx.fetch().await?;
+            Ok((all, some, words(tx, one), words(tx, none)))
+        }))
+        .unwrap();
+        let all: Vec<u64> = (0..keys).map(|key| key * 3).take(4096).collect();
+        assert_eq!(seen.0, all);
+        let some: Vec<u64> = (0..keys).filter(|key| key % 100 == 7).map(|key| key * 3).collect();
+        assert_eq!((seen.1, seen.2, seen.3), (some, vec![33], vec![]));
+        // A row whose columns lie apart: only column A is named, by an update and by a delete.
+        block_on(by.transact(async |tx| {
+            let row = tx.update(T, 21, Cells::one(ColumnId(2)));
+            let moved = tx.update(T, 24, Cells::one(A));
+            tx.delete(T, 27);
+            tx.fetch().await?;
+            tx.set(row, ColumnId(2), 5u64);
+            tx.set(moved, A, 7u64);
+            Ok(())
+        }))
+        .unwrap();
+        let some = block_on(by.transact(async |tx| {
+            scanned(tx, id("by_a"), Scan::prefix(IndexKey::new().u64(7)).limit(2)).await
+        }));
+        assert_eq!(some.unwrap(), [21, 24]);
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn a_key_of_a_unique_index_is_one_records() {
+    let schema = narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true);
+    let world = World::new(&Shape::of(&[schema]));
+    let mut by = world.coordinator(0, 0);
+    fill(&mut by, T, [1, 2, 3]);
+    let mut put = |key: u64, value: u64| {
+        block_on(by.transact(async |tx| {
+            let row = tx.insert(T, key);
+            tx.fetch().await?;
+            let row = if tx.existed(row) { tx.update(T, key, Cells::ALL) } else { row };
+            tx.fetch().await?;
+            tx.set(row, A, value);
+            Ok(())
+        }))
+    };
+    let refused = Err(Failure::Abort(AbortReason::UniqueViolation));
+    assert_eq!((put(9, 2), put(1, 3), put(1, 1)), (refused, refused, Ok(())));
+    assert_eq!((put(1, 4), put(9, 1)), (Ok(()), Ok(())));
+    // Two records exchange their keys in one transaction.
+    block_on(by.transact(async |tx| {
+        let (one, two) = (tx.update(T, 2, Cells::ALL), tx.update(T, 3, Cells::ALL));
+        tx.fetch().await?;
+        tx.set(one, A, 3u64);
+        tx.set(two, A, 2u64);
+        Ok(())
+    }))
+    .unwrap();
+    world.assert_clean();
+}
+
+#[test]
+fn mistakes_are_named() {
+    let schema = narrow("t", 64).ordered("by_key");
+    let world = World::new(&Shape::of(&[schema]));
+    let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
+    let mut by = world.coordinator(0, 0);
+    let mut error = |scan: Scan, times: usize| {
+        let result = block_on(by.transact(async |tx| {
+            let handles: Vec<_> = (0..times).map(|_| tx.scan(by_key, scan)).collect();
+            tx.fetch().await?;
+            Ok(handles.len())
+        }));
+        let failure = result.expect_err("refused");
+        by.context().explanation(failure).expect("an explanation").to_string()
+    };
+    let all = Scan::prefix(IndexKey::new());
+    assert!(error(Scan::prefix(IndexKey::new().u64(1).u8(2)), 1).contains("9 bytes"));
+    assert!(error(Scan::prefix(IndexKey::new().bytes(b"ab", 1)), 1).contains("too long"));
+    assert!(error(all.limit(5_000), 1).contains("at most 4096"));
+    assert!(error(all.limit(3_000), 2).contains("at most 1096"));
+    assert!(error(all.limit(1), 65).contains("at most 64"));
+    let bad = |schema: TableSchema| schema.validate().expect_err("refused").to_string();
+    assert!(bad(narrow("t", 1).ordered("x").ordered("x")).contains("index name"));
+    assert!(bad(narrow("t", 1).index("x", &[], true)).contains("parts"));
+    let bits = IndexPart::KeyBits { shift: 60, bits: 5 };
+    assert!(bad(narrow("t", 1).index("x", &[bits], true)).contains("5 bits"));
+    let wide = double("t", 1).index("x", &[IndexPart::Column(B)], true);
+    assert!(bad(wide).contains("80 bytes"));
 }

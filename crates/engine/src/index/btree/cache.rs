@@ -118,12 +118,7 @@ impl TreeCache {
 
     /// Notes the addresses of the nodes that `course` wants in `found`, or says what to read first.
     #[inline]
-    pub fn locate(
-        &mut self,
-        index: &Index,
-        course: Course<'_>,
-        found: &mut Vec<Address>,
-    ) -> Way {
+    pub fn locate(&mut self, index: &Index, course: Course<'_>, found: &mut Vec<Address>) -> Way {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let Some(mut at) = tree.known(index.root) else { return Way::Read(index.root) };
         if tree.nodes[at].level < course.level {

@@ -249,7 +249,11 @@ mod tests {
     }
 
     fn shapes() -> impl Strategy<Value = NodeShape> {
-        prop_oneof![Just(NodeShape::of(8, 8)), Just(NodeShape::of(24, 8)), Just(NodeShape::of(16, 16))]
+        prop_oneof![
+            Just(NodeShape::of(8, 8)),
+            Just(NodeShape::of(24, 8)),
+            Just(NodeShape::of(16, 16))
+        ]
     }
 
     proptest! {

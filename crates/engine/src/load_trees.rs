@@ -1,0 +1,127 @@
+//! Ordered indexes of loaded records: every loader brings the entries of its records, and who finishes
+//! last builds the trees.
+//!
+//! Invariant: nobody else uses the database meanwhile. An index that has entries already is built anew
+//! with all of them; its old nodes are not used again.
+
+use crate::context::Context;
+use crate::index::btree::build::{Level, nodes_of, sort};
+use crate::index::btree::node::Node;
+use crate::index::btree::plan::Index;
+use crate::layout::Version;
+use crate::outcome::{AbortReason, Failure};
+use crate::trees;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::Round;
+
+/// Nodes that one round writes.
+const BATCH: usize = 16;
+
+/// Entries of one index: leaf slots, one after the other.
+pub(crate) type Run = Vec<u8>;
+
+/// What loaders have brought and nobody has built yet.
+#[derive(Default)]
+pub struct Loads(Mutex<Brought>);
+
+#[derive(Default)]
+struct Brought {
+    finished: u32,
+    runs: Vec<Run>,
+}
+
+impl Loads {
+    fn brought(&self) -> MutexGuard<'_, Brought> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One of `of` loaders has finished; if it is the last, all runs are its to build.
+    pub(crate) fn bring(&self, runs: Vec<Run>, of: u32) -> Option<Vec<Run>> {
+        let mut brought = self.brought();
+        brought.finished += 1;
+        let indexes = runs.len().max(brought.runs.len());
+        brought.runs.resize_with(indexes, Run::new);
+        for (all, run) in brought.runs.iter_mut().zip(runs) {
+            match all.is_empty() {
+                true => *all = run,
+                false => all.extend_from_slice(&run),
+            }
+        }
+        (brought.finished == of).then(|| std::mem::take(&mut *brought).runs)
+    }
+}
+
+/// Builds the tree of every index that has new entries.
+///
+/// # Errors
+/// `UniqueViolation`: two records have one key of a unique index. `OutOfMemory`, or the fabric's.
+pub(crate) async fn build(cx: &Context, runs: Vec<Run>) -> Result<(), Failure> {
+    for (index, run) in cx.database().catalog.indexes().iter().zip(runs) {
+        if !run.is_empty() {
+            build_tree(cx, index, run).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn build_tree(cx: &Context, index: &Index, mut run: Run) -> Result<(), Failure> {
+    let mut round = Round::new();
+    let root = trees::read(cx, &mut round, index, index.root, 0).await?;
+    let version = Node::new(&index.shape, root).version().present_after(Version::NEVER);
+    if version != Version::LOADED {
+        run.extend(trees::entries(cx, index).await?);
+    }
+    let (slot_bytes, key_bytes) = (index.shape.slot_bytes(0), index.shape.key_bytes);
+    sort(&mut run, slot_bytes);
+    let mut before = None;
+    for slot in run.chunks_exact(slot_bytes) {
+        if before == Some(&slot[..key_bytes]) {
+            return Err(AbortReason::UniqueViolation.into());
+        }
+        before = Some(&slot[..key_bytes]);
+    }
+    let (mut level, mut slots) = (0, run);
+    loop {
+        let entries = slots.len() / index.shape.slot_bytes(level);
+        let count = nodes_of(index, level, entries);
+        let mut nodes = vec![index.root];
+        if count > 1 {
+            nodes.clear();
+            for seed in 0..count as u64 {
+                let group = index.group(seed << 8 | u64::from(level));
+                nodes.push(cx.allocate(group, index.shape.node_bytes as u32).await?);
+            }
+        }
+        let built = Level { level, slots: &slots, nodes: &nodes };
+        write_level(cx, &mut round, index, built, version).await?;
+        if count == 1 {
+            return Ok(());
+        }
+        slots = built.separators(index);
+        level += 1;
+    }
+}
+
+async fn write_level(
+    cx: &Context,
+    round: &mut Round,
+    index: &Index,
+    built: Level<'_>,
+    version: Version,
+) -> Result<(), Failure> {
+    let (groups, bytes) = (cx.groups.whole(), index.shape.node_bytes);
+    let nodes: &[Address] = built.nodes;
+    for first in (0..nodes.len()).step_by(BATCH) {
+        round.clear();
+        for at in first..nodes.len().min(first + BATCH) {
+            let image = round.reserve_lines(bytes);
+            built.image(index, at, version, round.bytes_mut(image, bytes));
+            for target in groups.all(nodes[at]) {
+                round.write(target, image, bytes);
+            }
+        }
+        cx.port.execute(round).await?;
+    }
+    Ok(())
+}
