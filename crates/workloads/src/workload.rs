@@ -10,6 +10,7 @@ use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::procedure::{Access, Procedure};
 use tarn_engine::schema::{Cells, TableId, TableSchema};
 use tarn_engine::working_set::Mode;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 
 /// A named way to run a benchmark: the benchmark's own definition, or what one paper did.
@@ -95,6 +96,13 @@ pub trait Workload: Sized {
 
     /// Which of [`Workload::TRANSACTIONS`] it is.
     fn kind(input: &Self::Input) -> usize;
+
+    /// How long whoever asks for this transaction waits before: keying, thinking. Nobody does, unless a
+    /// profile says so.
+    #[inline]
+    fn pause(&self, _: &Self::Input, _: &mut Rng) -> Option<Nanos> {
+        None
+    }
 
     /// Runs it to its end. A transaction that the benchmark rolls back (an unknown number, too low
     /// a balance) has ended normally: `Ok`.

@@ -84,6 +84,11 @@ pub(crate) async fn coroutine<W: Workload>(
     let mut count = 0u64;
     while signals.stage() != STOP {
         let input = workload.draw(&mut rng);
+        if let Some(pause) = workload.pause(&input, &mut rng)
+            && !wait(&seat, pause, signals).await
+        {
+            break;
+        }
         count += 1;
         let timed = count.is_multiple_of(seat.desk.timed_one_in) && signals.stage() == MEASURE;
         let start = timed.then(|| seat.coordinator.context().port.now());
@@ -107,6 +112,24 @@ pub(crate) async fn coroutine<W: Workload>(
         }
     }
     seat.stands = false;
+}
+
+/// Looks up so often from a pause whether the phase has stopped.
+const LOOK_UP: Nanos = Nanos(10_000_000);
+
+/// Waits, unless the phase stops before; whether it goes on.
+#[cold]
+async fn wait<W: Workload>(seat: &Seat<'_, W>, pause: Nanos, signals: &Signals) -> bool {
+    let port = &seat.coordinator.context().port;
+    let until = port.now() + pause;
+    while signals.stage() != STOP {
+        let left = until.0.saturating_sub(port.now().0);
+        if left == 0 {
+            return true;
+        }
+        port.sleep(Nanos(left.min(LOOK_UP.0))).await;
+    }
+    false
 }
 
 /// A coroutine's place at its thread's desk: what it has is handed over when it leaves.
