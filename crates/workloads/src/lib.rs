@@ -1,7 +1,7 @@
 //! Standard benchmarks: one folder each, with schema, load, one file a transaction, invariants.
 //!
 //! Map: [`workload`] is what a benchmark is; [`distribution`] draws keys; then one module a
-//! benchmark: [`kvs`], [`smallbank`], [`tatp`], [`ycsb`]. [`NAMES`] lists them, and
+//! benchmark: [`kvs`], [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]. [`NAMES`] lists them, and
 //! [`with_workload!`] runs code for the one that a command line names:
 //!
 //! ```
@@ -55,6 +55,7 @@ workloads! { $;
     kvs::Kvs,
     smallbank::SmallBank,
     tatp::Tatp,
+    tpcc::Tpcc,
     ycsb::Ycsb,
 }
 

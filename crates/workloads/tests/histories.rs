@@ -5,10 +5,10 @@
 
 mod common;
 
-use common::{Cluster, Shape, recorded, small};
+use common::{Cluster, Shape, recorded, scaled_down, small};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::ALL;
-use tarn_workloads::{NAMES, Workload, with_workload};
+use tarn_workloads::{NAMES, with_workload};
 
 #[test]
 fn every_profile_is_strictly_serializable() -> Result<(), UsageError> {
@@ -16,13 +16,13 @@ fn every_profile_is_strictly_serializable() -> Result<(), UsageError> {
         for replicas in [1, 3] {
             let shape = Shape::new(protocol.name, replicas);
             for &name in NAMES {
-                with_workload!(name, W => for profile in W::PROFILES {
-                    let workload: W = small(profile.name, 30);
+                with_workload!(name, W => for (profile, records) in scaled_down::<W>(30) {
+                    let workload: W = small(profile, records);
                     let cluster = Cluster::loaded(&workload, shape, 5);
                     let history = cluster.record_threads(&workload, 2, 100, 5);
                     assert!(history.len() >= 1000, "{} of 1600 recorded", history.len());
                     let verdict = recorded::verdict(&history);
-                    assert_eq!(verdict, Ok(()), "{name} {}, {shape:?}", profile.name);
+                    assert_eq!(verdict, Ok(()), "{name} {profile}, {shape:?}");
                 })?;
             }
         }

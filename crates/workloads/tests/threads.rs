@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, Shape, all_ok, small};
+use common::{Cluster, Shape, all_ok, scaled_down, small};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::ALL;
 use tarn_workloads::{NAMES, Workload, with_workload};
@@ -33,8 +33,8 @@ fn every_profile_survives_threads() -> Result<(), UsageError> {
         for replicas in [1, 3] {
             let shape = Shape::new(protocol.name, replicas);
             for &name in NAMES {
-                with_workload!(name, W => for profile in W::PROFILES {
-                    survives_threads::<W>(profile.name, 20, TRANSACTIONS, shape);
+                with_workload!(name, W => for (profile, records) in scaled_down::<W>(20) {
+                    survives_threads::<W>(profile, records, TRANSACTIONS, shape);
                 })?;
             }
         }

@@ -334,6 +334,15 @@ pub fn small<W: Workload>(profile: &str, records: u64) -> W {
     W::new(&settings).expect("a profile")
 }
 
+/// Profiles to be tested with few records, and with how many: a warehouse of TPC-C is half a million
+/// records by itself, so that only the profile that is made for tests is tested.
+pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
+    match W::NAME {
+        "tpcc" => vec![("tiny", 2)],
+        _ => W::PROFILES.iter().map(|profile| (profile.name, records)).collect(),
+    }
+}
+
 /// Whether all hold.
 pub fn all_ok(invariants: &[Invariant]) -> bool {
     assert!(!invariants.is_empty());

@@ -1,0 +1,124 @@
+//! The consistency conditions of clause 3.3.2, and two of ours.
+//!
+//! Invariant: a condition counts the warehouses, districts, orders, customers or stocks for which it does
+//! not hold; it holds if there are none.
+
+use super::super::scale::DISTRICTS;
+use super::super::tally::Tally;
+use super::seen::{Customer, District, Order, Seen, Stock};
+use crate::workload::Invariant;
+
+/// Names of the invariants, which tests and reports go by.
+pub(super) const NAMES: [&str; 14] = [
+    "C1: W_YTD = sum of D_YTD",
+    "C2: D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID",
+    "C3: NO_O_IDs of a district have no gap",
+    "C4: sum of O_OL_CNT = lines of a district",
+    "C5: no carrier if, and only if, a new order",
+    "C6: O_OL_CNT = lines of an order",
+    "C7: no date of delivery if, and only if, no carrier",
+    "C8: W_YTD = sum of H_AMOUNT",
+    "C9: D_YTD = sum of H_AMOUNT",
+    "C10: C_BALANCE = delivered OL_AMOUNT - H_AMOUNT",
+    "C11: orders - new orders = loaded as delivered + delivered",
+    "C12: C_BALANCE + C_YTD_PAYMENT = delivered OL_AMOUNT",
+    "stocks agree with the lines ordered from them",
+    "rows as loaded and as committed, each of something that exists",
+];
+
+/// All verdicts, in the order of [`NAMES`].
+pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
+    let districts = || seen.districts.iter();
+    let orders = || seen.orders.iter();
+    let customers = || seen.customers.iter();
+    let loaded = u64::from(seen.scale.delivered());
+    let undelivered = |(at, it): (usize, &District)| {
+        it.orders != it.new_orders + loaded + tally.delivered_in(at)
+    };
+    let warehouses = seen.warehouses.iter();
+    let wrong = [
+        count((0..seen.warehouses.len()).map(|at| seen.warehouses[at].ytd != ytd_of(seen, at))),
+        count(districts().map(|it| !is_numbered_to_its_end(it))),
+        count(districts().map(has_gap)),
+        count(districts().map(|it| it.lines_counted != it.lines)),
+        count(orders().map(|it| it.is_delivered == it.is_new)) + seen.orphans,
+        count(orders().map(|it| !has_its_lines(it))),
+        orders().map(|it| u64::from(it.misdated)).sum(),
+        count(warehouses.map(|it| it.ytd != it.paid)),
+        count(districts().map(|it| it.ytd != it.paid)),
+        count(customers().map(|it| it.balance != it.delivered - it.paid)),
+        count(districts().enumerate().map(undelivered)),
+        count(customers().map(|it| !adds_up(it))),
+        count(seen.stocks.iter().map(|it| !agrees(it))),
+        rows_wrong(seen, tally) + seen.strangers,
+    ];
+    let of = [
+        (seen.warehouses.len(), "warehouses"),
+        (seen.districts.len(), "districts"),
+        (seen.districts.len(), "districts"),
+        (seen.districts.len(), "districts"),
+        (seen.orders.len(), "orders"),
+        (seen.orders.len(), "orders"),
+        (seen.rows[6] as usize, "lines"),
+        (seen.warehouses.len(), "warehouses"),
+        (seen.districts.len(), "districts"),
+        (seen.customers.len(), "customers"),
+        (seen.districts.len(), "districts"),
+        (seen.customers.len(), "customers"),
+        (seen.stocks.len(), "stocks"),
+        (seen.rows.iter().sum::<u64>() as usize, "rows"),
+    ];
+    let verdict = |((name, wrong), (all, what)): ((&'static str, u64), (usize, &str))| Invariant {
+        name,
+        ok: wrong == 0,
+        detail: format!("{all} {what}, {wrong} wrong"),
+    };
+    NAMES.into_iter().zip(wrong).zip(of).map(verdict).collect()
+}
+
+fn count(wrong: impl Iterator<Item = bool>) -> u64 {
+    wrong.map(u64::from).sum()
+}
+
+/// Sum of D_YTD of a warehouse, by position.
+fn ytd_of(seen: &Seen, warehouse: usize) -> i64 {
+    let of_one = usize::from(DISTRICTS);
+    seen.districts[warehouse * of_one..][..of_one].iter().map(|district| district.ytd).sum()
+}
+
+/// Without new orders, the condition speaks of orders alone.
+fn is_numbered_to_its_end(it: &District) -> bool {
+    let last = it.next_o_id.wrapping_sub(1);
+    last == it.last_order && (it.new_orders == 0 || last == it.last_new)
+}
+
+fn has_gap(it: &District) -> bool {
+    it.new_orders != 0 && it.last_new - it.first_new + 1 != it.new_orders
+}
+
+/// Lines are numbered from 1.
+fn has_its_lines(it: &Order) -> bool {
+    u32::from(it.found) == ((1u32 << it.lines.min(15)) - 1) << 1 && it.lines <= 15
+}
+
+fn adds_up(it: &Customer) -> bool {
+    it.balance + it.ytd_payment == it.delivered
+}
+
+/// The quantity is filled up by 91 at a time.
+fn agrees(it: &Stock) -> bool {
+    let counted = (it.ytd, it.count, it.remote) == (it.taken, it.lines, it.remote_lines);
+    let now = it.quantity + it.taken;
+    counted && now >= it.loaded && (now - it.loaded).is_multiple_of(91) && it.quantity >= 10
+}
+
+/// How many rows there are too many or too few, over all tables.
+fn rows_wrong(seen: &Seen, tally: &Tally) -> u64 {
+    let mut expected = seen.scale.rows();
+    let delivered: u64 = tally.delivered.iter().sum();
+    expected[3] += tally.payments;
+    expected[4] = (expected[4] + tally.orders).wrapping_sub(delivered);
+    expected[5] += tally.orders;
+    expected[6] += tally.lines;
+    expected.iter().zip(seen.rows).map(|(expected, found)| expected.abs_diff(found)).sum()
+}

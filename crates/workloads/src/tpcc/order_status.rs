@@ -1,0 +1,74 @@
+//! Order-Status: clause 2.6.
+//!
+//! Three fetches, four by last name: who the customer is; the customer and, by a backward range read of
+//! one entry, the newest order's key; the order; its lines, of which the order says how many there are.
+//!
+//! Invariant: read-only.
+
+use super::Tally;
+use super::by_name::{middle, scan_names};
+use super::input::Who;
+use super::lines::read_lines;
+use super::tables::{
+    CUSTOMER, ORDERS, ORDERS_BY_CUSTOMER, c_balance, c_first, c_last, c_middle, customer_key,
+    customer_of, district_prefix, ol_amount,
+};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::{Cells, ColumnId, Key};
+use tarn_engine::transaction::{Scan, Transaction};
+
+const fn bit(column: ColumnId) -> u64 {
+    1 << column.0
+}
+
+const CUSTOMER_CELLS: Cells =
+    Cells(bit(c_balance()) | bit(c_first()) | bit(c_middle()) | bit(c_last()));
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    (w, d): (u32, u8),
+    who: Who,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let shown = coordinator.transact(async |tx| status(tx, w, d, who).await).await?;
+    std::hint::black_box(shown);
+    tally.statuses += 1;
+    tally.by_name += u64::from(matches!(who, Who::Name(_)));
+    Ok(())
+}
+
+/// The customer's balance and the amount of the newest order.
+async fn status(
+    tx: &mut Transaction<'_>,
+    w: u32,
+    d: u8,
+    who: Who,
+) -> Result<(i64, u64), Failure> {
+    let key = match who {
+        Who::Id(c) => customer_key(w, d, c),
+        Who::Name(name) => {
+            let names = scan_names(tx, w, d, name);
+            tx.fetch().await?;
+            let Some(key) = middle(tx, names) else { return tx.abort() };
+            key
+        }
+    };
+    let customer = tx.read(CUSTOMER, key, CUSTOMER_CELLS);
+    let of_customer = district_prefix(w, d).u16(customer_of(key) as u16);
+    let newest = tx.scan(ORDERS_BY_CUSTOMER, Scan::prefix(of_customer).limit(1).backward());
+    tx.fetch().await?;
+    let Some(row) = tx.get(customer) else { return tx.abort() };
+    std::hint::black_box((row.bytes(c_first()), row.bytes(c_middle()), row.bytes(c_last())));
+    let balance = row.i64(c_balance());
+    // Every customer has ordered once before the run.
+    let Some(Key::Word(order)) = tx.scanned(newest).next().map(|entry| entry.record) else {
+        return tx.abort();
+    };
+    let row = tx.read(ORDERS, order, Cells::ALL);
+    tx.fetch().await?;
+    let mut amount = 0;
+    read_lines(tx, &[(order, row)], |_, line| amount += line.u64(ol_amount())).await?;
+    Ok((balance, amount))
+}

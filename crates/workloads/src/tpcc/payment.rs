@@ -1,0 +1,187 @@
+//! Payment: clause 2.5.
+//!
+//! A customer who is named by number is one fetch with all else, because HISTORY's key is generated and
+//! known beforehand: two rounds, one to find the records, one to lock them. A customer who is named by
+//! last name needs a range read first, which goes beside the warehouse, the district and the history
+//! row: two rounds more.
+//!
+//! Invariant: what the customer pays, the district, the warehouse and HISTORY gain.
+
+use super::Tally;
+use super::by_name::{middle, scan_names};
+use super::input::Who;
+use super::tables::{
+    C_ADDRESS, CUSTOMER, CUSTOMER_DATA_BYTES, D_ADDRESS, DISTRICT, HISTORY, HISTORY_DATA_BYTES,
+    W_ADDRESS, WAREHOUSE, c_balance, c_credit, c_credit_lim, c_data, c_discount, c_first, c_last,
+    c_middle, c_payment_cnt, c_phone, c_since, c_ytd_payment, customer_key, customer_of, d_name,
+    d_ytd, district_key, h_amount, h_c_d_id, h_c_id, h_c_w_id, h_d_id, h_data, h_date, w_name,
+    w_ytd, warehouse_key,
+};
+use std::io::Write as _;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::{Cells, ColumnId};
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::Handle;
+
+const fn bit(column: ColumnId) -> u64 {
+    1 << column.0
+}
+
+/// The five columns of an address.
+const fn address(first: u8) -> u64 {
+    0b1_1111 << first
+}
+
+const WAREHOUSE_CELLS: Cells = Cells(bit(w_name()) | bit(w_ytd()) | address(W_ADDRESS));
+const DISTRICT_CELLS: Cells = Cells(bit(d_name()) | bit(d_ytd()) | address(D_ADDRESS));
+/// `C_DATA` is used of customers with bad credit alone, but a locked row cannot be asked for more.
+const CUSTOMER_CELLS: Cells = Cells(
+    bit(c_balance())
+        | bit(c_ytd_payment())
+        | bit(c_payment_cnt())
+        | bit(c_discount())
+        | bit(c_credit())
+        | bit(c_last())
+        | bit(c_middle())
+        | bit(c_credit_lim())
+        | bit(c_since())
+        | bit(c_first())
+        | address(C_ADDRESS)
+        | bit(c_phone())
+        | bit(c_data()),
+);
+
+/// What is paid, where and by whom.
+#[derive(Clone, Copy)]
+pub(super) struct Paid {
+    pub(super) w: u32,
+    pub(super) d: u8,
+    pub(super) c_w: u32,
+    pub(super) c_d: u8,
+    pub(super) who: Who,
+    pub(super) cents: u32,
+    /// Key of the row of HISTORY.
+    pub(super) history: u64,
+    pub(super) date: u32,
+}
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    paid: Paid,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    coordinator.transact(async |tx| pay(tx, paid).await).await?;
+    tally.payments += 1;
+    tally.by_name += u64::from(matches!(paid.who, Who::Name(_)));
+    tally.remote_payments += u64::from(paid.c_w != paid.w);
+    Ok(())
+}
+
+#[inline]
+async fn pay(tx: &mut Transaction<'_>, paid: Paid) -> Result<(), Failure> {
+    let Paid { c_w, c_d, .. } = paid;
+    let (names, known) = match paid.who {
+        Who::Id(c) => {
+            let key = customer_key(c_w, c_d, c);
+            (None, Some((key, tx.update(CUSTOMER, key, CUSTOMER_CELLS))))
+        }
+        Who::Name(name) => (Some(scan_names(tx, c_w, c_d, name)), None),
+    };
+    let warehouse = tx.update(WAREHOUSE, warehouse_key(paid.w), WAREHOUSE_CELLS);
+    let district = tx.update(DISTRICT, district_key(paid.w, paid.d), DISTRICT_CELLS);
+    let history = tx.insert(HISTORY, paid.history);
+    tx.fetch().await?;
+    let (key, customer) = match (known, names) {
+        (Some(known), _) => known,
+        (None, Some(names)) => {
+            let Some(key) = middle(tx, names) else { return tx.abort() };
+            let customer = tx.update(CUSTOMER, key, CUSTOMER_CELLS);
+            tx.fetch().await?;
+            (key, customer)
+        }
+        (None, None) => unreachable!("a customer is named one way or the other"),
+    };
+    let data = receive(tx, warehouse, district, paid.cents)?;
+    charge(tx, customer, customer_of(key), paid)?;
+    tx.set(history, h_c_id(), u64::from(customer_of(key)));
+    tx.set(history, h_c_d_id(), u64::from(c_d));
+    tx.set(history, h_c_w_id(), u64::from(c_w));
+    tx.set(history, h_d_id(), u64::from(paid.d));
+    tx.set(history, h_date(), u64::from(paid.date));
+    tx.set(history, h_amount(), u64::from(paid.cents));
+    tx.set(history, h_data(), &data);
+    Ok(())
+}
+
+/// Warehouse and district gain the amount; returns both names, which HISTORY keeps.
+#[inline]
+fn receive(
+    tx: &mut Transaction<'_>,
+    warehouse: Handle,
+    district: Handle,
+    cents: u32,
+) -> Result<[u8; HISTORY_DATA_BYTES], Failure> {
+    let (Some(w), Some(d)) = (tx.get(warehouse), tx.get(district)) else { return tx.abort() };
+    let mut data = [b' '; HISTORY_DATA_BYTES];
+    let (first, second) = (w.text(w_name()), d.text(d_name()));
+    data[..first.len()].copy_from_slice(first);
+    let second_at = first.len() + 4;
+    data[second_at..second_at + second.len()].copy_from_slice(second);
+    data[second_at + second.len()..].fill(0);
+    let (w_paid, d_paid) = (w.i64(w_ytd()), d.i64(d_ytd()));
+    tx.set(warehouse, w_ytd(), w_paid + i64::from(cents));
+    tx.set(district, d_ytd(), d_paid + i64::from(cents));
+    Ok(data)
+}
+
+/// The customer's balance falls; of one with bad credit the payment is noted in `C_DATA`.
+#[inline]
+fn charge(
+    tx: &mut Transaction<'_>,
+    customer: Handle,
+    c: u32,
+    paid: Paid,
+) -> Result<(), Failure> {
+    let Some(row) = tx.get(customer) else { return tx.abort() };
+    let cents = i64::from(paid.cents);
+    let (balance, ytd) = (row.i64(c_balance()) - cents, row.i64(c_ytd_payment()) + cents);
+    let count = row.u64(c_payment_cnt()) + 1;
+    let noted = (row.bytes(c_credit()) == b"BC").then(|| note(row.bytes(c_data()), c, paid));
+    tx.set(customer, c_balance(), balance);
+    tx.set(customer, c_ytd_payment(), ytd);
+    tx.set(customer, c_payment_cnt(), count);
+    if let Some(noted) = noted {
+        tx.set(customer, c_data(), &noted);
+    }
+    Ok(())
+}
+
+/// The payment in front of what stood there, which loses its end.
+fn note(data: &[u8], c: u32, paid: Paid) -> [u8; CUSTOMER_DATA_BYTES] {
+    let mut noted = [0; CUSTOMER_DATA_BYTES];
+    let Paid { w, d, c_w, c_d, cents, .. } = paid;
+    let (whole, part) = (cents / 100, cents % 100);
+    let mut rest = &mut noted[..];
+    // Six numbers never fill 500 bytes.
+    let _ = write!(rest, "{c} {c_d} {c_w} {d} {w} {whole}.{part:02} ");
+    let len = rest.len();
+    rest.copy_from_slice(&data[..len]);
+    noted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_stands_in_front_of_what_was_there() {
+        let who = Who::Id(7);
+        let paid =
+            Paid { w: 2, d: 3, c_w: 4, c_d: 5, who, cents: 123_405, history: 0, date: 1 };
+        let noted = note(&[b'x'; CUSTOMER_DATA_BYTES], 7, paid);
+        assert!(noted.starts_with(b"7 5 4 3 2 1234.05 xxx"));
+        assert_eq!(noted.iter().filter(|&&byte| byte == b'x').count(), 500 - 18);
+    }
+}

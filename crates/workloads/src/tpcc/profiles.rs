@@ -1,0 +1,115 @@
+//! TPC-C's profiles: the benchmark's own, and what papers ran.
+//!
+//! Invariant: every deviation from the benchmark's own definition is in the profile's note, but for
+//! those that all profiles share, which `tpcc/mod.rs` names.
+
+use super::scale::Sizes;
+use crate::distribution::Mix;
+use crate::workload::Profile;
+
+pub(super) struct Variant {
+    pub(super) profile: Profile,
+    pub(super) sizes: Sizes,
+    pub(super) mix: &'static Mix,
+    /// Customers that Payment and Order-Status look for by last name.
+    pub(super) by_name_percent: u64,
+    /// Payments of customers of another warehouse.
+    pub(super) remote_payment_percent: u64,
+    /// Lines that another warehouse supplies.
+    pub(super) remote_line_percent: u64,
+    /// New-Orders that name an item which does not exist.
+    pub(super) rollback_percent: u64,
+    /// Whether terminals wait: keying and thinking.
+    pub(super) waits: bool,
+}
+
+/// New-Order, Payment, Order-Status, Delivery, Stock-Level.
+const SPEC_MIX: &Mix = &Mix::new(&[45, 43, 4, 4, 4]);
+const HALVES: &Mix = &Mix::new(&[50, 50, 0, 0, 0]);
+const CREST_CODE: &Mix = &Mix::new(&[50, 46, 4, 0, 0]);
+/// 45/40/4/4/4 of 97, in whole percents.
+const OOCC: &Mix = &Mix::new(&[47, 41, 4, 4, 4]);
+
+const fn spec(name: &'static str, note: &'static str, warehouses: u64) -> Variant {
+    Variant {
+        profile: Profile { name, note },
+        sizes: Sizes { warehouses, ..Sizes::SPEC },
+        mix: SPEC_MIX,
+        by_name_percent: 60,
+        remote_payment_percent: 15,
+        remote_line_percent: 1,
+        rollback_percent: 1,
+        waits: false,
+    }
+}
+
+pub(super) const VARIANTS: &[Variant] = &[
+    spec(
+        "spec",
+        "TPC-C 5.11: 1 warehouse, 45/43/4/4/4 drawn by weight (clause 5.2.4.1); home warehouse and \
+         Stock-Level's district drawn for each transaction, not fixed for a terminal; no keying and \
+         think times",
+        1,
+    ),
+    Variant {
+        waits: true,
+        ..spec(
+            "terminals",
+            "as spec, with the keying times and the mean think times of clause 5.2.5.7",
+            1,
+        )
+    },
+    Variant {
+        mix: HALVES,
+        ..spec("new-order-payment", "as spec, but New-Order and Payment half and half", 1)
+    },
+    Variant {
+        mix: &Mix::new(&[100, 0, 0, 0, 0]),
+        ..spec("no-payment", "as spec, but New-Order alone", 1)
+    },
+    spec("lotus", "LOTUS: 105 warehouses, critical field W_ID; all else as spec", 105),
+    Variant {
+        sizes: Sizes { warehouses: 40, customers: 300, items: 10_000, room: 500_000 },
+        ..spec(
+            "crest",
+            "CREST: 40 warehouses; as in its public code and FORD's 300 customers and first orders a \
+             district and 10,000 items, to which NURand's A is scaled (63 and 511) and W_YTD and \
+             D_YTD fitted; all else as spec",
+            40,
+        )
+    },
+    Variant {
+        sizes: Sizes { warehouses: 40, customers: 300, items: 10_000, room: 500_000 },
+        mix: CREST_CODE,
+        by_name_percent: 0,
+        ..spec(
+            "crest-code",
+            "as crest, with the mix of its public code, 50/46/4/0/0, and no customer by last name",
+            40,
+        )
+    },
+    Variant {
+        mix: OOCC,
+        ..spec(
+            "oocc",
+            "OOCC: 8 warehouses; its table's 45/40/4/4/4 adds up to 97, here 47/41/4/4/4 of 100; all \
+             else as spec",
+            8,
+        )
+    },
+    spec(
+        "fisslock",
+        "FissLock: transactions as specified; its locks on ranges of records, its 10 µs of work and \
+         the number of warehouses, which it does not state, are left to who runs it (here 8)",
+        8,
+    ),
+    Variant {
+        sizes: Sizes { warehouses: 1, customers: 30, items: 100, room: 1_000 },
+        ..spec(
+            "tiny",
+            "for tests and small simulations: 30 customers and first orders a district, 100 items, \
+             NURand's A scaled; all else as spec",
+            1,
+        )
+    },
+];

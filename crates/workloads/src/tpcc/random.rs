@@ -1,0 +1,217 @@
+//! TPC-C's random numbers and texts: clauses 2.1.6, 4.3.2 and 4.3.3.
+//!
+//! Invariant: what is loaded is a function of keys alone; what a run draws comes from its generator.
+
+use super::tables::LAST_BYTES;
+use crate::distribution::Dice;
+use tarn_fabric::rng::mix;
+
+/// A word of noise about a row.
+pub(super) fn noise(key: u64, about: u64) -> Dice {
+    Dice::from_word(mix(key ^ mix(about + 0x7bcc)))
+}
+
+/// NURand(A, x, y): non-uniform numbers from x to y (clause 2.1.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Nurand {
+    /// A.
+    spread: u64,
+    /// C.
+    constant: u64,
+    /// x.
+    from: u64,
+    /// y - x + 1.
+    range: u64,
+}
+
+impl Nurand {
+    /// A is the largest 2^k - 1 that keeps the specified ratio to the range, of which it is about
+    /// `1000 / per_thousand`; C is `constant`, brought below A.
+    pub(super) fn scaled(from: u64, range: u32, per_thousand: u64, constant: u64) -> Nurand {
+        let about = (u64::from(range) * 1_000 / per_thousand).max(1);
+        let spread = (1 << about.ilog2()) - 1;
+        Nurand { spread, constant: constant & spread, from, range: range.into() }
+    }
+
+    /// A.
+    #[cfg(test)]
+    pub(super) fn spread(&self) -> u64 {
+        self.spread
+    }
+
+    /// A number.
+    #[inline]
+    pub(super) fn draw(&self, dice: &mut Dice) -> u32 {
+        let low = dice.roll(self.spread + 1);
+        let uniform = self.from + dice.roll(self.range);
+        (((low | uniform) + self.constant) % self.range + self.from) as u32
+    }
+}
+
+/// C for last names, while loading. While running it differs by 100, which clause 2.1.6.1 allows:
+/// 65 to 119, but neither 96 nor 112.
+pub(super) const NAME_CONSTANT_LOAD: u64 = 123;
+pub(super) const NAME_CONSTANT_RUN: u64 = NAME_CONSTANT_LOAD + 100;
+
+const SYLLABLES: [&[u8]; 10] =
+    [b"BAR", b"OUGHT", b"ABLE", b"PRI", b"PRES", b"ESE", b"ANTI", b"CALLY", b"ATION", b"EING"];
+
+/// The last name of a number from 0 to 999, padded: a syllable for each digit.
+#[inline]
+pub(super) fn last_name(number: u32) -> [u8; LAST_BYTES] {
+    let mut name = [0; LAST_BYTES];
+    let mut at = 0;
+    for digit in [number / 100, number / 10 % 10, number % 10] {
+        let syllable = SYLLABLES[digit as usize];
+        name[at..at + syllable.len()].copy_from_slice(syllable);
+        at += syllable.len();
+    }
+    name
+}
+
+/// Text that lasts: dice that are thrown anew whenever a word is used up.
+pub(super) struct Text {
+    state: u64,
+    dice: Dice,
+    left: u32,
+}
+
+const SYMBOLS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Symbols from one word: 62^7 is below 2^44.
+const SYMBOLS_A_WORD: u32 = 7;
+
+impl Text {
+    /// About a row.
+    pub(super) fn new(key: u64, about: u64) -> Text {
+        Text { state: mix(key ^ mix(about + 0x7e87)), dice: Dice::from_word(0), left: 0 }
+    }
+
+    #[inline]
+    fn roll(&mut self, sides: u64) -> u64 {
+        if self.left == 0 {
+            self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            (self.dice, self.left) = (Dice::from_word(mix(self.state)), SYMBOLS_A_WORD);
+        }
+        self.left -= 1;
+        self.dice.roll(sides)
+    }
+
+    /// A number of `least..=most`.
+    pub(super) fn number(&mut self, least: u64, most: u64) -> u64 {
+        // A word of its own: its sides may be many.
+        self.left = 0;
+        let number = least + self.roll(most - least + 1);
+        self.left = 0;
+        number
+    }
+
+    /// Whether one of `sides` comes up.
+    pub(super) fn one_in(&mut self, sides: u64) -> bool {
+        self.number(1, sides) == 1
+    }
+
+    /// Letters and digits, `least` to all of `into` (a-string); returns how many.
+    pub(super) fn letters(&mut self, into: &mut [u8], least: usize) -> usize {
+        let len = self.number(least as u64, into.len() as u64) as usize;
+        into[..len].fill_with(|| SYMBOLS[self.roll(62) as usize]);
+        into[len..].fill(0);
+        len
+    }
+
+    /// A text of its own: `least` to `N` letters and digits, padded.
+    pub(super) fn text<const N: usize>(&mut self, least: usize) -> [u8; N] {
+        let mut text = [0; N];
+        self.letters(&mut text, least);
+        text
+    }
+
+    /// `N` digits (n-string).
+    pub(super) fn digits<const N: usize>(&mut self) -> [u8; N] {
+        let mut digits = [0; N];
+        digits.fill_with(|| b'0' + self.roll(10) as u8);
+        digits
+    }
+
+    /// 26 to 50 letters and digits; in one of ten, ORIGINAL somewhere among them.
+    pub(super) fn data(&mut self) -> [u8; 50] {
+        let mut data = [0; 50];
+        let len = self.letters(&mut data, 26);
+        if self.one_in(10) {
+            let at = self.number(0, (len - ORIGINAL.len()) as u64) as usize;
+            data[at..at + ORIGINAL.len()].copy_from_slice(ORIGINAL);
+        }
+        data
+    }
+
+    /// A zip code: four digits and 11111.
+    pub(super) fn zip(&mut self) -> [u8; 9] {
+        let [a, b, c, d] = self.digits();
+        [a, b, c, d, b'1', b'1', b'1', b'1', b'1']
+    }
+}
+
+const ORIGINAL: &[u8; 8] = b"ORIGINAL";
+
+/// Whether ORIGINAL is in the text.
+#[inline]
+pub(super) fn is_original(text: &[u8]) -> bool {
+    text.windows(ORIGINAL.len()).any(|part| part == ORIGINAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::rng::seeded;
+
+    #[test]
+    fn last_names_are_those_of_the_specification() {
+        let text = |number| {
+            let name = last_name(number);
+            String::from_utf8(name.into_iter().filter(|&byte| byte != 0).collect())
+        };
+        assert_eq!(text(371).as_deref(), Ok("PRICALLYOUGHT"));
+        assert_eq!(text(0).as_deref(), Ok("BARBARBAR"));
+        assert_eq!(text(777).as_deref(), Ok("CALLYCALLYCALLY"));
+    }
+
+    /// Clause 2.1.6 against its own definition, number by number.
+    #[test]
+    fn nurand_has_the_specified_distribution() {
+        const DRAWS: u32 = 2_000_000;
+        let (spread, constant, from, range) = (63, 9, 1, 300);
+        let it = Nurand { spread, constant, from, range };
+        let mut expected = vec![0f64; range as usize + 1];
+        for low in 0..=spread {
+            for uniform in from..from + range {
+                let number = ((low | uniform) + constant) % range + from;
+                expected[number as usize] += 1.0 / ((spread + 1) * range) as f64;
+            }
+        }
+        let (mut rng, mut counts) = (seeded(5, 5), vec![0u32; range as usize + 1]);
+        for _ in 0..DRAWS {
+            counts[it.draw(&mut Dice::new(&mut rng)) as usize] += 1;
+        }
+        assert_eq!(counts[0], 0);
+        for (count, share) in counts.iter().zip(&expected) {
+            let expected = share * f64::from(DRAWS);
+            let off = (f64::from(*count) - expected).abs();
+            assert!(off <= 5.0 * expected.sqrt() + 1.0, "{count}, {expected} expected");
+        }
+    }
+
+    #[test]
+    fn texts_have_their_lengths_and_one_in_ten_is_original() {
+        let (mut lengths, mut originals) = ([0u32; 51], 0);
+        for key in 0..10_000 {
+            let data = Text::new(key, 1).data();
+            let len = data.iter().filter(|&&byte| byte != 0).count();
+            lengths[len] += 1;
+            originals += u32::from(is_original(&data));
+            assert!(data[len..].iter().all(|&byte| byte == 0));
+        }
+        assert!(lengths[..26].iter().all(|&count| count == 0));
+        assert!(lengths[26..].iter().all(|&count| count.abs_diff(400) < 120), "{lengths:?}");
+        assert!(originals.abs_diff(1_000) < 150, "{originals}");
+        assert_eq!(&Text::new(3, 3).zip()[4..], b"11111");
+    }
+}

@@ -1,0 +1,177 @@
+//! How large the database is: the specification's sizes, or fewer for one of its dimensions.
+//!
+//! Invariant: the number of rows of every table is a function of the scale, so that loaders agree
+//! without talking and a check knows what was loaded.
+
+use super::random::{Nurand, noise};
+use super::tables::{WAREHOUSES_MAX, order_key};
+use tarn_engine::outcome::UsageError;
+
+/// Districts of a warehouse (clause 1.2.1).
+pub(super) const DISTRICTS: u8 = 10;
+/// Fewest and most lines of an order.
+pub(super) const LINES_MIN: u8 = 5;
+pub(super) const LINES_MAX: u8 = 15;
+/// Customers and orders of a district, as specified.
+const CUSTOMERS: u32 = 3_000;
+const ITEMS: u32 = 100_000;
+/// Different last names, as specified.
+const NAMES: u32 = 1_000;
+/// What each customer has paid once before the run: cents.
+pub(super) const FIRST_PAYMENT_CENTS: i64 = 1_000;
+
+/// Typical row lengths of clause 1.2.1, by table.
+const RAW_BYTES: [u64; 9] = [89, 95, 655, 46, 8, 24, 54, 82, 306];
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Scale {
+    pub(super) warehouses: u32,
+    /// Customers of a district, and orders that it starts with.
+    pub(super) customers: u32,
+    pub(super) items: u32,
+    /// Orders, and rows of HISTORY, that tables are laid out for beyond those that are loaded.
+    pub(super) room: u64,
+    /// Order lines that are loaded.
+    lines: u64,
+}
+
+impl Scale {
+    /// The specification's sizes.
+    #[cfg(test)]
+    pub(super) fn spec(warehouses: u32) -> Scale {
+        let sizes = Sizes { warehouses: warehouses.into(), ..Sizes::SPEC };
+        Scale::new(u64::from(warehouses), sizes).expect("a scale")
+    }
+
+    /// So many warehouses.
+    ///
+    /// # Errors
+    /// None, or more than a key holds.
+    pub(super) fn new(warehouses: u64, sizes: Sizes) -> Result<Scale, UsageError> {
+        if warehouses == 0 || warehouses > WAREHOUSES_MAX {
+            let (field, value) = ("records".into(), warehouses.to_string());
+            let allowed = format!("1 to {WAREHOUSES_MAX} warehouses");
+            return Err(UsageError { field, value, allowed });
+        }
+        let Sizes { customers, items, room, .. } = sizes;
+        let warehouses = warehouses as u32;
+        let mut scale = Scale { warehouses, customers, items, room, lines: 0 };
+        scale.lines = scale.districts().map(|(w, d)| scale.lines_of_district(w, d)).sum();
+        Ok(scale)
+    }
+
+    /// Every district, as warehouse and number.
+    pub(super) fn districts(&self) -> impl Iterator<Item = (u32, u8)> + use<> {
+        let warehouses = 1..=self.warehouses;
+        warehouses.flat_map(|w| (1..=DISTRICTS).map(move |d| (w, d)))
+    }
+
+    fn lines_of_district(&self, w: u32, d: u8) -> u64 {
+        (1..=self.customers).map(|o| u64::from(loaded_lines(w, d, o))).sum()
+    }
+
+    /// Of the orders that a district starts with, how many are delivered: seven in ten.
+    pub(super) fn delivered(&self) -> u32 {
+        self.customers - self.customers * 3 / 10
+    }
+
+    /// Rows that are loaded, by table.
+    pub(super) fn rows(&self) -> [u64; 9] {
+        let w = u64::from(self.warehouses);
+        let districts = w * u64::from(DISTRICTS);
+        let customers = districts * u64::from(self.customers);
+        let fresh = districts * u64::from(self.customers - self.delivered());
+        let (items, stock) = (u64::from(self.items), w * u64::from(self.items));
+        [w, districts, customers, customers, fresh, customers, self.lines, items, stock]
+    }
+
+    /// Rows that tables are laid out for.
+    pub(super) fn expected_rows(&self) -> [u64; 9] {
+        let mut rows = self.rows();
+        let mean_lines = u64::from(LINES_MIN + LINES_MAX) / 2;
+        for (table, of_an_order) in [(3, 1), (4, 1), (5, 1), (6, mean_lines)] {
+            rows[table] += of_an_order * self.room;
+        }
+        rows
+    }
+
+    /// Bytes of a warehouse's rows by the specification's row lengths, ITEM aside.
+    pub(super) fn raw_bytes_per_warehouse(&self) -> u64 {
+        let rows = self.rows();
+        let all: u64 = (0..9).filter(|&it| it != 7).map(|it| rows[it] * RAW_BYTES[it]).sum();
+        all / u64::from(self.warehouses)
+    }
+
+    /// Different last names: no more than customers of a district, so that each is somebody's.
+    pub(super) fn names(&self) -> u32 {
+        self.customers.min(NAMES)
+    }
+
+    /// NURand(1023, 1, 3000), or scaled.
+    pub(super) fn customer_draw(&self) -> Nurand {
+        Nurand::scaled(1, self.customers, 2_900, 259)
+    }
+
+    /// NURand(8191, 1, 100000), or scaled.
+    pub(super) fn item_draw(&self) -> Nurand {
+        Nurand::scaled(1, self.items, 12_200, 7_911)
+    }
+
+    /// NURand(255, 0, 999), or scaled; `constant` is C.
+    pub(super) fn name_draw(&self, constant: u64) -> Nurand {
+        Nurand::scaled(0, self.names(), 3_900, constant)
+    }
+}
+
+/// A profile's sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sizes {
+    pub(super) warehouses: u64,
+    pub(super) customers: u32,
+    pub(super) items: u32,
+    /// See [`Scale::room`].
+    pub(super) room: u64,
+}
+
+impl Sizes {
+    /// The specification's, for one warehouse.
+    pub(super) const SPEC: Sizes =
+        Sizes { warehouses: 1, customers: CUSTOMERS, items: ITEMS, room: 500_000 };
+}
+
+/// How many lines a loaded order has: 5 to 15.
+pub(super) fn loaded_lines(w: u32, d: u8, o: u32) -> u8 {
+    let spread = u64::from(LINES_MAX - LINES_MIN + 1);
+    LINES_MIN + noise(order_key(w, d, o), 0x11).roll(spread) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warehouse_has_the_specified_rows() {
+        let rows = Scale::spec(2).rows();
+        assert_eq!(&rows[..6], &[2, 20, 60_000, 60_000, 18_000, 60_000]);
+        assert_eq!(&rows[7..], &[100_000, 200_000]);
+        // Ten lines an order; the mean of 60,000 draws of standard deviation 3.2 is within 1 %.
+        assert!(rows[6].abs_diff(600_000) < 6_000, "{}", rows[6]);
+    }
+
+    #[test]
+    fn constants_are_the_specified_ones_at_the_specified_scale() {
+        let scale = Scale::spec(1);
+        assert_eq!(scale.customer_draw().spread(), 1_023);
+        assert_eq!(scale.item_draw().spread(), 8_191);
+        assert_eq!(scale.name_draw(0).spread(), 255);
+    }
+
+    #[test]
+    fn a_scale_that_cannot_be_names_the_field() {
+        for warehouses in [0, WAREHOUSES_MAX + 1] {
+            let error = Scale::new(warehouses, Sizes::SPEC).expect_err("refused");
+            assert!(error.to_string().starts_with("records = "), "{error}");
+        }
+    }
+}

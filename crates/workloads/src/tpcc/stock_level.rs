@@ -1,0 +1,64 @@
+//! Stock-Level: clause 2.8.
+//!
+//! Four fetches: the district; its last 20 orders; their lines; the stocks of the items in them, each
+//! once. The specification is content with read committed here; this is serializable like all else.
+//!
+//! Invariant: read-only.
+
+use super::Tally;
+use super::lines::read_lines;
+use super::tables::{
+    DISTRICT, ORDERS, STOCK, d_next_o_id, district_key, o_lines, ol_i_id, order_key, s_quantity,
+    stock_key,
+};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::Handle;
+
+/// So many orders are looked at.
+const ORDERS_SEEN: u32 = 20;
+
+#[inline]
+pub(super) async fn run(
+    coordinator: &mut Coordinator,
+    (w, d): (u32, u8),
+    threshold: u8,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    tally.levels += 1;
+    tally.low_stocks += coordinator.transact(async |tx| count(tx, w, d, threshold).await).await?;
+    Ok(())
+}
+
+/// Different items of the last orders whose stock is below the threshold.
+async fn count(
+    tx: &mut Transaction<'_>,
+    w: u32,
+    d: u8,
+    threshold: u8,
+) -> Result<u64, Failure> {
+    let district = tx.read(DISTRICT, district_key(w, d), Cells::one(d_next_o_id()));
+    tx.fetch().await?;
+    let Some(next) = tx.get(district).map(|row| row.u64(d_next_o_id()) as u32) else {
+        return tx.abort();
+    };
+    let mut orders: Vec<(u64, Handle)> = Vec::with_capacity(ORDERS_SEEN as usize);
+    for o in next.saturating_sub(ORDERS_SEEN).max(1)..next {
+        let key = order_key(w, d, o);
+        orders.push((key, tx.read(ORDERS, key, Cells::one(o_lines()))));
+    }
+    tx.fetch().await?;
+    let mut items: Vec<u32> = Vec::with_capacity(300);
+    read_lines(tx, &orders, |_, line| items.push(line.u64(ol_i_id()) as u32)).await?;
+    items.sort_unstable();
+    items.dedup();
+    let read = |i: u32| tx.read(STOCK, stock_key(w, i), Cells::one(s_quantity()));
+    let stocks: Vec<Handle> = items.into_iter().map(read).collect();
+    tx.fetch().await?;
+    let low = |stock: &&Handle| {
+        tx.get(**stock).is_some_and(|row| row.u64(s_quantity()) < u64::from(threshold))
+    };
+    Ok(stocks.iter().filter(low).count() as u64)
+}

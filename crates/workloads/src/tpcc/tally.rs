@@ -1,0 +1,148 @@
+//! What committed transactions of TPC-C add up to.
+//!
+//! Invariant: counted after the commit. The checks use the numbers of orders, payments and deliveries
+//! alone; all money is judged on what is stored.
+
+use super::input::Line;
+use super::scale::DISTRICTS;
+use super::tables::{SESSION_ROWS, SESSIONS, history_key};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Orders entered.
+    pub orders: u64,
+    /// Their lines.
+    pub lines: u64,
+    /// Of which another warehouse supplies.
+    pub remote_lines: u64,
+    /// New-Orders that named an item which does not exist.
+    pub rolled_back: u64,
+    /// Payments.
+    pub payments: u64,
+    /// Of customers of another warehouse.
+    pub remote_payments: u64,
+    /// Payments and Order-Status of customers by last name.
+    pub by_name: u64,
+    /// Order-Status.
+    pub statuses: u64,
+    /// Orders delivered, by district, those of warehouse 1 first.
+    pub delivered: Vec<u64>,
+    /// Districts in which there was nothing to deliver.
+    pub skipped: u64,
+    /// Stock-Level.
+    pub levels: u64,
+    /// Items that it found low.
+    pub low_stocks: u64,
+    /// Where the next row of HISTORY goes; session 0 is none.
+    session: u64,
+    count: u64,
+}
+
+impl Tally {
+    /// A key for a row of HISTORY that nobody else uses. Each coordinator takes a session of its own,
+    /// and another one when that is used up. Sessions are handed out by this process.
+    ///
+    /// # Panics
+    /// After 2^40 rows, of which memory would hold less.
+    #[inline]
+    pub(super) fn history_key(&mut self, w: u32, sessions: &AtomicU64) -> u64 {
+        if self.session == 0 || self.count == SESSION_ROWS {
+            self.session = sessions.fetch_add(1, Ordering::Relaxed);
+            self.count = 0;
+            assert!(self.session < SESSIONS, "sessions of HISTORY are used up");
+        }
+        self.count += 1;
+        history_key(w, self.session, self.count - 1)
+    }
+
+    /// An order was entered at warehouse `w`.
+    #[inline]
+    pub(super) fn ordered(&mut self, w: u32, lines: &[Line]) {
+        self.orders += 1;
+        self.lines += lines.len() as u64;
+        self.remote_lines += lines.iter().filter(|line| line.supply_w_id != w).count() as u64;
+    }
+
+    /// An order of this district was delivered.
+    pub(super) fn delivered(&mut self, w: u32, d: u8) {
+        let at = district_index(w, d);
+        if self.delivered.len() <= at {
+            self.delivered.resize(at + 1, 0);
+        }
+        self.delivered[at] += 1;
+    }
+
+    /// Orders of this district that were delivered.
+    pub(super) fn delivered_in(&self, index: usize) -> u64 {
+        self.delivered.get(index).copied().unwrap_or(0)
+    }
+
+    pub(super) fn add(&mut self, other: Tally) {
+        self.orders += other.orders;
+        self.lines += other.lines;
+        self.remote_lines += other.remote_lines;
+        self.rolled_back += other.rolled_back;
+        self.payments += other.payments;
+        self.remote_payments += other.remote_payments;
+        self.by_name += other.by_name;
+        self.statuses += other.statuses;
+        self.skipped += other.skipped;
+        self.levels += other.levels;
+        self.low_stocks += other.low_stocks;
+        if self.delivered.len() < other.delivered.len() {
+            self.delivered.resize(other.delivered.len(), 0);
+        }
+        for (mine, theirs) in self.delivered.iter_mut().zip(other.delivered) {
+            *mine += theirs;
+        }
+    }
+
+    /// In words, beside what is specified.
+    pub(super) fn outcomes(&self) -> Vec<(&'static str, String)> {
+        let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+        let delivered: u64 = self.delivered.iter().sum();
+        let named = share(self.by_name, self.payments + self.statuses);
+        let remote = share(self.remote_payments, self.payments);
+        vec![
+            (
+                "rolled_back",
+                format!("{:.2} % of New-Orders", share(self.rolled_back, self.orders + self.rolled_back)),
+            ),
+            ("lines", format!("{:.2} an order", self.lines as f64 / self.orders.max(1) as f64)),
+            ("remote_lines", format!("{:.2} %", share(self.remote_lines, self.lines))),
+            ("remote_payments", format!("{remote:.1} %")),
+            ("by_last_name", format!("{named:.1} % of Payments and Order-Status")),
+            ("delivered", format!("{delivered} orders, {} districts had none", self.skipped)),
+            (
+                "low_stocks",
+                format!("{:.1} a Stock-Level", self.low_stocks as f64 / self.levels.max(1) as f64),
+            ),
+        ]
+    }
+}
+
+/// Position of a district among all of them.
+#[inline]
+pub(super) fn district_index(w: u32, d: u8) -> usize {
+    (w as usize - 1) * usize::from(DISTRICTS) + usize::from(d) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_history_are_never_given_twice() {
+        let sessions = AtomicU64::new(1);
+        let (mut one, mut other) = (Tally::default(), Tally::default());
+        let mut keys: Vec<u64> = (0..SESSION_ROWS + 5)
+            .flat_map(|_| [&mut one, &mut other].map(|tally| tally.history_key(1, &sessions)))
+            .collect();
+        let all = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+}
