@@ -11,10 +11,12 @@
 use crate::catalog::{SUPERBLOCK_BYTES, Table};
 use crate::context::Context;
 use crate::index::SEGMENTS_MAX;
+use crate::index::btree::plan::Index;
 use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::Failure;
 use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
+use crate::trees::{Walk, root_level};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
 use tarn_fabric::clock::Nanos;
 
@@ -52,6 +54,8 @@ enum Kind {
     Directory,
     /// A slot, and its body.
     Slot,
+    /// A node of an ordered index.
+    Node,
 }
 
 /// What stands under one LOCK.
@@ -73,7 +77,7 @@ impl Unit {
     fn spans_of(&self, table: &Table, images: &[Vec<u8>]) -> Vec<(Address, usize)> {
         let mut spans = vec![self.spans[0]];
         match self.kind {
-            Kind::Header => {}
+            Kind::Header | Kind::Node => {}
             Kind::Directory => {
                 for image in images {
                     let next = Address::from_word(word(image, DIRECTORY_NEXT_AT));
@@ -135,6 +139,9 @@ pub async fn copy(
     copier.copy_words(catalog.chunk_word(group, 0), catalog.chunks()).await?;
     for table in catalog.tables() {
         copier.copy_shard(table, group).await?;
+    }
+    for index in catalog.indexes() {
+        copier.copy_tree(index, group).await?;
     }
     Ok(copier.done)
 }
@@ -226,6 +233,30 @@ impl Copier<'_> {
         });
         let slots: Vec<Unit> = slots.collect();
         self.copy_units(table, slots).await?;
+        Ok(())
+    }
+
+    /// Copies the nodes of an ordered index that lie in `group`. A node that comes while the walk is under
+    /// way is written whole by who makes it, and entries that move to another node are written there: so
+    /// one walk along each level is enough.
+    async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<(), Failure> {
+        let table = self.cx.table(index.table);
+        for level in (0..=root_level(self.cx, index).await?).rev() {
+            let mut walk = Walk::new(self.cx, index, level);
+            let mut nodes = Vec::new();
+            loop {
+                let next = walk.next().await?;
+                let node = |(address, _)| Unit::new(Kind::Node, address, index.shape.node_bytes);
+                nodes.extend(next.filter(|(address, _)| address.group() == group).map(node));
+                if next.is_none() || nodes.len() >= self.pace.blocks.max(1) {
+                    self.copy_units(table, std::mem::take(&mut nodes)).await?;
+                    self.cx.port.sleep(Nanos(self.pace.pause_ns)).await;
+                }
+                if next.is_none() {
+                    break;
+                }
+            }
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use crate::index::btree::node::Node;
 use crate::index::btree::plan::Index;
 use crate::outcome::Failure;
 use tarn_fabric::address::Address;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Round;
 
 /// The leftmost node of every level, the root first.
@@ -85,4 +86,81 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     })
     .await?;
     Ok(all)
+}
+
+/// How long a walk waits for a node that is being changed.
+const LOOK_AGAIN: Nanos = Nanos(1_000);
+
+/// A walk along one level, beside transactions.
+pub struct Walk<'a> {
+    cx: &'a Context,
+    index: &'a Index,
+    level: u8,
+    /// The next node, if it is known, and where it begins; `None`: the walk is at its end.
+    next: Option<(Address, Vec<u8>)>,
+    round: Round,
+}
+
+impl<'a> Walk<'a> {
+    /// Begins at the left end of `level`.
+    pub fn new(cx: &'a Context, index: &'a Index, level: u8) -> Walk<'a> {
+        let next = Some((Address::NULL, vec![0; index.shape.key_bytes]));
+        Walk { cx, index, level, next, round: Round::new() }
+    }
+
+    /// The next node and its LOCK word. Every node that was there when the walk began, and still is when
+    /// it ends, is shown; a node that comes meanwhile may be.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub async fn next(&mut self) -> Result<Option<(Address, u64)>, Failure> {
+        let Some((mut address, low)) = self.next.take() else { return Ok(None) };
+        loop {
+            if address.is_null() {
+                address = self.find(&low).await?;
+            }
+            let bytes = read(self.cx, &mut self.round, self.index, address, 0).await?;
+            let node = Node::new(&self.index.shape, bytes);
+            let mine = address == self.index.root || node.tree() == self.index.tree();
+            if node.is_dead() || !mine || node.level() != self.level || !node.covers(&low) {
+                address = Address::NULL; // it went out from under the walk
+                self.cx.port.sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            self.next = node.high().map(|high| (node.next(), high.to_vec()));
+            return Ok(Some((address, node.lock())));
+        }
+    }
+
+    /// The node of the level that covers `key`, from the root.
+    async fn find(&mut self, key: &[u8]) -> Result<Address, Failure> {
+        let mut address = self.index.root;
+        loop {
+            let bytes = read(self.cx, &mut self.round, self.index, address, 0).await?;
+            let node = Node::new(&self.index.shape, bytes);
+            let mine = address == self.index.root || node.tree() == self.index.tree();
+            let beyond = node.high().is_some_and(|high| high <= key);
+            let child = sorted_slots(node).into_iter().rfind(|&slot| node.key(slot) <= key);
+            address = match child {
+                _ if node.is_dead() || !mine || node.level() < self.level => self.index.root,
+                _ if beyond => node.next(),
+                _ if node.level() == self.level => return Ok(address),
+                Some(slot) => node.child(slot),
+                None => self.index.root,
+            };
+            if address == self.index.root {
+                self.cx.port.sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// The level of a root.
+///
+/// # Errors
+/// The fabric's.
+pub async fn root_level(cx: &Context, index: &Index) -> Result<u8, Failure> {
+    let mut round = Round::new();
+    let bytes = read(cx, &mut round, index, index.root, 0).await?;
+    Ok(Node::new(&index.shape, bytes).level())
 }

@@ -10,10 +10,12 @@ use super::{Answer, Bulk, Wish};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::SEGMENTS_MAX;
+use crate::index::btree::plan::Index;
 use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::Failure;
+use crate::trees::{Walk, root_level};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Round;
@@ -62,6 +64,9 @@ pub async fn sweep(cx: &Context, pace: Pace) -> Result<Swept, Failure> {
             swept.add(sweep_shard(cx, table, GroupId(group as u16), pace).await?);
         }
     }
+    for index in cx.database().catalog.indexes() {
+        swept.add(sweep_tree(cx, index, pace).await?);
+    }
     Ok(swept)
 }
 
@@ -92,6 +97,22 @@ async fn sweep_shard(
                 let (found, next) = sweep_blocks(cx, table, &blocks).await?;
                 swept.add(found);
                 blocks = next;
+                cx.port.sleep(Nanos(pace.pause_ns)).await;
+            }
+        }
+    }
+    Ok(swept)
+}
+
+/// Every node of an ordered index, the root's level first: what splits meanwhile leaves its strays where
+/// they were. A node that was merged away is not looked at: who uses it again meets its lock.
+async fn sweep_tree(cx: &Context, index: &Index, pace: Pace) -> Result<Swept, Failure> {
+    let mut swept = Swept::default();
+    for level in (0..=root_level(cx, index).await?).rev() {
+        let mut walk = Walk::new(cx, index, level);
+        while let Some(lock) = walk.next().await? {
+            swept.add(free(cx, &[lock]).await?);
+            if swept.looked_at % pace.blocks.max(1) as u64 == 0 {
                 cx.port.sleep(Nanos(pace.pause_ns)).await;
             }
         }

@@ -8,8 +8,8 @@ use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, ColumnId, TableId};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
+use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, Transaction};
 use tarn_engine::working_set::{Handle, Mode};
 use tarn_fabric::rng::Rng;
 
@@ -30,6 +30,8 @@ pub struct Mix {
     pub read_only_in: u32,
     /// One transaction in so many gives up; 0: none.
     pub user_abort_in: u32,
+    /// One transaction in so many scans an ordered index; 0: none.
+    pub scans_in: u32,
 }
 
 /// Everything, on few records.
@@ -41,6 +43,7 @@ pub const ANYTHING: Mix = Mix {
     modes: [3, 3, 2, 1],
     read_only_in: 4,
     user_abort_in: 40,
+    scans_in: 0,
 };
 
 /// Records come and go.
@@ -52,6 +55,7 @@ pub const COMING_AND_GOING: Mix = Mix {
     modes: [3, 0, 3, 2],
     read_only_in: 3,
     user_abort_in: 0,
+    scans_in: 0,
 };
 
 /// Read some, write one: write skew.
@@ -63,6 +67,7 @@ pub const SKEW: Mix = Mix {
     modes: [4, 3, 1, 0],
     read_only_in: 3,
     user_abort_in: 0,
+    scans_in: 0,
 };
 
 /// More keys than their buckets have room for: chains, and splits.
@@ -74,6 +79,7 @@ pub const CROWDED: Mix = Mix {
     modes: [2, 1, 8, 2],
     read_only_in: 5,
     user_abort_in: 30,
+    scans_in: 0,
 };
 
 /// Little but writes of the same records.
@@ -85,6 +91,7 @@ pub const OVERWRITING: Mix = Mix {
     modes: [0, 4, 1, 0],
     read_only_in: 50,
     user_abort_in: 0,
+    scans_in: 0,
 };
 
 /// Everything, on records that share their lines with others.
@@ -96,6 +103,7 @@ pub const HALVES: Mix = Mix {
     modes: [3, 3, 2, 2],
     read_only_in: 4,
     user_abort_in: 40,
+    scans_in: 0,
 };
 
 /// More of those than their buckets have room for.
@@ -107,6 +115,31 @@ pub const CROWDED_HALVES: Mix = Mix {
     modes: [2, 1, 8, 2],
     read_only_in: 5,
     user_abort_in: 30,
+    scans_in: 0,
+};
+
+/// Records of a table with ordered indexes, ranges of which are read and deleted.
+pub const RANGES: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 160,
+    wishes: 8,
+    modes: [1, 1, 7, 1],
+    read_only_in: 6,
+    user_abort_in: 30,
+    scans_in: 2,
+};
+
+/// The same, of which every transaction reads a range and few records: phantoms.
+pub const PHANTOMS: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 24,
+    wishes: 2,
+    modes: [1, 1, 6, 3],
+    read_only_in: 3,
+    user_abort_in: 0,
+    scans_in: 1,
 };
 
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
@@ -119,6 +152,61 @@ pub fn shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
     shape.options.log_bytes = 8 << 10;
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 512 << 10);
     shape
+}
+
+/// One table with ordered indexes: by key, in wide nodes of few slots, and by column A.
+pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
+    let schema = narrow("ordered", 1).index("by_key", &[IndexPart::Key; 7], true).index(
+        "by_a",
+        &[IndexPart::Column(A)],
+        false,
+    );
+    let mut shape = Shape::of(&[schema]).nodes(memory_nodes, replicas).variant(variant);
+    shape.options.coordinators_max = 16;
+    shape.options.log_bytes = 16 << 10;
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (8192, 1 << 20);
+    shape
+}
+
+/// A range that is read, and perhaps emptied.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub index: IndexId,
+    pub scan: Scan,
+    pub deletes: bool,
+}
+
+impl Range {
+    fn draw(keys: u64, read_only: bool, rng: &mut Rng) -> Range {
+        let (index, from) = (IndexId(rng.random_range(0..2)), rng.random_range(0..keys));
+        let by_key = index == IndexId(0);
+        // By column A keys are anything: a part of all.
+        let part = |at: u64| if by_key { at } else { at.saturating_mul(u64::MAX / keys) };
+        let to = from + rng.random_range(0..keys / 3);
+        let key = |at| IndexKey::new().u64(part(at));
+        let mut scan = Scan::range(key(from), key(to)).limit(rng.random_range(1..60));
+        if rng.random_range(0..2) == 0 {
+            scan = scan.backward();
+        }
+        Range { index, scan, deletes: !read_only && rng.random_range(0..3) == 0 }
+    }
+
+    async fn run(&self, tx: &mut Transaction<'_>) -> Result<(), Failure> {
+        let handle = tx.scan(self.index, self.scan);
+        tx.fetch().await?;
+        if !self.deletes {
+            return Ok(());
+        }
+        let word = |entry: ScanEntry<'_>| match entry.record {
+            Key::Word(word) => word,
+            Key::Bytes(_) => panic!("keys are words"),
+        };
+        let found: Vec<u64> = tx.scanned(handle).map(word).collect();
+        for key in found {
+            tx.delete(TableId(0), key);
+        }
+        tx.fetch().await
+    }
 }
 
 /// One wish for one record.
@@ -134,6 +222,7 @@ pub struct Wish {
 /// A transaction before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    pub range: Option<Range>,
     pub wishes: Vec<Wish>,
     pub gives_up: bool,
 }
@@ -161,7 +250,9 @@ impl Mix {
                 unfetched = wishes.len();
             }
         }
-        Plan { wishes, gives_up }
+        let ranged = self.scans_in > 0 && rng.random_range(0..self.scans_in) == 0;
+        let range = ranged.then(|| Range::draw(self.keys, read_only, rng));
+        Plan { range, wishes, gives_up }
     }
 
     fn mode(&self, rng: &mut Rng) -> Mode {
@@ -180,6 +271,9 @@ impl Plan {
     /// Runs it once; every row that it writes says `value` in all its columns.
     pub async fn run(&self, tx: &mut Transaction<'_>, value: u64) -> Result<(), Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
+        if let Some(range) = self.range {
+            range.run(tx).await?;
+        }
         for wish in &self.wishes {
             let handle = match wish.mode {
                 Mode::Read => tx.read(wish.table, wish.key, Cells::ALL),

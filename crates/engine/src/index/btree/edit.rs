@@ -237,7 +237,8 @@ mod tests {
         bytes
     }
 
-    fn entries(node: Node<'_>, image: &[u8], shape: &NodeShape) -> BTreeMap<u64, u64> {
+    fn entries(image: &[u8], shape: &NodeShape) -> BTreeMap<u64, u64> {
+        let node = Node::new(shape, image);
         let level = node.level();
         let of = |slot: usize| {
             let (from, len) = (shape.slot_at(level, slot), shape.slot_bytes(level));
@@ -282,8 +283,8 @@ mod tests {
             prop_assert!(one.used().all(|slot| one.covers(one.key(slot))));
             prop_assert!(other.used().all(|slot| other.covers(other.key(slot))));
             prop_assert_eq!(one.bitmap() & !Node::new(&shape, &image).bitmap(), 0);
-            let mut all = entries(one, &left, &shape);
-            all.extend(entries(other, &right, &shape));
+            let mut all = entries(&left, &shape);
+            all.extend(entries(&right, &shape));
             prop_assert_eq!(&all, &keys);
             let before = right.clone();
             let mut one = NodeMut::new(&shape, &mut left);
@@ -291,7 +292,7 @@ mod tests {
             prop_assert!(merge(&mut one, (&mut other, &before)));
             prop_assert!(other.node().is_dead() && !one.node().is_dead());
             prop_assert_eq!(one.node().high(), None);
-            prop_assert_eq!(entries(one.node(), &left, &shape), keys);
+            prop_assert_eq!(entries(&left, &shape), keys);
         }
 
         /// A root's children cover what it did.
@@ -318,8 +319,8 @@ mod tests {
             prop_assert_eq!((top.key(0), top.key(1)), (one.low(), other.low()));
             prop_assert_eq!(one.high(), Some(other.low()));
             prop_assert!(top.high().is_none() && other.high().is_none());
-            let mut all = entries(one, &left, &shape);
-            all.extend(entries(other, &right, &shape));
+            let mut all = entries(&left, &shape);
+            all.extend(entries(&right, &shape));
             prop_assert_eq!(all, keys);
         }
     }

@@ -59,14 +59,18 @@ async fn change_leaves(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), F
     for _ in 0..ROUNDS_MAX {
         txn.round.begin();
         plan(cx, txn);
-        if txn.round.is_empty() {
-            return apply(cx, txn);
-        }
-        if let Err(error) = cx.port.execute(&mut txn.round).await {
+        if !txn.round.is_empty()
+            && let Err(error) = cx.port.execute(&mut txn.round).await
+        {
             suspect_all_locks(txn);
             return Err(error.into());
         }
         absorb(ford, cx, txn)?;
+        // A leaf that another change had locked was looked at as well: it may not be this one's.
+        let is_placed = |change: &Change| matches!(change.place, ChangePlace::Leaf(_));
+        if txn.ordered.changes.iter().all(is_placed) {
+            return apply(cx, txn);
+        }
     }
     Err(AbortReason::StaleAddress.into())
 }
