@@ -29,13 +29,19 @@ impl<'a> Row<'a> {
     /// An unsigned column of up to 8 bytes.
     #[inline]
     pub fn u64(&self, column: ColumnId) -> u64 {
-        let bytes = self.bytes(column);
-        if let Ok(word) = <[u8; 8]>::try_from(bytes) {
-            return u64::from_le_bytes(word);
+        // The usual widths by themselves: a copy of unknown length is a call.
+        match *self.bytes(column) {
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            [a, b, c] => u32::from_le_bytes([a, b, c, 0]).into(),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a] => a.into(),
+            ref bytes => {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                u64::from_le_bytes(word)
+            }
         }
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
     }
 
     /// A signed column of 8 bytes.
@@ -68,15 +74,23 @@ impl Value for u64 {
     /// If the value does not fit the column.
     #[inline]
     fn store(&self, column: &mut [u8]) {
-        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *column) {
-            *word = self.to_le_bytes();
-            return;
-        }
         let bytes = self.to_le_bytes();
         let len = column.len();
+        if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *column) {
+            *word = bytes;
+            return;
+        }
         assert!(len < 8, "an integer needs a column of at most 8 bytes");
         assert!(self >> (len * 8) == 0, "{self} does not fit {len} bytes");
-        column.copy_from_slice(&bytes[..len]);
+        // The usual widths by themselves: a copy of unknown length is a call.
+        let [first, second, third, fourth, ..] = bytes;
+        match column {
+            [a] => *a = first,
+            [a, b] => (*a, *b) = (first, second),
+            [a, b, c] => (*a, *b, *c) = (first, second, third),
+            [a, b, c, d] => (*a, *b, *c, *d) = (first, second, third, fourth),
+            _ => column.copy_from_slice(&bytes[..len]),
+        }
     }
 }
 
