@@ -15,7 +15,7 @@ use tarn_engine::outcome::UsageError;
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
-    /// What to run: kvs, smallbank, tatp, ycsb
+    /// What to run: kvs, smallbank, tatp, tpcc, ycsb
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Protocol [default: ford]
@@ -54,7 +54,7 @@ pub struct Settings {
     /// The workload's profile: its own definition or what a paper ran [default: its first]
     #[arg(long, value_name = "NAME")]
     pub mix_profile: Option<String>,
-    /// Records, accounts, subscribers [default: the profile's]
+    /// Records, accounts, subscribers, warehouses [default: the profile's]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub records: Option<u64>,
     /// Zipf exponent of the keys, 0 for uniform [default: the profile's]

@@ -5,7 +5,7 @@
 
 use super::cluster::Cluster;
 use super::coverage::Deaths;
-use super::drawn::Drawn;
+use super::drawn::{ASKED_FOR, Drawn};
 use super::judge::{self, Evidence, Finding, FindingKind};
 use super::messages::Calls;
 use super::mixture::{self, Mixture};
@@ -112,7 +112,7 @@ pub fn run_seed(subject: &Subject, seed: u64) -> Result<Ran, UsageError> {
     let settings = Settings {
         profile: drawn.mix_profile.map(str::to_owned),
         records: Some(drawn.records),
-        zipf: Some(drawn.zipf),
+        zipf: (drawn.workload != ASKED_FOR.0).then_some(drawn.zipf),
     };
     with_workload!(&drawn.workload, W => run_workload(&W::new(&settings)?, subject, &drawn, seed))?
 }

@@ -48,7 +48,6 @@ pub enum Who {
 
 /// One transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "lives on the stack of one coroutine, never moved")]
 pub enum Input {
     /// Enters an order.
     NewOrder {

@@ -8,7 +8,7 @@ use crate::cli::scenario::{Placement, number, whole};
 /// Flags; `None` is the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Settings {
-    /// What to run: kvs, smallbank, tatp, ycsb
+    /// What to run: kvs, smallbank, tatp, tpcc, ycsb
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]
@@ -35,7 +35,7 @@ pub struct Settings {
     /// Threads of each compute node [default: one for every four of its coordinators, or 4]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub threads: Option<u64>,
-    /// Records, accounts, subscribers [default: the mix profile's]
+    /// Records, accounts, subscribers, warehouses [default: the mix profile's]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub records: Option<u64>,
     /// Zipf exponent of the keys, 0 for uniform [default: the mix profile's]
