@@ -7,8 +7,11 @@
 mod common;
 
 use common::{Cluster, Shape, all_ok, recorded, small};
+use std::rc::Rc;
+use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::protocol::ALL;
 use tarn_engine::schema::{ColumnId, TableId};
+use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
 use tarn_workloads::tpcc::{Input, Tally, Tpcc, Who};
 use tarn_workloads::{Settings, Workload};
@@ -21,6 +24,10 @@ const NEW_ORDER: TableId = TableId(4);
 const ORDERS: TableId = TableId(5);
 const ORDER_LINE: TableId = TableId(6);
 const STOCK: TableId = TableId(8);
+
+/// Rounds until the reply and those that release: New-Order, Payment, Order-Status, Delivery, Stock-Level;
+/// Payment and Order-Status by last name. One copy of everything, on three nodes.
+const ROUNDS: [usize; 7] = [8, 4, 5, 11, 9, 7, 6];
 
 const fn district(d: u64) -> u64 {
     1 << 40 | d << 36
@@ -227,4 +234,31 @@ fn a_skew_is_refused() {
     let settings = Settings { zipf: Some(0.5), ..Settings::default() };
     let error = Tpcc::new(&settings).err().expect("refused");
     assert!(error.to_string().starts_with("zipf = 0.5; allowed: none"), "{error}");
+}
+
+/// Alone on its cluster, once warm: the most frequent number.
+#[test]
+fn each_transaction_takes_few_rounds() {
+    let workload: Tpcc = small("tiny", 2);
+    let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 5);
+    let mut coordinator = Coordinator::new(Rc::clone(&cluster.cx), 0, Retry::default());
+    let (mut rng, mut tally) = (seeded(9, 9), Tally::default());
+    let mut counts = [[0u32; 32]; 7];
+    for turn in 0..2_000 {
+        let input = workload.draw(&mut rng);
+        let kind = match input {
+            Input::Payment { who: Who::Name(_), .. } => 5,
+            Input::OrderStatus { who: Who::Name(_), .. } => 6,
+            _ => Tpcc::kind(&input),
+        };
+        let before = cluster.cx.port.counts().rounds;
+        block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
+        let rounds = cluster.cx.port.counts().rounds - before;
+        if turn > 500 {
+            counts[kind][(rounds as usize).min(31)] += 1;
+        }
+    }
+    let usual = counts.map(|of| (0..32).max_by_key(|&rounds| of[rounds]).unwrap_or_default());
+    let few = usual.iter().zip(ROUNDS).all(|(&usual, most)| usual <= most);
+    assert!(few, "{usual:?}, at most {ROUNDS:?} expected: {counts:?}");
 }

@@ -4,9 +4,11 @@
 //! without talking and a check knows what was loaded.
 
 use super::random::{Nurand, noise};
-use super::tables::{WAREHOUSES_MAX, order_key};
+use super::tables::order_key;
 use tarn_engine::outcome::UsageError;
 
+/// Most warehouses: a terabyte. A key has room for more.
+const WAREHOUSES_MAX: u64 = 10_000;
 /// Districts of a warehouse (clause 1.2.1).
 pub(super) const DISTRICTS: u8 = 10;
 /// Fewest and most lines of an order.
@@ -47,7 +49,7 @@ impl Scale {
     /// So many warehouses.
     ///
     /// # Errors
-    /// None, or more than a key holds.
+    /// None, or more than any machine's memory holds.
     pub(super) fn new(warehouses: u64, sizes: Sizes) -> Result<Scale, UsageError> {
         if warehouses == 0 || warehouses > WAREHOUSES_MAX {
             let (field, value) = ("records".into(), warehouses.to_string());

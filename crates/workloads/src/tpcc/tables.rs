@@ -54,8 +54,6 @@ const ORDER_SHIFT: u32 = 4;
 const SESSION_SHIFT: u32 = 20;
 /// The critical field.
 const WAREHOUSE_BITS: u64 = u64::MAX << WAREHOUSE_SHIFT;
-/// Largest warehouse number: 24 bits hold it.
-pub(super) const WAREHOUSES_MAX: u64 = (1 << (64 - WAREHOUSE_SHIFT)) - 1;
 /// Rows of one session of HISTORY.
 pub(super) const SESSION_ROWS: u64 = 1 << SESSION_SHIFT;
 /// Sessions of HISTORY.
@@ -372,7 +370,7 @@ mod tests {
         assert!(last < warehouse_key(10));
         assert!(line < line_key(order_key(106, 1, 1), 1));
         assert!(line_key(order_key(1, 1, 9), 15) < line_key(order_key(1, 1, 10), 1));
-        assert_eq!(warehouse_of(warehouse_key(WAREHOUSES_MAX as u32)), WAREHOUSES_MAX as u32);
+        assert_eq!(warehouse_of(warehouse_key((1 << 24) - 1)), (1 << 24) - 1);
     }
 
     #[test]
