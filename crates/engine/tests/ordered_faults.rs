@@ -120,6 +120,9 @@ fn a_gap_that_is_not_protected_is_found() {
     found_after("protect-ranges", 40, |variant, seed| run(variant, PHANTOMS, seed, 12).0);
 }
 
+/// A coordinator dies at every so many moves of the fabric.
+const STRIDE: usize = 5;
+
 /// Puts this key, or deletes it.
 type Step = (u64, bool);
 
@@ -200,10 +203,10 @@ fn whoever_dies_in_a_split_or_merge_at_any_moment() {
         while is_alive {
             is_alive = die_at("corrected", (replicas, at), moves)
                 .unwrap_or_else(|text| panic!("{replicas} replicas, step {at}: {text}"));
-            moves += 11;
+            moves += STRIDE;
         }
-        println!("{replicas} replicas, step {at}: {} deaths", moves / 11);
-        assert!(moves > 500, "{moves} moves");
+        println!("{replicas} replicas, step {at}: {} deaths", moves / STRIDE);
+        assert!(moves > 400, "{moves} moves");
     }
 }
 
