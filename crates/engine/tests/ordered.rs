@@ -74,7 +74,7 @@ fn against_a_model(variant: &str, turns: u64, replicas: usize, seed: u64) {
     let mut model: BTreeMap<u64, u64> = BTreeMap::new();
     for turn in 0..turns {
         // The map fills, then empties, then fills again.
-        let fills = turn * 5 / turns % 2 == 0;
+        let fills = (turn * 5 / turns).is_multiple_of(2);
         let wishes: Vec<(u64, u64, bool)> = (0..rng.random_range(1..8))
             .map(|_| {
                 let inserts = rng.random_range(0..10) < if fills { 8 } else { 2 };
