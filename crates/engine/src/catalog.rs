@@ -198,7 +198,7 @@ impl Catalog {
 
     /// An ordered index of this catalog.
     #[inline]
-    pub fn index(&self, id: IndexId) -> &Index {
+    pub fn ordered(&self, id: IndexId) -> &Index {
         &self.indexes[usize::from(id.0)]
     }
 

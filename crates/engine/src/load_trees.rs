@@ -114,10 +114,10 @@ async fn write_level(
     let nodes: &[Address] = built.nodes;
     for first in (0..nodes.len()).step_by(BATCH) {
         round.clear();
-        for at in first..nodes.len().min(first + BATCH) {
+        for (at, &node) in nodes.iter().enumerate().skip(first).take(BATCH) {
             let image = round.reserve_lines(bytes);
             built.image(index, at, version, round.bytes_mut(image, bytes));
-            for target in groups.all(nodes[at]) {
+            for target in groups.all(node) {
                 round.write(target, image, bytes);
             }
         }

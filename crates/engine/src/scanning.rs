@@ -21,7 +21,7 @@ impl Transaction<'_> {
     pub fn scan(&mut self, index: IndexId, scan: Scan) -> ScanHandle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let ordered = &mut txn.ordered;
-        let plan = &cx.database().catalog.index(index);
+        let plan = &cx.database().catalog.ordered(index);
         let left = SCANNED_MAX - ordered.asked as u32;
         let unlimited = scan.limit == SCANNED_MAX;
         let left = if unlimited { SCANNED_MAX } else { left };
@@ -74,7 +74,7 @@ impl Transaction<'_> {
 }
 
 fn index_of(cx: &Context, index: u16) -> &Index {
-    cx.database().catalog.index(IndexId(index))
+    cx.database().catalog.ordered(IndexId(index))
 }
 
 /// What cannot be about a scan.

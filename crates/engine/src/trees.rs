@@ -90,6 +90,8 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
 
 /// How long a walk waits for a node that is being changed.
 const LOOK_AGAIN: Nanos = Nanos(1_000);
+/// A walk that looks so often for one node, and does not find it, walks on a broken tree.
+const LOOKS_MAX: u32 = 4_096;
 
 /// A walk along one level, beside transactions.
 pub struct Walk<'a> {
@@ -99,13 +101,14 @@ pub struct Walk<'a> {
     /// The next node, if it is known, and where it begins; `None`: the walk is at its end.
     next: Option<(Address, Vec<u8>)>,
     round: Round,
+    looks: u32,
 }
 
 impl<'a> Walk<'a> {
     /// Begins at the left end of `level`.
     pub fn new(cx: &'a Context, index: &'a Index, level: u8) -> Walk<'a> {
         let next = Some((Address::NULL, vec![0; index.shape.key_bytes]));
-        Walk { cx, index, level, next, round: Round::new() }
+        Walk { cx, index, level, next, round: Round::new(), looks: 0 }
     }
 
     /// The next node and its LOCK word. Every node that was there when the walk began, and still is when
@@ -113,6 +116,9 @@ impl<'a> Walk<'a> {
     ///
     /// # Errors
     /// The fabric's.
+    ///
+    /// # Panics
+    /// If no node covers a key: our bug.
     pub async fn next(&mut self) -> Result<Option<(Address, u64)>, Failure> {
         let Some((mut address, low)) = self.next.take() else { return Ok(None) };
         loop {
@@ -124,9 +130,10 @@ impl<'a> Walk<'a> {
             let mine = address == self.index.root || node.tree() == self.index.tree();
             if node.is_dead() || !mine || node.level() != self.level || !node.covers(&low) {
                 address = Address::NULL; // it went out from under the walk
-                self.cx.port.sleep(LOOK_AGAIN).await;
+                self.look_again().await;
                 continue;
             }
+            self.looks = 0;
             self.next = node.high().map(|high| (node.next(), high.to_vec()));
             return Ok(Some((address, node.lock())));
         }
@@ -149,9 +156,15 @@ impl<'a> Walk<'a> {
                 None => self.index.root,
             };
             if address == self.index.root {
-                self.cx.port.sleep(LOOK_AGAIN).await;
+                self.look_again().await;
             }
         }
+    }
+
+    async fn look_again(&mut self) {
+        self.looks += 1;
+        assert!(self.looks < LOOKS_MAX, "index {} has a key of no node", self.index.schema.name);
+        self.cx.port.sleep(LOOK_AGAIN).await;
     }
 }
 

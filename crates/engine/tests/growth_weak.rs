@@ -28,6 +28,7 @@ const GROWING: Mix = Mix {
     modes: [3, 1, 6, 1],
     read_only_in: 4,
     user_abort_in: 0,
+    scans_in: 0,
 };
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;

@@ -59,12 +59,13 @@ fn words(tx: &Transaction<'_>, handle: ScanHandle) -> Vec<u64> {
 }
 
 /// Random transactions: each changes some records and scans before and after; all is held against a map.
-fn against_a_model(turns: u64, keys: u64, replicas: usize, seed: u64) -> u64 {
+fn against_a_model(variant: &str, turns: u64, replicas: usize, seed: u64) {
+    let keys = 3_000;
     let schema = narrow("t", 64)
         .ordered("by_key")
         .index("by_a", &[IndexPart::Column(A)], false)
         .index("by_low", &[IndexPart::KeyBits { shift: 0, bits: 4 }, IndexPart::Key], true);
-    let world = World::new(&Shape::of(&[schema]).nodes(replicas, replicas));
+    let world = World::new(&Shape::of(&[schema]).nodes(replicas, replicas).variant(variant));
     let id = |name| world.database.catalog.index_id("t", name).unwrap();
     let (by_key, by_a, by_low) = (id("by_key"), id("by_a"), id("by_low"));
     let mut by = world.coordinator(0, 0);
@@ -73,7 +74,7 @@ fn against_a_model(turns: u64, keys: u64, replicas: usize, seed: u64) -> u64 {
     let mut model: BTreeMap<u64, u64> = BTreeMap::new();
     for turn in 0..turns {
         // The map fills, then empties, then fills again.
-        let fills = turn * 5 / turns % 2 == 0;
+        let fills = (turn * 5 / turns).is_multiple_of(2);
         let wishes: Vec<(u64, u64, bool)> = (0..rng.random_range(1..8))
             .map(|_| {
                 let inserts = rng.random_range(0..10) < if fills { 8 } else { 2 };
@@ -138,14 +139,19 @@ fn against_a_model(turns: u64, keys: u64, replicas: usize, seed: u64) -> u64 {
     world.assert_clean();
     let tally = by.context().metrics.snapshot();
     assert!(tally.node_splits > 8 && tally.node_merges > 4, "{tally:?}");
-    tally.node_splits
 }
 
 #[test]
 fn scans_show_what_a_map_would() {
     for (replicas, seed) in [(1, 1), (3, 2), (2, 3)] {
-        against_a_model(3_000, 3_000, replicas, seed);
+        against_a_model("corrected", 3_000, replicas, seed);
     }
+}
+
+#[test]
+fn an_old_way_that_is_believed_is_found() {
+    let believing = || against_a_model("corrected,-check-fences", 3_000, 1, 1);
+    assert!(std::panic::catch_unwind(believing).is_err(), "nothing was missed");
 }
 
 /// Loads `keys` records by `loaders`, twice over: the second half comes when the first is built.

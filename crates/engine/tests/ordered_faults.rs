@@ -18,6 +18,8 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
+use tarn_engine::recovery::{self, Pace};
+use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 
@@ -118,14 +120,102 @@ fn a_gap_that_is_not_protected_is_found() {
     found_after("protect-ranges", 40, |variant, seed| run(variant, PHANTOMS, seed, 12).0);
 }
 
+/// A coordinator dies at every so many moves of the fabric.
+const STRIDE: usize = 5;
+
+/// Puts this key, or deletes it.
+type Step = (u64, bool);
+
+/// Fills a tree, then empties it from the middle.
+fn steps() -> Vec<Step> {
+    let deletes = (20..110).map(|key| (key, true));
+    (0..120).map(|key| (key, false)).chain(deletes).collect()
+}
+
+async fn run_step(by: &mut Coordinator, (key, deletes): Step) {
+    by.transact(async |tx| {
+        if deletes {
+            tx.delete(TableId(0), key);
+            return Ok(());
+        }
+        let row = tx.insert(TableId(0), key);
+        tx.fetch().await?;
+        tx.set(row, A, key % 7);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// The steps during which a node is split (`false`) or merged (`true`).
+fn restructuring(replicas: usize, merges: bool) -> Vec<usize> {
+    let fabric = WeakFabric::new(&mix::ordered_shape(replicas, replicas, "corrected"), 3);
+    fabric.calm();
+    let mut by = Coordinator::new(fabric.context(0, 0), 0, Retry::default());
+    let mut found = Vec::new();
+    for (at, step) in steps().into_iter().enumerate() {
+        let before = by.context().metrics.snapshot();
+        fabric.block_on(run_step(&mut by, step));
+        let news = by.context().metrics.snapshot().since(&before);
+        let count = if merges { news.node_merges } else { news.node_splits };
+        found.extend((count > 0).then_some(at));
+    }
+    fabric.end();
+    found
+}
+
+/// Lets a coordinator die when, in the step at `at`, the fabric has moved `moves` times; recovers it, and
+/// compares tree, records and replicas. Whether it was still at it.
+fn die_at(variant: &str, (replicas, at): (usize, usize), moves: usize) -> Result<bool, String> {
+    let fabric = WeakFabric::new(&mix::ordered_shape(replicas, replicas, variant), 3);
+    fabric.calm();
+    let (cx, other) = (fabric.context(0, 0), fabric.context(1, 0));
+    let mut by = Coordinator::new(Rc::clone(&cx), 0, Retry::default());
+    let steps = steps();
+    for &step in &steps[..at] {
+        fabric.block_on(run_step(&mut by, step));
+    }
+    let mut dying = Box::pin(run_step(&mut by, steps[at]));
+    let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
+    let is_alive = (0..moves).all(|_| {
+        let pending = dying.as_mut().poll(&mut waiting).is_pending();
+        fabric.step();
+        pending
+    });
+    std::mem::forget(dying);
+    fabric.database.membership.expel(cx.node.id);
+    let judged = fabric.block_on(async {
+        recovery::recover(&other, cx.node.id).await.map_err(|it| it.to_string())?;
+        recovery::sweep(&other, Pace::default()).await.map_err(|it| it.to_string())?;
+        inspect::audit(&other).await.map_err(|it| it.to_string())
+    })?;
+    fabric.end();
+    if judged.is_clean() { Ok(is_alive) } else { Err(format!("after {moves} moves: {judged}")) }
+}
+
 #[test]
-fn an_old_way_that_is_believed_is_found() {
-    found_after("check-fences", 40, |variant, seed| run(variant, RANGES, seed, 20).0);
+fn whoever_dies_in_a_split_or_merge_at_any_moment() {
+    for (replicas, merges) in [(1, false), (2, false), (2, true)] {
+        let found = restructuring(replicas, merges);
+        assert!(!found.is_empty(), "no step restructures");
+        let at = found[found.len() / 2];
+        let (mut moves, mut is_alive) = (0, true);
+        while is_alive {
+            is_alive = die_at("corrected", (replicas, at), moves)
+                .unwrap_or_else(|text| panic!("{replicas} replicas, step {at}: {text}"));
+            moves += STRIDE;
+        }
+        println!("{replicas} replicas, step {at}: {} deaths", moves / STRIDE);
+        assert!(moves > 400, "{moves} moves");
+    }
 }
 
 #[test]
 fn a_split_that_is_shown_before_its_sibling_is_found() {
-    found_after("sibling-with-split", 400, |variant, seed| {
-        crash::run(&shape(seed, variant), RANGES, seed, &mut Found::default())
+    let at = *restructuring(1, false).last().expect("a split");
+    let mut moves = 0;
+    found_after("sibling-with-split", 1_000, |variant, _| {
+        moves += 11;
+        die_at(variant, (1, at), moves).map(|_| ())
     });
 }

@@ -60,7 +60,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("ford", "lock-at-primary"),
 ];
 
-/// Switches that matter to scans: ordered_faults.rs shows that each is missed.
+/// Switches that matter to scans: ordered.rs and ordered_faults.rs show that each is missed.
 const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
 

@@ -58,9 +58,14 @@ pub fn history_of(
     History { meta, tables, transactions }
 }
 
-/// The tables' names, by id.
+/// The tables' names, by id; then those of ordered indexes, whose leaves are records of their own.
 pub fn table_names(schemas: &[TableSchema]) -> Vec<String> {
-    schemas.iter().map(|schema| schema.name.clone()).collect()
+    let tables = schemas.iter().map(|schema| schema.name.clone());
+    let name = |schema: &TableSchema, index: &str| format!("{}.{index}", schema.name);
+    let indexes = schemas
+        .iter()
+        .flat_map(|schema| schema.indexes.iter().map(|index| name(schema, &index.name)));
+    tables.chain(indexes).collect()
 }
 
 /// One recorded transaction in the checker's terms.

@@ -155,7 +155,8 @@ pub(super) fn enter(history: &mut Vec<RecordedTxn>, decided: &[(TxnId, Resolutio
 
 /// Where the memory does not hold what the history wrote last, in words.
 async fn differing(cx: &Context, history: &[RecordedTxn]) -> Result<Option<String>, Failure> {
-    let mut last = LastWrites::of(history);
+    let tables = cx.database().catalog.tables().len();
+    let mut last = LastWrites::of(history, tables);
     let mut difference = None;
     for table in cx.database().catalog.tables() {
         scan(cx, table.id, |stored| {
@@ -186,13 +187,14 @@ struct LastWrites {
 }
 
 impl LastWrites {
-    fn of(history: &[RecordedTxn]) -> LastWrites {
+    /// Of records; nodes of ordered indexes, which are none of the `tables`, are the audit's.
+    fn of(history: &[RecordedTxn], tables: usize) -> LastWrites {
         let mut last = LastWrites { writes: BTreeMap::new(), undone: BTreeSet::new() };
         let committed = |txn: &&RecordedTxn| txn.outcome == RecordedOutcome::Committed;
         for txn in history.iter().filter(committed) {
             // Whoever writes reads; what undid another transaction did not.
             let is_undoing = txn.reads.is_empty();
-            for write in &txn.writes {
+            for write in txn.writes.iter().filter(|it| usize::from(it.table.0) < tables) {
                 let key = (write.table, write.key);
                 if is_undoing {
                     last.undone.insert((write.table, write.key, write.version));

@@ -248,7 +248,11 @@ impl ScanState {
                 Accepted::No => return self.detour(index, cache),
                 Accepted::GoOn => return Answer::More,
             }
-            self.detours = 0;
+            // Who believes every way may go round in circles.
+            self.detours = if near.checks_fences { 0 } else { self.detours + 1 };
+            if self.detours > DETOURS_MAX {
+                return self.detour(index, cache);
+            }
             visits.push(Visit { address, version: node.version() });
             self.collect(index, node, image, own);
             if node.count() == 0 && node.high().is_some() {
@@ -373,7 +377,8 @@ impl ScanState {
             return !before(&mut self.cursor[..len]);
         }
         match leaf.high() {
-            Some(high) if high <= &self.last[..len] => {
+            // A leaf that counts ends behind the cursor.
+            Some(high) if high <= &self.last[..len] && *high > self.cursor[..len] => {
                 self.cursor[..len].copy_from_slice(high);
                 false
             }

@@ -81,7 +81,7 @@ fn plan(cx: &Context, txn: &mut Txn) {
     let (mut cache, mut found) = (cx.trees.borrow_mut(), Vec::new());
     for at in 0..txn.ordered.changes.len() {
         let change = txn.ordered.changes[at];
-        let index = catalog.index(change.index);
+        let index = catalog.ordered(change.index);
         let place = match change.place {
             ChangePlace::Leaf(_) => continue,
             ChangePlace::Unknown => {
@@ -150,7 +150,7 @@ fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<()
         cx.meet(leaf.address, txn.round.found(verb));
         return Err(AbortReason::LockRefused);
     }
-    let shape = &cx.database().catalog.index(leaf.index).shape;
+    let shape = &cx.database().catalog.ordered(leaf.index).shape;
     let version = Node::new(shape, txn.round.bytes(leaf.image, shape.used_bytes(0))).version();
     let lock = &mut txn.locks[leaf.lock as usize];
     (lock.verb, lock.old_version) = (HELD, version);
@@ -167,7 +167,7 @@ fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<()
 fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
     let Txn { ordered, round, tag, .. } = &mut *txn;
     let change = &mut ordered.changes[at];
-    let index = cx.database().catalog.index(change.index);
+    let index = cx.database().catalog.ordered(change.index);
     let key = &change.key[..index.shape.key_bytes];
     let (address, node) = match change.place {
         ChangePlace::Leaf(leaf) => {
@@ -226,7 +226,7 @@ fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 
 fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
     let Leaf { index, address, image, lock, .. } = txn.ordered.leaves[at];
-    let index = cx.database().catalog.index(index);
+    let index = cx.database().catalog.ordered(index);
     let (shape, bytes) = (&index.shape, index.shape.used_bytes(0));
     let old = Node::new(shape, txn.round.bytes(image, bytes)).bitmap();
     let mine = |change: &&Change| change.place == ChangePlace::Leaf(at as u32);

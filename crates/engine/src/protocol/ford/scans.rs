@@ -26,7 +26,7 @@ pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
     let Txn { ordered, round, .. } = txn;
     for scan in ordered.scans[..ordered.live].iter_mut().filter(|scan| !scan.is_done) {
         enter(cx, Phase::Scan);
-        scan.plan(near(ford, cx), catalog.index(IndexId(scan.index)), &mut cache, round);
+        scan.plan(near(ford, cx), catalog.ordered(IndexId(scan.index)), &mut cache, round);
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         if scan.is_done {
             continue;
         }
-        let index = catalog.index(IndexId(scan.index));
+        let index = catalog.ordered(IndexId(scan.index));
         visits.clear();
         let mut cache = cx.trees.borrow_mut();
         let (cache, me) = ((&mut *cache, &own[..]), (&*round, tag.word()));
@@ -105,7 +105,7 @@ fn gather_own(cx: &Context, txn: &mut Txn) {
     }
     for change in own {
         let Some(entry) = change.slot.map(|at| entries[at.0 as usize]) else { continue };
-        let index = catalog.index(change.index);
+        let index = catalog.ordered(change.index);
         let bytes = index.shape.slot_bytes(0);
         let len = cx.table(entry.table).slot.full_key_bytes;
         let full_key = round.bytes(entry.full_key, len).to_vec();

@@ -45,7 +45,7 @@ pub(super) async fn reshape(
     work: TreeWork,
 ) -> Result<TreeDone, Failure> {
     enter(cx, Phase::Restructure);
-    let index = cx.database().catalog.index(work.index);
+    let index = cx.database().catalog.ordered(work.index);
     match work.task {
         TreeTask::Split => split(ford, cx, txn, index, work).await,
         TreeTask::Post => post(ford, cx, txn, index, work).await,
