@@ -357,18 +357,20 @@ impl Context {
     pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
         loop {
             self.attend().await;
-            self.follow();
-            if self.database().configurations.announced() == self.configuration.get() {
-                return Ok(());
-            }
-            if deadline.is_some_and(|deadline| self.port.now() > deadline) {
-                return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));
-            }
+            // Asked before a map is taken over: a spare that joined since does not refuse the dead.
             if !self.database().membership.is_member(self.node.id) {
                 // It is told in the fabric's words, as soon as its access is revoked.
                 let mut round = tarn_fabric::round::Round::new();
                 round.read(self.groups.primary(Address::new(GroupId(0), 0)), 8);
                 self.port.execute(&mut round).await?;
+            } else {
+                self.follow();
+                if self.database().configurations.announced() == self.configuration.get() {
+                    return Ok(());
+                }
+            }
+            if deadline.is_some_and(|deadline| self.port.now() > deadline) {
+                return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));
             }
             self.port.sleep(LOOK_AGAIN).await;
         }
