@@ -106,6 +106,34 @@ enum Seen {
     Busy(u64),
 }
 
+impl Seen {
+    /// By images whose first line is of one moment, and all of them if `is_steady`.
+    fn of(is_steady: bool, images: Vec<Vec<u8>>, copies: Vec<Vec<u8>>) -> Seen {
+        match word(&images[0], LOCK_AT) {
+            0 if is_steady => Seen::Free(images, copies),
+            lock => Seen::Busy(lock),
+        }
+    }
+}
+
+/// Units in runs that are read at once: of one line each, one behind the other. A READ of many lines brings
+/// each of them as of one moment. Any other unit is alone.
+fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (index, unit) in units.iter().enumerate() {
+        let follows = index.checked_sub(1).is_some_and(|before| {
+            let (at, bytes) = units[before].spans[0];
+            let is_next = unit.spans[0] == (at.plus(bytes), bytes);
+            is_next && units[before].is_one_line() && unit.is_one_line()
+        });
+        match runs.last_mut().filter(|_| follows) {
+            Some(run) => run.end = index + 1,
+            None => runs.push(index..index + 1),
+        }
+    }
+    runs
+}
+
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the image"))
 }
@@ -290,38 +318,46 @@ impl Copier<'_> {
 
     /// The images of units at the primary and at the copy.
     async fn read_units(&mut self, units: Vec<Unit>) -> Result<Vec<(Unit, Seen)>, Failure> {
-        let mut wishes = Vec::new();
-        for unit in &units {
-            if !unit.is_one_line() {
-                wishes.push(self.look_at(unit));
-            }
-            for &(address, bytes) in &unit.spans {
-                wishes.push(Wish::Read(self.cx.groups.primary(address), bytes));
-            }
-            if !unit.is_one_line() {
-                wishes.push(self.look_at(unit));
-            }
-            for &(address, bytes) in &unit.spans {
-                wishes.push(Wish::Read(address.at(self.to), bytes));
+        let (mut wishes, runs) = (Vec::new(), runs(&units));
+        let primary = |address: Address| self.cx.groups.primary(address);
+        for run in &runs {
+            let (first, bytes) = units[run.start].spans[0];
+            match &units[run.clone()] {
+                [unit] if !unit.is_one_line() => {
+                    let spans = || unit.spans.iter();
+                    wishes.push(self.look_at(unit));
+                    wishes.extend(spans().map(|&(at, bytes)| Wish::Read(primary(at), bytes)));
+                    wishes.push(self.look_at(unit));
+                    wishes.extend(spans().map(|&(at, bytes)| Wish::Read(at.at(self.to), bytes)));
+                }
+                run => {
+                    wishes.push(Wish::Read(primary(first), bytes * run.len()));
+                    wishes.push(Wish::Read(first.at(self.to), bytes * run.len()));
+                }
             }
         }
         let mut found = self.read(&wishes).await?.into_iter();
         let mut next = |count: usize| -> Vec<Vec<u8>> { found.by_ref().take(count).collect() };
-        let mut read = Vec::with_capacity(units.len());
-        for unit in units {
-            let looks = usize::from(!unit.is_one_line());
-            let before = next(looks);
-            let mut images = next(unit.spans.len());
-            let after = next(looks);
-            let copies = next(unit.spans.len());
-            let head = before.first().unwrap_or(&images[0])[..16].to_vec();
-            let lock = word(&head, LOCK_AT);
-            images[0][..16].copy_from_slice(&head);
-            let seen = match lock == 0 && before == after {
-                true => Seen::Free(images, copies),
-                false => Seen::Busy(lock),
-            };
-            read.push((unit, seen));
+        let (mut read, mut units) = (Vec::with_capacity(units.len()), units.into_iter());
+        for run in runs {
+            let (count, first) = (run.len(), units.next().expect("a unit of the run"));
+            if !first.is_one_line() {
+                let before = next(1).swap_remove(0);
+                let mut images = next(first.spans.len());
+                let after = next(1).swap_remove(0);
+                let copies = next(first.spans.len());
+                images[0][..16].copy_from_slice(&before);
+                let seen = Seen::of(before == after, images, copies);
+                read.push((first, seen));
+                continue;
+            }
+            let (image, copy) = (next(1).swap_remove(0), next(1).swap_remove(0));
+            let bytes = first.spans[0].1;
+            let parts = image.chunks_exact(bytes).zip(copy.chunks_exact(bytes));
+            let run = std::iter::once(first).chain(units.by_ref().take(count - 1));
+            read.extend(run.zip(parts).map(|(unit, (image, copy))| {
+                (unit, Seen::of(true, vec![image.to_vec()], vec![copy.to_vec()]))
+            }));
         }
         Ok(read)
     }
