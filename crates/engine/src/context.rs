@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
-use crate::recovery::Turns;
+use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
 use std::cell::{Cell, RefCell};
@@ -42,6 +42,8 @@ pub struct Database {
     pub protocol: AnyProtocol,
     /// Who is in the cluster.
     pub membership: Arc<dyn Membership>,
+    /// Who takes away what the dead had locked.
+    pub sweeps: Sweeps,
 }
 
 impl Database {
@@ -52,8 +54,8 @@ impl Database {
         protocol: AnyProtocol,
         membership: Arc<dyn Membership>,
     ) -> Database {
-        let configurations = Configurations::new(groups);
-        Database { catalog, configurations, protocol, membership }
+        let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
+        Database { catalog, configurations, protocol, membership, sweeps }
     }
 
     /// Where replica groups live in the configuration that was opened last.

@@ -11,7 +11,8 @@ use crate::membership::ViewNumber;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::Failure;
 use crate::reconfigure::{Changed, Terms, change, probe, replaced};
-use crate::recovery::{Pace, Recovery, sweep};
+use crate::recovery::{Pace, Recovery, Sweeper};
+use crate::replica_groups::ReplicaGroups;
 use crate::rereplicate::{Copied, copy};
 use tarn_fabric::address::{GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
@@ -54,16 +55,11 @@ pub async fn mend(
 ) -> Result<(), Failure> {
     let configurations = &cx.database().configurations;
     let _mending = configurations.begin_mending();
+    let mut sweeper = Sweeper::default();
     while !stop() {
-        let mut is_swept = true;
-        let tell = &mut |mended| {
-            is_swept &= !matches!(mended, Mended::Recovered(..));
-            report(mended);
-        };
-        let mut stepped = step(cx, terms, pace, tell).await;
-        if !is_swept {
-            // Locks without a log are left of them.
-            stepped = stepped.and(sweep(cx, pace).await.map(|_| ()));
+        let mut stepped = step(cx, terms, pace, &mut report).await;
+        if stepped.is_ok() {
+            stepped = sweeper.turn(cx, pace).await;
         }
         match stepped {
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
@@ -127,11 +123,17 @@ async fn complete(
         return Ok(());
     }
     let (before, groups) = (circumstances(cx), cx.groups.whole());
+    let is_believed = || circumstances(cx) == before && configurations.dead().is_empty();
     let mut copied = Copied::default();
     for group in (0..groups.count() as u16).map(GroupId) {
         for &node in groups.joining(group) {
-            match copy(cx, group, node, pace).await {
-                Ok(more) => copied.add(more),
+            match copy(cx, (group, node), pace, &is_believed).await {
+                Ok(Some(more)) => copied.add(more),
+                // It would not be believed, or somebody has to be promoted first.
+                Ok(None) => {
+                    configurations.end_copying(me);
+                    return Ok(());
+                }
                 Err(failure) => {
                     configurations.end_copying(me);
                     return Err(failure);
@@ -143,7 +145,8 @@ async fn complete(
         report(Mended::Recovered(node, recovery.clone()));
     };
     let is_believed = || circumstances(cx) == before;
-    let changed = change(cx, terms, tell, |map| is_believed().then(|| map.joined())).await;
+    let next = |map: &ReplicaGroups| is_believed().then(|| map.joined());
+    let changed = change(cx, terms, tell, next).await;
     configurations.end_copying(me);
     if let Changed::Opened { number, frozen_ns } = changed? {
         cx.metrics.recovery(RecoveryEvent::Rereplicated);

@@ -16,7 +16,6 @@ use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Ver
 use crate::outcome::Failure;
 use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
-use tarn_fabric::clock::Nanos;
 
 /// Chunk words that are copied at a time.
 const WORDS_AT_ONCE: u64 = 512;
@@ -144,27 +143,33 @@ struct Copier<'a> {
     bulk: Bulk<'a>,
     to: NodeSlot,
     pace: Pace,
+    /// Whether it is worth going on.
+    goes_on: &'a dyn Fn() -> bool,
     done: Copied,
 }
 
-/// Copies all of `group` to its joining copy on `to`, at `pace`.
+/// Copies all of a group to its joining copy on a node, at `pace`. `None` if it was broken off between two
+/// steps, because `goes_on` said so.
 ///
 /// # Errors
 /// The fabric's: this node was expelled, or one of both nodes is down.
 pub async fn copy(
     cx: &Context,
-    group: GroupId,
-    to: NodeSlot,
+    (group, to): (GroupId, NodeSlot),
     pace: Pace,
-) -> Result<Copied, Failure> {
-    let mut copier = Copier { cx, bulk: Bulk::new(cx), to, pace, done: Copied::default() };
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Copied>, Failure> {
+    let (bulk, done) = (Bulk::new(cx), Copied::default());
+    let mut copier = Copier { cx, bulk, to, pace, goes_on, done };
     copier.copy_words(Address::new(group, 0), SUPERBLOCK_BYTES / 8).await?;
     let catalog = &cx.database().catalog;
     copier.copy_words(catalog.chunk_word(group, 0), catalog.chunks()).await?;
     for table in catalog.tables() {
-        copier.copy_shard(table, group).await?;
+        if !copier.copy_shard(table, group).await? {
+            return Ok(None);
+        }
     }
-    Ok(copier.done)
+    Ok(Some(copier.done))
 }
 
 impl Copier<'_> {
@@ -189,14 +194,16 @@ impl Copier<'_> {
 
     /// A split moves slots from a bucket to another, and their bodies stay where they are: who is moved
     /// past the copier keeps a body that was never copied. Each split changes the header, so the shard is
-    /// walked until the header is as it was when the walk began.
-    async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Failure> {
+    /// walked until the header is as it was when the walk began. False if it was broken off.
+    async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<bool, Failure> {
         let mut header = self.copy_header(table, group).await?;
         loop {
-            self.copy_segments(table, group, &header).await?;
+            if !self.copy_segments(table, group, &header).await? {
+                return Ok(false);
+            }
             let now = self.copy_header(table, group).await?;
             if now == header {
-                return Ok(());
+                return Ok(true);
             }
             header = now;
         }
@@ -215,7 +222,7 @@ impl Copier<'_> {
         table: &Table,
         group: GroupId,
         header: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let geometry = &table.geometry;
         let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
         for segment in 0..SEGMENTS_MAX {
@@ -226,11 +233,16 @@ impl Copier<'_> {
         for (start, buckets) in segments {
             for first in (0..buckets).step_by(self.pace.blocks.max(1)) {
                 let last = buckets.min(first + self.pace.blocks.max(1) as u64);
+                let began = self.cx.port.now();
                 self.copy_buckets(table, start, first..last).await?;
-                self.cx.port.sleep(Nanos(self.pace.pause_ns)).await;
+                let took = self.cx.port.now() - began;
+                self.cx.port.sleep(self.pace.after_copying(took)).await;
+                if !(self.goes_on)() {
+                    return Ok(false);
+                }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Directories first: they say which blocks there are. A block that is linked later is written by

@@ -31,7 +31,8 @@ const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 /// Steps after which nothing is expected to go on any more.
 const STEPS_MAX: u64 = 6_000_000;
-const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150 };
+const PACE: Pace =
+    Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
 const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
 /// What dies.

@@ -210,7 +210,7 @@ fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool
         }
     }
     assert_eq!(membership.standing(cx.node.id), Standing::Recovered);
-    fabric.block_on(recovery::sweep(&second, Pace::default())).unwrap();
+    fabric.block_on(recovery::sweep(&second, Pace::UNPACED)).unwrap();
     let audit = fabric.block_on(inspect::audit(&second)).unwrap();
     assert!(audit.is_clean(), "{steps}, {recoverer_steps}: {audit}");
     let values = fabric.block_on(seen(&mut by));
@@ -289,7 +289,7 @@ fn a_transaction_takes_away_the_locks_of_a_recovered_life() {
     let refused = after.aborts[AbortReason::LockRefused as usize];
     assert!(after.recovery[RecoveryEvent::StrayMet as usize] > 0, "{after:?}");
     assert!(after.aborted() <= 8, "it waits for nobody: {refused} refused, {after:?}");
-    block_on(recovery::sweep(&by, Pace::default())).unwrap();
+    block_on(recovery::sweep(&by, Pace::UNPACED)).unwrap();
     world.assert_clean();
 }
 
@@ -323,7 +323,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
         }
         block_on(recovery::recover(&by, cx.node.id)).unwrap();
         block_on(change_others(&mut heir)).unwrap();
-        block_on(recovery::sweep(&by, Pace::default())).unwrap();
+        block_on(recovery::sweep(&by, Pace::UNPACED)).unwrap();
         world.assert_clean();
         assert!(has_happened(&mut world.coordinator(3, 0)) || ended.is_none());
         world.database.membership.join(cx.node.id.slot).expect("its last life is recovered");
@@ -368,7 +368,7 @@ fn nodes_that_attend_recover_each_other_and_free_every_lock() {
             stop()
         };
         executor.spawn(async move {
-            let pace = Pace { pause_ns: 0, look_every_ns: 0, ..Pace::default() };
+            let pace = Pace { look_every_ns: 0, ..Pace::UNPACED };
             let tell = |_, _: &recovery::Recovery| told.set(told.get() + 1);
             recovery::attend(by, pace, looks, tell).await.unwrap();
         });

@@ -14,13 +14,18 @@
 
 mod bulk;
 pub mod logs;
+mod pace;
 mod stray;
-pub mod sweep;
+mod sweep;
+mod sweeps;
 mod turn;
 
 pub(crate) use bulk::{Answer, Bulk, Wish};
+pub use pace::{Pace, Share};
 pub(crate) use stray::{free_met, is_stray, plan_free};
-pub use sweep::{Pace, sweep};
+pub use sweep::Swept;
+pub(crate) use sweeps::Sweeper;
+pub use sweeps::{Sweeps, sweep};
 
 use crate::context::Context;
 use crate::membership::Claim;
@@ -93,12 +98,13 @@ async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         return Ok(Attempt::NotNow);
     }
     cx.metrics.recovery(RecoveryEvent::Recovered);
+    database.sweeps.want(database.membership.view());
     cx.node.clearance.look_again();
     let settled = left.iter().map(|each| (each.entry.tag, each.resolution())).collect();
     Ok(Attempt::Recovered(Recovery { settled }))
 }
 
-/// Recovers whoever is expelled, and sweeps after each, until `stop`: one coroutine of each compute node
+/// Recovers whoever is expelled, and takes part in sweeps, until `stop`: one coroutine of each compute node
 /// that is to take part runs this, on a port of its own. `report` is told what was found.
 ///
 /// # Errors
@@ -109,25 +115,19 @@ pub async fn attend(
     stop: impl Fn() -> bool,
     mut report: impl FnMut(NodeId, &Recovery),
 ) -> Result<(), Failure> {
-    let mut is_swept = true;
+    let mut sweeper = Sweeper::default();
     while !stop() {
         for dead in cx.database().membership.unrecovered() {
             match recover(cx, dead).await {
-                Ok(Attempt::Recovered(recovery)) => {
-                    is_swept = false;
-                    report(dead, &recovery);
-                }
+                Ok(Attempt::Recovered(recovery)) => report(dead, &recovery),
                 Ok(_) => {}
                 Err(failure) if is_fenced(cx) => return Err(failure),
                 Err(_) => {}
             }
         }
-        if !is_swept {
-            match sweep(cx, pace).await {
-                Ok(_) => is_swept = true,
-                Err(failure) if is_fenced(cx) => return Err(failure),
-                Err(_) => {}
-            }
+        match sweeper.turn(cx, pace).await {
+            Err(failure) if is_fenced(cx) => return Err(failure),
+            Ok(()) | Err(_) => {}
         }
         // Others run in between, however short the pause.
         cx.port.yield_now().await;

@@ -28,7 +28,7 @@ use tarn_sim::explore::{End, Fate, Fault};
 const LOOKER: u16 = 32;
 
 /// Nobody else runs beside it.
-const PACE: Pace = Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: 0 };
+const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
 /// The first thing that is wrong, the most telling kind first.
 ///

@@ -10,6 +10,7 @@ use crate::cli::{Stop, Verdict, verdict};
 use std::path::PathBuf;
 use tarn::outage::report::Outage;
 use tarn::outage::{Plan, Shape, run};
+use tarn_engine::recovery::Pace;
 use tarn_workloads::{Settings, Workload, with_workload};
 
 /// Lets compute nodes and memory nodes crash under load, all at once, and shows throughput in intervals of
@@ -79,6 +80,18 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = number,
           allow_negative_numbers = true)]
     lease_ms: f64,
+    /// Most of a memory node's time that the sweep for locks of the dead may take, in percent. Nobody waits
+    /// for it
+    #[arg(long, value_name = "PERCENT", value_parser = whole,
+          default_value_t = Pace::default().sweep_share.as_percent().into(),
+          allow_negative_numbers = true)]
+    sweep_share: u64,
+    /// Most of a memory node's time that filling a spare may take, in percent. Until it is full, a copy is
+    /// missing
+    #[arg(long, value_name = "PERCENT", value_parser = whole,
+          default_value_t = Pace::default().copy_share.as_percent().into(),
+          allow_negative_numbers = true)]
+    copy_share: u64,
     /// Length of an interval
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = number,
           allow_negative_numbers = true)]
@@ -151,6 +164,8 @@ fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
         crash_memory: count("crash-memory", it.crash_memory, 0, 64)?,
         restart_ms: it.restart_ms,
         lease_ms: it.lease_ms,
+        sweep_share_percent: count("sweep-share", it.sweep_share, 1, 100)? as u16,
+        copy_share_percent: count("copy-share", it.copy_share, 1, 100)? as u16,
         interval_ms: it.interval_ms,
     };
     shape.validate()?;
