@@ -145,7 +145,8 @@ async fn complete(
         report(Mended::Recovered(node, recovery.clone()));
     };
     let is_believed = || circumstances(cx) == before;
-    let next = |map: &ReplicaGroups| is_believed().then(|| map.joined());
+    // All is quiet and all members are equal: any of them may be primary.
+    let next = |map: &ReplicaGroups| is_believed().then(|| map.joined().balanced());
     let changed = change(cx, terms, tell, next).await;
     configurations.end_copying(me);
     if let Changed::Opened { number, frozen_ns } = changed? {

@@ -21,8 +21,9 @@ use tarn_engine::mend::{Mended, mend};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
 use tarn_engine::owner::{COUNT_MAX, OwnerTag};
-use tarn_engine::reconfigure::Terms;
+use tarn_engine::reconfigure::{Changed, Terms, change};
 use tarn_engine::recovery::{self, Pace};
+use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
@@ -31,8 +32,7 @@ const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 /// Steps after which nothing is expected to go on any more.
 const STEPS_MAX: u64 = 6_000_000;
-const PACE: Pace =
-    Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
+const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
 const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
 /// What dies.
@@ -70,6 +70,18 @@ struct Scene {
     replicas: usize,
     spares: u16,
     deaths: Vec<(When, Death)>,
+    rotation: Rotation,
+}
+
+/// How primaries move while nobody dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rotation {
+    /// Not at all.
+    None,
+    /// All the time, each time when all is quiet.
+    Quiet,
+    /// All the time, whatever runs: a planted mistake.
+    Hasty,
 }
 
 /// What a run left.
@@ -78,6 +90,9 @@ struct Outcome {
     audit: Audit,
     tally: Tally,
     whole: bool,
+    /// Whether each node is primary of as many groups as another, up to one.
+    even: bool,
+    rotations: u64,
     ended: bool,
 }
 
@@ -89,6 +104,12 @@ impl Outcome {
         assert!(report.is_accepted(), "seed {seed}: {report}; {scene:?}");
         assert!(audit.is_clean(), "seed {seed}: {audit}; {scene:?}");
         assert!(self.whole, "seed {seed}: fewer copies than at first; {scene:?}");
+        let rotates = scene.rotation != Rotation::None;
+        assert!(self.even || rotates, "seed {seed}: primaries are not spread; {scene:?}");
+    }
+
+    fn is_sound(&self) -> bool {
+        self.ended && self.report.is_accepted() && self.audit.is_clean()
     }
 }
 
@@ -100,6 +121,7 @@ struct Desk {
     stop: Cell<bool>,
     /// Coordinators of compute nodes that have not ended.
     running: Cell<[usize; NODES as usize]>,
+    rotations: Cell<u64>,
 }
 
 impl Desk {
@@ -168,6 +190,11 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
         let [mender, recoverer] = keepers;
         tasks.push((slot, executor.spawn(keep_copies(mender, &desk))));
         tasks.push((slot, executor.spawn(keep_lives(recoverer, &desk))));
+        if scene.rotation != Rotation::None {
+            let rotator = fabric.thread(&cx.node, 3, 0);
+            contexts.push(Rc::clone(&rotator));
+            tasks.push((slot, executor.spawn(rotate(rotator, scene.rotation, &desk))));
+        }
     }
     let mut dead = [false; NODES as usize];
     let (mut turns, mut joining_since, died_at) = (0, None, Cell::new(None::<u64>));
@@ -257,7 +284,10 @@ fn run(scene: &Scene, seed: u64) -> Outcome {
     let history = history(database, recorded);
     let report = check(&history, Isolation::StrictSerializable);
     let whole = is_whole(&fabric, scene);
-    Outcome { report, audit, tally, whole, ended: ended && left == 0 }
+    let open = database.configurations.open();
+    let even = open.groups == open.groups.balanced();
+    let rotations = desk.rotations.get();
+    Outcome { report, audit, tally, whole, even, rotations, ended: ended && left == 0 }
 }
 
 const RETRY: Retry =
@@ -275,6 +305,40 @@ async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
 async fn keep_lives(cx: Rc<Context>, desk: &Desk) {
     let report = |_, recovery: &recovery::Recovery| desk.note(&cx, &recovery.settled);
     let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
+}
+
+/// Makes the next member of each group its primary, again and again, unless a copy joins.
+async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
+    let database = cx.database();
+    let configurations = &database.configurations;
+    let next = |map: &ReplicaGroups| {
+        let groups = (0..map.count() as u16).map(GroupId);
+        let turn = |map: ReplicaGroups, group| {
+            let second = map.members(group).get(1).copied();
+            second.map_or_else(|| map.clone(), |node| map.with_primary(group, node))
+        };
+        (!map.is_joining()).then(|| groups.fold(map.clone(), turn))
+    };
+    while !desk.stop.get() && is_member(&cx) {
+        cx.port.sleep(Nanos(5_000)).await;
+        if configurations.open().groups.is_joining() {
+            continue; // a copier begins anew whenever a configuration is opened
+        }
+        let opened = match how {
+            Rotation::Hasty => {
+                let map = next(&configurations.open().groups);
+                let change = configurations.announce(cx.node.id, &*database.membership);
+                change.zip(map).is_some_and(|(change, map)| configurations.finish(change, map))
+            }
+            _ => {
+                let tell =
+                    &mut |_, recovery: &recovery::Recovery| desk.note(&cx, &recovery.settled);
+                let changed = change(&cx, TERMS, tell, next).await;
+                matches!(changed, Ok(Changed::Opened { .. }))
+            }
+        };
+        desk.rotations.set(desk.rotations.get() + u64::from(opened));
+    }
 }
 
 /// Whether every group has as many members as at first, and nobody waits for anything.
@@ -342,7 +406,15 @@ fn a_memory_node_dies_and_transactions_go_on() {
         for (mix, count) in mixes() {
             let node = draw(seed, 1, 3) as u16;
             let deaths = vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))];
-            let scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
+            let scene = Scene {
+                mix,
+                count,
+                memory_nodes: 3,
+                replicas: 2,
+                spares: 1,
+                deaths,
+                rotation: Rotation::None,
+            };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -366,7 +438,15 @@ fn a_memory_node_and_a_compute_node_die_in_any_order() {
             };
             let later = When::Turn(at + draw(seed, 4, near));
             let deaths = vec![(When::Turn(at), Death::Memory(node)), (later, compute)];
-            let scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
+            let scene = Scene {
+                mix,
+                count,
+                memory_nodes: 3,
+                replicas: 2,
+                spares: 1,
+                deaths,
+                rotation: Rotation::None,
+            };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -395,7 +475,15 @@ fn two_memory_nodes_and_two_compute_nodes_die() {
                 (at(12), Death::Compute(slots)),
                 (at(13), Death::Compute((slots + 1) % NODES)),
             ];
-            let scene = Scene { mix, count, memory_nodes: 3, replicas: 3, spares: 2, deaths };
+            let scene = Scene {
+                mix,
+                count,
+                memory_nodes: 3,
+                replicas: 3,
+                spares: 2,
+                deaths,
+                rotation: Rotation::None,
+            };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -418,7 +506,15 @@ fn compute_nodes_die_while_a_spare_is_filled() {
                 (other, Death::Compute((slot + 1) % NODES)),
             ];
             let count = 4 * count;
-            let scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
+            let scene = Scene {
+                mix,
+                count,
+                memory_nodes: 3,
+                replicas: 2,
+                spares: 1,
+                deaths,
+                rotation: Rotation::None,
+            };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -439,7 +535,15 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
                 (When::After(draw(seed, 4, 400)), Death::Memory(node)),
                 (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
             ];
-            let mut scene = Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths };
+            let mut scene = Scene {
+                mix,
+                count,
+                memory_nodes: 3,
+                replicas: 2,
+                spares: 1,
+                deaths,
+                rotation: Rotation::None,
+            };
             match draw(seed, 6, 4) {
                 0 => scene.deaths.truncate(2),
                 1 => {}
@@ -456,4 +560,43 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
         }
     }
     println!("{tally:?}");
+}
+
+fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
+    let slot = draw(seed, 2, u64::from(NODES)) as u16;
+    let mut deaths = vec![
+        (When::Turn(draw(seed, 1, 1_500)), Death::Compute(slot)),
+        (When::Turn(draw(seed, 3, 3_000)), Death::Silent((slot + 1) % NODES)),
+        (When::Turn(draw(seed, 4, 6_000)), Death::Memory(draw(seed, 5, 3) as u16)),
+    ];
+    deaths.truncate(draw(seed, 6, 4) as usize);
+    Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths, rotation }
+}
+
+/// Locks that a recovered life has left stay behind at nodes that are no primaries any more, and come back
+/// with them.
+#[test]
+fn primaries_move_while_transactions_run_and_nodes_die() {
+    let mut rotations = 0;
+    for seed in seeds(10) {
+        for mix in mixes() {
+            let scene = rotating(seed, mix, Rotation::Quiet);
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            rotations += outcome.rotations;
+        }
+    }
+    println!("{rotations} rotations");
+    assert!(rotations > 50, "they are seldom: {rotations}");
+}
+
+#[test]
+fn a_primary_that_moves_beside_transactions_is_noticed() {
+    let seeds = 0..20;
+    let noticed = seeds.clone().find(|&seed| {
+        let scene = rotating(seed, (CROWDED, 20), Rotation::Hasty);
+        !run(&Scene { deaths: Vec::new(), ..scene }, seed).is_sound()
+    });
+    println!("noticed with seed {noticed:?}");
+    assert!(noticed.is_some(), "not noticed with seeds {seeds:?}");
 }

@@ -77,7 +77,7 @@ impl Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        let (sweep_share, copy_share) = (Share::percent(5), Share::percent(20));
+        let (sweep_share, copy_share) = (Share::percent(5), Share::percent(50));
         Pace { sweep_share, copy_share, ..Pace::UNPACED }
     }
 }

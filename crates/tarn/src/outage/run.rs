@@ -151,8 +151,8 @@ async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
             }
             Mended::Joined { number, frozen_ns, copied } => format!(
                 "configuration {} opened, frozen for {frozen_ns} ns: copies complete, {} units, {} \
-                 bytes written",
-                number.0, copied.units, copied.bytes
+                 looked at again, {} bytes written",
+                number.0, copied.units, copied.again, copied.bytes
             ),
             Mended::Recovered(dead, recovery) => {
                 format!("{dead} recovered ({} logs settled)", recovery.settled.len())
