@@ -29,7 +29,9 @@ use tarn_workloads::Workload;
 const SLICE: Nanos = Nanos(20_000);
 /// A transaction that has not ended so long after the end never will.
 const PATIENCE: Nanos = Nanos(100_000_000);
-const TERMS: Terms = Terms { patience_ns: 500_000, look_every_ns: 1_000 };
+/// Who is dead is known by its lease, or at once: patience is for who is stuck. A thread of a full cluster
+/// may need milliseconds until its last try has ended, and must not be taken for one.
+const TERMS: Terms = Terms { patience_ns: 20_000_000, look_every_ns: 1_000 };
 const LOOK_EVERY_NS: u64 = 10_000;
 
 fn pace(shape: &Shape) -> Pace {
