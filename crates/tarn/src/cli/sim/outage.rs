@@ -110,11 +110,12 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   tarn sim outage
-  tarn sim outage --crash-compute 0 --crash-memory 1
-  tarn sim outage --crash-memory 1 --lease-ms 5 --svg outage.svg
+  tarn sim outage --crash-compute 0 --crash-memory 1 --virtual-ms 1400
+  tarn sim outage --crash-memory 1 --lease-ms 5 --virtual-ms 1400 --svg outage.svg
   tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
 
-Exit code 0: the memory is sound afterwards. 1: it is not. 2: bad input.";
+Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
+spares. 1: it is not; a run that ends too early counts. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
