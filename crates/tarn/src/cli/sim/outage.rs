@@ -110,8 +110,9 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   tarn sim outage
-  tarn sim outage --crash-compute 0 --crash-memory 1 --virtual-ms 1400
-  tarn sim outage --crash-memory 1 --lease-ms 5 --virtual-ms 1400 --svg outage.svg
+  tarn sim outage --sweep-share 20 --svg outage.svg
+  tarn sim outage --crash-memory 1 --records 5000 --threads 3 --coroutines 2 --virtual-ms 40 \\
+      --crash-at-ms 8 --restart-ms 8
   tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
 
 Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
