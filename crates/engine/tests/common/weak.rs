@@ -63,6 +63,8 @@ struct World {
     /// Revocations on their way: when they arrive, whom and where, and the ticket that waits.
     revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
     memory_nodes: u16,
+    /// Whose verbs wait on their way to which memory node; cut off, none of them ever lands.
+    held: BTreeSet<(NodeId, NodeSlot)>,
     /// One flight in so many is slow; 0: none.
     slow_one_in: u32,
 }
@@ -107,6 +109,7 @@ impl WeakFabric {
             fenced: BTreeSet::new(),
             revocations: Vec::new(),
             memory_nodes: shape.memory_nodes as u16,
+            held: BTreeSet::new(),
             slow_one_in,
         };
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
@@ -170,6 +173,22 @@ impl WeakFabric {
         }
     }
 
+    /// From now on nothing of a compute node lands at a memory node.
+    pub fn hold(&self, node: NodeId, at: NodeSlot) {
+        self.world.borrow_mut().held.insert((node, at));
+    }
+
+    /// All that is on its way from a compute node to a memory node lands now.
+    pub fn land(&self, node: NodeId, at: NodeSlot) {
+        let world = &mut *self.world.borrow_mut();
+        world.held.remove(&(node, at));
+        for key in world.keys(node, at) {
+            while !world.streams[&key].is_empty() {
+                world.advance(key);
+            }
+        }
+    }
+
     /// From now on nothing is held up for longer than its turn in the order.
     pub fn calm(&self) {
         self.world.borrow_mut().slow_one_in = 0;
@@ -223,22 +242,25 @@ fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError
 }
 
 impl World {
+    /// The streams from a compute node to a memory node.
+    fn keys(&self, node: NodeId, at: NodeSlot) -> Vec<(NodeId, u16, NodeSlot)> {
+        let hit = |(life, _, to): &(NodeId, u16, NodeSlot)| (*life, *to) == (node, at);
+        self.streams.keys().copied().filter(hit).collect()
+    }
+
     /// A compute node loses its access at one memory node.
     fn cut(&mut self, node: NodeId, at: NodeSlot, all: bool, torn_writes: bool) {
         self.fenced.insert((node, at));
-        let keys: Vec<_> = self
-            .streams
-            .keys()
-            .copied()
-            .filter(|(life, _, to)| (*life, *to) == (node, at))
-            .collect();
-        for key in keys {
+        let is_held = self.held.contains(&(node, at));
+        for key in self.keys(node, at) {
             let pending = self.streams[&key].len();
             let keep = if all { pending } else { self.rng.random_range(0..=pending) };
+            let keep = if is_held { 0 } else { keep };
             while self.streams[&key].len() > pending - keep {
                 self.advance(key);
             }
-            if torn_writes && self.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
+            let is_torn = torn_writes && !is_held;
+            if is_torn && self.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
                 self.advance(key);
             }
             for flight in self.streams.remove(&key).expect("it is there") {
@@ -266,9 +288,11 @@ impl World {
     fn step(&mut self) {
         self.now += 1;
         self.arrive();
-        let now = self.now;
+        let (now, held) = (self.now, &self.held);
         let ready = |(key, stream): (&(NodeId, u16, NodeSlot), &VecDeque<Flight>)| {
-            stream.front().filter(|flight| flight.not_before <= now).map(|_| *key)
+            let may_go =
+                |flight: &&Flight| flight.not_before <= now && !held.contains(&(key.0, key.2));
+            stream.front().filter(may_go).map(|_| *key)
         };
         let count = self.streams.iter().filter_map(ready).count();
         if count == 0 {
