@@ -348,6 +348,11 @@ impl Context {
         }
     }
 
+    /// Whether the thread has the configuration that was opened last.
+    pub(crate) fn is_current(&self) -> bool {
+        self.database().configurations.open().number == self.configuration.get()
+    }
+
     /// Waits until the thread may run transactions of the announced configuration. Settles what is in
     /// doubt on this thread meanwhile: the change waits for it.
     ///

@@ -131,6 +131,11 @@ pub trait Membership: Send + Sync {
     /// Declares a member dead, whether it is or not. Idempotent.
     fn expel(&self, node: NodeId) -> ViewNumber;
 
+    /// Runs `act` if `by` is a member, no life is expelled and not recovered, and the view is still
+    /// `view`; none of that changes while it runs. Whether it ran. A service across a network takes the
+    /// request itself and decides.
+    fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool;
+
     /// The lives that are expelled and not recovered, in order.
     fn unrecovered(&self) -> Vec<NodeId>;
 

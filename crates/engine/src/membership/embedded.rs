@@ -189,6 +189,16 @@ impl Membership for EmbeddedMembership {
         self.view()
     }
 
+    fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool {
+        let register = self.register();
+        let is_settled = register.ended.values().all(|ended| ended.is_recovered);
+        let may = is_settled && register.members.contains_key(&by) && self.view() == view;
+        if may {
+            act();
+        }
+        may
+    }
+
     fn unrecovered(&self) -> Vec<NodeId> {
         if self.ended.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -274,6 +284,26 @@ mod tests {
         assert!(!service.recovered(dead, first), "it has lost its claim");
         assert!(service.recovered(dead, second) && service.recovered(dead, second));
         assert_eq!(service.claim_recovery(dead, second), Claim::Done);
+    }
+
+    #[test]
+    fn nothing_is_done_for_whoever_has_missed_something() {
+        let (service, [dead, by, other]) = three();
+        let ran = |by: NodeId, view: ViewNumber| {
+            let mut ran = false;
+            assert_eq!(service.while_settled(by, view, &mut || ran = true), ran);
+            ran
+        };
+        let before = service.view();
+        assert!(ran(by, before));
+        service.expel(dead);
+        assert!(!ran(by, before) && !ran(by, service.view()), "not recovered");
+        assert_eq!(service.claim_recovery(dead, other), Claim::Granted { before: vec![] });
+        assert!(service.recovered(dead, other));
+        assert!(!ran(by, before), "a life has ended since");
+        assert!(ran(by, service.view()));
+        service.leave(other);
+        assert!(!ran(other, service.view()), "no member");
     }
 
     #[test]

@@ -69,8 +69,6 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
 }
 
 async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
-    // No configuration is opened before the life is recovered: this is the one that it ran in.
-    cx.follow();
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
         Claim::Granted { before } => before,
@@ -78,6 +76,12 @@ async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         Claim::Held { .. } | Claim::Pending => return Ok(Attempt::NotNow),
         Claim::NotExpelled | Claim::NotMember => return Ok(Attempt::Refused),
     };
+    // Expelled and not recovered: until it is, no configuration is opened but with the map of now. So this
+    // is the one that it ran in, also if it was expelled and a change was opened just before.
+    cx.follow();
+    if !cx.is_current() {
+        return Ok(Attempt::NotNow);
+    }
     if !before.is_empty() {
         cx.metrics.recovery(RecoveryEvent::TookOver);
     }
