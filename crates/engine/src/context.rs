@@ -354,26 +354,25 @@ impl Context {
     }
 
     /// Waits until the thread may run transactions of the announced configuration. Settles what is in
-    /// doubt on this thread meanwhile: the change waits for it.
+    /// doubt on this thread meanwhile: the change waits for it. A life that is over takes no map: safety
+    /// does not rest on that, since every node of the map refuses it.
     ///
     /// # Errors
-    /// The fabric's, once this life is expelled; `DeadlineExceeded` after `deadline`.
+    /// `Fenced`, once this life is expelled; `DeadlineExceeded` after `deadline`.
     #[cold]
     pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
         loop {
             self.attend().await;
+            if !self.database().membership.is_member(self.node.id) {
+                // Memory nodes refuse it already, or will soon.
+                return Err(self.port.note_failure(FabricError::Fenced).into());
+            }
             self.follow();
             if self.database().configurations.announced() == self.configuration.get() {
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| self.port.now() > deadline) {
                 return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));
-            }
-            if !self.database().membership.is_member(self.node.id) {
-                // It is told in the fabric's words, as soon as its access is revoked.
-                let mut round = tarn_fabric::round::Round::new();
-                round.read(self.groups.primary(Address::new(GroupId(0), 0)), 8);
-                self.port.execute(&mut round).await?;
             }
             self.port.sleep(LOOK_AGAIN).await;
         }

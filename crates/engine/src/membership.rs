@@ -136,6 +136,9 @@ pub trait Membership: Send + Sync {
     /// request itself and decides.
     fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool;
 
+    /// Every life that is over, however it ended: what a memory node must know before it is used.
+    fn ended(&self) -> Vec<NodeId>;
+
     /// The lives that are expelled and not recovered, in order.
     fn unrecovered(&self) -> Vec<NodeId>;
 

@@ -85,6 +85,7 @@ pub async fn change(
             let Some(groups) = next(&configurations.open().groups) else {
                 return Ok(Changed::Kept);
             };
+            tell_the_new(cx, &groups).await?;
             if configurations.finish(change, groups, (membership, me, view)) {
                 let frozen_ns = (cx.port.now() - began).0;
                 return Ok(Changed::Opened { number: change.number(), frozen_ns });
@@ -103,6 +104,16 @@ pub async fn change(
         }
         cx.port.sleep(Nanos(terms.look_every_ns)).await;
     }
+}
+
+/// A memory node that comes into the map has not heard of the lives that are over: it would let their
+/// zombies in. It is told of all of them before anything is sent there. A life that ends meanwhile keeps
+/// the map from being opened.
+async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure> {
+    let known = cx.database().configurations.open().groups.nodes();
+    let mut new = next.nodes();
+    new.retain(|node| !known.contains(node));
+    recovery::revoke(cx, &cx.database().membership.ended(), &new).await
 }
 
 /// Recovers every expelled life that nobody else recovers. Whether none is left.

@@ -12,13 +12,19 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::catalog::Placement;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{Failure, Resolution};
-use tarn_engine::recovery::{self, Attempt};
+use tarn_engine::mend;
+use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::reconfigure::{Terms, change, replaced};
+use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_engine::schema::{Cells, TableId};
-use tarn_fabric::address::NodeSlot;
+use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::Round;
 
 const TABLE: TableId = TableId(0);
 const KEY: u64 = 1;
+const PACE: Pace = Pace { blocks: 6, pause_ns: 4, look_every_ns: 10 };
+const TERMS: Terms = Terms { patience_ns: 3_000, look_every_ns: 4 };
 /// Where the phase in which data are sent stands in the metrics.
 const WRITE_PHASE: usize = 8;
 /// Nothing here takes longer.
@@ -84,6 +90,31 @@ fn writes(cx: &Context) -> u64 {
     cx.metrics.snapshot().phases[WRITE_PHASE]
 }
 
+/// Every dead node leaves the map, and every copy that joins is filled.
+fn mend_all(fabric: &WeakFabric, by: &Context) {
+    let configurations = &fabric.database.configurations;
+    for _ in 0..20 {
+        fabric.block_on(mend::step(by, TERMS, PACE, &mut |_| {})).unwrap();
+        let is_joining = configurations.open().groups.is_joining();
+        if configurations.dead().is_empty() && !is_joining {
+            return;
+        }
+    }
+    panic!("not mended: {:?}", configurations.open());
+}
+
+/// What a memory node answers to a life.
+fn ask(fabric: &WeakFabric, cx: &Context, at: u16) -> Result<(), FabricError> {
+    let mut round = Round::new();
+    round.read(Address::new(GroupId(0), 0).at(NodeSlot(at)), 8);
+    fabric.block_on(cx.port.execute(&mut round)).map_err(|error| *error)
+}
+
+fn recovered(fabric: &WeakFabric, by: &Context, dead: NodeId) {
+    let attempt = fabric.block_on(recovery::recover(by, dead)).unwrap();
+    assert!(matches!(attempt, Attempt::Recovered(_)), "{attempt:?}");
+}
+
 /// A transaction is acknowledged and its node dies; another has its record next, and its data reach the
 /// backup after so many steps of the recoverer, while the primary is gone.
 fn follow_after(steps: usize) -> (Resolution, bool) {
@@ -125,4 +156,65 @@ fn a_follower_whose_data_land_meanwhile_undoes_nobody() {
             return assert!(steps > 10, "it takes some rounds");
         }
     }
+}
+
+#[test]
+fn a_zombie_finds_no_way_in_at_a_spare() {
+    let fabric = pair(2, 2);
+    let (zombie, by) = (fabric.context(0, 0), fabric.context(1, 0));
+    let mut undead = coordinator(&zombie, 0);
+    fabric.block_on(put(&mut undead, 1)).unwrap();
+    fabric.database.membership.expel(zombie.node.id);
+    recovered(&fabric, &by, zombie.node.id);
+    for node in [0, 1] {
+        fabric.fail_node(NodeSlot(node));
+        mend_all(&fabric, &by);
+    }
+    for spare in [2, 3] {
+        assert_eq!(ask(&fabric, &zombie, spare), Err(FabricError::Fenced));
+    }
+    let refused = fabric.block_on(update(&mut undead, 666));
+    assert_eq!(refused, Err(Failure::Fabric));
+    let why = zombie.explanation(Failure::Fabric);
+    assert_eq!(why, Some(Explanation::Fabric(FabricError::Fenced)));
+}
+
+/// A life is expelled, and recovered by another node, after so many steps of a change that takes a spare
+/// in. Whether the change had come to its end.
+fn expel_during_change(steps: usize) -> bool {
+    let fabric = pair(3, 1);
+    let (zombie, by, other) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
+    let mut undead = coordinator(&zombie, 0);
+    fabric.block_on(put(&mut undead, 1)).unwrap();
+    // One that is over already, and one that is not yet.
+    let before = fabric.context(3, 0);
+    fabric.database.membership.expel(before.node.id);
+    recovered(&fabric, &other, before.node.id);
+    fabric.fail_node(NodeSlot(0));
+    fabric.database.configurations.report(NodeSlot(0));
+    let configurations = &fabric.database.configurations;
+    let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
+    let mut changing = pin!(change(&by, TERMS, &mut nobody, |map| replaced(configurations, map)));
+    let early = drive(&fabric, &mut changing, steps, || false).is_some();
+    fabric.database.membership.expel(zombie.node.id);
+    let mut recovering = pin!(recovery::recover(&other, zombie.node.id));
+    let (mut ended, mut is_recovered) = (early, false);
+    for _ in 0..STEPS_MAX {
+        is_recovered = is_recovered || poll(&mut recovering).is_ready();
+        ended = ended || poll(&mut changing).is_ready();
+        if ended && is_recovered {
+            break;
+        }
+        fabric.step();
+    }
+    assert!(ended && is_recovered, "after {steps} steps");
+    assert_eq!(configurations.open().groups.joining(GroupId(0)), [NodeSlot(2)]);
+    assert_eq!(ask(&fabric, &before, 2), Err(FabricError::Fenced), "after {steps} steps");
+    assert_eq!(ask(&fabric, &zombie, 2), Err(FabricError::Fenced), "after {steps} steps");
+    early
+}
+
+#[test]
+fn a_life_that_ends_during_a_change_is_revoked_at_its_spare() {
+    assert!((0..STEPS_MAX).any(expel_during_change));
 }

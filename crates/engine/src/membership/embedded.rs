@@ -189,6 +189,10 @@ impl Membership for EmbeddedMembership {
         self.view()
     }
 
+    fn ended(&self) -> Vec<NodeId> {
+        self.register().ended.keys().copied().collect()
+    }
+
     fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool {
         let register = self.register();
         let is_settled = register.ended.values().all(|ended| ended.is_recovered);

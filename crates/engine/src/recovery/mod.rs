@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::membership::Claim;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Failure, Resolution, TxnId};
-use tarn_fabric::address::NodeId;
+use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
@@ -167,10 +167,20 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
 /// # Errors
 /// `Fenced`, if the caller's own access is gone.
 pub async fn revoke_everywhere(cx: &Context, whom: NodeId) -> Result<(), Failure> {
-    let mut asked = Vec::new();
-    for node in cx.groups.whole().nodes() {
-        asked.push(cx.port.post_revoke(whom, node));
-    }
+    revoke(cx, &[whom], &cx.groups.whole().nodes()).await
+}
+
+/// Revokes the access of some lives at some memory nodes, all at once.
+///
+/// # Errors
+/// As [`revoke_everywhere`].
+pub(crate) async fn revoke(
+    cx: &Context,
+    lives: &[NodeId],
+    nodes: &[NodeSlot],
+) -> Result<(), Failure> {
+    let pairs = nodes.iter().flat_map(|node| lives.iter().map(move |life| (*life, *node)));
+    let asked: Vec<_> = pairs.map(|(life, node)| cx.port.post_revoke(life, node)).collect();
     for each in asked {
         let answer = match each {
             Ok(detached) => cx.port.settle(detached).await,
