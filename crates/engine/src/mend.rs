@@ -54,16 +54,18 @@ pub async fn mend(
 ) -> Result<(), Failure> {
     let configurations = &cx.database().configurations;
     let _mending = configurations.begin_mending();
+    let mut is_swept = true;
     while !stop() {
-        let mut is_swept = true;
         let tell = &mut |mended| {
             is_swept &= !matches!(mended, Mended::Recovered(..));
             report(mended);
         };
         let mut stepped = step(cx, terms, pace, tell).await;
         if !is_swept {
-            // Locks without a log are left of them.
-            stepped = stepped.and(sweep(cx, pace).await.map(|_| ()));
+            // Locks without a log are left of them. A sweep that fails is made again.
+            let swept = sweep(cx, pace).await;
+            is_swept = swept.is_ok();
+            stepped = stepped.and(swept.map(|_| ()));
         }
         match stepped {
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {

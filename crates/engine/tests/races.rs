@@ -7,14 +7,17 @@ mod common;
 
 use common::weak::WeakFabric;
 use common::*;
+use std::cell::Cell;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::catalog::Placement;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::mend;
+use tarn_engine::mend::{self, Mended};
 use tarn_engine::outcome::{Explanation, Failure, Resolution};
-use tarn_engine::reconfigure::{Terms, change, replaced};
+use tarn_engine::owner::OwnerTag;
+use tarn_engine::reconfigure::{Changed, Terms, change, replaced};
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
@@ -101,6 +104,14 @@ fn mend_all(fabric: &WeakFabric, by: &Context) {
         }
     }
     panic!("not mended: {:?}", configurations.open());
+}
+
+/// The dead nodes leave the map, and spares begin to join.
+fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
+    let configurations = &fabric.database.configurations;
+    let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
+    let next = change(by, TERMS, &mut nobody, |map| replaced(configurations, map));
+    fabric.block_on(next).unwrap()
 }
 
 /// What a memory node answers to a life.
@@ -217,4 +228,92 @@ fn expel_during_change(steps: usize) -> bool {
 #[test]
 fn a_life_that_ends_during_a_change_is_revoked_at_its_spare() {
     assert!((0..STEPS_MAX).any(expel_during_change));
+}
+
+/// The map has changed since a thread ran last; a life that ran in the new one has left its log at the
+/// copy that joined, and nowhere else.
+fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
+    let fabric = pair(4, 1);
+    let (idle, dead, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
+    fabric.block_on(put(&mut coordinator(&by, 2), 1)).unwrap();
+    fabric.fail_node(NodeSlot(0));
+    fabric.database.configurations.report(NodeSlot(0));
+    assert!(matches!(change_once(&fabric, &by), Changed::Opened { .. }));
+    let before = writes(&dead);
+    {
+        let mut dying = Box::pin(update(Box::leak(Box::new(coordinator(&dead, 1))), 2));
+        let mut polled = dying.as_mut();
+        drive(&fabric, &mut polled, STEPS_MAX, || writes(&dead) > before);
+        fabric.hold(dead.node.id, NodeSlot(1));
+        fabric.land(dead.node.id, NodeSlot(2));
+        std::mem::forget(dying);
+    }
+    let id = dead.node.id;
+    fabric.database.membership.expel(id);
+    std::mem::forget(dead);
+    (fabric, idle, id)
+}
+
+#[test]
+fn an_area_is_asked_for_at_the_copies_that_there_are() {
+    let (fabric, idle, dead) = logged_at_the_spare_alone();
+    assert_eq!(fabric.block_on(recovery::is_settled(&idle, 1)), Ok(false));
+    recovered(&fabric, &idle, dead);
+    assert_eq!(fabric.block_on(recovery::is_settled(&idle, 1)), Ok(true));
+    fabric.end();
+}
+
+#[test]
+fn a_thread_whose_map_is_behind_sweeps() {
+    let (fabric, idle, _) = logged_at_the_spare_alone();
+    let swept = fabric.block_on(recovery::sweep(&idle, PACE)).expect("the primary of now lives");
+    assert!(swept.looked_at > 0);
+    fabric.end();
+}
+
+/// A life leaves a lock without a log at memory node 2; the sweep after its recovery fails, because another
+/// memory node dies. Whoever mends sweeps again.
+#[test]
+fn a_sweep_that_fails_is_made_again() {
+    let tables: Vec<_> = ["one", "two", "three"].iter().map(|name| narrow(name, 8)).collect();
+    let mut shape = Shape::of(&tables).nodes(3, 3);
+    shape.options.placement = Placement::Table;
+    (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 0);
+    let fabric = WeakFabric::new(&shape, 5);
+    fabric.calm();
+    let (dead, by) = (fabric.context(0, 0), fabric.context(1, 0));
+    let mut victim = coordinator(&dead, 0);
+    victim.record_history();
+    let mut dying = Box::pin(Box::leak(Box::new(victim)).transact(async |tx| {
+        tx.insert(TableId(2), KEY);
+        tx.fetch().await?;
+        Ok(())
+    }));
+    let mut polled = dying.as_mut();
+    let locked =
+        || (1..9).any(|count| fabric.has_word(OwnerTag::new(dead.node.id, 0, count).word()));
+    assert_eq!(drive(&fabric, &mut polled, STEPS_MAX, locked), None);
+    std::mem::forget(dying);
+    fabric.database.membership.expel(dead.node.id);
+    fabric.fail_node(NodeSlot(0));
+    let (turns, dies) = (Cell::new(0), Cell::new(false));
+    let stop = || {
+        turns.set(turns.get() + 1);
+        turns.get() > 12
+    };
+    let report = |mended| dies.set(dies.get() || matches!(mended, Mended::Recovered(..)));
+    let mut mending = pin!(mend::mend(&by, TERMS, PACE, stop, report));
+    for _ in 0..STEPS_MAX {
+        if poll(&mut mending).is_ready() {
+            break;
+        }
+        if dies.take() {
+            fabric.fail_node(NodeSlot(1));
+        }
+        fabric.step();
+    }
+    assert_eq!(fabric.database.configurations.open().groups.members(GroupId(2)), [NodeSlot(2)]);
+    assert!(!locked(), "nobody has met it, and it is still there");
+    fabric.end();
 }

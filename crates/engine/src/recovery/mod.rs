@@ -154,9 +154,10 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
     if dead.is_empty() {
         return Ok(true);
     }
-    for whom in &dead {
-        revoke_everywhere(cx, *whom).await?;
-    }
+    // While one of them is left no configuration is opened but with the map of now; and if all are
+    // recovered meanwhile, the area is free, whatever an old map shows.
+    cx.follow();
+    revoke(cx, &dead, &cx.groups.whole().nodes()).await?;
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.iter().any(|head| dead.contains(&head.tag.node())))
 }

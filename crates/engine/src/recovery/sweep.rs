@@ -51,11 +51,14 @@ impl Swept {
     }
 }
 
-/// One pass over all tables.
+/// One pass over all tables. A thread that runs nothing takes over the map of now first: the primary of an
+/// older one may be gone. A primary changes only if it dies, so a map that falls behind on the way brings
+/// an error, never another node's locks.
 ///
 /// # Errors
 /// The fabric's; a table's group whose primary is down cannot be swept.
 pub async fn sweep(cx: &Context, pace: Pace) -> Result<Swept, Failure> {
+    cx.follow();
     let mut swept = Swept::default();
     for table in cx.database().catalog.tables() {
         for group in 0..cx.groups.count() {
