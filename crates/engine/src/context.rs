@@ -72,7 +72,7 @@ pub struct ComputeNode {
     pub index_view: IndexView,
     /// Whether its coordinators may begin transactions.
     pub clearance: Clearance,
-    /// Which of its threads recovers the dead.
+    /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
 }
 
@@ -119,8 +119,8 @@ pub struct Context {
     /// Tries that run and transactions in doubt.
     active: Cell<u32>,
     seat: Arc<Seat>,
-    /// Whether a coroutine of the thread recovers the dead.
-    pub(crate) recovering: Cell<bool>,
+    /// Whether WRITEs to a joining copy are on their way.
+    pub(crate) writes_copy: Cell<bool>,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
@@ -166,7 +166,7 @@ impl Context {
             configuration: Cell::new(open.number),
             active: Cell::new(0),
             seat,
-            recovering: Cell::new(false),
+            writes_copy: Cell::new(false),
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),

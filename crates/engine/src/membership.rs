@@ -145,6 +145,10 @@ pub trait Membership: Send + Sync {
     /// `by` will recover `dead`. Asked again by the same, the answer is the same.
     fn claim_recovery(&self, dead: NodeId, by: NodeId) -> Claim;
 
+    /// `by`, if it has claimed it, does not go on recovering `dead`, and nothing of what it did is still on
+    /// its way: another may begin at once.
+    fn give_back(&self, dead: NodeId, by: NodeId);
+
     /// `by`, who has claimed it, has recovered `dead`. False if it had lost its claim: somebody else
     /// does it again.
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool;

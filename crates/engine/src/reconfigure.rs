@@ -2,7 +2,8 @@
 //!
 //! Invariant: whoever changes it opens the next configuration only when every member's threads are
 //! quiet and every expelled life is recovered, so that no transaction of the former one holds a lock
-//! that the next one's primaries do not know. A member that does not become quiet in time is expelled.
+//! that the next one's primaries do not know. A member that does not become quiet in time is expelled; a
+//! changer whose own node does not lets others have the turn.
 //! Idempotent: should the changer die, another announces anew; should its future be dropped, the former
 //! map is opened again. See docs/design/0013-memory-node-recovery.md.
 
@@ -45,6 +46,9 @@ pub enum Changed {
     NotNow,
     /// There was no next map: the former one was opened again.
     Kept,
+    /// A thread of the changer's own node was not quiet in time: the former map was opened again. Another
+    /// changer, for whom that node is one like any other, may have its turn.
+    SteppedAside,
 }
 
 /// Opens the former map again, should the change not come to its end.
@@ -92,6 +96,9 @@ pub async fn change(
             }
         }
         if (cx.port.now() - began).0 > terms.patience_ns {
+            if late == [me] {
+                return Ok(Changed::SteppedAside);
+            }
             late.into_iter().filter(|node| *node != me).for_each(|node| {
                 membership.expel(node);
             });

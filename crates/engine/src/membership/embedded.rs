@@ -230,6 +230,15 @@ impl Membership for EmbeddedMembership {
         Claim::Granted { before: before.to_vec() }
     }
 
+    fn give_back(&self, dead: NodeId, by: NodeId) {
+        let Register { ended, .. } = &mut *self.register();
+        if let Some(ended) = ended.get_mut(&dead)
+            && ended.claimants.last() == Some(&by)
+        {
+            ended.claimants.pop();
+        }
+    }
+
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool {
         let Register { ended, members, .. } = &mut *self.register();
         let Some(ended) = ended.get_mut(&dead) else { return false };
@@ -282,6 +291,11 @@ mod tests {
         assert_eq!(service.claim_recovery(dead, dead), Claim::NotMember);
         assert_eq!(service.claim_recovery(dead, first), Claim::Granted { before: vec![] });
         assert_eq!(service.claim_recovery(dead, second), Claim::Held { by: first });
+        service.give_back(dead, second);
+        service.give_back(dead, first);
+        assert_eq!(service.claim_recovery(dead, second), Claim::Granted { before: vec![] });
+        service.give_back(dead, second);
+        assert_eq!(service.claim_recovery(dead, first), Claim::Granted { before: vec![] });
         service.expel(first);
         assert_eq!(service.unrecovered(), [dead, first]);
         assert_eq!(service.claim_recovery(dead, second), Claim::Granted { before: vec![first] });

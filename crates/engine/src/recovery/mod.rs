@@ -56,19 +56,14 @@ pub enum Attempt {
     Refused,
 }
 
-/// Recovers a life that was expelled.
+/// Recovers a life that was expelled. If the future is dropped before it changes anything, another node
+/// may begin at once; if it is dropped later, this node is expelled.
 ///
 /// # Errors
 /// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     // To the service a compute node is one: its coroutines see to it themselves that one recovers.
-    let Some(turn) = Turn::take(cx) else { return Ok(Attempt::NotNow) };
-    let attempt = recover_alone(cx, dead).await;
-    turn.end();
-    attempt
-}
-
-async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
+    let Some(turn) = Turn::take(cx, dead) else { return Ok(Attempt::NotNow) };
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
         Claim::Granted { before } => before,
@@ -91,8 +86,8 @@ async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     }
     let mut left = protocol.enumerate(cx, dead).await?;
     protocol.decide(cx, &mut left).await?;
-    protocol.apply(cx, &left).await?;
-    protocol.release(cx, &left).await?;
+    turn.writing(protocol.apply(cx, &left)).await?;
+    turn.writing(protocol.release(cx, &left)).await?;
     if !database.membership.recovered(dead, by) {
         return Ok(Attempt::NotNow);
     }
