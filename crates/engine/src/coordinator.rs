@@ -176,6 +176,8 @@ impl Coordinator {
             return Err(Failure::Fabric);
         }
         let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
+        // It may be this number's area that an earlier coordinator's transaction needs.
+        cx.settle_left().await?;
         let mut waits = 0;
         while !self.owns_area {
             self.owns_area = cx.database().protocol.may_log(&cx, number).await?;
@@ -314,6 +316,15 @@ impl Coordinator {
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
         self.resolve(id).await.map(|_| ())
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        if self.txn.in_doubt {
+            let none = Txn::new(self.txn.tag, self.txn.coordinator);
+            self.cx.inherit(std::mem::replace(&mut self.txn, none));
+        }
     }
 }
 

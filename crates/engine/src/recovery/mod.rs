@@ -42,6 +42,16 @@ pub struct Recovery {
     pub settled: Vec<(TxnId, Resolution)>,
 }
 
+/// Who asks how a transaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// Its own thread, and nothing was logged under its coordinator's number since: what stands in the
+    /// area beside it is older.
+    Itself,
+    /// Anybody else, at any time: another's entry in the area may be older or have replaced it.
+    Another,
+}
+
 /// How an attempt to recover a life ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Attempt {
@@ -110,6 +120,11 @@ pub async fn attend(
 ) -> Result<(), Failure> {
     let mut is_swept = true;
     while !stop() {
+        if let Err(failure) = cx.settle_left().await
+            && is_fenced(cx)
+        {
+            return Err(failure);
+        }
         for dead in cx.database().membership.unrecovered() {
             match recover(cx, dead).await {
                 Ok(Attempt::Recovered(recovery)) => {

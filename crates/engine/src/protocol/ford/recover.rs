@@ -19,7 +19,8 @@ use crate::log::{LoggedRecord, UNDOING};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use crate::recovery::{Bulk, Unsettled, Wish, logs};
+use crate::recovery::{Asker, Bulk, Unsettled, Wish, logs};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use tarn_fabric::address::{NodeId, Target};
 
@@ -27,7 +28,7 @@ use tarn_fabric::address::{NodeId, Target};
 pub(super) async fn resolve(
     ford: &Ford,
     cx: &Context,
-    id: TxnId,
+    (id, asker): (TxnId, Asker),
     coordinator: u32,
 ) -> Result<Resolution, Failure> {
     enter(cx, Phase::Resolve);
@@ -35,7 +36,11 @@ pub(super) async fn resolve(
     let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
     let mut left = logs::entries(cx, &mine).await?;
     if left.is_empty() {
-        if others.iter().any(|head| is_later(head.tag, id)) {
+        let is_gone = match asker {
+            Asker::Itself => others.iter().any(|head| age(head.tag, id) == Age::Later),
+            Asker::Another => others.iter().any(|head| age(head.tag, id) != Age::Earlier),
+        };
+        if is_gone {
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
@@ -49,11 +54,30 @@ pub(super) async fn resolve(
     Ok(left[0].resolution())
 }
 
-/// Whether `tag` came after `id` from the same coordinator: then `id` was settled before, and its
-/// log is gone.
-fn is_later(tag: OwnerTag, id: TxnId) -> bool {
-    let age = |tag: OwnerTag| (tag.node().incarnation, tag.count());
-    tag.node().slot == id.node().slot && age(tag) > age(id)
+/// Which of two transactions under one coordinator's number came first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Age {
+    Earlier,
+    Later,
+    /// Nobody knows: each thread counts for itself, and nodes that had the number one after the other have
+    /// nothing in common that grows.
+    Unknown,
+}
+
+/// Whether `tag` came before `id` or after it: then `id` was settled before, and its log is gone.
+fn age(tag: OwnerTag, id: TxnId) -> Age {
+    let (node, other) = (tag.node(), id.node());
+    let lives = node.incarnation.0.cmp(&other.incarnation.0);
+    let order = match (node.slot == other.slot, tag.thread() == id.thread()) {
+        (true, true) => lives.then(tag.count().cmp(&id.count())),
+        (true, false) => lives,
+        (false, _) => Ordering::Equal,
+    };
+    match order {
+        Ordering::Less => Age::Earlier,
+        Ordering::Greater => Age::Later,
+        Ordering::Equal => Age::Unknown,
+    }
 }
 
 /// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
@@ -218,4 +242,26 @@ pub(super) async fn release(
     }
     Bulk::new(cx).run(&wishes).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Incarnation, NodeSlot};
+
+    #[test]
+    fn counts_are_compared_within_a_thread_alone() {
+        let tag = |(slot, life): (u16, u16), thread, count| {
+            let node = NodeId { slot: NodeSlot(slot), incarnation: Incarnation(life) };
+            OwnerTag::new(node, thread, count)
+        };
+        let id = tag((1, 2), 3, 50);
+        assert_eq!(age(tag((1, 2), 3, 51), id), Age::Later);
+        assert_eq!(age(tag((1, 2), 3, 49), id), Age::Earlier);
+        assert_eq!(age(tag((1, 2), 4, 51), id), Age::Unknown);
+        assert_eq!(age(tag((1, 2), 2, 49), id), Age::Unknown);
+        assert_eq!(age(tag((1, 3), 0, 1), id), Age::Later);
+        assert_eq!(age(tag((1, 1), 4, 90), id), Age::Earlier);
+        assert_eq!(age(tag((2, 9), 3, 90), id), Age::Unknown);
+    }
 }
