@@ -131,18 +131,22 @@ fn complain(code: u8, text: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints a result; a reader that has closed the pipe does not want it.
 /// Prints one object and the end of its line.
 fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
     let text = serde_json::to_string(object);
     let text = text.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-    say(&format!("{text}\n"));
-    Ok(())
+    say(&format!("{text}\n"))
 }
 
-fn say(text: &str) {
+/// Prints a result; a reader that has closed the pipe does not want it.
+fn say(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Stop::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
