@@ -6,6 +6,8 @@
 //! coordinator is dropped as well, by others of its thread. Nothing is logged, not by a split either,
 //! before its number's log area is known to be needed by nobody.
 
+mod attempt;
+
 use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{RecordedOutcome, RecordedTxn};
@@ -16,6 +18,7 @@ use crate::recovery::free_met;
 pub use crate::retry::Retry;
 use crate::transaction::Transaction;
 use crate::working_set::{Mode, Txn};
+use attempt::Attempt;
 use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::backend::Cost;
@@ -89,9 +92,9 @@ impl Coordinator {
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let mut tries = 0;
-        let start = self.retry.deadline.map(|_| self.cx.port.now());
+        let mut start = self.retry.deadline.map(|_| self.cx.port.now());
         if self.cx.node.clearance.word() != self.cleared || self.cx.growth.is_wanted() {
-            Box::pin(self.get_ready(start)).await?;
+            start = Box::pin(self.get_ready(start)).await?;
         }
         loop {
             if self.txn.in_doubt {
@@ -152,8 +155,9 @@ impl Coordinator {
 
     /// What comes before a transaction, now and then. The order matters: what is in doubt needs its log,
     /// also on a node that may begin nothing; a split writes a log, in an area that must be free for it.
+    /// Returns from when on the deadline is counted: a split is no part of the transaction.
     #[cold]
-    async fn get_ready(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
+    async fn get_ready(&mut self, start: Option<Nanos>) -> Result<Option<Nanos>, Failure> {
         if self.txn.in_doubt {
             self.resolve_own().await?;
         }
@@ -163,8 +167,9 @@ impl Coordinator {
         if self.cx.growth.is_wanted() {
             // What an earlier transaction made necessary: its caller has the reply by now.
             self.grow().await;
+            return Ok(start.map(|_| self.cx.port.now()));
         }
-        Ok(())
+        Ok(start)
     }
 
     /// Something has changed, or this is the first transaction: may it begin?
@@ -324,78 +329,6 @@ impl Drop for Coordinator {
         if self.txn.in_doubt {
             let none = Txn::new(self.txn.tag, self.txn.coordinator);
             self.cx.inherit(std::mem::replace(&mut self.txn, none));
-        }
-    }
-}
-
-/// One try; a try whose future is dropped gives up what it holds.
-struct Attempt<'c> {
-    coordinator: &'c mut Coordinator,
-    ended: bool,
-}
-
-impl<'c> Attempt<'c> {
-    #[inline]
-    fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
-        coordinator.txn.begin(coordinator.cx.next_tag());
-        if coordinator.history.is_some() {
-            coordinator.begin_record();
-        }
-        Attempt { coordinator, ended: false }
-    }
-
-    #[inline]
-    fn transaction(&mut self) -> Transaction<'_> {
-        Transaction { coordinator: self.coordinator }
-    }
-
-    #[inline]
-    fn is_committed(&self) -> bool {
-        let Coordinator { cx, txn, .. } = &*self.coordinator;
-        txn.fetched == txn.entries.len()
-            && !txn.mistaken
-            && txn.failed.is_none()
-            && cx.database().protocol.is_committed(txn)
-    }
-
-    /// Fetches what the body added last, and commits.
-    async fn commit(&mut self) -> Result<(), Failure> {
-        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        if txn.fetched < txn.entries.len() || txn.mistaken {
-            cx.database().protocol.fetch(cx, txn).await?;
-            if cx.database().protocol.is_committed(txn) {
-                return Ok(());
-            }
-        }
-        cx.database().protocol.commit(cx, txn).await
-    }
-
-    #[inline]
-    fn end(mut self, failure: Option<Failure>) {
-        self.ended = true;
-        let coordinator = &mut *self.coordinator;
-        coordinator.account();
-        match failure {
-            None => {
-                coordinator.txn.in_doubt = false;
-                coordinator.txn.allocated.clear();
-                coordinator.cx.metrics.committed();
-            }
-            Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
-            Some(failure) => coordinator.roll_back(failure),
-        }
-        coordinator.leave(failure);
-        if coordinator.history.is_some() {
-            coordinator.end_record(failure);
-        }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if !self.ended {
-            self.coordinator.give_up();
         }
     }
 }
