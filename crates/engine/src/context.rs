@@ -74,7 +74,7 @@ pub struct ComputeNode {
     pub index_view: IndexView,
     /// Whether its coordinators may begin transactions.
     pub clearance: Clearance,
-    /// Which of its threads recovers the dead.
+    /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
 }
 
@@ -121,8 +121,8 @@ pub struct Context {
     /// Tries that run and transactions in doubt.
     active: Cell<u32>,
     seat: Arc<Seat>,
-    /// Whether a coroutine of the thread recovers the dead.
-    pub(crate) recovering: Cell<bool>,
+    /// Whether WRITEs to a joining copy are on their way.
+    pub(crate) writes_copy: Cell<bool>,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
@@ -168,7 +168,7 @@ impl Context {
             configuration: Cell::new(open.number),
             active: Cell::new(0),
             seat,
-            recovering: Cell::new(false),
+            writes_copy: Cell::new(false),
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
@@ -350,26 +350,28 @@ impl Context {
         }
     }
 
+    /// Whether the thread has the configuration that was opened last.
+    pub(crate) fn is_current(&self) -> bool {
+        self.database().configurations.open().number == self.configuration.get()
+    }
+
     /// Waits until the thread may run transactions of the announced configuration. Settles what is in
-    /// doubt on this thread meanwhile: the change waits for it.
+    /// doubt on this thread meanwhile: the change waits for it. A life that is over takes no map: safety
+    /// does not rest on that, since every node of the map refuses it.
     ///
     /// # Errors
-    /// The fabric's, once this life is expelled; `DeadlineExceeded` after `deadline`.
+    /// `Fenced`, once this life is expelled; `DeadlineExceeded` after `deadline`.
     #[cold]
     pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
         loop {
             self.attend().await;
-            // Asked before a map is taken over: a spare that joined since does not refuse the dead.
             if !self.database().membership.is_member(self.node.id) {
-                // It is told in the fabric's words, as soon as its access is revoked.
-                let mut round = tarn_fabric::round::Round::new();
-                round.read(self.groups.primary(Address::new(GroupId(0), 0)), 8);
-                self.port.execute(&mut round).await?;
-            } else {
-                self.follow();
-                if self.database().configurations.announced() == self.configuration.get() {
-                    return Ok(());
-                }
+                // Memory nodes refuse it already, or will soon.
+                return Err(self.port.note_failure(FabricError::Fenced).into());
+            }
+            self.follow();
+            if self.database().configurations.announced() == self.configuration.get() {
+                return Ok(());
             }
             if deadline.is_some_and(|deadline| self.port.now() > deadline) {
                 return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));

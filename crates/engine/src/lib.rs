@@ -44,6 +44,7 @@ pub mod recovery;
 pub mod replica_groups;
 pub mod rereplicate;
 mod restructure;
+mod retry;
 pub mod row;
 pub mod schema;
 pub mod timestamp;

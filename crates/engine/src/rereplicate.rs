@@ -402,7 +402,11 @@ impl Copier<'_> {
         bytes.collect()
     }
 
+    /// Who drops this leaves WRITEs on their way: noted until they have come back.
     async fn write(&mut self, wishes: Vec<Wish>) -> Result<(), Failure> {
-        self.read(&wishes).await.map(|_| ())
+        self.cx.writes_copy.set(true);
+        let written = self.read(&wishes).await;
+        self.cx.writes_copy.set(false);
+        written.map(|_| ())
     }
 }

@@ -43,7 +43,7 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
-use crate::recovery::{self, Unsettled};
+use crate::recovery::{self, Asker, Unsettled};
 use crate::working_set::{Entry, Txn};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::round::Round;
@@ -296,8 +296,9 @@ impl Protocol for Ford {
         cx: &Context,
         id: TxnId,
         coordinator: u32,
+        asker: Asker,
     ) -> Result<Resolution, Failure> {
-        recover::resolve(self, cx, id, coordinator).await
+        recover::resolve(self, cx, (id, asker), coordinator).await
     }
 
     async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
