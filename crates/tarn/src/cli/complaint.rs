@@ -41,7 +41,7 @@ pub fn of_clap(error: &clap::Error) -> String {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
             format!(
-                "COMMAND = {value}; allowed: bench, sim, trace, explore, reproduce, profiles, check (see tarn --help)"
+                "COMMAND = {value}; allowed: bench, sim, swarm, trace, explore, reproduce, profiles, check (see tarn --help)"
             )
         }
         ErrorKind::MissingRequiredArgument => {

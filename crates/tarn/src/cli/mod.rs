@@ -131,7 +131,6 @@ fn complain(code: u8, text: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints a result; a reader that has closed the pipe does not want it.
 /// Prints one object and the end of its line.
 fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
     let text = serde_json::to_string(object);
@@ -140,6 +139,7 @@ fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Prints a result; a reader that has closed the pipe does not want it.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
