@@ -1,12 +1,11 @@
 //! Reading and writing history files, one transaction at a time (for the format see `format`).
 //!
-//! Invariant: the file appears under its own name only when it is whole. The writer works on
-//! `NAME.partial` and renames it when the footer is out; dropped before that, it removes it.
+//! Invariant: the file appears under its own name only when it is whole, footer included.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -14,6 +13,7 @@ use serde_json::Value;
 use crate::error::{HistoryError, Problem};
 use crate::format::{self, FORMAT, FieldProblem, Footer, Header};
 use crate::history::{History, Transaction};
+use crate::whole_file::WholeFile;
 
 /// Writes a history as the run goes on.
 ///
@@ -29,10 +29,8 @@ use crate::history::{History, Transaction};
 /// ```
 #[derive(Debug)]
 pub struct HistoryWriter {
-    path: PathBuf,
-    partial: PathBuf,
-    /// `None` once the file has its own name.
-    out: Option<BufWriter<File>>,
+    name: String,
+    out: WholeFile,
     transactions: u64,
 }
 
@@ -43,13 +41,10 @@ impl HistoryWriter {
         meta: &BTreeMap<String, String>,
         tables: &[String],
     ) -> Result<Self, HistoryError> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(".partial");
-        let partial = PathBuf::from(name);
-        let file = File::create(&partial)
-            .map_err(|error| HistoryError::io(&partial.display().to_string(), "create", error))?;
-        let out = Some(BufWriter::with_capacity(1 << 18, file));
-        let mut writer = Self { path: path.to_owned(), partial, out, transactions: 0 };
+        let name = path.display().to_string();
+        let out = WholeFile::create(path);
+        let out = out.map_err(|error| HistoryError::io(&name, "create", error))?;
+        let mut writer = Self { name, out, transactions: 0 };
         let header = Header { tarn_history: FORMAT, meta: meta.clone(), tables: tables.to_vec() };
         writer.line(&header)?;
         Ok(writer)
@@ -65,31 +60,14 @@ impl HistoryWriter {
     /// Writes the footer and gives the file its name.
     pub fn finish(mut self) -> Result<(), HistoryError> {
         self.line(&Footer { end: true, transactions: self.transactions })?;
-        let name = self.partial.display().to_string();
-        let mut out = self.out.take().expect("a writer is open until it is finished");
-        let closed = out.flush().and_then(|()| out.get_ref().sync_all());
-        drop(out);
-        closed
-            .and_then(|()| fs::rename(&self.partial, &self.path))
-            .inspect_err(|_| drop(fs::remove_file(&self.partial)))
-            .map_err(|error| HistoryError::io(&name, "finish", error))
+        self.out.finish().map_err(|error| HistoryError::io(&self.name, "finish", error))
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<(), HistoryError> {
-        let out = self.out.as_mut().expect("a writer is open until it is finished");
-        serde_json::to_writer(&mut *out, line)
+        serde_json::to_writer(&mut self.out, line)
             .map_err(std::io::Error::from)
-            .and_then(|()| out.write_all(b"\n"))
-            .map_err(|error| HistoryError::io(&self.partial.display().to_string(), "write", error))
-    }
-}
-
-impl Drop for HistoryWriter {
-    fn drop(&mut self) {
-        if self.out.take().is_some() {
-            // Nothing can be done about a failure here, and a stray partial file harms nobody.
-            drop(fs::remove_file(&self.partial));
-        }
+            .and_then(|()| self.out.write_all(b"\n"))
+            .map_err(|error| HistoryError::io(&self.name, "write", error))
     }
 }
 

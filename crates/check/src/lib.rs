@@ -12,6 +12,7 @@
 //!   `graph` adds real time, `scc`, `cycle` and `search` find short cycles.
 //! - `anomaly`, `findings`, `display`, `report`: what is reported, and in which words.
 //! - [`elle`]: export for an independent checker.
+//! - [`WholeFile`]: how every file of ours is written.
 //!
 //! ```
 //! use tarn_check::{History, Isolation, RecordId, Transaction, WriteKind::Update, check};
@@ -50,6 +51,7 @@ mod scc;
 mod search;
 mod unknown;
 mod versions;
+mod whole_file;
 
 pub use anomaly::{
     Anomaly, AnomalyKind, CycleClass, CyclePhenomenon, Dependency, Party, RecordName, Seen, Step,
@@ -64,3 +66,4 @@ pub use history::{
     History, NEVER_NS, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind,
 };
 pub use report::{Counts, EdgeCounts, Report, Verdict};
+pub use whole_file::WholeFile;

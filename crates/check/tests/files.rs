@@ -94,7 +94,7 @@ fn a_missing_file_is_named() {
     assert!(matches!(error.problem, Problem::Io { .. }));
     let nowhere = path.join("history.jsonl");
     let error = sample().write_to(&nowhere).expect_err("nowhere to write");
-    assert!(error.to_string().contains("history.jsonl.partial: cannot create: "), "{error}");
+    assert!(error.to_string().contains("history.jsonl: cannot create: "), "{error}");
 }
 
 #[test]

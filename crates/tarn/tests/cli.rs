@@ -64,7 +64,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         (
             "none",
             "error: COMMAND = none; allowed: ",
-            "bench, sim, trace, explore, reproduce, profiles, check",
+            "bench, sim, swarm, trace, explore, reproduce, profiles, check",
         ),
         ("check", "error: HISTORY = nothing; allowed: ", "a value"),
         ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),
@@ -224,4 +224,19 @@ fn help_has_examples() {
         assert!(ended.out.contains("Examples:"), "{line}");
     }
     assert!(tarn_line("--version").out.starts_with("tarn "));
+}
+
+/// Linux alone has a device that is always full.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
+        .args(["profiles", "--json"])
+        .stdout(full)
+        .output()
+        .expect("the program starts");
+    assert_eq!(ended.status.code(), Some(1));
+    let error = String::from_utf8(ended.stderr).expect("text");
+    assert!(error.starts_with("error: standard output: "), "{error}");
 }

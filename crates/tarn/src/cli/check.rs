@@ -3,10 +3,9 @@
 //! Invariant: a history that cannot be read whole gets no verdict; an export appears under its name
 //! only when it is whole.
 
-use super::{Stop, Verdict, say};
+use super::whole_file::WholeFile;
+use super::{Stop, Verdict, verdict};
 use clap::ValueEnum;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tarn_check::{ElleModel, History, Isolation, check, elle};
 
@@ -68,32 +67,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         Level::Serializable => Isolation::Serializable,
     };
     let report = check(&history, isolation);
-    match arguments.json {
-        false => say(&report.to_string()),
-        true => {
-            let object = serde_json::to_string(&report);
-            let object = object.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-            say(&format!("{object}\n"));
-        }
-    }
+    verdict::print(&report, arguments.json)?;
     Ok(if report.is_accepted() { Verdict::Good } else { Verdict::Bad })
 }
 
 fn export(history: &History, model: ElleModel, out: &Path) -> Result<(), Stop> {
-    let mut partial = out.as_os_str().to_owned();
-    partial.push(".partial");
-    let partial = PathBuf::from(partial);
-    let file = File::create(&partial).map_err(|error| {
-        let allowed = format!("a file that can be written ({error})");
-        Stop::Input(format!("--elle = {}; allowed: {allowed}", out.display()))
-    })?;
-    let mut writer = BufWriter::new(file);
-    let written = elle::export(history, model, &mut writer)
-        .and_then(|()| writer.flush())
-        .and_then(|()| std::fs::rename(&partial, out));
-    written.map_err(|error| {
-        // A stray partial file harms nobody.
-        let _ = std::fs::remove_file(&partial);
-        Stop::Failed(format!("cannot write {}: {error}", out.display()))
-    })
+    let file = WholeFile::create("--elle", out)?;
+    file.finish_with(|file| elle::export(history, model, file))
 }

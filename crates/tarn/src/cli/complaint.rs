@@ -2,6 +2,7 @@
 //!
 //! Invariant: names what was set, to what, and what is allowed, in this order and on one line.
 
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
 use tarn_engine::outcome::UsageError;
@@ -40,9 +41,7 @@ pub fn of_clap(error: &clap::Error) -> String {
         ErrorKind::InvalidSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let value = text_of(error, ContextKind::InvalidSubcommand);
             let value = value.unwrap_or_else(|| "nothing".to_owned());
-            format!(
-                "COMMAND = {value}; allowed: bench, sim, swarm, trace, explore, reproduce, profiles, check (see tarn --help)"
-            )
+            format!("COMMAND = {value}; allowed: {} (see tarn --help)", commands())
         }
         ErrorKind::MissingRequiredArgument => {
             format!("{name} = nothing; allowed: a value (see --help)")
@@ -58,6 +57,11 @@ pub fn of_clap(error: &clap::Error) -> String {
             line.trim_start_matches("error: ").to_owned()
         }
     }
+}
+
+fn commands() -> String {
+    let cli = super::Cli::command();
+    cli.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ")
 }
 
 fn text_of(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let sum = explore(&order, &|now| progress.exploring(now))?;
     progress.end();
     match arguments.json {
-        false => say(&sum.to_string()),
+        false => say(&sum.to_string())?,
         true => print_object(&sum)?,
     }
     for (row, found) in sum.violations() {
@@ -123,7 +123,7 @@ fn list() -> Result<Verdict, Stop> {
     for name in Litmus::names() {
         let litmus = Litmus::load(name)?;
         let shapes: Vec<String> = litmus.shapes.iter().map(Shape::to_string).collect();
-        say(&format!("{name:<18} {:<14} {}\n", shapes.join(" "), litmus.wrong));
+        say(&format!("{name:<18} {:<14} {}\n", shapes.join(" "), litmus.wrong))?;
     }
     Ok(Verdict::Good)
 }
@@ -147,7 +147,7 @@ fn replay(arguments: &Arguments, order: &Order, schedule: &Schedule) -> Result<V
     let scene = Scene::of(title(order, item), &model, &replayed);
     match file {
         Some(file) => file.finish(&svg::draw(&scene))?,
-        None => say(&text::draw(&scene)),
+        None => say(&text::draw(&scene))?,
     }
     Ok(if replayed.verdict.is_ok() { Verdict::Good } else { Verdict::Bad })
 }

@@ -135,14 +135,18 @@ fn complain(code: u8, text: &str) -> ExitCode {
 fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
     let text = serde_json::to_string(object);
     let text = text.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
-    say(&format!("{text}\n"));
-    Ok(())
+    say(&format!("{text}\n"))
 }
 
 /// Prints a result; a reader that has closed the pipe does not want it.
-fn say(text: &str) {
+fn say(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Stop::Failed(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

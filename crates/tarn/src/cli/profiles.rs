@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         Some(name) => one(&load_profile(ARGUMENT, name)?, arguments.json)?,
         None => all(arguments.json)?,
     };
-    say(&text);
+    say(&text)?;
     Ok(Verdict::Good)
 }
 

@@ -77,7 +77,7 @@ fn list(json: bool) -> Result<(), Stop> {
         return print_object(&ALL.iter().map(figure).collect::<Vec<_>>());
     }
     for figure in ALL {
-        say(&format!("{:<14} {}\n", figure.name, figure.title));
+        say(&format!("{:<14} {}\n", figure.name, figure.title))?;
     }
     Ok(())
 }

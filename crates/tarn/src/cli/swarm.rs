@@ -93,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     sum.finish(&order.subject);
     match arguments.json {
         true => print_object(&report(&sum))?,
-        false => say(&format!("{sum}{}", text_of(&sum.coverage))),
+        false => say(&format!("{sum}{}", text_of(&sum.coverage)))?,
     }
     for failed in &sum.failures {
         eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);

@@ -90,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     };
     match file {
         Some(file) => file.finish(&drawn)?,
-        None => say(&drawn),
+        None => say(&drawn)?,
     }
     Ok(Verdict::Good)
 }

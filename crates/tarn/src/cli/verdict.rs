@@ -24,8 +24,7 @@ pub(super) fn print(report: &(impl Display + Serialize), json: bool) -> Result<(
     if json {
         return print_object(report);
     }
-    say(&report.to_string());
-    Ok(())
+    say(&report.to_string())
 }
 
 /// Compares the checks that failed with what was expected, and says so where they differ.

@@ -4,7 +4,7 @@
 //! source, and with the constant that was taken from it, if one was.
 
 use super::{DEFAULT_PROFILE, load_profile, with_settings};
-use crate::cli::{Stop, Verdict, say};
+use crate::cli::{Stop, Verdict, print_object, say};
 use serde::Serialize;
 use std::fmt::Write as _;
 use tarn::simulate::nic::published::Beside;
@@ -60,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         measured.extend(points);
     }
     if !arguments.json {
-        say(&tables(&profile, &curves, &measured));
+        say(&tables(&profile, &curves, &measured))?;
         return Ok(Verdict::Good);
     }
     let object = Object {
@@ -70,9 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         hardware: &profile.hardware,
         measurements: &measured,
     };
-    let text = serde_json::to_string(&object);
-    let text = text.map_err(|error| Stop::Failed(format!("the measurements: {error}")))?;
-    say(&format!("{text}\n"));
+    print_object(&object)?;
     Ok(Verdict::Good)
 }
 

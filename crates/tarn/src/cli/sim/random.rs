@@ -7,11 +7,13 @@ use super::super::scenario::{number, whole};
 use crate::cli::bench::within;
 use crate::cli::progress::Progress;
 use crate::cli::swarm::seed_range;
+use crate::cli::whole_file::WholeFile;
 use crate::cli::{Stop, Verdict, print_object, say};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn::machine;
+use tarn::schedules::judge::FindingKind;
 use tarn::schedules::many::{Order, run_all};
 use tarn::schedules::run::run_seed;
 use tarn::schedules::{Subject, mixture};
@@ -94,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     progress.end();
     sum.finish(&order.subject);
     match arguments.json {
-        false => say(&sum.to_string()),
+        false => say(&sum.to_string())?,
         true => print_object(&sum)?,
     }
     let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
@@ -104,11 +106,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 
 /// Writes one seed's history. The seed is run for it alone: a sum of many keeps none.
 fn record(order: &Order, path: &Path) -> Result<(), Stop> {
+    // Held open meanwhile: a path that cannot be written costs no run.
+    let place = WholeFile::create("--history", path)?;
     let ran = run_seed(&order.subject, order.first_seed)?;
-    let refuse = |error| {
-        format!("--history = {}; allowed: a file that can be written ({error})", path.display())
-    };
-    ran.history.write_to(path).map_err(|error| Stop::Input(refuse(error)))
+    drop(place);
+    if let Some(finding) = ran.finding.as_ref().filter(|it| it.kind == FindingKind::Panic) {
+        return Err(Stop::Failed(format!("seed {} has no history: {}", ran.seed, finding.text)));
+    }
+    ran.history.write_to(path).map_err(|error| Stop::Failed(error.to_string()))
 }
 
 fn order(arguments: &Arguments) -> Result<Order, Stop> {

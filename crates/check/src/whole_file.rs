@@ -1,0 +1,120 @@
+//! A file that appears under its name only when it is whole.
+//!
+//! Invariant: until then it is `NAME.partial`, which is removed if the work does not come to its end.
+//! It is opened before the work begins, so that a path that cannot be written costs nothing. A link is
+//! followed first, so that what it names is replaced and not the link; a device or a pipe is refused,
+//! since it would be replaced by the file and not written.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// See the module's text.
+///
+/// ```
+/// # use std::io::Write as _;
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("report.txt");
+/// let mut file = tarn_check::WholeFile::create(&path)?;
+/// file.write_all(b"all of it")?;
+/// assert!(!path.exists());
+/// file.finish()?;
+/// assert_eq!(std::fs::read_to_string(&path)?, "all of it");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct WholeFile {
+    path: PathBuf,
+    partial: PathBuf,
+    /// `None` once the file has its own name.
+    out: Option<BufWriter<File>>,
+}
+
+impl WholeFile {
+    /// Opens `NAME.partial` beside what `path` names.
+    ///
+    /// # Errors
+    /// A folder, a device, a pipe; a path that cannot be written.
+    pub fn create(path: &Path) -> io::Result<WholeFile> {
+        let path = match fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                let text = "a file, not a folder or a device";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+            Ok(_) => path.canonicalize()?,
+            Err(_) => path.to_owned(),
+        };
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        let file = File::create(&partial)?;
+        Ok(WholeFile { path, partial, out: Some(BufWriter::with_capacity(1 << 18, file)) })
+    }
+
+    /// Gives it its name, when all of it is on the disk.
+    ///
+    /// # Errors
+    /// The file's; then nothing is left of it.
+    pub fn finish(mut self) -> io::Result<()> {
+        let out = self.out.as_mut().expect("open until it is finished");
+        // A failure drops `self`, which removes what was written.
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&self.partial, &self.path)?;
+        self.out = None;
+        Ok(())
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.as_mut().expect("open until it is finished").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.as_mut().expect("open until it is finished").flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if self.out.take().is_some() {
+            // Nothing can be done about a failure here, and a stray partial file harms nobody.
+            drop(fs::remove_file(&self.partial));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_left_alone() {
+        for path in ["/dev/null", "/dev"] {
+            assert!(WholeFile::create(Path::new(path)).is_err(), "{path}");
+            assert!(!Path::new(&format!("{path}.partial")).exists());
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_stays_a_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+        fs::write(&file, "old").expect("written");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let mut whole = WholeFile::create(&link).expect("a file");
+        whole.write_all(b"new").expect("written");
+        whole.finish().expect("finished");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_to_string(&file).expect("there"), "new");
+    }
+
+    #[test]
+    fn what_is_dropped_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        drop(WholeFile::create(&folder.path().join("report")).expect("a file"));
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+}
