@@ -322,13 +322,8 @@ impl Run {
                 let Some(detached) = self.detached.get() else { return };
                 self.say(match self.port.detached(detached) {
                     Poll::Pending => 0xa0,
-                    Poll::Ready(ended) => {
-                        if ended.is_ok() {
-                            0xa1
-                        } else {
-                            0xa2
-                        }
-                    }
+                    Poll::Ready(Ok(())) => 0xa1,
+                    Poll::Ready(Err(_)) => 0xa2,
                 });
             }
             Do::Revoke(whom) => {
