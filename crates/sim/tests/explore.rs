@@ -5,8 +5,8 @@
 
 mod common;
 
-use common::cases::{Case, cases, drawn};
-use common::toy::{Outcome, is_all};
+use common::cases::{Case, cases, drawn, is_all};
+use common::toy::Outcome;
 use proptest::prelude::Strategy as _;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

@@ -8,7 +8,12 @@
 use super::toy::{Do, Op, Program, Toy, program};
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::prop_oneof;
-use tarn_sim::explore::{ExploreConfig, FaultBudget, Reduction};
+use tarn_sim::explore::{ExploreConfig, Explored, FaultBudget, Outcome as Extent, Reduction};
+
+/// Whether nothing was cut.
+pub fn is_all(explored: &Explored) -> bool {
+    explored.outcome == Extent::Exhausted
+}
 
 pub fn read(node: u16, line: u16) -> Op {
     Op::Read { node, line, lines: 1 }

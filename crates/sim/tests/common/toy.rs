@@ -18,8 +18,8 @@ use tarn_fabric::port::Port;
 use tarn_fabric::rng::mix;
 use tarn_fabric::round::{Round, VerbIndex};
 use tarn_sim::explore::{
-    Actor, End, ExploreConfig, ExploreFabric, Explored, Fate, Fault, Mark, Model,
-    Outcome as Extent, Progress, Reduction, Trigger, explore,
+    Actor, End, ExploreConfig, ExploreFabric, Explored, Fate, Fault, Mark, Model, Progress,
+    Reduction, Trigger, explore,
 };
 
 /// One verb; `node` and `line` say where.
@@ -163,10 +163,6 @@ impl Toy {
         let explored = explore(self, &config, &mut tell).unwrap();
         (self.outcomes.take(), explored)
     }
-}
-
-pub fn is_all(explored: &Explored) -> bool {
-    explored.outcome == Extent::Exhausted
 }
 
 fn target(node: u16, line: u16) -> Target {
