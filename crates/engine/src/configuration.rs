@@ -213,6 +213,12 @@ impl Configurations {
         state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
     }
 
+    /// Who changes the configuration, and who copies, whether they live or not.
+    pub fn at_work(&self) -> (Option<NodeId>, Option<CopierId>) {
+        let state = self.state();
+        (state.changing, state.copying)
+    }
+
     /// Transactions that somebody resolved so far: a copy made beside that is not trusted.
     pub fn settled(&self) -> u64 {
         self.state().settled

@@ -10,6 +10,7 @@ use crate::cli::{Stop, Verdict, verdict};
 use std::path::PathBuf;
 use tarn::outage::report::Outage;
 use tarn::outage::{Plan, Shape, run};
+use tarn_engine::outcome::UsageError;
 use tarn_engine::recovery::Pace;
 use tarn_workloads::{Settings, Workload, with_workload};
 
@@ -108,6 +109,10 @@ pub struct Arguments {
     json: bool,
 }
 
+const VIRTUAL_MS_MAX: f64 = 10_000.0;
+const INTERVAL_MS_MIN: f64 = 0.01;
+const INTERVALS_BEFORE: f64 = 5.0;
+
 const EXAMPLES: &str = "Examples:
   tarn sim outage
   tarn sim outage --sweep-share 20 --svg outage.svg
@@ -146,6 +151,28 @@ fn run_workload<W: Workload + 'static>(arguments: &Arguments, plan: &Plan) -> Re
     Ok(run::run(W::new(&settings)?, plan, &|_| {})?)
 }
 
+/// Times that depend on one another: each is named with those that bound it.
+fn check_times(shape: &Shape) -> Result<(), UsageError> {
+    let refuse = |field: &str, value: f64, allowed: String| {
+        Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
+    };
+    let Shape { virtual_ms, crash_at_ms, interval_ms, .. } = *shape;
+    // Five intervals before the crash say what throughput was without it.
+    let longest_ms = (crash_at_ms.min(VIRTUAL_MS_MAX) / INTERVALS_BEFORE).min(1_000.0);
+    if !(INTERVAL_MS_MIN..=longest_ms.max(INTERVAL_MS_MIN)).contains(&interval_ms) {
+        let allowed = format!(
+            "{INTERVAL_MS_MIN} to {longest_ms}, a fifth of --crash-at-ms {crash_at_ms} and 1000 at the most"
+        );
+        return refuse("interval-ms", interval_ms, allowed);
+    }
+    let (first_ms, last_ms) = (INTERVALS_BEFORE * interval_ms, virtual_ms.min(VIRTUAL_MS_MAX));
+    if !(first_ms..=last_ms).contains(&crash_at_ms) {
+        let allowed = format!("{first_ms}, five times --interval-ms, to {last_ms}, --virtual-ms");
+        return refuse("crash-at-ms", crash_at_ms, allowed);
+    }
+    Ok(())
+}
+
 fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
     let count = |field: &str, value: u64, least: u64, most: u64| -> Result<usize, Stop> {
         Ok(within(field, Some(value), least..=most)?.unwrap_or(value) as usize)
@@ -170,6 +197,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
         copy_share_percent: count("copy-share", it.copy_share, 1, 100)? as u16,
         interval_ms: it.interval_ms,
     };
+    check_times(&shape)?;
     shape.validate()?;
     let profile = load_profile("--profile", &it.profile)?;
     Ok(Plan { profile, shape, seed: it.seed })
