@@ -11,7 +11,7 @@
 //! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
 //! service over a network has the same four messages: announce, quiet, open, report.
 
-use crate::membership::{Membership, Standing};
+use crate::membership::{Membership, Standing, ViewNumber};
 use crate::replica_groups::ReplicaGroups;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -213,6 +213,12 @@ impl Configurations {
         state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
     }
 
+    /// Who changes the configuration, and who copies, whether they live or not.
+    pub fn at_work(&self) -> (Option<NodeId>, Option<CopierId>) {
+        let state = self.state();
+        (state.changing, state.copying)
+    }
+
     /// Transactions that somebody resolved so far: a copy made beside that is not trusted.
     pub fn settled(&self) -> u64 {
         self.state().settled
@@ -246,15 +252,37 @@ impl Configurations {
         late
     }
 
-    /// Opens the announced configuration with `groups`. Whether the change was still the caller's.
-    pub fn finish(&self, change: Change, groups: ReplicaGroups) -> bool {
+    /// Opens the announced configuration with `groups`, if the change is still the caller's, who is a
+    /// member, no life is expelled and not recovered, and none has ended since the caller saw `view`. All
+    /// that is one moment: a life that ends later ends in this configuration, and whoever recovers it
+    /// finds this map. Whether it is open.
+    pub fn finish(
+        &self,
+        change: Change,
+        groups: ReplicaGroups,
+        (membership, by, view): (&dyn Membership, NodeId, ViewNumber),
+    ) -> bool {
         let mut state = self.state();
-        let mine = change.number == self.announced();
-        if mine {
+        if change.number != self.announced() {
+            return false;
+        }
+        let mut groups = Some(groups);
+        membership.while_settled(by, view, &mut || {
+            let groups = groups.take().expect("it is called once");
+            state.open = Arc::new(Configuration { number: change.number, groups });
+            state.changing = None;
+        })
+    }
+
+    /// Opens the former map under the announced number: the change does not take place. Where each LOCK
+    /// lies stays as it is, so nobody need be quiet or recovered. Nothing, if the change was taken over.
+    pub fn reopen(&self, change: Change) {
+        let mut state = self.state();
+        if change.number == self.announced() && change.number != state.open.number {
+            let groups = state.open.groups.clone();
             state.open = Arc::new(Configuration { number: change.number, groups });
             state.changing = None;
         }
-        mine
     }
 }
 
@@ -278,12 +306,31 @@ mod tests {
         seat.vacate();
         assert_eq!(configurations.late(&membership), []);
         let less = groups.without(NodeSlot(0)).expect("a member");
-        assert!(configurations.finish(change, less.clone()));
+        let by = |by| (&membership as &dyn Membership, by, membership.view());
+        assert!(configurations.finish(change, less.clone(), by(two)));
         assert_eq!(configurations.open().groups, less);
         assert_eq!(configurations.announced(), configurations.open().number);
         let again = configurations.announce(two, &membership).expect("nobody is at one");
-        assert!(!configurations.finish(change, groups), "an old right opens nothing");
-        assert!(configurations.finish(again, less));
+        assert!(
+            !configurations.finish(change, groups.clone(), by(two)),
+            "an old right opens nothing"
+        );
+        configurations.reopen(change);
+        assert_ne!(configurations.announced(), configurations.open().number);
+        configurations.reopen(again);
+        assert_eq!(configurations.announced(), configurations.open().number);
+        assert_eq!(configurations.open().groups, less);
+        let last = configurations.announce(two, &membership).expect("nobody is at one");
+        let seen = by(two);
+        membership.expel(one);
+        assert!(!configurations.finish(last, groups.clone(), by(two)), "a life is not recovered");
+        membership.claim_recovery(one, two);
+        assert!(membership.recovered(one, two));
+        assert!(!configurations.finish(last, groups.clone(), seen), "the caller has missed it");
+        assert!(configurations.finish(last, groups.clone(), by(two)));
+        let zombies = configurations.announce(two, &membership).expect("nobody is at one");
+        membership.leave(two);
+        assert!(!configurations.finish(zombies, less, by(two)), "no member");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
-use crate::recovery::Turns;
+use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
 use std::cell::{Cell, RefCell};
@@ -47,6 +47,8 @@ pub struct Database {
     pub membership: Arc<dyn Membership>,
     /// Entries of ordered indexes that loaders have brought.
     pub loads: Loads,
+    /// Who takes away what the dead had locked.
+    pub sweeps: Sweeps,
 }
 
 impl Database {
@@ -57,8 +59,9 @@ impl Database {
         protocol: AnyProtocol,
         membership: Arc<dyn Membership>,
     ) -> Database {
-        let configurations = Configurations::new(groups);
-        Database { catalog, configurations, protocol, membership, loads: Loads::default() }
+        let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
+        let loads = Loads::default();
+        Database { catalog, configurations, protocol, membership, loads, sweeps }
     }
 
     /// Where replica groups live in the configuration that was opened last.
@@ -77,7 +80,7 @@ pub struct ComputeNode {
     pub index_view: IndexView,
     /// Whether its coordinators may begin transactions.
     pub clearance: Clearance,
-    /// Which of its threads recovers the dead.
+    /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
 }
 
@@ -130,8 +133,8 @@ pub struct Context {
     /// Tries that run and transactions in doubt.
     active: Cell<u32>,
     seat: Arc<Seat>,
-    /// Whether a coroutine of the thread recovers the dead.
-    pub(crate) recovering: Cell<bool>,
+    /// Whether WRITEs to a joining copy are on their way.
+    pub(crate) writes_copy: Cell<bool>,
     heap: RefCell<Heap>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
@@ -181,7 +184,7 @@ impl Context {
             configuration: Cell::new(open.number),
             active: Cell::new(0),
             seat,
-            recovering: Cell::new(false),
+            writes_copy: Cell::new(false),
             heap: RefCell::new(heap),
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
@@ -329,6 +332,12 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
+    /// Whether an index should grow, or a tree change its shape.
+    #[inline]
+    pub(crate) fn wants_restructuring(&self) -> bool {
+        self.growth.is_wanted() || self.tree_works.is_wanted()
+    }
+
     /// A try begins, if the thread runs in the announced configuration. If so, [`Context::leave`]
     /// must follow; if not, [`Context::adopt`].
     #[inline(always)]
@@ -363,27 +372,31 @@ impl Context {
         }
     }
 
+    /// Whether the thread has the configuration that was opened last.
+    pub(crate) fn is_current(&self) -> bool {
+        self.database().configurations.open().number == self.configuration.get()
+    }
+
     /// Waits until the thread may run transactions of the announced configuration. Settles what is in
-    /// doubt on this thread meanwhile: the change waits for it.
+    /// doubt on this thread meanwhile: the change waits for it. A life that is over takes no map: safety
+    /// does not rest on that, since every node of the map refuses it.
     ///
     /// # Errors
-    /// The fabric's, once this life is expelled; `DeadlineExceeded` after `deadline`.
+    /// `Fenced`, once this life is expelled; `DeadlineExceeded` after `deadline`.
     #[cold]
     pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
         loop {
             self.attend().await;
+            if !self.database().membership.is_member(self.node.id) {
+                // Memory nodes refuse it already, or will soon.
+                return Err(self.port.note_failure(FabricError::Fenced).into());
+            }
             self.follow();
             if self.database().configurations.announced() == self.configuration.get() {
                 return Ok(());
             }
             if deadline.is_some_and(|deadline| self.port.now() > deadline) {
                 return Err(self.explain(Explanation::DeadlineExceeded { tries: 0 }));
-            }
-            if !self.database().membership.is_member(self.node.id) {
-                // It is told in the fabric's words, as soon as its access is revoked.
-                let mut round = tarn_fabric::round::Round::new();
-                round.read(self.groups.primary(Address::new(GroupId(0), 0)), 8);
-                self.port.execute(&mut round).await?;
             }
             self.port.sleep(LOOK_AGAIN).await;
         }

@@ -1,11 +1,12 @@
 //! A coordinator: runs one transaction at a time, again and again.
 //!
 //! Invariant: between transactions it holds no lock. An aborted try is tried again after a random
-//! pause that grows with the number of tries; one that was refused often stops pausing for a while,
-//! which gives it the better chance against those that still do. If that does not help, several have
-//! stopped, and each keeps the others from their locks: it pauses again, for longer. A transaction whose future is dropped releases
-//! what it held at once; one dropped while its data are on their way is resolved before the
-//! coordinator runs the next.
+//! pause ([`Retry`]). A transaction whose future is dropped releases what it held at once; one dropped
+//! while its data are on their way is resolved before the coordinator runs the next, or, if the
+//! coordinator is dropped as well, by others of its thread. Nothing is logged, not by a split either,
+//! before its number's log area is known to be needed by nobody.
+
+mod attempt;
 
 use crate::clearance::Clearance;
 use crate::context::Context;
@@ -14,37 +15,16 @@ use crate::metrics::RecoveryEvent;
 use crate::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
 use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
+pub use crate::retry::Retry;
 use crate::transaction::Transaction;
 use crate::working_set::{Mode, Txn};
+use attempt::Attempt;
 use rand::RngExt;
 use std::rc::Rc;
 use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
-
-/// So often a pause may double beyond `pause_max_ns`.
-const LONGER_MAX: u32 = 8;
-
-/// How a transaction is tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retry {
-    /// Give up when this much time has passed since the first try; `None`: never.
-    pub deadline: Option<Nanos>,
-    /// First pause after an abort is below this, doubling with every further abort.
-    pub pause_first_ns: u64,
-    /// No pause is longer, but for those of a transaction that lost its patience and got nothing by it.
-    pub pause_max_ns: u64,
-    /// After so many aborts the transaction does not pause for so many tries, then pauses again, up to
-    /// twice as long as before, and so on in turns. 0: it never pauses.
-    pub patient_tries: u32,
-}
-
-impl Default for Retry {
-    fn default() -> Retry {
-        Retry { deadline: None, pause_first_ns: 500, pause_max_ns: 64_000, patient_tries: 24 }
-    }
-}
 
 /// See the module's text.
 pub struct Coordinator {
@@ -111,14 +91,10 @@ impl Coordinator {
         &mut self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        if self.cx.growth.is_wanted() || self.cx.tree_works.is_wanted() {
-            // What an earlier transaction made necessary: its caller has the reply by now.
-            Box::pin(self.grow()).await;
-        }
         let mut tries = 0;
-        let start = self.retry.deadline.map(|_| self.cx.port.now());
-        if self.cx.node.clearance.word() != self.cleared {
-            Box::pin(self.look_around(start)).await?;
+        let mut start = self.retry.deadline.map(|_| self.cx.port.now());
+        if self.cx.node.clearance.word() != self.cleared || self.cx.wants_restructuring() {
+            start = Box::pin(self.get_ready(start)).await?;
         }
         loop {
             if self.txn.in_doubt {
@@ -180,6 +156,25 @@ impl Coordinator {
         }
     }
 
+    /// What comes before a transaction, now and then. The order matters: what is in doubt needs its log,
+    /// also on a node that may begin nothing; a split writes a log, in an area that must be free for it.
+    /// Returns from when on the deadline is counted: a split is no part of the transaction.
+    #[cold]
+    async fn get_ready(&mut self, start: Option<Nanos>) -> Result<Option<Nanos>, Failure> {
+        if self.txn.in_doubt {
+            self.resolve_own().await?;
+        }
+        if self.cx.node.clearance.word() != self.cleared {
+            self.look_around(start).await?;
+        }
+        if self.cx.wants_restructuring() {
+            // What an earlier transaction made necessary: its caller has the reply by now.
+            self.grow().await;
+            return Ok(start.map(|_| self.cx.port.now()));
+        }
+        Ok(start)
+    }
+
     /// Something has changed, or this is the first transaction: may it begin?
     #[cold]
     async fn look_around(&mut self, start: Option<Nanos>) -> Result<(), Failure> {
@@ -189,6 +184,8 @@ impl Coordinator {
             return Err(Failure::Fabric);
         }
         let (cx, number) = (std::rc::Rc::clone(&self.cx), self.txn.coordinator);
+        // It may be this number's area that an earlier coordinator's transaction needs.
+        cx.settle_left().await?;
         let mut waits = 0;
         while !self.owns_area {
             self.owns_area = cx.database().protocol.may_log(&cx, number).await?;
@@ -228,14 +225,11 @@ impl Coordinator {
         {
             return Err(self.cx.explain(Explanation::DeadlineExceeded { tries }));
         }
-        let turn = (tries - 1).checked_div(self.retry.patient_tries).unwrap_or(1);
-        if tries == 1 || turn % 2 == 1 {
+        let Some(limit) = self.retry.pause_limit_ns(tries) else {
             self.cx.port.yield_now().await;
             return Ok(());
-        }
-        let doubled = self.retry.pause_first_ns << (tries - 2).min(16);
-        let limit = doubled.min(self.retry.pause_max_ns) << (turn / 2).min(LONGER_MAX);
-        let pause = self.rng.random_range(0..limit.max(1));
+        };
+        let pause = self.rng.random_range(0..limit);
         self.cx.port.sleep(Nanos(pause)).await;
         Ok(())
     }
@@ -347,75 +341,11 @@ impl Coordinator {
     }
 }
 
-/// One try; a try whose future is dropped gives up what it holds.
-struct Attempt<'c> {
-    coordinator: &'c mut Coordinator,
-    ended: bool,
-}
-
-impl<'c> Attempt<'c> {
-    #[inline]
-    fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
-        coordinator.txn.begin(coordinator.cx.next_tag());
-        if coordinator.history.is_some() {
-            coordinator.begin_record();
-        }
-        Attempt { coordinator, ended: false }
-    }
-
-    #[inline]
-    fn transaction(&mut self) -> Transaction<'_> {
-        Transaction { coordinator: self.coordinator }
-    }
-
-    #[inline]
-    fn is_committed(&self) -> bool {
-        let Coordinator { cx, txn, .. } = &*self.coordinator;
-        txn.fetched == txn.entries.len()
-            && !txn.ordered.pending
-            && !txn.mistaken
-            && txn.failed.is_none()
-            && cx.database().protocol.is_committed(txn)
-    }
-
-    /// Fetches what the body added last, and commits.
-    async fn commit(&mut self) -> Result<(), Failure> {
-        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        if txn.fetched < txn.entries.len() || txn.ordered.pending || txn.mistaken {
-            cx.database().protocol.fetch(cx, txn).await?;
-            if cx.database().protocol.is_committed(txn) {
-                return Ok(());
-            }
-        }
-        cx.database().protocol.commit(cx, txn).await
-    }
-
-    #[inline]
-    fn end(mut self, failure: Option<Failure>) {
-        self.ended = true;
-        let coordinator = &mut *self.coordinator;
-        coordinator.account();
-        match failure {
-            None => {
-                coordinator.txn.in_doubt = false;
-                coordinator.txn.allocated.clear();
-                coordinator.cx.metrics.committed();
-            }
-            Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
-            Some(failure) => coordinator.roll_back(failure),
-        }
-        coordinator.leave(failure);
-        if coordinator.history.is_some() {
-            coordinator.end_record(failure);
-        }
-    }
-}
-
-impl Drop for Attempt<'_> {
-    #[inline]
+impl Drop for Coordinator {
     fn drop(&mut self) {
-        if !self.ended {
-            self.coordinator.give_up();
+        if self.txn.in_doubt {
+            let none = Txn::new(self.txn.tag, self.txn.coordinator);
+            self.cx.inherit(std::mem::replace(&mut self.txn, none));
         }
     }
 }

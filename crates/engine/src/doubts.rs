@@ -2,11 +2,14 @@
 //!
 //! Invariant: a doubt is settled by one coroutine at a time, and its thread counts as busy until then:
 //! a change of the configuration waits for it, because the new primaries know nothing of its locks.
-//! Its coordinator settles it before its next transaction, or on request; while a change waits, any
-//! coroutine of the thread does.
+//! Its coordinator settles it before its next transaction, or on request; while a change waits, or once
+//! its coordinator is no more, any coroutine of the thread does. A coordinator that goes leaves its
+//! transaction here: where it holds locks and no data nobody else knows.
 
 use crate::context::Context;
 use crate::outcome::{Failure, Resolution, TxnId};
+use crate::recovery::Asker;
+use crate::working_set::Txn;
 use std::cell::RefCell;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,6 +23,8 @@ struct Doubt {
     id: TxnId,
     coordinator: u32,
     standing: Standing,
+    /// What its coordinator knew of it, if that is no more.
+    left: Option<Box<Txn>>,
 }
 
 /// See the module's text.
@@ -44,6 +49,23 @@ impl Doubts {
         let open = list.iter().find(|doubt| doubt.standing == Standing::Open);
         open.map(|doubt| (doubt.id, doubt.coordinator))
     }
+
+    /// The first whose coordinator is no more, of those that nobody settles.
+    fn first_left(&self) -> Option<(TxnId, u32)> {
+        let list = self.list.borrow();
+        let is_left = |doubt: &&Doubt| doubt.standing == Standing::Open && doubt.left.is_some();
+        list.iter().find(is_left).map(|doubt| (doubt.id, doubt.coordinator))
+    }
+
+    /// What the coordinator of a settled one left: nobody will ask for it any more.
+    fn take_left(&self, id: TxnId) -> Option<Box<Txn>> {
+        let mut list = self.list.borrow_mut();
+        let is_it = |doubt: &Doubt| {
+            doubt.id == id && doubt.left.is_some() && matches!(doubt.standing, Standing::Settled(_))
+        };
+        let at = list.iter().position(is_it)?;
+        list.swap_remove(at).left
+    }
 }
 
 /// One coroutine at work on a doubt, also if it is dropped.
@@ -64,7 +86,7 @@ impl Context {
     /// Notes a transaction in doubt: its try has not left.
     #[cold]
     pub(crate) fn doubt(&self, id: TxnId, coordinator: u32) {
-        let doubt = Doubt { id, coordinator, standing: Standing::Open };
+        let doubt = Doubt { id, coordinator, standing: Standing::Open, left: None };
         self.doubts.list.borrow_mut().push(doubt);
     }
 
@@ -82,7 +104,8 @@ impl Context {
                 }
                 Some(Standing::Open) => self.settle_here(id, number).await?,
                 None => {
-                    let resolution = self.database().protocol.resolve(self, id, number).await?;
+                    let protocol = &self.database().protocol;
+                    let resolution = protocol.resolve(self, id, number, Asker::Another).await?;
                     self.database().configurations.note_settled();
                     return Ok(resolution);
                 }
@@ -93,11 +116,43 @@ impl Context {
     async fn settle_here(&self, id: TxnId, number: u32) -> Result<(), Failure> {
         self.doubts.set(id, Standing::BeingSettled);
         let settling = Settling { doubts: &self.doubts, id };
-        let resolution = self.database().protocol.resolve(self, id, number).await?;
+        let protocol = &self.database().protocol;
+        let resolution = protocol.resolve(self, id, number, Asker::Itself).await?;
         self.database().configurations.note_settled();
         self.doubts.set(id, Standing::Settled(resolution));
         drop(settling);
+        self.release_left(id);
         self.leave();
+        Ok(())
+    }
+
+    /// A coordinator goes while its transaction is in doubt.
+    #[cold]
+    pub(crate) fn inherit(&self, txn: Txn) {
+        let id = txn.tag;
+        if let Some(doubt) = self.doubts.list.borrow_mut().iter_mut().find(|it| it.id == id) {
+            doubt.left = Some(Box::new(txn));
+        }
+        self.release_left(id);
+        // Whoever of this thread runs next settles it.
+        self.node.clearance.look_again();
+    }
+
+    /// Gives up the locks that a settled transaction held and did not log.
+    fn release_left(&self, id: TxnId) {
+        let Some(mut txn) = self.doubts.take_left(id) else { return };
+        txn.allocated.clear(); // blocks may have been written: not reused
+        self.database().protocol.abandon(self, &mut txn);
+    }
+
+    /// Settles what coordinators of this thread have left in doubt that are no more.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    pub(crate) async fn settle_left(&self) -> Result<(), Failure> {
+        while let Some((id, number)) = self.doubts.first_left() {
+            self.settle_here(id, number).await?;
+        }
         Ok(())
     }
 

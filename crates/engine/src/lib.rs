@@ -49,6 +49,7 @@ pub mod recovery;
 pub mod replica_groups;
 pub mod rereplicate;
 mod restructure;
+mod retry;
 pub mod row;
 mod scanning;
 pub mod schema;

@@ -162,12 +162,15 @@ impl LoggedRecord {
     /// begins. An update, and a directory or header (whose piece is VERSION alone), count on beyond what
     /// anybody may have seen of the transaction. A record that came or went has its old VERSION back:
     /// nobody takes its bytes for a record while it is locked, and those of one that goes never
-    /// changed. So a record that a split was moving has the version that its readers know
-    /// (docs/design/0003-single-version-layout.md).
+    /// changed. Nor, in a slot that lies in one line, for that of the record whose slot another took in a
+    /// split; an update counts one on, whoever takes a slot more. So a record that a split was moving has
+    /// the version that its readers know (docs/design/0003-single-version-layout.md).
     pub fn restored_version(&self, piece_bytes: usize) -> Version {
         let went = self.old_version.is_present() && !self.new_version.is_present();
         let came = !self.old_version.is_present() && piece_bytes > VERSION_BYTES;
-        match went || came {
+        let is_jump = self.new_version.counter() > self.old_version.counter() + 1;
+        let taken = self.old_version.is_present() && is_jump && piece_bytes > VERSION_BYTES;
+        match went || came || taken {
             true => self.old_version,
             false => self.new_version.present_after(Version::NEVER),
         }

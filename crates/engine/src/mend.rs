@@ -5,13 +5,14 @@
 //! believed only if no life was expelled and nobody settled a transaction while it was made: what they
 //! changed may have passed the copier by.
 
-use crate::configuration::ConfigurationNumber;
+use crate::configuration::{ConfigurationNumber, CopierId};
 use crate::context::Context;
 use crate::membership::ViewNumber;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::Failure;
 use crate::reconfigure::{Changed, Terms, change, probe, replaced};
-use crate::recovery::{Pace, Recovery, sweep};
+use crate::recovery::{Pace, Recovery, Sweeper};
+use crate::replica_groups::ReplicaGroups;
 use crate::rereplicate::{Copied, copy};
 use tarn_fabric::address::{GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
@@ -54,16 +55,11 @@ pub async fn mend(
 ) -> Result<(), Failure> {
     let configurations = &cx.database().configurations;
     let _mending = configurations.begin_mending();
+    let mut sweeper = Sweeper::default();
     while !stop() {
-        let mut is_swept = true;
-        let tell = &mut |mended| {
-            is_swept &= !matches!(mended, Mended::Recovered(..));
-            report(mended);
-        };
-        let mut stepped = step(cx, terms, pace, tell).await;
-        if !is_swept {
-            // Locks without a log are left of them.
-            stepped = stepped.and(sweep(cx, pace).await.map(|_| ()));
+        let mut stepped = step(cx, terms, pace, &mut report).await;
+        if stepped.is_ok() {
+            stepped = sweeper.turn(cx, pace).await;
         }
         match stepped {
             Err(failure) if cx.port.last_error() == Some(FabricError::Fenced) => {
@@ -95,10 +91,14 @@ pub async fn step(
         let tell = &mut |node, recovery: &Recovery| {
             report(Mended::Recovered(node, recovery.clone()));
         };
-        let changed = change(cx, terms, tell, |map| replaced(configurations, map)).await?;
-        if let Changed::Opened { number, frozen_ns } = changed {
-            cx.metrics.recovery(RecoveryEvent::Promoted);
-            report(Mended::Changed { number, frozen_ns });
+        match change(cx, terms, tell, |map| replaced(configurations, map)).await? {
+            Changed::Opened { number, frozen_ns } => {
+                cx.metrics.recovery(RecoveryEvent::Promoted);
+                report(Mended::Changed { number, frozen_ns });
+            }
+            // Long enough for others to begin theirs, and for transactions beside dead nodes to end.
+            Changed::SteppedAside => cx.port.sleep(Nanos(terms.patience_ns)).await,
+            Changed::NotNow | Changed::Kept => {}
         }
     } else if open.groups.is_joining() && cx.database().membership.unrecovered().is_empty() {
         complete(cx, terms, pace, report).await?;
@@ -113,6 +113,31 @@ fn circumstances(cx: &Context) -> (ConfigurationNumber, ViewNumber, u64) {
     (configurations.open().number, database.membership.view(), configurations.settled())
 }
 
+/// The right to fill joining copies, until it is dropped.
+struct Copying<'a> {
+    cx: &'a Context,
+    me: CopierId,
+}
+
+impl<'a> Copying<'a> {
+    fn claim(cx: &'a Context) -> Option<Copying<'a>> {
+        let (database, me) = (cx.database(), (cx.node.id, cx.port.endpoint()));
+        let is_mine = database.configurations.claim_copying(me, &*database.membership);
+        is_mine.then(|| Copying { cx, me })
+    }
+}
+
+impl Drop for Copying<'_> {
+    /// A copier that is dropped as it writes leaves WRITEs on their way, which would undo newer ones: its
+    /// life ends with it, and the right passes on when that is recovered.
+    fn drop(&mut self) {
+        match self.cx.writes_copy.get() {
+            true => _ = self.cx.database().membership.expel(self.cx.node.id),
+            false => self.cx.database().configurations.end_copying(self.me),
+        }
+    }
+}
+
 /// Fills every joining copy and makes it a member.
 async fn complete(
     cx: &Context,
@@ -120,22 +145,17 @@ async fn complete(
     pace: Pace,
     report: &mut impl FnMut(Mended),
 ) -> Result<(), Failure> {
-    let database = cx.database();
-    let configurations = &database.configurations;
-    let me = (cx.node.id, cx.port.endpoint());
-    if !configurations.claim_copying(me, &*database.membership) {
-        return Ok(());
-    }
+    let Some(copying) = Copying::claim(cx) else { return Ok(()) };
+    let configurations = &cx.database().configurations;
     let (before, groups) = (circumstances(cx), cx.groups.whole());
+    let is_believed = || circumstances(cx) == before && configurations.dead().is_empty();
     let mut copied = Copied::default();
     for group in (0..groups.count() as u16).map(GroupId) {
         for &node in groups.joining(group) {
-            match copy(cx, group, node, pace).await {
-                Ok(more) => copied.add(more),
-                Err(failure) => {
-                    configurations.end_copying(me);
-                    return Err(failure);
-                }
+            match copy(cx, (group, node), pace, &is_believed).await? {
+                Some(more) => copied.add(more),
+                // It would not be believed, or somebody has to be promoted first.
+                None => return Ok(()),
             }
         }
     }
@@ -143,11 +163,17 @@ async fn complete(
         report(Mended::Recovered(node, recovery.clone()));
     };
     let is_believed = || circumstances(cx) == before;
-    let changed = change(cx, terms, tell, |map| is_believed().then(|| map.joined())).await;
-    configurations.end_copying(me);
-    if let Changed::Opened { number, frozen_ns } = changed? {
-        cx.metrics.recovery(RecoveryEvent::Rereplicated);
-        report(Mended::Joined { number, frozen_ns, copied });
+    // All is quiet and all members are equal: any of them may be primary.
+    let next = |map: &ReplicaGroups| is_believed().then(|| map.joined().balanced());
+    let changed = change(cx, terms, tell, next).await;
+    drop(copying);
+    match changed? {
+        Changed::Opened { number, frozen_ns } => {
+            cx.metrics.recovery(RecoveryEvent::Rereplicated);
+            report(Mended::Joined { number, frozen_ns, copied });
+        }
+        Changed::SteppedAside => cx.port.sleep(Nanos(terms.patience_ns)).await,
+        Changed::NotNow | Changed::Kept => {}
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: whoever changes it opens the next configuration only when every member's threads are
 //! quiet and every expelled life is recovered, so that no transaction of the former one holds a lock
-//! that the next one's primaries do not know. A member that does not become quiet in time is expelled.
+//! that the next one's primaries do not know. A member that does not become quiet in time is expelled; a
+//! changer whose own node does not lets others have the turn.
 //! Idempotent: should the changer die, another announces anew; should its future be dropped, the former
 //! map is opened again. See docs/design/0013-memory-node-recovery.md.
 
@@ -45,6 +46,9 @@ pub enum Changed {
     NotNow,
     /// There was no next map: the former one was opened again.
     Kept,
+    /// A thread of the changer's own node was not quiet in time: the former map was opened again. Another
+    /// changer, for whom that node is one like any other, may have its turn.
+    SteppedAside,
 }
 
 /// Opens the former map again, should the change not come to its end.
@@ -53,22 +57,14 @@ struct Announced<'a> {
     change: Change,
 }
 
-impl Announced<'_> {
-    fn open(self, groups: ReplicaGroups) -> Option<ConfigurationNumber> {
-        self.configurations.finish(self.change, groups).then(|| self.change.number())
-        // The drop that follows finds the change over.
-    }
-}
-
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        let former = self.configurations.open().groups.clone();
-        self.configurations.finish(self.change, former);
+        self.configurations.reopen(self.change);
     }
 }
 
 /// Changes the configuration to what `next` makes of the open map, once all is quiet. `report` is told of
-/// lives that were recovered on the way.
+/// lives that were recovered on the way. `next` is asked again if a life has ended meanwhile.
 ///
 /// # Errors
 /// The fabric's: this node was expelled itself.
@@ -76,37 +72,55 @@ pub async fn change(
     cx: &Context,
     terms: Terms,
     report: &mut dyn FnMut(NodeId, &Recovery),
-    next: impl FnOnce(&ReplicaGroups) -> Option<ReplicaGroups>,
+    next: impl Fn(&ReplicaGroups) -> Option<ReplicaGroups>,
 ) -> Result<Changed, Failure> {
     let (database, me) = (cx.database(), cx.node.id);
-    let configurations = &database.configurations;
-    let Some(change) = configurations.announce(me, &*database.membership) else {
+    let (configurations, membership) = (&database.configurations, &*database.membership);
+    let Some(change) = configurations.announce(me, membership) else {
         return Ok(Changed::NotNow);
     };
-    let announced = Announced { configurations, change };
+    let _announced = Announced { configurations, change };
     let began = cx.port.now();
     loop {
         cx.attend().await;
-        let late = configurations.late(&*database.membership);
+        let late = configurations.late(membership);
         if late.is_empty() && settle_the_dead(cx, report).await? {
-            break;
+            let view = membership.view();
+            let Some(groups) = next(&configurations.open().groups) else {
+                return Ok(Changed::Kept);
+            };
+            tell_the_new(cx, &groups).await?;
+            if configurations.finish(change, groups, (membership, me, view)) {
+                let frozen_ns = (cx.port.now() - began).0;
+                return Ok(Changed::Opened { number: change.number(), frozen_ns });
+            }
         }
         if (cx.port.now() - began).0 > terms.patience_ns {
+            if late == [me] {
+                return Ok(Changed::SteppedAside);
+            }
             late.into_iter().filter(|node| *node != me).for_each(|node| {
-                database.membership.expel(node);
+                membership.expel(node);
             });
         }
         if configurations.announced() != change.number() {
             return Ok(Changed::NotNow);
         }
+        if !membership.is_member(me) {
+            return Err(cx.port.note_failure(FabricError::Fenced).into());
+        }
         cx.port.sleep(Nanos(terms.look_every_ns)).await;
     }
-    let frozen_ns = (cx.port.now() - began).0;
-    let Some(groups) = next(&configurations.open().groups) else { return Ok(Changed::Kept) };
-    Ok(match announced.open(groups) {
-        Some(number) => Changed::Opened { number, frozen_ns },
-        None => Changed::NotNow,
-    })
+}
+
+/// A memory node that comes into the map has not heard of the lives that are over: it would let their
+/// zombies in. It is told of all of them before anything is sent there. A life that ends meanwhile keeps
+/// the map from being opened.
+async fn tell_the_new(cx: &Context, next: &ReplicaGroups) -> Result<(), Failure> {
+    let known = cx.database().configurations.open().groups.nodes();
+    let mut new = next.nodes();
+    new.retain(|node| !known.contains(node));
+    recovery::revoke(cx, &cx.database().membership.ended(), &new).await
 }
 
 /// Recovers every expelled life that nobody else recovers. Whether none is left.

@@ -122,6 +122,18 @@ impl ReplicaGroups {
         map.groups.iter().all(|copies| copies.members > 0).then_some(map)
     }
 
+    /// With another member of `group` as its primary.
+    ///
+    /// # Panics
+    /// If the node is no member of it.
+    #[must_use]
+    pub fn with_primary(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
+        let position = self.members(group).iter().position(|&it| it == node);
+        let mut map = self.clone();
+        map.groups[usize::from(group.0)].nodes.swap(0, position.expect("a member of the group"));
+        map
+    }
+
     /// With a copy of `group` that begins to join.
     ///
     /// # Panics
@@ -133,6 +145,27 @@ impl ReplicaGroups {
         assert!(!nodes.contains(&node), "{node:?} holds {group:?} already");
         nodes.push(node);
         map
+    }
+
+    /// With primaries moved to other members of their groups, one group at a time, as long as that makes
+    /// their numbers more even over the nodes.
+    #[must_use]
+    pub fn balanced(&self) -> ReplicaGroups {
+        let mut map = self.clone();
+        while let Some((group, position)) = map.heavy() {
+            map.groups[group].nodes.swap(0, position);
+        }
+        map
+    }
+
+    /// A group whose primary is that of two groups more than another member, and the lightest such one.
+    fn heavy(&self) -> Option<(usize, usize)> {
+        let load = |node: NodeSlot| self.groups.iter().filter(|it| it.nodes[0] == node).count();
+        self.groups.iter().enumerate().find_map(|(group, copies)| {
+            let lightest = (1..copies.members).min_by_key(|&at| load(copies.nodes[at]))?;
+            let is_lighter = load(copies.nodes[lightest]) + 1 < load(copies.nodes[0]);
+            is_lighter.then_some((group, lightest))
+        })
     }
 
     /// With every joining copy a member.
@@ -230,6 +263,25 @@ mod tests {
         assert_eq!(more.joined().members(group(1)), [NodeSlot(2), NodeSlot(3)]);
         // A copy that was not complete does not save a group.
         assert_eq!(more.without(NodeSlot(2)), None);
+    }
+
+    #[test]
+    fn primaries_are_spread_again() {
+        let node = NodeSlot;
+        let groups =
+            (0..3).map(|group| (0..3).map(|it| node((group + it) % 3)).collect()).collect();
+        let mut map = ReplicaGroups::new(groups);
+        assert_eq!(map.balanced(), map, "each is primary of one group");
+        map = map.without(node(0)).expect("members");
+        for group in 0..3 {
+            map = map.with_joining(GroupId(group), node(3));
+        }
+        assert_eq!(map.balanced(), map, "a copy that joins is no primary");
+        let map = map.joined().balanced();
+        let mut primaries = [0, 1, 2].map(|group| map.members(GroupId(group))[0]);
+        primaries.sort_unstable();
+        assert_eq!(primaries, [node(1), node(2), node(3)]);
+        assert!((0..3).all(|group| map.members(GroupId(group)).len() == 3));
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::outcome::Failure;
 use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
 use crate::trees::{Walk, root_level};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
-use tarn_fabric::clock::Nanos;
 
 /// Chunk words that are copied at a time.
 const WORDS_AT_ONCE: u64 = 512;
@@ -110,6 +109,34 @@ enum Seen {
     Busy(u64),
 }
 
+impl Seen {
+    /// By images whose first line is of one moment, and all of them if `is_steady`.
+    fn of(is_steady: bool, images: Vec<Vec<u8>>, copies: Vec<Vec<u8>>) -> Seen {
+        match word(&images[0], LOCK_AT) {
+            0 if is_steady => Seen::Free(images, copies),
+            lock => Seen::Busy(lock),
+        }
+    }
+}
+
+/// Units in runs that are read at once: of one line each, one behind the other. A READ of many lines brings
+/// each of them as of one moment. Any other unit is alone.
+fn runs(units: &[Unit]) -> Vec<std::ops::Range<usize>> {
+    let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
+    for (index, unit) in units.iter().enumerate() {
+        let follows = index.checked_sub(1).is_some_and(|before| {
+            let (at, bytes) = units[before].spans[0];
+            let is_next = unit.spans[0] == (at.plus(bytes), bytes);
+            is_next && units[before].is_one_line() && unit.is_one_line()
+        });
+        match runs.last_mut().filter(|_| follows) {
+            Some(run) => run.end = index + 1,
+            None => runs.push(index..index + 1),
+        }
+    }
+    runs
+}
+
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the image"))
 }
@@ -120,30 +147,38 @@ struct Copier<'a> {
     bulk: Bulk<'a>,
     to: NodeSlot,
     pace: Pace,
+    /// Whether it is worth going on.
+    goes_on: &'a dyn Fn() -> bool,
     done: Copied,
 }
 
-/// Copies all of `group` to its joining copy on `to`, at `pace`.
+/// Copies all of a group to its joining copy on a node, at `pace`. `None` if it was broken off between two
+/// steps, because `goes_on` said so.
 ///
 /// # Errors
 /// The fabric's: this node was expelled, or one of both nodes is down.
 pub async fn copy(
     cx: &Context,
-    group: GroupId,
-    to: NodeSlot,
+    (group, to): (GroupId, NodeSlot),
     pace: Pace,
-) -> Result<Copied, Failure> {
-    let mut copier = Copier { cx, bulk: Bulk::new(cx), to, pace, done: Copied::default() };
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Copied>, Failure> {
+    let (bulk, done) = (Bulk::new(cx), Copied::default());
+    let mut copier = Copier { cx, bulk, to, pace, goes_on, done };
     copier.copy_words(Address::new(group, 0), SUPERBLOCK_BYTES / 8).await?;
     let catalog = &cx.database().catalog;
     copier.copy_words(catalog.chunk_word(group, 0), catalog.chunks()).await?;
     for table in catalog.tables() {
-        copier.copy_shard(table, group).await?;
+        if !copier.copy_shard(table, group).await? {
+            return Ok(None);
+        }
     }
     for index in catalog.indexes() {
-        copier.copy_tree(index, group).await?;
+        if !copier.copy_tree(index, group).await? {
+            return Ok(None);
+        }
     }
-    Ok(copier.done)
+    Ok(Some(copier.done))
 }
 
 impl Copier<'_> {
@@ -168,14 +203,16 @@ impl Copier<'_> {
 
     /// A split moves slots from a bucket to another, and their bodies stay where they are: who is moved
     /// past the copier keeps a body that was never copied. Each split changes the header, so the shard is
-    /// walked until the header is as it was when the walk began.
-    async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Failure> {
+    /// walked until the header is as it was when the walk began. False if it was broken off.
+    async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<bool, Failure> {
         let mut header = self.copy_header(table, group).await?;
         loop {
-            self.copy_segments(table, group, &header).await?;
+            if !self.copy_segments(table, group, &header).await? {
+                return Ok(false);
+            }
             let now = self.copy_header(table, group).await?;
             if now == header {
-                return Ok(());
+                return Ok(true);
             }
             header = now;
         }
@@ -194,7 +231,7 @@ impl Copier<'_> {
         table: &Table,
         group: GroupId,
         header: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<bool, Failure> {
         let geometry = &table.geometry;
         let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
         for segment in 0..SEGMENTS_MAX {
@@ -205,11 +242,16 @@ impl Copier<'_> {
         for (start, buckets) in segments {
             for first in (0..buckets).step_by(self.pace.blocks.max(1)) {
                 let last = buckets.min(first + self.pace.blocks.max(1) as u64);
+                let began = self.cx.port.now();
                 self.copy_buckets(table, start, first..last).await?;
-                self.cx.port.sleep(Nanos(self.pace.pause_ns)).await;
+                let took = self.cx.port.now() - began;
+                self.cx.port.sleep(self.pace.after_copying(took)).await;
+                if !(self.goes_on)() {
+                    return Ok(false);
+                }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Directories first: they say which blocks there are. A block that is linked later is written by
@@ -238,8 +280,8 @@ impl Copier<'_> {
 
     /// Copies the nodes of an ordered index that lie in `group`. A node that comes while the walk is under
     /// way is written whole by who makes it, and entries that move to another node are written there: so
-    /// one walk along each level is enough.
-    async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<(), Failure> {
+    /// one walk along each level is enough. False if it was broken off.
+    async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<bool, Failure> {
         let table = self.cx.table(index.table);
         for level in (0..=root_level(self.cx, index).await?).rev() {
             let mut walk = Walk::new(self.cx, index, level);
@@ -249,15 +291,20 @@ impl Copier<'_> {
                 let node = |(address, _)| Unit::new(Kind::Node, address, index.shape.node_bytes);
                 nodes.extend(next.filter(|(address, _)| address.group() == group).map(node));
                 if next.is_none() || nodes.len() >= self.pace.blocks.max(1) {
+                    let began = self.cx.port.now();
                     self.copy_units(table, std::mem::take(&mut nodes)).await?;
-                    self.cx.port.sleep(Nanos(self.pace.pause_ns)).await;
+                    let took = self.cx.port.now() - began;
+                    self.cx.port.sleep(self.pace.after_copying(took)).await;
+                    if !(self.goes_on)() {
+                        return Ok(false);
+                    }
                 }
                 if next.is_none() {
                     break;
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Copies units until each is equal, or was free at one version before its WRITE and after it. Returns
@@ -321,38 +368,46 @@ impl Copier<'_> {
 
     /// The images of units at the primary and at the copy.
     async fn read_units(&mut self, units: Vec<Unit>) -> Result<Vec<(Unit, Seen)>, Failure> {
-        let mut wishes = Vec::new();
-        for unit in &units {
-            if !unit.is_one_line() {
-                wishes.push(self.look_at(unit));
-            }
-            for &(address, bytes) in &unit.spans {
-                wishes.push(Wish::Read(self.cx.groups.primary(address), bytes));
-            }
-            if !unit.is_one_line() {
-                wishes.push(self.look_at(unit));
-            }
-            for &(address, bytes) in &unit.spans {
-                wishes.push(Wish::Read(address.at(self.to), bytes));
+        let (mut wishes, runs) = (Vec::new(), runs(&units));
+        let primary = |address: Address| self.cx.groups.primary(address);
+        for run in &runs {
+            let (first, bytes) = units[run.start].spans[0];
+            match &units[run.clone()] {
+                [unit] if !unit.is_one_line() => {
+                    let spans = || unit.spans.iter();
+                    wishes.push(self.look_at(unit));
+                    wishes.extend(spans().map(|&(at, bytes)| Wish::Read(primary(at), bytes)));
+                    wishes.push(self.look_at(unit));
+                    wishes.extend(spans().map(|&(at, bytes)| Wish::Read(at.at(self.to), bytes)));
+                }
+                run => {
+                    wishes.push(Wish::Read(primary(first), bytes * run.len()));
+                    wishes.push(Wish::Read(first.at(self.to), bytes * run.len()));
+                }
             }
         }
         let mut found = self.read(&wishes).await?.into_iter();
         let mut next = |count: usize| -> Vec<Vec<u8>> { found.by_ref().take(count).collect() };
-        let mut read = Vec::with_capacity(units.len());
-        for unit in units {
-            let looks = usize::from(!unit.is_one_line());
-            let before = next(looks);
-            let mut images = next(unit.spans.len());
-            let after = next(looks);
-            let copies = next(unit.spans.len());
-            let head = before.first().unwrap_or(&images[0])[..16].to_vec();
-            let lock = word(&head, LOCK_AT);
-            images[0][..16].copy_from_slice(&head);
-            let seen = match lock == 0 && before == after {
-                true => Seen::Free(images, copies),
-                false => Seen::Busy(lock),
-            };
-            read.push((unit, seen));
+        let (mut read, mut units) = (Vec::with_capacity(units.len()), units.into_iter());
+        for run in runs {
+            let (count, first) = (run.len(), units.next().expect("a unit of the run"));
+            if !first.is_one_line() {
+                let before = next(1).swap_remove(0);
+                let mut images = next(first.spans.len());
+                let after = next(1).swap_remove(0);
+                let copies = next(first.spans.len());
+                images[0][..16].copy_from_slice(&before);
+                let seen = Seen::of(before == after, images, copies);
+                read.push((first, seen));
+                continue;
+            }
+            let (image, copy) = (next(1).swap_remove(0), next(1).swap_remove(0));
+            let bytes = first.spans[0].1;
+            let parts = image.chunks_exact(bytes).zip(copy.chunks_exact(bytes));
+            let run = std::iter::once(first).chain(units.by_ref().take(count - 1));
+            read.extend(run.zip(parts).map(|(unit, (image, copy))| {
+                (unit, Seen::of(true, vec![image.to_vec()], vec![copy.to_vec()]))
+            }));
         }
         Ok(read)
     }
@@ -385,7 +440,11 @@ impl Copier<'_> {
         bytes.collect()
     }
 
+    /// Who drops this leaves WRITEs on their way: noted until they have come back.
     async fn write(&mut self, wishes: Vec<Wish>) -> Result<(), Failure> {
-        self.read(&wishes).await.map(|_| ())
+        self.cx.writes_copy.set(true);
+        let written = self.read(&wishes).await;
+        self.cx.writes_copy.set(false);
+        written.map(|_| ())
     }
 }

@@ -18,9 +18,7 @@ impl Coordinator {
     #[cold]
     pub(crate) async fn grow(&mut self) {
         // A split would forget a transaction in doubt, its locks with it, and use its log area.
-        if self.txn.in_doubt && self.resolve_own().await.is_err() {
-            return;
-        }
+        assert!(!self.txn.in_doubt, "it was resolved before");
         let cx = std::rc::Rc::clone(&self.cx);
         while let Some(work) = cx.tree_works.take() {
             if !self.reshape(&cx, work).await {

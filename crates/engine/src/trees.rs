@@ -93,13 +93,16 @@ const LOOK_AGAIN: Nanos = Nanos(1_000);
 /// A walk that looks so often for one node, and does not find it, walks on a broken tree.
 const LOOKS_MAX: u32 = 4_096;
 
+/// Where a walk is: the next node, if it is known (else null), and where it begins.
+pub type Place = (Address, Vec<u8>);
+
 /// A walk along one level, beside transactions.
 pub struct Walk<'a> {
     cx: &'a Context,
     index: &'a Index,
     level: u8,
     /// The next node, if it is known, and where it begins; `None`: the walk is at its end.
-    next: Option<(Address, Vec<u8>)>,
+    next: Option<Place>,
     round: Round,
     looks: u32,
 }
@@ -107,8 +110,18 @@ pub struct Walk<'a> {
 impl<'a> Walk<'a> {
     /// Begins at the left end of `level`.
     pub fn new(cx: &'a Context, index: &'a Index, level: u8) -> Walk<'a> {
-        let next = Some((Address::NULL, vec![0; index.shape.key_bytes]));
+        Walk::resume(cx, index, level, None)
+    }
+
+    /// Goes on at `place`; begins at the left end if there is none.
+    pub fn resume(cx: &'a Context, index: &'a Index, level: u8, place: Option<Place>) -> Walk<'a> {
+        let next = place.or_else(|| Some((Address::NULL, vec![0; index.shape.key_bytes])));
         Walk { cx, index, level, next, round: Round::new(), looks: 0 }
+    }
+
+    /// Where it is; `None` at its end.
+    pub fn place(self) -> Option<Place> {
+        self.next
     }
 
     /// The next node and its LOCK word. Every node that was there when the walk began, and still is when

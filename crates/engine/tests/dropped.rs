@@ -166,3 +166,28 @@ fn dropping_for_ever_takes_no_memory() {
     fill(&mut by, TableId(1), 0..4);
     assert_eq!(world.assert_clean().records, 4);
 }
+
+/// The coordinator is dropped as well, and another of its thread, under its number or another, runs next.
+#[test]
+fn a_coordinator_that_is_dropped_in_doubt_leaves_no_locks() {
+    for number in [0, 2] {
+        for polls in 0.. {
+            let schemas = [narrow("narrow", 8), double("double", 8), apart("apart", 8)];
+            let world = World::new(&Shape::of(&schemas).nodes(3, 2));
+            let cx = world.context(0, 0);
+            let mut by = coordinator(&cx, 1);
+            LAYOUTS.into_iter().for_each(|table| fill(&mut by, table, [1, 2, 4, 1000]));
+            let mut gone = coordinator(&cx, 0);
+            let ended = poll_times(gone.transact(async |tx| mixture(tx, 0).await), polls);
+            drop(gone);
+            let mut next = coordinator(&cx, number);
+            let read = async |tx: &mut Transaction<'_>| Ok(tx.read(LAYOUTS[0], 4u64, Cells::ALL));
+            block_on(next.transact(read)).unwrap();
+            world.assert_clean();
+            if ended.is_some() {
+                assert!(polls > 6, "it must have waited several times");
+                break;
+            }
+        }
+    }
+}

@@ -80,6 +80,11 @@ pub trait Backend {
 
     /// Whether a posted round is complete; its results are then in the round. The round given is
     /// the one posted, unchanged but for its own results.
+    ///
+    /// Complete means over, also in an error: each verb of it, to whichever node, has been executed or
+    /// never will be. Which of them were is another matter. After an error any part of each batch that
+    /// the order of verbs allows may have been executed, none of it as well, and at nodes that live too:
+    /// one backend goes through with the other nodes' batches, another stops at the first verb that fails.
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>>;
 
     /// Gives up waiting for a posted round. Its verbs may or may not take effect; when this

@@ -51,7 +51,8 @@ impl Port {
     }
 
     /// Sends the round and waits for all of it: one round trip. An empty round is complete at once
-    /// and counts as nothing.
+    /// and counts as nothing. When it ends in an error nothing of it will happen any more either; what has
+    /// happened is unknown, at nodes that live too (see [`Backend::complete`]).
     #[inline]
     pub fn execute<'a>(&'a self, round: &'a mut Round) -> RoundFuture<'a> {
         RoundFuture { port: self, round, posted: false }

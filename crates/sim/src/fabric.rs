@@ -14,6 +14,7 @@ use crate::world::World;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::backend::Endpoint;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::port::Port;
 
@@ -106,6 +107,14 @@ impl SimFabric {
     /// From now on `observer` is told of what happens, instead of whoever was before.
     pub fn observe(&self, observer: Box<dyn Observer>) {
         self.world.borrow_mut().eyes = Eyes(Some(observer));
+    }
+
+    /// Rounds of a thread that are on their way and that nobody waits for, each by a number that no other
+    /// round has.
+    pub fn detached_in_flight(&self, thread: Endpoint) -> Vec<u64> {
+        let world = self.world.borrow();
+        let known = world.endpoints.get(&thread);
+        known.map_or_else(Vec::new, |thread| world.flights.detached_of(*thread))
     }
 
     /// Virtual time.

@@ -3,13 +3,13 @@
 //! Invariant: a round that somebody awaits is here itself, not a copy: its coroutine cannot touch it
 //! before it is done, and holds an idle one in its place until then. So a READ lands where it will be
 //! looked at. A round that is given up, or that nobody awaits, goes back to its owner at once; what is
-//! still to be done of it is copied. A ticket holds the place and its generation, so that an old ticket
-//! never names a new flight. Places keep their room: nothing is allocated in steady state.
+//! still to be done of it is copied. Places and tickets are a [`Slab`]'s.
 
 use crate::costs::Costs;
 use crate::effects::Placement;
 use crate::memory::{Memory, Place};
 use crate::prefetch::{prefetch, prefetch_range};
+use crate::slab::{Reused, Slab};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb};
@@ -191,8 +191,8 @@ impl std::fmt::Debug for RoundBox {
     }
 }
 
-impl Flight {
-    fn new() -> Flight {
+impl Reused for Flight {
+    fn unused() -> Flight {
         Flight {
             done_ps: 0,
             generation: 0,
@@ -209,6 +209,18 @@ impl Flight {
         }
     }
 
+    #[inline(always)]
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    #[inline(always)]
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+}
+
+impl Flight {
     /// Its verbs.
     #[inline(always)]
     pub(crate) fn verbs(&self) -> &[Verb] {
@@ -284,8 +296,7 @@ impl Flight {
 /// All rounds on their way.
 #[derive(Default, Debug)]
 pub(crate) struct Flights {
-    all: Vec<Flight>,
-    free: Vec<u32>,
+    all: Slab<Flight>,
 }
 
 impl Flights {
@@ -299,11 +310,8 @@ impl Flights {
         interest: Interest,
         (costs, placement, memory): (&Costs, Placement, &Memory),
     ) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Flight::new());
-            self.all.len() as u32 - 1
-        });
-        let flight = &mut self.all[index as usize];
+        let index = self.all.take();
+        let flight = self.all.get_mut(index);
         if interest == Interest::Awaited {
             std::mem::swap(&mut flight.round.0, round);
         } else {
@@ -317,20 +325,20 @@ impl Flights {
 
     #[inline(always)]
     pub(crate) fn get(&mut self, index: u32) -> &mut Flight {
-        &mut self.all[index as usize]
+        self.all.get_mut(index)
     }
 
     /// Brings the flight itself.
     #[inline(always)]
     pub(crate) fn prefetch(&self, index: u32) {
-        prefetch_range(std::ptr::from_ref(&self.all[index as usize]).cast(), HOT_BYTES);
+        prefetch_range(std::ptr::from_ref(self.all.get(index)).cast(), HOT_BYTES);
     }
 
     /// Brings its verbs, as many as a round mostly has; the flight itself should be there by now. Which
     /// coroutine waits for it.
     #[inline(always)]
     pub(crate) fn prefetch_verbs(&self, index: u32) -> Option<u32> {
-        let flight = &self.all[index as usize];
+        let flight = self.all.get(index);
         prefetch_range(flight.verbs().as_ptr().cast(), 8 * size_of::<Verb>());
         flight.waiter
     }
@@ -339,7 +347,7 @@ impl Flights {
     /// not asked for, but to tell them apart takes longer than to bring it.
     #[inline(always)]
     pub(crate) fn prefetch_results(&mut self, index: u32) {
-        let (verbs, data, _) = self.all[index as usize].parts();
+        let (verbs, data, _) = self.all.get_mut(index).parts();
         for verb in verbs {
             prefetch(data, verb.buffer().0 as usize / 8);
         }
@@ -348,30 +356,33 @@ impl Flights {
     /// Brings the lines of simulated memory that its verbs will use.
     #[inline(always)]
     pub(crate) fn prefetch_lines(&self, index: u32, memory: &Memory) {
-        let Some(flight) = self.all.get(index as usize) else { return };
+        let Some(flight) = self.all.look(index) else { return };
         flight.places.iter().for_each(|place| memory.prefetch_lines(*place));
     }
 
     /// What a round's owner remembers.
     #[inline]
     pub(crate) fn ticket(&self, index: u32) -> u64 {
-        u64::from(self.all[index as usize].generation) << 32 | u64::from(index)
+        self.all.ticket(index)
     }
 
     /// The place of a ticket, unless it is another's by now.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
-        let (index, generation) = (ticket as u32, (ticket >> 32) as u32);
-        let flight = self.all.get(index as usize)?;
-        (flight.generation == generation).then_some(index)
+        self.all.find(ticket)
+    }
+
+    /// Rounds of a thread that are on their way and that nobody waits for.
+    pub(crate) fn detached_of(&self, thread: u32) -> Vec<u64> {
+        self.all.tickets(|flight| {
+            flight.thread == thread && flight.interest == Interest::Detached && !flight.is_done
+        })
     }
 
     /// Gives the place back.
     #[inline]
     pub(crate) fn end(&mut self, index: u32) {
-        let flight = &mut self.all[index as usize];
-        debug_assert!(flight.is_done);
-        flight.generation = flight.generation.wrapping_add(1);
-        self.free.push(index);
+        debug_assert!(self.all.get(index).is_done);
+        self.all.give_back(index);
     }
 }

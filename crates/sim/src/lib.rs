@@ -74,6 +74,7 @@ mod respond;
 mod revoke;
 pub mod scheduler;
 pub mod service;
+mod slab;
 mod threads;
 mod turns;
 pub mod usage;

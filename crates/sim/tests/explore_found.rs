@@ -5,19 +5,12 @@
 
 mod common;
 
+use common::cases::{read, write};
 use common::toy::{Do, Op, Toy, program};
 use tarn_sim::explore::{
     Bound, Bounds, ExploreConfig, Fate, FaultBudget, Outcome as Extent, Reduction, Step, replay,
     shrink,
 };
-
-fn read(node: u16, line: u16) -> Op {
-    Op::Read { node, line, lines: 1 }
-}
-
-fn write(node: u16, line: u16) -> Op {
-    Op::Write { node, line, lines: 1, fenced: false }
-}
 
 /// A lock that is forgotten: two who look before either has written both add to what they saw.
 fn unlocked() -> Toy {

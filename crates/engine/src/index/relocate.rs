@@ -9,6 +9,10 @@
 //!   key's versions are not touched, and histories need not know of splits.
 //! - A slot's VERSION only grows: a record is put only into a slot whose VERSION was below its own,
 //!   and a slot that a record left gets a VERSION above that record's.
+//! - A split that is undone leaves no trace in any key's versions. A slot that one record leaves and
+//!   another takes gets its old VERSION back, and is told by its VERSION's jump from an update
+//!   ([`crate::log::LoggedRecord::restored_version`]). Only one that lies in one line may be taken: the
+//!   lines of a longer one could be read from before and after.
 //! - Bodies are neither lost nor shared: a slot that a record left keeps no pointer to its body; it
 //!   takes over the body that a filled slot had left over from an earlier record, or none.
 
@@ -18,7 +22,7 @@ use super::locate::{bin_of, hash_of};
 use crate::catalog::Table;
 use crate::layout::{DIRECTORY_BYTES, KEY_AT, VERSION_AT, Version};
 use crate::working_set::{Piece, Txn};
-use tarn_fabric::address::Address;
+use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Which of the two buckets a slot belongs to.
@@ -48,6 +52,17 @@ pub struct SeenSlot {
     leaves: bool,
     /// The slot whose record it will hold.
     holds: Option<usize>,
+    /// Whether all of it lies in one line.
+    is_one_line: bool,
+}
+
+impl SeenSlot {
+    /// Whether a record of this version may come: VERSIONs grow, and over another record's by more than an
+    /// update's does.
+    fn may_take(&self, version: Version) -> bool {
+        let jump = if self.version.is_present() { 2 } else { 1 };
+        version.counter() >= self.version.counter() + jump
+    }
 }
 
 /// The slots of both buckets and their chains, and who goes where.
@@ -76,6 +91,8 @@ impl Relocation {
             let leaves = side == Side::Old && growth_bit(table, key, depth);
             let holds = version.is_present().then_some(self.slots.len());
             let address = address.plus(offset);
+            let from = address.offset_bytes() as usize % LINE_BYTES;
+            let is_one_line = from + table.slot.slot_bytes <= LINE_BYTES;
             self.slots.push(SeenSlot {
                 address,
                 image,
@@ -86,6 +103,7 @@ impl Relocation {
                 home,
                 leaves,
                 holds,
+                is_one_line,
             });
         }
     }
@@ -125,7 +143,8 @@ impl Relocation {
             }
             let fits = |to: &SeenSlot| {
                 to.holds.is_none()
-                    && to.version.counter() < record.version.counter()
+                    && (to.is_one_line || !to.version.is_present())
+                    && to.may_take(record.version)
                     && suits(&record, to)
             };
             if let Some(to) = self.slots.iter().position(fits) {
@@ -161,7 +180,7 @@ impl Relocation {
             slot.version = version;
         }
         let grows = |(at, slot): (usize, &SeenSlot)| match slot.holds {
-            Some(from) if from != at => slot.version.counter() < self.slots[from].version.counter(),
+            Some(from) if from != at => slot.may_take(self.slots[from].version),
             _ => true,
         };
         same && self.slots.iter().enumerate().all(grows)
@@ -277,6 +296,7 @@ pub fn depth_after(step: &Step) -> u64 {
 mod tests {
     use super::*;
     use crate::catalog::{Catalog, Options};
+    use crate::log::LoggedRecord;
     use crate::owner::OwnerTag;
     use crate::schema::{ColumnType, TableSchema};
     use crate::working_set::{Lock, LockKind};
@@ -383,6 +403,12 @@ mod tests {
             assert_eq!(lock.old_version.word(), before);
             assert_eq!(lock.new_version.word(), after[&at]);
             assert!(lock.new_version.counter() > lock.old_version.counter());
+            let (address, old_version, new_version) =
+                (lock.address, lock.old_version, lock.new_version);
+            let undone = LoggedRecord { address, old_version, new_version };
+            let first = |piece: &&Piece| piece.address == lock.address.plus(VERSION_AT);
+            let piece = txn.pieces.iter().find(first).expect("its VERSION is written");
+            assert_eq!(undone.restored_version(piece.len_bytes as usize), old_version);
         }
         (after, blocks)
     }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
-use crate::recovery::{self, Unsettled};
+use crate::recovery::{self, Asker, Unsettled};
 use crate::working_set::{Entry, Txn};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
@@ -216,6 +216,7 @@ pub trait Protocol: Sized {
         cx: &Context,
         id: TxnId,
         coordinator: u32,
+        asker: Asker,
     ) -> Result<Resolution, Failure>;
 
     /// Recovery, 1: makes sure that nothing of `whom` will ever land, at any memory node.
@@ -413,8 +414,11 @@ macro_rules! protocols {
                 cx: &Context,
                 id: TxnId,
                 coordinator: u32,
+                asker: Asker,
             ) -> Result<Resolution, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.resolve(cx, id, coordinator).await),+ }
+                match self {
+                    $(AnyProtocol::$name(it) => it.resolve(cx, id, coordinator, asker).await),+
+                }
             }
 
             /// See [`Protocol::fence`].

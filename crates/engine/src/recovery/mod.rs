@@ -14,19 +14,24 @@
 
 mod bulk;
 pub mod logs;
+mod pace;
 mod stray;
-pub mod sweep;
+mod sweep;
+mod sweeps;
 mod turn;
 
 pub(crate) use bulk::{Answer, Bulk, Wish};
+pub use pace::{Pace, Share};
 pub(crate) use stray::{free_met, is_stray, plan_free};
-pub use sweep::{Pace, sweep};
+pub use sweep::Swept;
+pub(crate) use sweeps::Sweeper;
+pub use sweeps::{Sweeps, sweep};
 
 use crate::context::Context;
 use crate::membership::Claim;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Failure, Resolution, TxnId};
-use tarn_fabric::address::NodeId;
+use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
@@ -40,6 +45,16 @@ pub struct Recovery {
     /// Its transactions that had a log entry, and how they end. Of those that are not here nothing was
     /// ever written: if their outcome was unknown, they have aborted.
     pub settled: Vec<(TxnId, Resolution)>,
+}
+
+/// Who asks how a transaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    /// Its own thread, and nothing was logged under its coordinator's number since: what stands in the
+    /// area beside it is older.
+    Itself,
+    /// Anybody else, at any time: another's entry in the area may be older or have replaced it.
+    Another,
 }
 
 /// How an attempt to recover a life ended.
@@ -56,21 +71,14 @@ pub enum Attempt {
     Refused,
 }
 
-/// Recovers a life that was expelled.
+/// Recovers a life that was expelled. If the future is dropped before it changes anything, another node
+/// may begin at once; if it is dropped later, this node is expelled.
 ///
 /// # Errors
 /// The fabric's: the caller is fenced itself, or a primary is down. Nothing is lost by trying again.
 pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     // To the service a compute node is one: its coroutines see to it themselves that one recovers.
-    let Some(turn) = Turn::take(cx) else { return Ok(Attempt::NotNow) };
-    let attempt = recover_alone(cx, dead).await;
-    turn.end();
-    attempt
-}
-
-async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
-    // No configuration is opened before the life is recovered: this is the one that it ran in.
-    cx.follow();
+    let Some(turn) = Turn::take(cx, dead) else { return Ok(Attempt::NotNow) };
     let (database, by) = (cx.database(), cx.node.id);
     let before = match database.membership.claim_recovery(dead, by) {
         Claim::Granted { before } => before,
@@ -78,6 +86,12 @@ async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
         Claim::Held { .. } | Claim::Pending => return Ok(Attempt::NotNow),
         Claim::NotExpelled | Claim::NotMember => return Ok(Attempt::Refused),
     };
+    // Expelled and not recovered: until it is, no configuration is opened but with the map of now. So this
+    // is the one that it ran in, also if it was expelled and a change was opened just before.
+    cx.follow();
+    if !cx.is_current() {
+        return Ok(Attempt::NotNow);
+    }
     if !before.is_empty() {
         cx.metrics.recovery(RecoveryEvent::TookOver);
     }
@@ -87,18 +101,19 @@ async fn recover_alone(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     }
     let mut left = protocol.enumerate(cx, dead).await?;
     protocol.decide(cx, &mut left).await?;
-    protocol.apply(cx, &left).await?;
-    protocol.release(cx, &left).await?;
+    turn.writing(protocol.apply(cx, &left)).await?;
+    turn.writing(protocol.release(cx, &left)).await?;
     if !database.membership.recovered(dead, by) {
         return Ok(Attempt::NotNow);
     }
     cx.metrics.recovery(RecoveryEvent::Recovered);
+    database.sweeps.want(database.membership.view());
     cx.node.clearance.look_again();
     let settled = left.iter().map(|each| (each.entry.tag, each.resolution())).collect();
     Ok(Attempt::Recovered(Recovery { settled }))
 }
 
-/// Recovers whoever is expelled, and sweeps after each, until `stop`: one coroutine of each compute node
+/// Recovers whoever is expelled, and takes part in sweeps, until `stop`: one coroutine of each compute node
 /// that is to take part runs this, on a port of its own. `report` is told what was found.
 ///
 /// # Errors
@@ -109,25 +124,24 @@ pub async fn attend(
     stop: impl Fn() -> bool,
     mut report: impl FnMut(NodeId, &Recovery),
 ) -> Result<(), Failure> {
-    let mut is_swept = true;
+    let mut sweeper = Sweeper::default();
     while !stop() {
+        if let Err(failure) = cx.settle_left().await
+            && is_fenced(cx)
+        {
+            return Err(failure);
+        }
         for dead in cx.database().membership.unrecovered() {
             match recover(cx, dead).await {
-                Ok(Attempt::Recovered(recovery)) => {
-                    is_swept = false;
-                    report(dead, &recovery);
-                }
+                Ok(Attempt::Recovered(recovery)) => report(dead, &recovery),
                 Ok(_) => {}
                 Err(failure) if is_fenced(cx) => return Err(failure),
                 Err(_) => {}
             }
         }
-        if !is_swept {
-            match sweep(cx, pace).await {
-                Ok(_) => is_swept = true,
-                Err(failure) if is_fenced(cx) => return Err(failure),
-                Err(_) => {}
-            }
+        match sweeper.turn(cx, pace).await {
+            Err(failure) if is_fenced(cx) => return Err(failure),
+            Ok(()) | Err(_) => {}
         }
         // Others run in between, however short the pause.
         cx.port.yield_now().await;
@@ -150,9 +164,10 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
     if dead.is_empty() {
         return Ok(true);
     }
-    for whom in &dead {
-        revoke_everywhere(cx, *whom).await?;
-    }
+    // While one of them is left no configuration is opened but with the map of now; and if all are
+    // recovered meanwhile, the area is free, whatever an old map shows.
+    cx.follow();
+    revoke(cx, &dead, &cx.groups.whole().nodes()).await?;
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     Ok(!heads.iter().any(|head| dead.contains(&head.tag.node())))
 }
@@ -163,10 +178,20 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
 /// # Errors
 /// `Fenced`, if the caller's own access is gone.
 pub async fn revoke_everywhere(cx: &Context, whom: NodeId) -> Result<(), Failure> {
-    let mut asked = Vec::new();
-    for node in cx.groups.whole().nodes() {
-        asked.push(cx.port.post_revoke(whom, node));
-    }
+    revoke(cx, &[whom], &cx.groups.whole().nodes()).await
+}
+
+/// Revokes the access of some lives at some memory nodes, all at once.
+///
+/// # Errors
+/// As [`revoke_everywhere`].
+pub(crate) async fn revoke(
+    cx: &Context,
+    lives: &[NodeId],
+    nodes: &[NodeSlot],
+) -> Result<(), Failure> {
+    let pairs = nodes.iter().flat_map(|node| lives.iter().map(move |life| (*life, *node)));
+    let asked: Vec<_> = pairs.map(|(life, node)| cx.port.post_revoke(life, node)).collect();
     for each in asked {
         let answer = match each {
             Ok(detached) => cx.port.settle(detached).await,

@@ -1,6 +1,6 @@
-//! The sweep: looks at every LOCK word of every table, and takes the strays away.
+//! A pass of the sweep: looks at every LOCK word of every table, and takes the strays away.
 //!
-//! Invariant: paced, and beside running transactions. One pass is enough for all lives that were
+//! Invariant: step by step, beside running transactions. One pass is enough for all lives that were
 //! recovered before it began: none of them takes a lock any more, locks do not move, and a block or
 //! segment that comes into being later holds none of theirs. Buckets that no key leads to yet (the next
 //! ones of a segment) are looked at too: a split may have died on them.
@@ -10,32 +10,13 @@ use super::{Answer, Bulk, Wish};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::SEGMENTS_MAX;
-use crate::index::btree::plan::Index;
 use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::Failure;
-use crate::trees::{Walk, root_level};
+use crate::trees::{Place, Walk, root_level};
 use tarn_fabric::address::{Address, GroupId};
-use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Round;
-
-/// How a sweep makes room for others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pace {
-    /// Blocks (buckets, and blocks of chains) that are looked at between two pauses.
-    pub blocks: usize,
-    /// How long each pause is.
-    pub pause_ns: u64,
-    /// How often [`super::attend`] asks whom to recover.
-    pub look_every_ns: u64,
-}
-
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { blocks: 64, pause_ns: 20_000, look_every_ns: 20_000 }
-    }
-}
 
 /// What a sweep found.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -53,71 +34,124 @@ impl Swept {
     }
 }
 
-/// One pass over all tables.
-///
-/// # Errors
-/// The fabric's; a table's group whose primary is down cannot be swept.
-pub async fn sweep(cx: &Context, pace: Pace) -> Result<Swept, Failure> {
-    let mut swept = Swept::default();
-    for table in cx.database().catalog.tables() {
-        for group in 0..cx.groups.count() {
-            swept.add(sweep_shard(cx, table, GroupId(group as u16), pace).await?);
-        }
-    }
-    for index in cx.database().catalog.indexes() {
-        swept.add(sweep_tree(cx, index, pace).await?);
-    }
-    Ok(swept)
+/// A pass under way: what is still to be looked at.
+#[derive(Default)]
+pub(super) struct Pass {
+    /// What was found so far.
+    pub(super) swept: Swept,
+    /// Shards begun; the last one is what the rest is about.
+    shards: usize,
+    /// Its segments, of which the last is being looked at: where it begins, and its buckets.
+    segments: Vec<(Address, u64)>,
+    /// Buckets of the last segment that were looked at.
+    looked_at: u64,
+    /// Next blocks of the chains of the last step.
+    chained: Vec<Address>,
+    /// Ordered indexes that are swept.
+    trees: usize,
+    /// Of the next one: levels that are left, and where the walk along the last of them is.
+    levels: Vec<u8>,
+    place: Option<Place>,
 }
 
-async fn sweep_shard(
-    cx: &Context,
-    table: &Table,
-    group: GroupId,
-    pace: Pace,
-) -> Result<Swept, Failure> {
-    let geometry = &table.geometry;
-    let header = geometry.header(group);
-    let read = Wish::Read(cx.groups.primary(header), Geometry::HEADER_BYTES);
-    let [image] = &read_all(cx, &[read]).await?[..] else { unreachable!("one wish") };
-    let mut swept = free(cx, &[(header, word_at(image, LOCK_AT))]).await?;
-    let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
-    for segment in 0..SEGMENTS_MAX {
-        let start = Address::from_word(word_at(image, Geometry::SEGMENTS_AT + segment * 8));
-        if !start.is_null() {
-            segments.push((start, geometry.buckets << segment));
-        }
-    }
-    for (start, buckets) in segments {
-        let at = |bucket: u64| start.plus((bucket * geometry.bucket_bytes as u64) as usize);
-        for first in (0..buckets).step_by(pace.blocks.max(1)) {
-            let last = buckets.min(first + pace.blocks.max(1) as u64);
-            let mut blocks: Vec<Address> = (first..last).map(at).collect();
-            while !blocks.is_empty() {
-                let (found, next) = sweep_blocks(cx, table, &blocks).await?;
-                swept.add(found);
-                blocks = next;
-                cx.port.sleep(Nanos(pace.pause_ns)).await;
+impl Pass {
+    /// Looks at no more than so many buckets, or at the next blocks of their chains. Whether there may be
+    /// more.
+    ///
+    /// # Errors
+    /// The fabric's: then the pass is lost.
+    pub(super) async fn step(&mut self, cx: &Context, blocks: usize) -> Result<bool, Failure> {
+        let groups = cx.groups.count();
+        let batch = match self.chained.is_empty() {
+            false => std::mem::take(&mut self.chained),
+            true => match self.shards.checked_sub(1) {
+                Some(shard) => {
+                    self.next_buckets(&cx.database().catalog.tables()[shard / groups], blocks)
+                }
+                None => Vec::new(),
+            },
+        };
+        let tables = cx.database().catalog.tables();
+        if batch.is_empty() {
+            let is_over = self.shards == tables.len() * groups;
+            if !is_over {
+                let group = GroupId((self.shards % groups) as u16);
+                self.begin_shard(cx, &tables[self.shards / groups], group).await?;
+                return Ok(true);
             }
+            return self.step_tree(cx, blocks).await;
         }
+        let table = &tables[(self.shards - 1) / groups];
+        let (found, next) = sweep_blocks(cx, table, &batch).await?;
+        self.swept.add(found);
+        self.chained = next;
+        Ok(true)
     }
-    Ok(swept)
-}
 
-/// Every node of an ordered index, the root's level first: what splits meanwhile leaves its strays where
-/// they were. A node that was merged away is not looked at: who uses it again meets its lock.
-async fn sweep_tree(cx: &Context, index: &Index, pace: Pace) -> Result<Swept, Failure> {
-    let mut swept = Swept::default();
-    for level in (0..=root_level(cx, index).await?).rev() {
-        let mut walk = Walk::new(cx, index, level);
-        while let Some(lock) = walk.next().await? {
-            swept.add(free(cx, &[lock]).await?);
-            if swept.looked_at % pace.blocks.max(1) as u64 == 0 {
-                cx.port.sleep(Nanos(pace.pause_ns)).await;
+    /// Ordered indexes, the root's level first: what splits meanwhile leaves its strays where they were. A
+    /// node that was merged away is not looked at: who uses it again meets its lock.
+    async fn step_tree(&mut self, cx: &Context, nodes: usize) -> Result<bool, Failure> {
+        let Some(index) = cx.database().catalog.indexes().get(self.trees) else { return Ok(false) };
+        cx.follow();
+        let Some(&level) = self.levels.last() else {
+            self.levels = (0..=root_level(cx, index).await?).collect();
+            return Ok(true);
+        };
+        let mut walk = Walk::resume(cx, index, level, self.place.take());
+        let mut locks = Vec::new();
+        while locks.len() < nodes.max(1) {
+            let Some(lock) = walk.next().await? else { break };
+            locks.push(lock);
+        }
+        self.place = walk.place();
+        self.swept.add(free(cx, &locks).await?);
+        if self.place.is_none() {
+            self.levels.pop();
+            self.trees += usize::from(self.levels.is_empty());
+        }
+        Ok(true)
+    }
+
+    async fn begin_shard(
+        &mut self,
+        cx: &Context,
+        table: &Table,
+        group: GroupId,
+    ) -> Result<(), Failure> {
+        // Strays lie where the primary is now.
+        cx.follow();
+        let geometry = &table.geometry;
+        let header = geometry.header(group);
+        let read = Wish::Read(cx.groups.primary(header), Geometry::HEADER_BYTES);
+        let [image] = &read_all(cx, &[read]).await?[..] else { unreachable!("one wish") };
+        self.swept.add(free(cx, &[(header, word_at(image, LOCK_AT))]).await?);
+        self.segments.push((Address::new(group, geometry.first_segment_at), geometry.buckets));
+        for segment in 0..SEGMENTS_MAX {
+            let start = Address::from_word(word_at(image, Geometry::SEGMENTS_AT + segment * 8));
+            if !start.is_null() {
+                self.segments.push((start, geometry.buckets << segment));
             }
         }
+        self.shards += 1;
+        Ok(())
     }
-    Ok(swept)
+
+    /// The next buckets of the shard; none if it is over.
+    fn next_buckets(&mut self, table: &Table, blocks: usize) -> Vec<Address> {
+        let bucket_bytes = table.geometry.bucket_bytes as u64;
+        while let Some(&(start, buckets)) = self.segments.last() {
+            let first = self.looked_at;
+            let last = buckets.min(first.saturating_add(blocks.max(1) as u64));
+            if first < last {
+                self.looked_at = last;
+                let at = |bucket: u64| start.plus((bucket * bucket_bytes) as usize);
+                return (first..last).map(at).collect();
+            }
+            self.segments.pop();
+            self.looked_at = 0;
+        }
+        Vec::new()
+    }
 }
 
 /// Sweeps some blocks; the next blocks of their chains.

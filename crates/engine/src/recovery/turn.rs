@@ -2,40 +2,52 @@
 //!
 //! Invariant: one at a time. The membership service grants a claim to a compute node, and grants it again
 //! when the same one asks; two coroutines of it that recover one life at once would undo one another's
-//! verdicts. A turn whose future is dropped leaves rounds on their way: only the same thread, whose later
-//! rounds come after them, may take the next.
+//! verdicts. A turn that ends gives the claim back, so that another node may have it. One whose future is
+//! dropped while it writes cannot: what it wrote is still on its way, and would come after what the next
+//! one writes. Then its node's life ends, and whoever comes next revokes its access first.
 
 use crate::context::Context;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tarn_fabric::address::NodeId;
 
-/// Of a compute node: which thread recovers, or left off in the middle. 0: none.
+/// Of a compute node: whether one of its coroutines recovers.
 #[derive(Default, Debug)]
-pub struct Turns(AtomicU32);
+pub struct Turns(AtomicBool);
 
 /// One coroutine's turn, also if it is dropped.
 pub(super) struct Turn<'a> {
     cx: &'a Context,
+    dead: NodeId,
+    writes: Cell<bool>,
 }
 
 impl<'a> Turn<'a> {
-    /// Takes the turn, if nobody has it.
-    pub(super) fn take(cx: &'a Context) -> Option<Turn<'a>> {
-        let mine = u32::from(cx.port.endpoint().thread) + 1;
+    /// Takes the turn to recover `dead`, if nobody has it.
+    pub(super) fn take(cx: &'a Context, dead: NodeId) -> Option<Turn<'a>> {
         let turns = &cx.node.turns.0;
-        let taken = turns.compare_exchange(0, mine, Ordering::AcqRel, Ordering::Acquire);
-        let is_mine = taken.is_ok() || taken == Err(mine);
+        let taken = turns.compare_exchange(false, true, Ordering::AcqRel, Ordering::Acquire);
         // Made only if it is taken: a turn that is dropped ends.
-        (is_mine && !cx.recovering.replace(true)).then(|| Turn { cx })
+        taken.is_ok().then(|| Turn { cx, dead, writes: Cell::new(false) })
     }
 
-    /// All of its rounds have come back.
-    pub(super) fn end(self) {
-        self.cx.node.turns.0.store(0, Ordering::Release);
+    /// Does something that changes memory.
+    pub(super) async fn writing<T>(&self, work: impl Future<Output = T>) -> T {
+        self.writes.set(true);
+        let done = work.await;
+        // Well or not: nothing of a round comes after its end.
+        self.writes.set(false);
+        done
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.cx.recovering.set(false);
+        let (membership, me) = (&self.cx.database().membership, self.cx.node.id);
+        match self.writes.get() {
+            true => _ = membership.expel(me),
+            false => membership.give_back(self.dead, me),
+        }
+        self.cx.node.turns.0.store(false, Ordering::Release);
     }
 }

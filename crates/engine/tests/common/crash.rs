@@ -110,7 +110,8 @@ impl Schedule {
                 }
                 cx.port.sleep(Nanos(20)).await;
             }
-            let _ = recovery::sweep(&cx, Pace { blocks: 2, pause_ns: 5, look_every_ns: 5 }).await;
+            let pace = Pace { blocks: 2, pause_ns: 5, ..Pace::UNPACED };
+            let _ = recovery::sweep(&cx, pace).await;
         });
         Task { slot, future, done: false }
     }
@@ -182,7 +183,7 @@ fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<
     if !left.is_empty() {
         return refuse(format!("not recovered: {left:?}"));
     }
-    fabric.block_on(recovery::sweep(last, Pace::default())).map_err(|it| it.to_string())?;
+    fabric.block_on(recovery::sweep(last, Pace::UNPACED)).map_err(|it| it.to_string())?;
     contexts.iter().for_each(|cx| found.tally.add(&cx.metrics.snapshot()));
     found.deadlines_missed += schedule.missed.get();
     let mut recorded: Vec<RecordedTxn> = sinks.iter().flat_map(|sink| sink.take()).collect();

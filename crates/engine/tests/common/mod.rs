@@ -6,6 +6,8 @@
 
 pub mod crash;
 pub mod mix;
+pub mod race;
+pub mod scene;
 pub mod weak;
 
 use std::collections::BTreeMap;

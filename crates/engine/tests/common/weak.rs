@@ -11,7 +11,10 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod backend;
+
 use super::Shape;
+use backend::WeakBackend;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -20,8 +23,6 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::owner::OwnerTag;
 use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
-use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
-use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::{Rng, seeded};
@@ -63,6 +64,8 @@ struct World {
     /// Revocations on their way: when they arrive, whom and where, and the ticket that waits.
     revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
     memory_nodes: u16,
+    /// Whose verbs wait on their way to which memory node; cut off, none of them ever lands.
+    held: BTreeSet<(NodeId, NodeSlot)>,
     /// One flight in so many is slow; 0: none.
     slow_one_in: u32,
 }
@@ -107,6 +110,7 @@ impl WeakFabric {
             fenced: BTreeSet::new(),
             revocations: Vec::new(),
             memory_nodes: shape.memory_nodes as u16,
+            held: BTreeSet::new(),
             slow_one_in,
         };
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
@@ -170,6 +174,22 @@ impl WeakFabric {
         }
     }
 
+    /// From now on nothing of a compute node lands at a memory node.
+    pub fn hold(&self, node: NodeId, at: NodeSlot) {
+        self.world.borrow_mut().held.insert((node, at));
+    }
+
+    /// All that is on its way from a compute node to a memory node lands now.
+    pub fn land(&self, node: NodeId, at: NodeSlot) {
+        let world = &mut *self.world.borrow_mut();
+        world.held.remove(&(node, at));
+        for key in world.keys(node, at) {
+            while !world.streams[&key].is_empty() {
+                world.advance(key);
+            }
+        }
+    }
+
     /// From now on nothing is held up for longer than its turn in the order.
     pub fn calm(&self) {
         self.world.borrow_mut().slow_one_in = 0;
@@ -223,22 +243,25 @@ fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError
 }
 
 impl World {
+    /// The streams from a compute node to a memory node.
+    fn keys(&self, node: NodeId, at: NodeSlot) -> Vec<(NodeId, u16, NodeSlot)> {
+        let hit = |(life, _, to): &(NodeId, u16, NodeSlot)| (*life, *to) == (node, at);
+        self.streams.keys().copied().filter(hit).collect()
+    }
+
     /// A compute node loses its access at one memory node.
     fn cut(&mut self, node: NodeId, at: NodeSlot, all: bool, torn_writes: bool) {
         self.fenced.insert((node, at));
-        let keys: Vec<_> = self
-            .streams
-            .keys()
-            .copied()
-            .filter(|(life, _, to)| (*life, *to) == (node, at))
-            .collect();
-        for key in keys {
+        let is_held = self.held.contains(&(node, at));
+        for key in self.keys(node, at) {
             let pending = self.streams[&key].len();
             let keep = if all { pending } else { self.rng.random_range(0..=pending) };
+            let keep = if is_held { 0 } else { keep };
             while self.streams[&key].len() > pending - keep {
                 self.advance(key);
             }
-            if torn_writes && self.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
+            let is_torn = torn_writes && !is_held;
+            if is_torn && self.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
                 self.advance(key);
             }
             for flight in self.streams.remove(&key).expect("it is there") {
@@ -266,9 +289,11 @@ impl World {
     fn step(&mut self) {
         self.now += 1;
         self.arrive();
-        let now = self.now;
+        let (now, held) = (self.now, &self.held);
         let ready = |(key, stream): (&(NodeId, u16, NodeSlot), &VecDeque<Flight>)| {
-            stream.front().filter(|flight| flight.not_before <= now).map(|_| *key)
+            let may_go =
+                |flight: &&Flight| flight.not_before <= now && !held.contains(&(key.0, key.2));
+            stream.front().filter(may_go).map(|_| *key)
         };
         let count = self.streams.iter().filter_map(ready).count();
         if count == 0 {
@@ -386,99 +411,4 @@ fn parts(verb: &Verb) -> Vec<(usize, usize)> {
         from = to;
     }
     parts
-}
-
-struct WeakBackend {
-    fabric: WeakFabric,
-    node: NodeId,
-    thread: u16,
-}
-
-impl Backend for WeakBackend {
-    fn caps(&self) -> Caps {
-        Caps { masked_cas: false, datagram_bytes_max: 1500 }
-    }
-
-    fn node(&self) -> NodeId {
-        self.node
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        Endpoint { node: self.node.slot, thread: self.thread }
-    }
-
-    fn post(&self, round: &mut Round) -> Posted {
-        round.ticket = self.fabric.world.borrow_mut().post(self.node, self.thread, round);
-        Posted::InFlight
-    }
-
-    fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
-        let world = &mut *self.fabric.world.borrow_mut();
-        if world.tickets[&round.ticket].left > 0 {
-            return Poll::Pending;
-        }
-        let ticket = world.tickets.remove(&round.ticket).expect("posted");
-        for (index, value, bytes) in ticket.results {
-            let verb = round.verbs()[index];
-            match verb.kind() {
-                VerbKind::Read => {
-                    let at = verb.buffer();
-                    round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
-                }
-                VerbKind::Write => {}
-                _ => round.parts_mut().0[index].value = value,
-            }
-        }
-        Poll::Ready(ticket.error.map_or(Ok(()), Err))
-    }
-
-    fn abandon(&self, round: &mut Round) {
-        self.fabric.world.borrow_mut().tickets.remove(&round.ticket);
-    }
-
-    fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
-        Ok(Detached(self.fabric.world.borrow_mut().post(self.node, self.thread, round)))
-    }
-
-    fn detached(&self, Detached(ticket): Detached) -> Poll<Result<(), FabricError>> {
-        match self.fabric.world.borrow().tickets.get(&ticket) {
-            Some(ticket) if ticket.left > 0 => Poll::Pending,
-            Some(ticket) => Poll::Ready(ticket.error.map_or(Ok(()), Err)),
-            None => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// Arrives after a while, as batches do; what is under way then is cut between two of its pieces.
-    fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
-        let world = &mut *self.fabric.world.borrow_mut();
-        if world.fenced.contains(&(self.node, at)) {
-            return Err(FabricError::Fenced);
-        }
-        if world.down.contains(&at) {
-            return Err(FabricError::NodeDown(at));
-        }
-        world.posted += 1;
-        let (ticket, delay) = (world.posted, world.rng.random_range(1..60));
-        world.revocations.push((world.now + delay, whom, at, ticket));
-        world.tickets.insert(ticket, Ticket { left: 1, ..Ticket::default() });
-        Ok(Detached(ticket))
-    }
-
-    fn now(&self) -> Nanos {
-        Nanos(self.fabric.world.borrow().now)
-    }
-
-    fn clock(&self) -> ClockInterval {
-        ClockInterval { earliest: self.now(), latest: self.now() }
-    }
-
-    fn charge(&self, _: Cost) {}
-
-    fn send(&self, _: Endpoint, _: &[u8]) -> Result<(), FabricError> {
-        unreachable!("no messages here")
-    }
-
-    fn receive(&self, _: usize, _: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
-        0
-    }
 }

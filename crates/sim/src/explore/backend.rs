@@ -60,7 +60,7 @@ fn fetch(machine: &mut Machine, index: u32, round: &mut Round) -> Option<FabricE
     std::mem::swap(&mut flight.round, round);
     let (number, landed, error) = (flight.number, flight.landed, flight.error);
     let actor = flight.actor;
-    machine.landed = machine.landed.wrapping_sub(landed);
+    machine.add_landed(actor, landed.wrapping_neg());
     machine.flights.end(index);
     machine.observe(chain(landed, mix(u64::from(number), error_code(error))));
     machine.note(Some(actor), What::Completed { round: number, error });

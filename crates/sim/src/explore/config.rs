@@ -16,6 +16,8 @@ pub struct ExploreConfig {
     pub memory_nodes: usize,
     /// Copies of every group: replica `i` of group `g` is at node `(g + i) mod memory_nodes`.
     pub replicas: usize,
+    /// Empty memory nodes behind them, each with room for every group.
+    pub spares: usize,
     /// Compute nodes.
     pub compute_nodes: usize,
     /// Size of one replica group's memory at one node, in bytes: a multiple of a line.
@@ -30,6 +32,8 @@ pub struct ExploreConfig {
     pub scouts: u64,
     /// So often a coroutine that waits for nothing in particular is polled again without news.
     pub idle_polls: u32,
+    /// As `idle_polls`, of a coroutine that slept: its clock may have told it something.
+    pub idle_sleeps: u32,
 }
 
 impl ExploreConfig {
@@ -38,6 +42,7 @@ impl ExploreConfig {
         ExploreConfig {
             memory_nodes,
             replicas: 1,
+            spares: 0,
             compute_nodes,
             group_bytes,
             faults: FaultBudget::NONE,
@@ -45,6 +50,7 @@ impl ExploreConfig {
             reduction: Reduction::Full,
             scouts: 64,
             idle_polls: 2,
+            idle_sleeps: 64,
         }
     }
 
@@ -61,6 +67,9 @@ impl ExploreConfig {
         };
         within("memory_nodes", nodes, NODES_MAX)?;
         within("replicas", self.replicas, nodes)?;
+        if self.spares > NODES_MAX {
+            return refuse("spares", self.spares as u64, format!("0 to {NODES_MAX}"));
+        }
         within("compute_nodes", self.compute_nodes, NODES_MAX)?;
         let bytes = self.group_bytes;
         if bytes == 0 || bytes > GROUP_BYTES_MAX || !bytes.is_multiple_of(LINE_BYTES as u64) {
@@ -161,4 +170,11 @@ pub enum Planted {
     AskingForgotten,
     /// Lines are taken to be private to the end, whoever touches them.
     SharingForgotten,
+    /// Whoever has ended is held to touch nothing any more, also with a round in flight.
+    LeftoversForgotten,
+    /// A coroutine that nobody's local memory is shared with is polled at once, whoever changes what it
+    /// sees of registered objects.
+    ObjectsForgotten,
+    /// What those who have ended have in flight is no part of the state.
+    RemainsForgotten,
 }

@@ -7,7 +7,7 @@
 use super::actor::Trigger;
 use super::config::Planted;
 use super::flight::{Flight, Interest, part};
-use super::machine::{Machine, Status};
+use super::machine::{Forced, Machine, Status};
 use super::memory::{LineId, Memory};
 use super::transition::Transition;
 use tarn_fabric::round::{Verb, VerbKind};
@@ -33,13 +33,20 @@ impl Machine {
             return self.enabled(list);
         }
         list.clear();
-        if let Some((actor, from)) = self.forced {
-            self.forced_pieces(actor, from, |transition| list.push(transition));
-            let life = self.actors[usize::from(actor)].life;
-            if self.spent.compute < self.config.faults.compute && self.is_worth_dying(life) {
-                list.push(Transition::Die { node: life as u8 });
+        match self.forced {
+            None => {}
+            Some(Forced::Piece(actor, from)) => {
+                self.forced_pieces(actor, from, |transition| list.push(transition));
+                let life = self.actors[usize::from(actor)].life;
+                if self.spent.compute < self.config.faults.compute && self.is_worth_dying(life) {
+                    list.push(Transition::Die { node: life as u8 });
+                }
+                return;
             }
-            return;
+            Some(Forced::StartAfter(node)) => {
+                let waits = self.waiting_for(Trigger::Lost(node));
+                return list.extend(waits.map(|actor| Transition::Start { actor }));
+            }
         }
         self.actors_enabled(list, |machine, trigger| {
             machine.has_happened(trigger) || machine.may_be_declared(trigger).is_some()
@@ -175,10 +182,16 @@ impl Machine {
                 || in_flight())
     }
 
-    fn is_awaited(&self, trigger: Trigger) -> bool {
-        self.actors
-            .iter()
-            .any(|actor| actor.status == Status::Unstarted && actor.trigger == Some(trigger))
+    /// Actors that start when this has happened, and have not started yet.
+    fn waiting_for(&self, trigger: Trigger) -> impl Iterator<Item = u8> {
+        let waits = move |actor: &super::machine::ActorState| {
+            actor.status == Status::Unstarted && actor.trigger == Some(trigger)
+        };
+        (0..self.actors.len() as u8).filter(move |index| waits(&self.actors[usize::from(*index)]))
+    }
+
+    pub(crate) fn is_awaited(&self, trigger: Trigger) -> bool {
+        self.waiting_for(trigger).next().is_some()
     }
 
     /// Whether what a conditional actor waits for has happened.
@@ -217,24 +230,41 @@ impl Machine {
             }
     }
 
-    /// Whether an actor's polls are seen by nobody else: nobody else alive shares its local memory, no
-    /// object is registered, no message is sent.
-    pub(crate) fn is_alone(&self, actor: u8, has_shares: bool) -> bool {
-        let actors = self.life_of(actor).actors;
-        let others = self.actors.iter().enumerate().filter(|(index, state)| {
-            let is_over = match state.status {
-                Status::Finished | Status::Dead => true,
-                Status::Unstarted => state.trigger.is_some_and(|it| !self.may_happen(it)),
-                _ => false,
-            };
-            actors >> index & 1 == 1 && !is_over && *index != usize::from(actor)
-        });
-        !has_shares && !self.sharing.has_messages && others.count() == 0
+    /// Actors that may be polled once more, a bit each.
+    pub(crate) fn alive(&self) -> u64 {
+        let is_over = |state: &super::machine::ActorState| match state.status {
+            Status::Finished | Status::Dead => true,
+            Status::Unstarted => state.trigger.is_some_and(|it| !self.may_happen(it)),
+            _ => false,
+        };
+        let all = self.actors.iter().enumerate();
+        all.fold(0, |alive, (index, state)| alive | u64::from(!is_over(state)) << index)
+    }
+
+    /// Actors whose polls are seen by nobody else, nor see what others' polls do: nobody else alive
+    /// shares their local memory, no message is sent, and no registered object that they or others alive
+    /// see is changed by the others or by them.
+    pub(crate) fn alone(&self, has_shares: bool) -> u64 {
+        if self.sharing.has_messages {
+            return 0;
+        }
+        let alive = self.alive();
+        let is_alone = |actor: usize| {
+            let mine = 1u64 << actor;
+            let others = alive & !mine;
+            let is_apart = || !has_shares || self.sharing.is_apart(mine, others);
+            let forgets = self.config.reduction.has(Planted::ObjectsForgotten);
+            self.lives[self.actors[actor].life].actors & others == 0 && (forgets || is_apart())
+        };
+        (0..self.actors.len()).fold(0, |all, actor| all | u64::from(is_alone(actor)) << actor)
     }
 
     /// A piece that need not be chosen, because nobody can tell when it lands: the reductions of
     /// private lines, and of what the dead read.
     pub(crate) fn at_once(&self) -> Option<(Transition, (u32, Place))> {
+        let forgets = self.config.reduction.has(Planted::LeftoversForgotten);
+        let leftovers = if forgets { 0 } else { self.flights.actors() };
+        let users = self.alive() | leftovers;
         for &index in &self.flights.live {
             let flight = self.flights.get(index);
             if flight.revokes.is_some() {
@@ -243,7 +273,7 @@ impl Machine {
             let is_fickle = self.is_fickle(flight);
             let mut found = None;
             self.pieces(index, |transition, place| {
-                if found.is_none() && self.is_private(flight, transition, is_fickle) {
+                if found.is_none() && self.is_private(flight, transition, (is_fickle, users)) {
                     found = Some((transition, (index, place)));
                 }
             });
@@ -272,7 +302,12 @@ impl Machine {
         may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
     }
 
-    fn is_private(&self, flight: &Flight, transition: Transition, is_fickle: bool) -> bool {
+    fn is_private(
+        &self,
+        flight: &Flight,
+        transition: Transition,
+        (is_fickle, users): (bool, u64),
+    ) -> bool {
         let Transition::Piece { verb, line, .. } = transition else { return false };
         let verb = &flight.round.verbs()[usize::from(verb)];
         let life = self.life_of(flight.actor);
@@ -287,7 +322,8 @@ impl Machine {
         let may_die = self.spent.compute < self.config.faults.compute && !life.is_spared;
         let may_die = may_die && !self.config.reduction.has(Planted::DeathsForgotten);
         let is_missed = !is_read && self.sharing.is_judged(line) && (life.is_dead || may_die);
-        !is_fickle && !is_missed && !self.sharing.is_shared(line)
+        let others = users & !(1 << flight.actor);
+        !is_fickle && !is_missed && !self.sharing.is_disputed(line, !is_read, others)
     }
 
     /// A round is posted: lines at which its order against others of its own actor is open are as good
@@ -317,7 +353,7 @@ impl Machine {
                 self.common_lines(mine, theirs, &mut found);
             }
         }
-        found.into_iter().for_each(|line| self.sharing.share(line));
+        found.into_iter().for_each(|line| self.sharing.dispute(line));
     }
 
     fn common_lines(&self, a: &Verb, b: &Verb, found: &mut Vec<LineId>) {

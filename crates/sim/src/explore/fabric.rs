@@ -61,7 +61,20 @@ impl ExploreFabric {
     /// Registers an object outside of the cluster's memory that coroutines of several nodes share, by a
     /// digest of what it holds. Each poll is taken to observe it. For one execution: call it in `build`.
     pub fn share(&self, digest: impl Fn() -> u64 + 'static) {
-        self.world.share(Box::new(digest));
+        self.world.share(None, Box::new(digest));
+    }
+
+    /// Registers a digest of all that the judge sees of what the coroutines of a compute node have left, but
+    /// for stamps: once none of them runs any more it stands for all that they observed. A judge who asks
+    /// for [`End::post_mortem`] sees more. For one execution: call it in `build`.
+    pub fn remains(&self, digest: impl Fn(NodeId) -> u64 + 'static) {
+        self.world.remains(Box::new(digest));
+    }
+
+    /// As [`ExploreFabric::share`], of an object that only coroutines of these compute nodes look at,
+    /// whoever changes it.
+    pub fn share_with(&self, nodes: &[NodeId], digest: impl Fn() -> u64 + 'static) {
+        self.world.share(Some(nodes.to_vec()), Box::new(digest));
     }
 }
 

@@ -3,9 +3,10 @@
 //! Invariant: as in random mode (`pieces`): within a batch verbs are executed in order, except that a
 //! WRITE without fence may overtake READs and atomics before it; the lines of a READ or WRITE in any
 //! order; a batch behind a detached one of its connection waits for it. An awaited round is here itself
-//! until its coroutine fetches it. Places keep their room: nothing is allocated in steady state.
+//! until its coroutine fetches it. Places and tickets are a [`Slab`]'s.
 
-use super::hash::Digest;
+use super::hash::{Digest, chain, mix, of_bytes};
+use crate::slab::{Reused, Slab};
 use tarn_fabric::address::{LINE_BYTES, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
@@ -87,8 +88,8 @@ pub(crate) struct Flight {
     pub(crate) phase: &'static str,
 }
 
-impl Flight {
-    fn new() -> Flight {
+impl Reused for Flight {
+    fn unused() -> Flight {
         Flight {
             round: Round::new(),
             batches: Vec::new(),
@@ -110,6 +111,16 @@ impl Flight {
         }
     }
 
+    fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+}
+
+impl Flight {
     /// Its batches.
     #[inline]
     pub(crate) fn batches(&self) -> &[Batch] {
@@ -159,6 +170,42 @@ impl Flight {
         self.left = 1;
     }
 
+    /// A digest, and after it what is still to be done here: all that anybody may yet see of a round that
+    /// nobody fetches any more.
+    pub(crate) fn add_pending(&self, mut digest: Digest) -> Digest {
+        for batch in self.batches().iter().filter(|batch| !batch.pending.is_empty()) {
+            let holds = u64::from(self.interest == Interest::Detached);
+            let place = u64::from(self.connection) << 32 | u64::from(batch.node.0) << 8 | holds;
+            digest = chain(digest, mix(place, u64::from(self.actor)));
+            if let Some(whom) = self.revokes {
+                let life = u64::from(whom.slot.0) << 32 | u64::from(whom.incarnation.0);
+                digest = chain(digest, mix(life, 0x4e7));
+                continue;
+            }
+            for pending in &batch.pending {
+                let verb = &self.round.verbs()[usize::from(pending.verb)];
+                let name = verb.target.address().to_word() ^ u64::from(pending.fenced) << 63;
+                digest = chain(digest, mix(name, pending.lines));
+                digest = chain(digest, self.operands(verb));
+            }
+        }
+        digest
+    }
+
+    /// What a verb brings to memory.
+    fn operands(&self, verb: &Verb) -> Digest {
+        let kind = verb.kind();
+        let own = mix(verb.expected, verb.value ^ (kind as u64) << 56);
+        match kind {
+            VerbKind::Read => mix(verb.len_bytes() as u64, 0x4ead),
+            VerbKind::Write => of_bytes(self.round.bytes(verb.buffer(), verb.len_bytes())),
+            VerbKind::MaskedCompareAndSwap => {
+                chain(own, of_bytes(self.round.bytes(verb.buffer(), 16)))
+            }
+            VerbKind::CompareAndSwap | VerbKind::FetchAndAdd => own,
+        }
+    }
+
     /// Whether all of it is done.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
@@ -195,8 +242,7 @@ pub(crate) fn part(verb: &Verb, line: u16) -> std::ops::Range<usize> {
 /// All rounds in flight.
 #[derive(Default)]
 pub(crate) struct Flights {
-    all: Vec<Flight>,
-    free: Vec<u32>,
+    all: Slab<Flight>,
     /// In the order in which they were posted.
     pub(crate) live: Vec<u32>,
 }
@@ -204,11 +250,8 @@ pub(crate) struct Flights {
 impl Flights {
     /// A place; the caller fills it.
     pub(crate) fn begin(&mut self) -> u32 {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.all.push(Flight::new());
-            self.all.len() as u32 - 1
-        });
-        let flight = &mut self.all[index as usize];
+        let index = self.all.take();
+        let flight = self.all.get_mut(index);
         (flight.error, flight.landed, flight.revokes) = (None, 0, None);
         (flight.is_waited_for, flight.was_asked) = (false, false);
         self.live.push(index);
@@ -217,59 +260,57 @@ impl Flights {
 
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &Flight {
-        &self.all[index as usize]
+        self.all.get(index)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Flight {
-        &mut self.all[index as usize]
+        self.all.get_mut(index)
     }
 
     /// What a round's owner remembers.
     pub(crate) fn ticket(&self, index: u32) -> u64 {
-        u64::from(self.all[index as usize].generation) << 32 | u64::from(index)
+        self.all.ticket(index)
     }
 
     /// The place of a ticket, unless it is another's by now.
     #[inline]
     pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
-        let (index, generation) = (ticket as u32, (ticket >> 32) as u32);
-        let flight = self.all.get(index as usize)?;
-        (flight.generation == generation).then_some(index)
+        self.all.find(ticket)
     }
 
     /// The place of a round by its name.
     #[inline]
     pub(crate) fn named(&self, actor: u8, number: u32) -> Option<u32> {
         let is_it = |index: &&u32| {
-            let flight = &self.all[**index as usize];
+            let flight = self.all.get(**index);
             flight.number == number && flight.actor == actor
         };
         self.live.iter().find(is_it).copied()
     }
 
+    /// Actors of which something is still to be done, a bit each.
+    pub(crate) fn actors(&self) -> u64 {
+        let flights = self.live.iter().map(|index| self.all.get(*index));
+        flights.filter(|it| !it.is_done()).fold(0, |actors, it| actors | 1 << it.actor)
+    }
+
     /// Gives a place back.
     pub(crate) fn end(&mut self, index: u32) {
         self.live.retain(|live| *live != index);
-        self.release(index);
-    }
-
-    fn release(&mut self, index: u32) {
-        let flight = &mut self.all[index as usize];
-        flight.generation = flight.generation.wrapping_add(1);
-        self.free.push(index);
+        self.all.give_back(index);
     }
 
     /// Gives all places back.
     pub(crate) fn clear(&mut self) {
         while let Some(index) = self.live.pop() {
-            self.release(index);
+            self.all.give_back(index);
         }
     }
 
     /// Whether a batch waits for a detached one before it on its connection.
     pub(crate) fn is_held(&self, flight: &Flight, node: NodeSlot) -> bool {
-        self.live.iter().map(|index| &self.all[*index as usize]).any(|earlier| {
+        self.live.iter().map(|index| self.all.get(*index)).any(|earlier| {
             earlier.interest == Interest::Detached
                 && earlier.sequence < flight.sequence
                 && earlier.connection == flight.connection

@@ -78,7 +78,7 @@ impl Machine {
         let name = u64::from(actor) << 48 | u64::from(number) << 24 | u64::from(verb_index) << 8;
         let landed = chain(mix(name, u64::from(line)), seen);
         flight.landed = flight.landed.wrapping_add(landed);
-        self.landed = self.landed.wrapping_add(landed);
+        self.add_landed(actor, landed);
         let line = Memory::line(access.at);
         self.sharing.touch(line, actor, access.changed);
         let forgets = self.config.reduction.has(Planted::LinesForgotten);
@@ -160,7 +160,7 @@ impl Machine {
         let name = u64::from(actor) << 48 | u64::from(number) << 24 | u64::from(at.0);
         let landed = mix(name ^ 0xc07 << 52, kind);
         flight.landed = flight.landed.wrapping_add(landed);
-        self.landed = self.landed.wrapping_add(landed);
+        self.add_landed(actor, landed);
         self.footprint.actor(1 << actor);
         self.note(Some(actor), What::Refused { round: number, at, error });
         self.batch_done(index);

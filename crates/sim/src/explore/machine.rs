@@ -66,6 +66,10 @@ pub(crate) struct Life {
     pub(crate) is_spared: bool,
     /// Chain over all that its coroutines saw.
     pub(crate) observed: Digest,
+    /// Sum of what landed of rounds that nobody has fetched.
+    pub(crate) landed: Digest,
+    /// None of its coroutines runs any more: what they have left, instead of all that they saw.
+    pub(crate) left: Option<Digest>,
     /// Its actors, a bit each.
     pub(crate) actors: u64,
 }
@@ -89,6 +93,15 @@ pub(crate) struct Spent {
     pub(crate) doubled: u32,
 }
 
+/// What follows a transition that is taken together with the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forced {
+    /// A piece of a round of this actor, from this number on.
+    Piece(u8, u32),
+    /// The start of an actor that waited for this compute node to be lost.
+    StartAfter(NodeId),
+}
+
 /// See the module's text.
 pub(crate) struct Machine {
     pub(crate) config: ExploreConfig,
@@ -107,9 +120,7 @@ pub(crate) struct Machine {
     pub(crate) threads: Vec<(NodeId, u16)>,
     /// Detached rounds that ended in an error.
     pub(crate) errors: Vec<(u64, FabricError)>,
-    /// Sums: of what landed of rounds that nobody has fetched, of what each beginning came after, of
-    /// access that was revoked.
-    pub(crate) landed: Digest,
+    /// Sums: of what each beginning came after, of access that was revoked.
     pub(crate) order: Digest,
     pub(crate) revoked: Digest,
     /// Whose coroutine is being polled.
@@ -130,14 +141,15 @@ pub(crate) struct Machine {
     pub(crate) is_detached: bool,
     /// The judge looks at memory.
     pub(crate) is_judging: bool,
-    /// Only pieces of rounds of this actor, from this number on, may land next.
-    pub(crate) forced: Option<(u8, u32)>,
+    /// What alone may be chosen next.
+    pub(crate) forced: Option<Forced>,
     pub(crate) trace: Option<Vec<Step>>,
 }
 
 impl Machine {
     pub(crate) fn new(config: &ExploreConfig) -> Machine {
-        let memory = Memory::new(config.memory_nodes, config.replicas, config.group_bytes);
+        let nodes = (config.memory_nodes, config.spares);
+        let memory = Memory::new(nodes, config.replicas, config.group_bytes);
         Machine {
             sharing: Sharing::new(memory.lines()),
             memory,
@@ -146,14 +158,13 @@ impl Machine {
             messages: Messages::default(),
             actors: Vec::new(),
             lives: Vec::new(),
-            is_down: vec![false; config.memory_nodes],
+            is_down: vec![false; config.memory_nodes + config.spares],
             fenced: Vec::new(),
             spent: Spent::default(),
             faults: Vec::new(),
             marks: Vec::new(),
             threads: Vec::new(),
             errors: Vec::new(),
-            landed: 0,
             order: 0,
             revoked: 0,
             current: None,
@@ -184,7 +195,7 @@ impl Machine {
         self.marks.clear();
         self.threads.clear();
         self.errors.clear();
-        (self.landed, self.order, self.revoked) = (0, 0, 0);
+        (self.order, self.revoked) = (0, 0);
         (self.spent, self.footprint) = (Spent::default(), Footprint::NONE);
         (self.current, self.forced) = (None, None);
         (self.sequence, self.stamps, self.steps) = (0, 0, 0);
@@ -205,6 +216,8 @@ impl Machine {
                 is_declared: false,
                 is_spared: false,
                 observed: 0,
+                landed: 0,
+                left: None,
                 actors: 0,
             });
             self.lives.len() - 1
@@ -344,29 +357,5 @@ impl Machine {
         let Some(trace) = &mut self.trace else { return };
         let phase = actor.map_or("", |actor| self.actors[usize::from(actor)].phase);
         trace.push(Step { number: self.steps, actor: actor.map(usize::from), phase, what });
-    }
-
-    /// Identifies the state, but for registered objects.
-    pub(crate) fn digest(&self) -> Digest {
-        let mut digest = self.memory.digest;
-        for (index, life) in self.lives.iter().enumerate() {
-            let broke = u64::from(life.is_dead) | u64::from(life.is_declared) << 1;
-            let seen = chain(life.observed, mix(index as u64, broke));
-            digest = digest.wrapping_add(chain(seen, mix(0x11fe, index as u64)));
-        }
-        for (index, actor) in self.actors.iter().enumerate() {
-            let place = (index as u64) << 40 | u64::from(actor.idle) << 8 | actor.status as u64;
-            digest = digest.wrapping_add(mix(place ^ 0xac70 << 48, actor.clock));
-        }
-        let down = self.is_down.iter().fold(0, |bits, is_down| bits << 1 | u64::from(*is_down));
-        let forced = self.forced.map_or(0, |(actor, _)| u64::from(actor) + 1);
-        let mut rest = chain(mix(0xd044, down), mix(0xf0ce, forced));
-        let spent = u64::from(self.spent.lost) << 32 | u64::from(self.spent.doubled);
-        rest = chain(rest, mix(0x5be7, spent));
-        rest = chain(rest, self.messages.digest());
-        for sum in [self.landed, self.order, self.revoked] {
-            rest = chain(rest, sum);
-        }
-        digest.wrapping_add(rest)
     }
 }

@@ -22,14 +22,20 @@ pub(crate) struct Memory {
     dirty: Vec<u32>,
     nodes: u16,
     replicas: u16,
+    /// Behind the other nodes, with room for every group.
+    spares: u16,
     group_bytes: u64,
     pub(crate) digest: Digest,
 }
 
 impl Memory {
     /// Zeros.
-    pub(crate) fn new(nodes: usize, replicas: usize, group_bytes: u64) -> Memory {
-        let words = nodes * replicas * group_bytes as usize / 8;
+    pub(crate) fn new(
+        (nodes, spares): (usize, usize),
+        replicas: usize,
+        group_bytes: u64,
+    ) -> Memory {
+        let words = nodes * (replicas + spares) * group_bytes as usize / 8;
         Memory {
             words: vec![0; words],
             image: vec![0; words],
@@ -37,6 +43,7 @@ impl Memory {
             dirty: Vec::new(),
             nodes: nodes as u16,
             replicas: replicas as u16,
+            spares: spares as u16,
             group_bytes,
             digest: 0,
         }
@@ -52,16 +59,24 @@ impl Memory {
     pub(crate) fn place(&self, target: Target, len_bytes: usize) -> Option<usize> {
         let (node, address) = (target.node().0, target.address());
         let group = address.group().0;
-        if node >= self.nodes || group >= self.nodes {
-            return None;
-        }
-        let index = (node + self.nodes - group) % self.nodes;
         let end = address.offset_bytes() + len_bytes as u64;
-        if index >= self.replicas || end > self.group_bytes {
+        if group >= self.nodes || end > self.group_bytes {
             return None;
         }
-        let region = u64::from(group) * u64::from(self.replicas) + u64::from(index);
+        let region = self.region(node, group)?;
         Some((region * self.group_bytes + address.offset_bytes()) as usize)
+    }
+
+    /// Where a node's copy of a group lies, in memories of a group; none, if it has none.
+    fn region(&self, node: u16, group: u16) -> Option<u64> {
+        let (nodes, group) = (u64::from(self.nodes), u64::from(group));
+        let replicas = u64::from(self.replicas);
+        if let Some(spare) = node.checked_sub(self.nodes) {
+            let is_there = spare < self.spares;
+            return is_there.then_some(nodes * (replicas + u64::from(spare)) + group);
+        }
+        let index = (u64::from(node) + nodes - group) % nodes;
+        (index < replicas).then_some(group * replicas + index)
     }
 
     /// The line of a place.
@@ -175,7 +190,7 @@ mod tests {
 
     #[test]
     fn replicas_lie_apart_and_nothing_lies_outside() {
-        let memory = Memory::new(3, 2, 128);
+        let memory = Memory::new((3, 1), 2, 128);
         assert_eq!(memory.groups()[2], [NodeSlot(2), NodeSlot(0)]);
         let mut seen = Vec::new();
         for group in 0..3 {
@@ -183,16 +198,19 @@ mod tests {
                 seen.push(memory.place(at((group + index) % 3, group, 64), 64).unwrap());
             }
         }
+        // A spare has room for each.
+        seen.extend((0..3).map(|group| memory.place(at(3, group, 64), 64).unwrap()));
         seen.sort_unstable();
-        assert_eq!(seen, [64, 192, 320, 448, 576, 704]);
+        assert_eq!(seen, [64, 192, 320, 448, 576, 704, 832, 960, 1088]);
+        assert_eq!(memory.lines(), 18);
         assert_eq!(memory.place(at(2, 0, 0), 8), None);
         assert_eq!(memory.place(at(0, 0, 64), 65), None);
-        assert_eq!(memory.place(at(3, 0, 0), 8), None);
+        assert_eq!(memory.place(at(4, 0, 0), 8), None);
     }
 
     #[test]
     fn the_digest_is_that_of_what_differs() {
-        let mut memory = Memory::new(1, 1, 128);
+        let mut memory = Memory::new((1, 0), 1, 128);
         memory.set_word(8, 5);
         memory.keep();
         assert_eq!(memory.digest, 0);

@@ -1,5 +1,5 @@
-//! Which lines more than one actor touches, one of them changing it; which the judge looks at; who may
-//! be revoked while it goes on.
+//! Who touches which line and changes it; which lines the judge looks at; who changes registered
+//! objects, and who sees them; who may be revoked while it goes on.
 //!
 //! Invariant: the sets only grow, over all executions. While they grow the exploration that used them
 //! is not to be relied on: it begins anew (`docs/design/0011-explorer.md`).
@@ -18,9 +18,13 @@ struct Use {
 pub(crate) struct Sharing {
     uses: Vec<Use>,
     shared: Vec<bool>,
+    /// The order of one actor's own accesses is open.
+    disputed: Vec<bool>,
     judged: Vec<bool>,
     count: u64,
     revoked_alive: Vec<NodeId>,
+    /// Of each registered object who has changed it, and who sees it.
+    objects: Vec<(u64, u64)>,
     /// A planted mistake: nothing is learned.
     pub(crate) is_frozen: bool,
     /// Datagrams are sent.
@@ -37,9 +41,11 @@ impl Sharing {
         Sharing {
             uses: vec![Use::default(); lines],
             shared: vec![false; lines],
+            disputed: vec![false; lines],
             judged: vec![false; lines],
             count: 0,
             revoked_alive: Vec::new(),
+            objects: Vec::new(),
             is_frozen: false,
             has_messages: false,
             has_asks: false,
@@ -52,24 +58,63 @@ impl Sharing {
     pub(crate) fn touch(&mut self, line: LineId, actor: u8, changed: bool) {
         let (index, bit) = (line.0 as usize, 1 << actor);
         let it = &mut self.uses[index];
-        if changed {
-            it.writers |= bit;
-        } else {
-            it.readers |= bit;
+        let known = if changed { &mut it.writers } else { &mut it.readers };
+        if *known & bit != 0 || self.is_frozen {
+            return;
         }
+        *known |= bit;
         let all = it.readers | it.writers;
         if it.writers != 0 && !all.is_power_of_two() {
+            self.has_grown = true;
             self.share(line);
         }
     }
 
-    /// The order of accesses to a line is open.
-    pub(crate) fn share(&mut self, line: LineId) {
-        let index = line.0 as usize;
-        if !self.shared[index] && !self.is_frozen {
-            (self.shared[index], self.has_grown) = (true, true);
-            self.count += 1;
+    fn share(&mut self, line: LineId) {
+        let shared = &mut self.shared[line.0 as usize];
+        self.count += u64::from(!*shared);
+        *shared = true;
+    }
+
+    /// The order of an actor's own accesses to a line is open.
+    pub(crate) fn dispute(&mut self, line: LineId) {
+        let disputed = &mut self.disputed[line.0 as usize];
+        if !*disputed && !self.is_frozen {
+            (*disputed, self.has_grown) = (true, true);
+            self.share(line);
         }
+    }
+
+    /// Whether the order of an access to a line may matter, `others` being those who may touch anything
+    /// yet beside its actor.
+    #[inline]
+    pub(crate) fn is_disputed(&self, line: LineId, may_change: bool, others: u64) -> bool {
+        let index = line.0 as usize;
+        let Use { readers, writers } = self.uses[index];
+        let all = if may_change { readers | writers } else { writers };
+        self.disputed[index] || self.shared[index] && all & others != 0
+    }
+
+    /// An object was changed by the poll of an actor, and is seen by these.
+    pub(crate) fn change_object(&mut self, object: usize, actor: u8, audience: u64) {
+        if self.is_frozen {
+            return;
+        }
+        if self.objects.len() <= object {
+            self.objects.resize(object + 1, (0, 0));
+        }
+        let (changers, seers) = &mut self.objects[object];
+        let before = (*changers, *seers);
+        (*changers, *seers) = (*changers | 1 << actor, *seers | audience);
+        self.has_grown |= before != (*changers, *seers);
+    }
+
+    /// Whether none of the others changes an object that these see, nor sees one that these change.
+    pub(crate) fn is_apart(&self, these: u64, others: u64) -> bool {
+        self.objects.iter().all(|(changers, seers)| {
+            (changers & others == 0 || seers & these == 0)
+                && (changers & these == 0 || seers & others == 0)
+        })
     }
 
     /// Datagrams are sent from now on.

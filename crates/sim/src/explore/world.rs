@@ -7,8 +7,9 @@ use super::Model;
 use super::actor::{Coroutine, Trigger};
 use super::config::{ExploreConfig, Planted};
 use super::fabric::ExploreFabric;
-use super::hash::{Digest, chain, mix};
-use super::machine::{Machine, Polled, Status};
+use super::hash::{Digest, mix};
+use super::machine::{Forced, Machine, Polled, Status};
+use super::objects::{Object, Remains};
 use super::trace::What;
 use super::transition::{Footprint, Transition};
 use std::cell::RefCell;
@@ -17,21 +18,18 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tarn_fabric::address::NodeSlot;
 
-/// Polls of a coroutine that sleeps and sees nothing new, in a row.
-const SLEEPS_MAX: u32 = 64;
 /// Polls of a dead coroutine that runs to its end.
 const LAST_POLLS_MAX: u32 = 10_000;
 /// Transitions of one execution.
 const STEPS_MAX: u32 = 1 << 17;
-
-type Share = Box<dyn Fn() -> u64>;
 
 /// See the module's text.
 pub(crate) struct World {
     pub(crate) machine: RefCell<Machine>,
     coroutines: RefCell<Vec<Option<Coroutine>>>,
     names: RefCell<Vec<String>>,
-    shares: RefCell<Vec<Share>>,
+    pub(super) shares: RefCell<Vec<Object>>,
+    pub(super) remains: RefCell<Option<Remains>>,
     /// What panicked.
     pub(crate) panicked: RefCell<Option<String>>,
     /// Of each transition its place among those enabled, while somebody wants to know.
@@ -45,6 +43,7 @@ impl World {
             coroutines: RefCell::default(),
             names: RefCell::default(),
             shares: RefCell::default(),
+            remains: RefCell::default(),
             panicked: RefCell::default(),
             recorded: RefCell::default(),
         })
@@ -79,30 +78,12 @@ impl World {
         let coroutines = std::mem::take(&mut *self.coroutines.borrow_mut());
         drop(coroutines);
         self.shares.borrow_mut().clear();
+        *self.remains.borrow_mut() = None;
         *self.panicked.borrow_mut() = None;
-    }
-
-    /// Registers an object for this execution.
-    pub(crate) fn share(&self, share: Share) {
-        self.shares.borrow_mut().push(share);
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
         self.names.borrow().clone()
-    }
-
-    pub(crate) fn has_shares(&self) -> bool {
-        !self.shares.borrow().is_empty()
-    }
-
-    fn shares_digest(&self) -> Digest {
-        self.shares.borrow().iter().fold(0, |digest, share| chain(digest, mix(0, share())))
-    }
-
-    /// Identifies the state.
-    pub(crate) fn digest(&self) -> Digest {
-        let digest = self.machine.borrow().digest();
-        if self.has_shares() { chain(digest, self.shares_digest()) } else { digest }
     }
 
     /// Takes one transition alone. It must be enabled.
@@ -165,6 +146,8 @@ impl World {
             self.take(transition);
         } else if let Transition::Start { actor } = transition {
             self.start(actor);
+        } else if let Transition::Die { node } = transition {
+            self.die(node);
         } else {
             self.take(transition);
             self.settle();
@@ -198,11 +181,21 @@ impl World {
         // Who has ended something meanwhile would end it later if it started later.
         let has_ended =
             machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
-        if machine.is_alone(actor, has_shares) && !has_ended {
+        if machine.alone(has_shares) >> actor & 1 == 1 && !has_ended {
             let mut has_pieces = false;
             machine.forced_pieces(actor, from, |_| has_pieces = true);
-            machine.forced = has_pieces.then_some((actor, from));
+            machine.forced = has_pieces.then_some(Forced::Piece(actor, from));
         }
+    }
+
+    /// A death is taken together with the start of somebody who waited for it.
+    fn die(&self, node: u8) {
+        self.take(Transition::Die { node });
+        self.settle();
+        let machine = &mut *self.machine.borrow_mut();
+        let dead = machine.lives[usize::from(node)].id;
+        machine.forced =
+            machine.is_awaited(Trigger::Lost(dead)).then_some(Forced::StartAfter(dead));
     }
 
     /// Polls and lands whatever nobody could tell the moment of.
@@ -211,11 +204,10 @@ impl World {
         while self.panicked.borrow().is_none() && self.machine.borrow().steps < STEPS_MAX {
             let ready = {
                 let machine = self.machine.borrow();
-                let mut all = (0..machine.actors.len()).map(|actor| actor as u8);
-                all.find(|actor| {
-                    machine.actors[usize::from(*actor)].status == Status::Ready
-                        && machine.is_alone(*actor, has_shares)
-                })
+                let is_ready = |actor: &usize| machine.actors[*actor].status == Status::Ready;
+                let mut ready = (0..machine.actors.len()).filter(is_ready).peekable();
+                let alone = if ready.peek().is_some() { machine.alone(has_shares) } else { 0 };
+                ready.find(|actor| alone >> actor & 1 == 1).map(|actor| actor as u8)
             };
             if let Some(actor) = ready {
                 self.take(Transition::Poll { actor });
@@ -236,16 +228,21 @@ impl World {
     }
 
     fn poll(&self, actor: u8, is_start: bool) {
-        let shares = self.has_shares().then(|| self.shares_digest());
-        self.machine.borrow_mut().begin_poll(actor, is_start, shares);
+        let before = self.objects();
+        let seen = self.has_shares().then(|| self.seen_by(actor, &before));
+        self.machine.borrow_mut().begin_poll(actor, is_start, seen);
         let polled = self.poll_coroutine(usize::from(actor));
-        let changed = shares.is_some_and(|before| self.shares_digest() != before);
-        let machine = &mut *self.machine.borrow_mut();
-        machine.end_poll(actor, polled);
-        if changed {
-            machine.footprint.shares_changed = true;
-            machine.wake(u64::MAX);
+        self.machine.borrow_mut().end_poll(actor, polled);
+        for (object, (after, before)) in self.objects().into_iter().zip(before).enumerate() {
+            if after != before {
+                let audience = self.audience(object);
+                let machine = &mut *self.machine.borrow_mut();
+                machine.footprint.shares_changed = true;
+                machine.sharing.change_object(object, actor, audience);
+                machine.wake(audience);
+            }
         }
+        let machine = &mut *self.machine.borrow_mut();
         (machine.current, machine.gate_open) = (None, false);
     }
 
@@ -320,7 +317,7 @@ impl Machine {
 
     fn end_poll(&mut self, actor: u8, ended: Option<bool>) {
         let Polled { waits, slept, at_gate, news } = self.polled;
-        let idle_polls = if slept { SLEEPS_MAX } else { self.config.idle_polls };
+        let idle_polls = if slept { self.config.idle_sleeps } else { self.config.idle_polls };
         let state = &mut self.actors[usize::from(actor)];
         state.idle = if news || waits || at_gate { 0 } else { state.idle + 1 };
         state.status = match ended {

@@ -36,6 +36,8 @@ use words::Words;
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 512;
+/// Bytes of an entry of the table: each page has one for the image, and one for each replica.
+pub const TABLE_ENTRY_BYTES: usize = size_of::<u64>();
 /// Words of a page.
 pub const PAGE_WORDS: usize = PAGE_BYTES / 8;
 const LINE_BYTES: usize = LINE_WORDS * 8;

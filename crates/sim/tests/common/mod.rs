@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod cases;
 pub mod toy;
 
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot, Target};

@@ -15,10 +15,11 @@ use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
 use tarn_fabric::backend::{Detached, Endpoint};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::port::Port;
+use tarn_fabric::rng::mix;
 use tarn_fabric::round::{Round, VerbIndex};
 use tarn_sim::explore::{
-    Actor, End, ExploreConfig, ExploreFabric, Explored, Fate, Fault, Mark, Model,
-    Outcome as Extent, Progress, Reduction, Trigger, explore,
+    Actor, End, ExploreConfig, ExploreFabric, Explored, Fate, Fault, Mark, Model, Progress,
+    Reduction, Trigger, explore,
 };
 
 /// One verb; `node` and `line` say where.
@@ -49,6 +50,10 @@ pub enum Do {
     Send(usize),
     /// Waits for a datagram, or gives up.
     Receive,
+    /// Into the object that all share beside memory.
+    Put(u64),
+    /// At that object.
+    Look,
 }
 
 /// An actor: transactions, each a list of rounds.
@@ -92,6 +97,8 @@ impl Outcome {
     }
 }
 
+type Log = Rc<RefCell<Vec<u64>>>;
+
 /// What a toy's judge says of an outcome.
 pub type Objects = fn(&Outcome) -> Result<(), String>;
 
@@ -100,7 +107,7 @@ pub struct Toy {
     pub programs: Vec<Program>,
     pub nodes: u16,
     pub lines: u16,
-    logs: RefCell<Vec<Rc<RefCell<Vec<u64>>>>>,
+    logs: RefCell<Vec<Log>>,
     pub outcomes: RefCell<BTreeSet<Outcome>>,
     objects: Option<Objects>,
     has_post_mortem: bool,
@@ -158,10 +165,6 @@ impl Toy {
     }
 }
 
-pub fn is_all(explored: &Explored) -> bool {
-    explored.outcome == Extent::Exhausted
-}
-
 fn target(node: u16, line: u16) -> Target {
     Address::new(GroupId(node), u64::from(line) * 64).at(NodeSlot(node))
 }
@@ -172,11 +175,28 @@ impl Model for Toy {
     fn build(&self, cluster: &ExploreFabric) -> Vec<Actor> {
         let logs = &mut *self.logs.borrow_mut();
         logs.clear();
+        let seen: Rc<RefCell<Vec<(u16, Log)>>> = Rc::default();
+        if !self.has_post_mortem {
+            let seen = Rc::clone(&seen);
+            cluster.remains(move |node| {
+                let seen = seen.borrow();
+                let mine = seen.iter().filter(|(slot, _)| *slot == node.slot.0);
+                let words = mine.flat_map(|(_, log)| log.borrow().clone().into_iter().chain([7]));
+                words.fold(1, |digest, word| mix(digest ^ word))
+            });
+        }
+        let object = Rc::new(Cell::new(0));
+        let touches = |it: &Do| matches!(it, Do::Put(_) | Do::Look);
+        if self.programs.iter().flat_map(|it| it.transactions.iter().flatten()).any(touches) {
+            let object = Rc::clone(&object);
+            cluster.share(move || object.get());
+        }
         let lives: Vec<_> =
             self.programs.iter().enumerate().map(|(at, it)| it.node.unwrap_or(at as u16)).collect();
         let actor = |(at, program): (usize, &Program)| {
             let log = Rc::new(RefCell::new(Vec::new()));
             logs.push(Rc::clone(&log));
+            seen.borrow_mut().push((lives[at], Rc::clone(&log)));
             let node = compute(lives[at]);
             let run = Run {
                 cluster: cluster.clone(),
@@ -186,6 +206,7 @@ impl Model for Toy {
                 memory_nodes: self.nodes,
                 log,
                 detached: Cell::new(None),
+                object: Rc::clone(&object),
             };
             let actor =
                 Actor::new(format!("actor {at}"), node, at as u16, run.all(program.clone()));
@@ -252,8 +273,9 @@ struct Run {
     actor: usize,
     lives: Vec<u16>,
     memory_nodes: u16,
-    log: Rc<RefCell<Vec<u64>>>,
+    log: Log,
     detached: Cell<Option<Detached>>,
+    object: Rc<Cell<u64>>,
 }
 
 /// Where a verb's result is found.
@@ -296,13 +318,8 @@ impl Run {
                 let Some(detached) = self.detached.get() else { return };
                 self.say(match self.port.detached(detached) {
                     Poll::Pending => 0xa0,
-                    Poll::Ready(ended) => {
-                        if ended.is_ok() {
-                            0xa1
-                        } else {
-                            0xa2
-                        }
-                    }
+                    Poll::Ready(Ok(())) => 0xa1,
+                    Poll::Ready(Err(_)) => 0xa2,
                 });
             }
             Do::Revoke(whom) => {
@@ -329,6 +346,8 @@ impl Run {
                 }
                 self.say(0x10);
             }
+            Do::Put(what) => self.object.set(self.object.get() * 8 + what),
+            Do::Look => self.say(self.object.get()),
         }
     }
 

@@ -24,14 +24,15 @@ const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
 /// Explores litmuses: a few small transactions that a wrong protocol gets wrong, in every order that the
 /// fabric's contract allows, line by line, and with --crashes at every point the death of a compute node,
-/// of one that is only taken for dead, or of a memory node. Each final state is judged: strict
+/// of one that is only taken for dead, or of a memory node, whose backup is promoted; with --crashes 2 also
+/// of whoever recovers and mends. Each final state is judged: strict
 /// serializability of the history, the values read and left against every order of the transactions, locks
 /// that are left, replicas that differ.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Which: all, a name, or a file that ends in .toml
-    #[arg(value_name = "LITMUS", required_unless_present = "list")]
+    #[arg(value_name = "LITMUS")]
     litmus: Vec<String>,
     /// List the litmuses that come with the program
     #[arg(long, conflicts_with_all = ["litmus", "replay"])]
@@ -48,7 +49,8 @@ pub struct Arguments {
     /// What crashes: compute, zombie or memory [default: each by itself]
     #[arg(long, value_name = "KIND", value_parser = str::parse::<FaultKind>)]
     fault: Option<FaultKind>,
-    /// Memory nodes x copies of each record [default: each litmus's first shape]
+    /// Memory nodes x copies of each record, + empty nodes for lost copies, as in 2x2+1 [default: each
+    /// litmus's first shape]
     #[arg(long, value_name = "NxR", value_parser = str::parse::<Shape>)]
     shape: Option<Shape>,
     /// Every shape of each litmus
@@ -95,6 +97,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if arguments.list {
         return list();
     }
+    if arguments.litmus.is_empty() {
+        let names: Vec<&str> = Litmus::names().collect();
+        let allowed = format!("all, {} or a file.toml", names.join(", "));
+        return Err(Stop::Input(format!("LITMUS = nothing; allowed: {allowed}")));
+    }
     let order = order(arguments)?;
     if let Some(schedule) = &arguments.replay {
         return replay(arguments, &order, schedule);
@@ -129,7 +136,14 @@ fn replay(arguments: &Arguments, order: &Order, schedule: &Schedule) -> Result<V
     };
     let file = arguments.svg.as_deref();
     let file = file.map(|path| WholeFile::create("--svg", path)).transpose()?;
-    let (model, replayed) = replay_item(order, item, schedule)?;
+    let (model, replayed) = replay_item(order, item, schedule).map_err(|error| {
+        let allowed = format!("a schedule that {} printed", order.replay(item, "SCHEDULE"));
+        let UsageError { field, value, allowed: there } = error;
+        match field.as_str() {
+            "replay" => Stop::Input(format!("--replay = {value}; allowed: {there} ({allowed})")),
+            _ => UsageError { field, value, allowed: there }.into(),
+        }
+    })?;
     let scene = Scene::of(title(order, item), &model, &replayed);
     match file {
         Some(file) => file.finish(&svg::draw(&scene))?,

@@ -169,7 +169,11 @@ pub enum Expect {
 
 /// A count on the command line.
 pub(super) fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a whole number".to_owned())
+    let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().map_err(|_| match is_whole {
+        true => format!("a whole number up to {}", u64::MAX),
+        false => "a whole number".to_owned(),
+    })
 }
 
 /// A quantity on the command line.

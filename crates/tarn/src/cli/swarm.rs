@@ -151,6 +151,27 @@ fn text_of(coverage: &Coverage) -> String {
     text
 }
 
+/// The first seed, and how many there are; all that follow, if that is not said.
+pub(in crate::cli) fn seed_range(
+    field: &str,
+    first: Option<u64>,
+    count: Option<u64>,
+) -> Result<(u64, u64), UsageError> {
+    let first = first.unwrap_or(0);
+    let most = (u64::MAX - first).saturating_add(1);
+    match count {
+        Some(count) if count > most => Err(UsageError {
+            field: field.to_owned(),
+            value: count.to_string(),
+            allowed: format!(
+                "1 to {most} from --first-seed {first} on: the last seed is {}",
+                u64::MAX
+            ),
+        }),
+        count => Ok((first, count.unwrap_or(most))),
+    }
+}
+
 fn order(arguments: &Arguments) -> Result<Order, Stop> {
     let seeds = within("seeds", arguments.seeds, 1..=u64::MAX)?;
     let jobs = within("jobs", arguments.jobs, 1..=JOBS_MAX)?;
@@ -161,10 +182,11 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
         let (field, value) = ("minutes".to_owned(), minutes.to_string());
         return Err(UsageError { field, value, allowed }.into());
     }
+    let (first_seed, schedules) = seed_range("seeds", arguments.first_seed, seeds)?;
     Ok(Order {
         subject: Subject::of(&arguments.protocol, &arguments.variant),
-        first_seed: arguments.first_seed.unwrap_or(0),
-        schedules: seeds.unwrap_or(u64::MAX),
+        first_seed,
+        schedules,
         jobs: jobs.unwrap_or(machine::processors() as u64) as usize,
         budget: arguments.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
         failures_max: FAILURES_MAX,

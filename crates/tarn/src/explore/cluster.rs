@@ -2,11 +2,13 @@
 //!
 //! Invariant: a function of litmus, shape, protocol and variant. Names of records are given keys such that
 //! neighbours lie in different groups and no two in one bucket, unless the litmus puts them together:
-//! what a transaction does to one record touches no line of another's. One compute node more than the
-//! litmus has: who loads, recovers and looks at memory at rest.
+//! what a transaction does to one record touches no line of another's. Two compute nodes more than the
+//! litmus has: the steward, who loads, looks after the lost and looks at memory at rest, and outlives
+//! everything; and a deputy, who looks after the lost before him where he may be lost himself.
 
 use super::litmus::Litmus;
 use super::script::RecordIndex;
+use super::service::Service;
 use super::shape::Shape;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::index::{IndexView, Place, hash_of};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::membership::Membership;
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
@@ -98,26 +100,36 @@ impl Cluster {
 
     /// The compute node that outlives everything.
     pub fn steward(&self) -> NodeId {
+        self.node(self.litmus.compute_nodes() + 1)
+    }
+
+    /// The compute node that looks after the lost first, and may be lost.
+    pub fn deputy(&self) -> NodeId {
         self.node(self.litmus.compute_nodes())
     }
 
-    /// Of compute nodes, the steward's included.
+    /// Of compute nodes, the deputy's and the steward's included.
     pub fn compute_nodes(&self) -> usize {
-        usize::from(self.litmus.compute_nodes()) + 1
+        usize::from(self.litmus.compute_nodes()) + 2
     }
 
     /// The database of one execution: services that remember are new in each, and every compute node is
     /// in its first life.
-    pub fn database(&self, groups: &[Vec<NodeSlot>]) -> Arc<Database> {
+    pub fn database(&self, groups: &[Vec<NodeSlot>]) -> (Arc<Database>, Arc<Service>) {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
-        let membership = EmbeddedMembership::new(self.compute_nodes());
+        let membership = Service::new(self.compute_nodes());
         for slot in 0..self.compute_nodes() as u16 {
             let node = membership.join(NodeSlot(slot)).expect("a first life");
             debug_assert_eq!(node, self.node(slot));
         }
         let protocol = protocol.expect("it was looked at before");
         let (catalog, groups) = (self.catalog.clone(), ReplicaGroups::new(groups.to_vec()));
-        Arc::new(Database::new(catalog, groups, protocol, Arc::new(membership)))
+        let database = Database::new(catalog, groups, protocol, membership.clone());
+        for spare in 0..self.shape.spares {
+            let slot = NodeSlot((self.shape.memory_nodes + spare) as u16);
+            database.configurations.add_spare(slot);
+        }
+        (Arc::new(database), membership)
     }
 
     /// A compute node of one execution.
@@ -220,7 +232,7 @@ mod tests {
     fn neighbours_lie_in_different_groups_and_those_put_together_in_one_bin() {
         for name in Litmus::names() {
             let litmus = Rc::new(Litmus::load(name).expect("a litmus"));
-            let shape = Shape { memory_nodes: 2, replicas: 2 };
+            let shape = Shape::plain(2, 2);
             let cluster = Cluster::new(&litmus, shape, ("ford", "corrected")).expect("a cluster");
             let places = Places::new(cluster.catalog(), &litmus);
             let at: Vec<Place> = cluster.keys.iter().map(|key| places.of(*key)).collect();

@@ -6,12 +6,13 @@
 use super::cluster::{Cluster, TABLE};
 use super::desk::Desk;
 use super::oracle::Ended;
+use super::recovery::LOOK_AGAIN;
 use super::script::{Content, Expression, Op, RecordIndex, Script};
 use crate::schedules::mixture::fill;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::schema::Cells;
 use tarn_engine::transaction::Transaction;
@@ -37,6 +38,8 @@ pub struct Part {
     pub first: usize,
     /// Where its history goes.
     pub sink: HistorySink,
+    /// How often each transaction is tried.
+    pub tries: u32,
 }
 
 impl Part {
@@ -65,7 +68,7 @@ impl Part {
     async fn transaction(&self, by: &mut Coordinator, index: usize, script: &Script) -> bool {
         self.desk.begins(self.number, index, by.context().port.observed());
         let mut once = Once { cluster: &self.cluster, script, seen: Vec::new(), torn: false };
-        let (mut tries, most) = (0, self.cluster.litmus().tries);
+        let (mut tries, most) = (0, self.tries);
         let result = by
             .transact(async |tx| {
                 tries += 1;
@@ -96,10 +99,10 @@ impl Part {
         };
         match (failure, by.context().explanation(failure)) {
             (Failure::CommitUnknown, Some(Explanation::Unknown(id))) => {
-                match by.resolve(id).await {
-                    Ok(Resolution::Committed) => (Ended::Committed(once.seen.clone()), true),
-                    Ok(Resolution::Aborted) => (Ended::Without, true),
-                    Err(_) => (Ended::Unknown, false),
+                match resolve(by, id).await {
+                    Some(Resolution::Committed) => (Ended::Committed(once.seen.clone()), true),
+                    Some(Resolution::Aborted) => (Ended::Without, true),
+                    None => (Ended::Unknown, false),
                 }
             }
             (
@@ -110,6 +113,24 @@ impl Part {
                 let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
                 self.desk.fails(format!("a transaction failed: {text}"));
                 (Ended::Unknown, false)
+            }
+        }
+    }
+}
+
+/// How a transaction in doubt ended. Asked again while somebody mends what kept the answer away: a change
+/// of the configuration waits for it.
+async fn resolve(by: &mut Coordinator, id: TxnId) -> Option<Resolution> {
+    loop {
+        match by.resolve(id).await {
+            Ok(resolution) => return Some(resolution),
+            Err(_) => {
+                let cx = by.context();
+                let is_down = matches!(cx.port.last_error(), Some(FabricError::NodeDown(_)));
+                if !is_down || !cx.database().configurations.is_mended() {
+                    return None;
+                }
+                cx.port.clone().sleep(LOOK_AGAIN).await;
             }
         }
     }

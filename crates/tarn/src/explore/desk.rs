@@ -6,11 +6,14 @@
 use super::oracle::{Ended, Seen};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::rc::Rc;
 use tarn_engine::context::Context;
+use tarn_engine::history::RecordedTxn;
 use tarn_engine::recorder::HistorySink;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::mix;
 
 /// What coroutines leave.
 #[derive(Default)]
@@ -23,8 +26,8 @@ pub struct Left {
     pub first_tries: Vec<(usize, usize)>,
     /// Every thread: what they have decided about transactions in doubt.
     pub contexts: Vec<Rc<Context>>,
-    /// Dead compute nodes whose recovery came to its end.
-    pub recovered: Vec<NodeId>,
+    /// Who has found that a dead compute node's recovery has come to its end, and whose.
+    pub recovered: Vec<(NodeId, NodeId)>,
     /// What must not happen.
     pub failures: Vec<String>,
     /// Rows that said two things, by transaction.
@@ -86,9 +89,35 @@ impl Desk {
         self.left.borrow_mut().failures.push(text);
     }
 
-    /// Nothing of a dead node's transactions is left to decide.
-    pub fn recovered(&self, node: NodeId) {
-        self.left.borrow_mut().recovered.push(node);
+    /// `by` knows that nothing of a dead node's transactions is left to decide.
+    pub fn recovered(&self, by: NodeId, dead: NodeId) {
+        self.left.borrow_mut().recovered.push((by, dead));
+    }
+
+    /// A digest of all that coroutines of a compute node have left here, but for stamps: their order is the
+    /// explorer's to know. `coordinators` are those of the node.
+    pub fn digest_of(&self, node: NodeId, coordinators: &[usize]) -> u64 {
+        let left = &*self.left.borrow();
+        let mut text = String::new();
+        for (index, (coordinator, first)) in left.first_tries.iter().enumerate() {
+            let Seen { began, told, ended } = &left.seen[index];
+            if began.is_some() && coordinators.contains(coordinator) {
+                let is_torn = left.torn.contains(&index);
+                let _ = write!(text, "{index} {first} {} {is_torn} {ended:?};", told.is_some());
+            }
+        }
+        for &coordinator in coordinators {
+            for RecordedTxn { id, outcome, reads, writes, .. } in &*left.sinks[coordinator].borrow()
+            {
+                let _ = write!(text, "{id} {outcome:?} {reads:?} {writes:?};");
+            }
+        }
+        for cx in left.contexts.iter().filter(|cx| cx.node.id == node) {
+            let _ = write!(text, "{:?};", cx.decisions().into_iter().collect::<Vec<_>>());
+        }
+        let recovered = left.recovered.iter().filter(|(by, _)| *by == node);
+        let _ = write!(text, "{:?}; {:?}", recovered.collect::<Vec<_>>(), left.failures);
+        text.bytes().fold(text.len() as u64, |digest, byte| mix(digest ^ u64::from(byte)))
     }
 
     /// In which phases an actor posted a round.

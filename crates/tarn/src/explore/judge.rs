@@ -2,7 +2,8 @@
 //!
 //! Invariant: four judges that share nothing. The checker knows versions of the recorded history, the
 //! oracle values that callers saw and that are left, the audit the memory, the desk what engines said.
-//! After a memory node's death the memory is not looked at, since a part of it cannot be read. What a
+//! Where a memory node's death took the last copy the memory is not looked at, since a part of it cannot be
+//! read; else it is, as the last configuration has it. What a
 //! transaction's interval is, its caller says: from its first try to the reply.
 
 use super::cluster::{Cluster, TABLE, seed};
@@ -28,13 +29,13 @@ use tarn_sim::explore::{End, Fate, Fault};
 const LOOKER: u16 = 32;
 
 /// Nobody else runs beside it.
-const PACE: Pace = Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: 0 };
+const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
 /// The first thing that is wrong, the most telling kind first.
 ///
 /// # Errors
 /// Says what.
-pub fn judge(cluster: &Cluster, desk: &Desk, end: &End<'_>) -> Result<(), String> {
+pub fn judge(cluster: &Cluster, is_mended: bool, desk: &Desk, end: &End<'_>) -> Result<(), String> {
     let left = desk.left();
     let (history, contradiction) = history(&left);
     let schemas = [cluster.litmus().layout.schema()];
@@ -54,7 +55,8 @@ pub fn judge(cluster: &Cluster, desk: &Desk, end: &End<'_>) -> Result<(), String
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
-    let contents = if memory_died { None } else { Some(look(cluster, &left, end)?) };
+    let is_lost = memory_died && !is_mended;
+    let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
     if oracle::explains(cluster.litmus(), &left.seen, contents.as_deref()) {
         return Ok(());
     }
@@ -68,12 +70,17 @@ const LATE: Nanos = Nanos(u64::MAX / 2);
 /// caller was told.
 fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
     let mut contradiction = None;
-    let decisions: BTreeMap<TxnId, Resolution> =
-        left.contexts.iter().flat_map(|cx| cx.decisions()).collect();
+    let mut decisions: BTreeMap<TxnId, Resolution> = BTreeMap::new();
+    for (id, resolution) in left.contexts.iter().flat_map(|cx| cx.decisions()) {
+        if *decisions.entry(id).or_insert(resolution) != resolution {
+            contradiction = Some(format!("{id} was decided twice, and not alike"));
+        }
+    }
     let mut all = recorded(left);
     let mut undone = Vec::new();
     for (index, txn) in all.iter_mut().enumerate() {
-        let is_lost = left.recovered.contains(&txn.id.node());
+        let node = txn.id.node();
+        let is_lost = left.recovered.iter().any(|(_, dead)| *dead == node);
         match (txn.outcome, decisions.get(&txn.id)) {
             (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
                 (txn.outcome, txn.completed) = (RecordedOutcome::Committed, LATE);

@@ -1,8 +1,9 @@
 //! Litmuses under every order that the contract allows, by the explorer of `tarn-sim`.
 //!
 //! Map: [`litmus`] is the file, [`script`] its language, [`shape`] where it runs. [`cluster`] is the small
-//! database of one, [`model`] what the explorer is given: coordinators ([`coordinate`]), who recovers
-//! the dead ([`recovery`]), the judges ([`judge`], [`oracle`]). [`order`] says what to explore, [`run`]
+//! database of one, [`model`] what the explorer is given: coordinators ([`coordinate`]), who looks after
+//! the lost ([`recovery`]) as the membership [`service`] lets him, the judges ([`judge`], [`oracle`]).
+//! [`order`] says what to explore, [`run`]
 //! does, [`report`] says what came of it. [`diagram`] draws a schedule.
 //!
 //! Invariant: no litmus and no judge names a protocol: whichever is registered has the suite. What a
@@ -21,5 +22,6 @@ pub mod recovery;
 pub mod report;
 pub mod run;
 pub mod script;
+pub mod service;
 pub mod shape;
 mod watch;

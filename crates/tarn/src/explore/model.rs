@@ -6,31 +6,66 @@
 use super::cluster::{Cluster, seed};
 use super::coordinate::Part;
 use super::desk::Desk;
+use super::judge;
 use super::litmus::Crew;
+use super::recovery::{self, Keeper};
+use super::shape::Shape;
 use super::watch::Watched;
-use super::{judge, recovery};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::context::{ComputeNode, Context};
-use tarn_fabric::address::NodeId;
-use tarn_sim::explore::{Actor, End, ExploreFabric, Model, Trigger};
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_sim::explore::{Actor, End, ExploreFabric, FaultBudget, Model, Trigger};
+
+/// Keepers' threads that mend, behind those that recover.
+const MENDERS: u16 = 8;
+
+/// Who waits for something to be lost.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Care {
+    /// Compute nodes may be lost: somebody recovers them.
+    pub recovers: bool,
+    /// Memory nodes may be lost that have copies: somebody promotes these.
+    pub mends: bool,
+    /// Who looks after the lost may be lost as well: there are two of them.
+    pub has_deputy: bool,
+    /// Tries that each transaction has beyond the litmus's: one for each memory node that it may lose.
+    pub more_tries: u32,
+}
+
+impl Care {
+    /// What this budget asks for.
+    pub fn of(faults: &FaultBudget, shape: Shape, crashes: u32) -> Care {
+        let recovers = faults.compute + faults.zombie > 0;
+        let mends = faults.memory > 0 && shape.replicas > 1;
+        let more_tries = if mends { faults.memory } else { 0 };
+        Care { recovers, mends, has_deputy: recovers && crashes > 1, more_tries }
+    }
+}
 
 /// See the module's text.
 pub struct LitmusModel {
     cluster: Rc<Cluster>,
-    /// Whether a compute node may be lost: then somebody waits to recover it.
-    recovers: bool,
+    care: Care,
     watched: Cell<bool>,
     desk: RefCell<Rc<Desk>>,
 }
 
+/// What one execution's coroutines share.
+struct Stage<'a> {
+    fabric: &'a ExploreFabric,
+    desk: &'a Rc<Desk>,
+    nodes: Vec<Arc<ComputeNode>>,
+    actors: Vec<Actor>,
+}
+
 impl LitmusModel {
-    /// Of this cluster; `recovers`: a compute node may be lost.
-    pub fn new(cluster: Cluster, recovers: bool) -> LitmusModel {
+    /// Of this cluster.
+    pub fn new(cluster: Cluster, care: Care) -> LitmusModel {
         let desk = RefCell::default();
-        LitmusModel { cluster: Rc::new(cluster), recovers, watched: Cell::new(false), desk }
+        LitmusModel { cluster: Rc::new(cluster), care, watched: Cell::new(false), desk }
     }
 
     /// The cluster.
@@ -52,7 +87,7 @@ impl LitmusModel {
     pub fn actor_names(&self) -> Vec<String> {
         let crews = self.cluster.litmus().coordinators.iter().enumerate();
         let coordinators = crews.map(|(at, crew)| coordinator_name(at, crew.node));
-        coordinators.chain(self.mortal().into_iter().map(recovery_name)).collect()
+        coordinators.chain(self.tasks().iter().map(|task| self.task_name(task))).collect()
     }
 
     fn actor(
@@ -88,24 +123,114 @@ impl LitmusModel {
         }
     }
 
-    /// Compute nodes that may be lost.
-    fn mortal(&self) -> Vec<NodeId> {
-        let nodes = self.cluster.litmus().mortal.iter().map(|slot| self.cluster.node(*slot));
-        if self.recovers { nodes.collect() } else { Vec::new() }
+    /// What there is to look after, and by whom.
+    fn tasks(&self) -> Vec<Task> {
+        let Care { recovers, mends, has_deputy, .. } = self.care;
+        let cluster = &self.cluster;
+        let mut tasks = Vec::new();
+        let (deputy, steward) = (cluster.deputy(), cluster.steward());
+        let mut keepers = vec![(steward, has_deputy.then_some(deputy))];
+        if has_deputy {
+            keepers.insert(0, (deputy, None));
+        }
+        for (by, after) in keepers {
+            let mortal = cluster.litmus().mortal.iter().map(|slot| cluster.node(*slot));
+            let mut threads = 0..;
+            let mut add = |lost, first: u16| {
+                let thread = first + threads.next().expect("threads without end");
+                tasks.push(Task {
+                    by,
+                    thread,
+                    after: after.filter(|it| Trigger::Lost(*it) != lost),
+                    lost,
+                });
+            };
+            if recovers {
+                mortal.for_each(|dead| add(Trigger::Lost(dead), 0));
+            }
+            if recovers && after.is_some() {
+                add(Trigger::Lost(deputy), 0);
+            }
+            if mends {
+                let nodes = cluster.shape().memory_nodes + cluster.shape().spares;
+                (0..nodes as u16)
+                    .for_each(|node| add(Trigger::MemoryLost(NodeSlot(node)), MENDERS));
+            }
+        }
+        tasks
     }
+
+    fn task_name(&self, task: &Task) -> String {
+        let by = match (self.care.has_deputy, task.by == self.cluster.deputy()) {
+            (false, _) => "",
+            (true, true) => ", first",
+            (true, false) => ", second",
+        };
+        match task.lost {
+            Trigger::Lost(node) => format!("recovery of node {}{by}", node.slot.0),
+            Trigger::MemoryLost(node) => format!("mending of M{}{by}", node.0),
+        }
+    }
+
+    fn add_coordinators(&self, stage: &mut Stage<'_>) {
+        let (desk, mut first) = (stage.desk, 0);
+        let crews = &self.cluster.litmus().coordinators;
+        for (number, crew) in crews.iter().enumerate() {
+            let node = &stage.nodes[usize::from(crew.node)];
+            let thread =
+                crews[..number].iter().filter(|other| other.node == crew.node).count() as u16;
+            let port = stage.fabric.port(node.id, thread, seed());
+            let cx = self.cluster.context(node, port, thread, crew.remembers);
+            desk.has(&cx);
+            let (cluster, fabric) = (Rc::clone(&self.cluster), stage.fabric.clone());
+            let tries = self.cluster.litmus().tries + self.care.more_tries;
+            let (desk, sink) = (Rc::clone(desk), desk.sink());
+            let part = Part { cluster, fabric, desk, number, first, sink, tries };
+            let name = coordinator_name(number, crew.node);
+            let actor = self.actor(stage.desk, (&cx, name, number), part.run(Rc::clone(&cx)));
+            stage.actors.push(self.fated(actor, crew));
+            first += crew.transactions.len();
+        }
+    }
+
+    fn add_keepers(&self, stage: &mut Stage<'_>) {
+        for task in self.tasks() {
+            let node = &stage.nodes[usize::from(task.by.slot.0)];
+            let port = stage.fabric.port(node.id, task.thread, seed());
+            let cx = self.cluster.context(node, port, task.thread, false);
+            stage.desk.has(&cx);
+            let desk = Rc::clone(stage.desk);
+            let keeper = Keeper { cx: Rc::clone(&cx), after: task.after, desk };
+            let coroutine: std::pin::Pin<Box<dyn Future<Output = ()>>> = match task.lost {
+                Trigger::Lost(dead) => Box::pin(keeper.recover(dead)),
+                Trigger::MemoryLost(_) => Box::pin(keeper.mend()),
+            };
+            let name = self.task_name(&task);
+            let at = stage.actors.len();
+            let actor = self.actor(stage.desk, (&cx, name, at), coroutine).after(task.lost);
+            let is_steward = task.by == self.cluster.steward();
+            stage.actors.push(if is_steward { actor.spared() } else { actor });
+        }
+    }
+}
+
+/// Something that is to be looked after when it is lost.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    by: NodeId,
+    thread: u16,
+    /// Who does it before, until he is lost.
+    after: Option<NodeId>,
+    lost: Trigger,
 }
 
 fn coordinator_name(number: usize, node: u16) -> String {
     format!("coordinator {number}, node {node}")
 }
 
-fn recovery_name(dead: NodeId) -> String {
-    format!("recovery of node {}", dead.slot.0)
-}
-
 impl Model for LitmusModel {
     fn load(&self, fabric: &ExploreFabric) {
-        let database = self.cluster.database(&fabric.groups());
+        let (database, _) = self.cluster.database(&fabric.groups());
         let steward = self.cluster.steward();
         let node = self.cluster.join(&database, steward);
         let cx = self.cluster.context(&node, fabric.port(steward, 0, seed()), 0, false);
@@ -113,47 +238,41 @@ impl Model for LitmusModel {
     }
 
     fn build(&self, fabric: &ExploreFabric) -> Vec<Actor> {
-        let litmus = self.cluster.litmus();
-        let crews = &litmus.coordinators;
+        let crews = &self.cluster.litmus().coordinators;
         let desk = Rc::new(Desk::new(crews.iter().map(|crew| crew.transactions.len()).sum()));
         *self.desk.borrow_mut() = Rc::clone(&desk);
-        let database = self.cluster.database(&fabric.groups());
-        let nodes: Vec<Arc<ComputeNode>> = (0..self.cluster.compute_nodes() as u16)
+        let (database, service) = self.cluster.database(&fabric.groups());
+        let nodes = (0..self.cluster.compute_nodes() as u16)
             .map(|slot| self.cluster.join(&database, self.cluster.node(slot)))
             .collect();
-        let (mut actors, mut first) = (Vec::new(), 0);
-        for (number, crew) in crews.iter().enumerate() {
-            let node = &nodes[usize::from(crew.node)];
-            let thread =
-                crews[..number].iter().filter(|other| other.node == crew.node).count() as u16;
-            let port = fabric.port(node.id, thread, seed());
-            let cx = self.cluster.context(node, port, thread, crew.remembers);
-            desk.has(&cx);
-            let (cluster, fabric, sink) = (Rc::clone(&self.cluster), fabric.clone(), desk.sink());
-            let part = Part { cluster, fabric, desk: Rc::clone(&desk), number, first, sink };
-            let name = coordinator_name(number, crew.node);
-            let actor = self.actor(&desk, (&cx, name, number), part.run(Rc::clone(&cx)));
-            actors.push(self.fated(actor, crew));
-            first += crew.transactions.len();
-        }
-        if self.recovers {
+        let (of_desk, of_crews) = (Rc::clone(&desk), Rc::clone(&self.cluster));
+        fabric.remains(move |node| {
+            let crews = of_crews.litmus().coordinators.iter().enumerate();
+            let mine: Vec<usize> =
+                crews.filter(|(_, crew)| crew.node == node.slot.0).map(|(at, _)| at).collect();
+            of_desk.digest_of(node, &mine)
+        });
+        let mut stage = Stage { fabric, desk: &desk, nodes, actors: Vec::new() };
+        self.add_coordinators(&mut stage);
+        self.add_keepers(&mut stage);
+        let Care { recovers, mends, .. } = self.care;
+        if recovers || mends {
             let (cluster, database) = (Rc::clone(&self.cluster), Arc::clone(&database));
             fabric.share(move || recovery::digest(&cluster, &database));
         }
-        for (thread, dead) in self.mortal().into_iter().enumerate() {
-            let (node, thread) = (&nodes[nodes.len() - 1], thread as u16);
-            let port = fabric.port(node.id, thread, seed());
-            let cx = self.cluster.context(node, port, thread, false);
-            desk.has(&cx);
-            let coroutine = recovery::recover(Rc::clone(&cx), dead, Rc::clone(&desk));
-            let name = recovery_name(dead);
-            let actor = self.actor(&desk, (&cx, name, actors.len()), coroutine);
-            actors.push(actor.after(Trigger::Lost(dead)).spared());
+        if mends {
+            // Somebody does for as long as the execution lasts, also before he has started: whoever meets
+            // a dead node waits for the next configuration.
+            std::mem::forget(database.configurations.begin_mending());
         }
-        actors
+        if mends || self.care.has_deputy {
+            let keepers = [self.cluster.deputy(), self.cluster.steward()];
+            fabric.share_with(&keepers, move || recovery::keepers_digest(&database, &service));
+        }
+        stage.actors
     }
 
     fn judge(&self, end: &End<'_>) -> Result<(), String> {
-        judge::judge(&self.cluster, &self.desk(), end)
+        judge::judge(&self.cluster, self.care.mends, &self.desk(), end)
     }
 }

@@ -26,7 +26,7 @@ pub enum FaultKind {
     Compute,
     /// A compute node is declared dead and recovered, and goes on meanwhile.
     Zombie,
-    /// A memory node dies.
+    /// A memory node dies; where there are copies, one is promoted, and a spare filled.
     Memory,
 }
 
@@ -44,14 +44,19 @@ impl FaultKind {
         }
     }
 
-    /// So many of it in one execution.
-    pub fn budget(self, crashes: u32) -> FaultBudget {
+    /// So many of it in one execution on this shape. No group loses its last copy as long as it has others:
+    /// what is left of the crashes is compute nodes', the mender's among them.
+    pub fn budget(self, crashes: u32, shape: Shape) -> FaultBudget {
         let mut budget = FaultBudget::NONE;
         match self {
             FaultKind::None => {}
             FaultKind::Compute => budget.compute = crashes,
             FaultKind::Zombie => budget.zombie = crashes,
-            FaultKind::Memory => budget.memory = crashes,
+            FaultKind::Memory if shape.replicas == 1 => budget.memory = crashes,
+            FaultKind::Memory => {
+                budget.memory = crashes.min(shape.replicas as u32 - 1);
+                budget.compute = crashes - budget.memory;
+            }
         }
         budget
     }

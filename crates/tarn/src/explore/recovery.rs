@@ -1,24 +1,109 @@
-//! Who recovers what a lost compute node left, as a coroutine; and the objects beside memory that count.
+//! Who looks after what is lost, as coroutines: recovers compute nodes, promotes backups, fills spares; and
+//! the objects beside memory that count.
 //!
-//! Invariant: the engine's own recovery, begun by declaring the node dead. Locks without a log are left to
-//! whoever meets them; those that nobody met, the judge sweeps away before it looks for any.
+//! Invariant: the engine's own recovery and mending, begun by declaring the lost node dead. What is refused
+//! is tried again when something has changed; who never comes to his end is found by the judge. Locks
+//! without a log are left to whoever meets them; those that nobody met, the judge sweeps away before it
+//! looks for any.
 
 use super::cluster::Cluster;
 use super::desk::Desk;
+use super::service::Service;
 use std::rc::Rc;
 use tarn_engine::context::{Context, Database};
 use tarn_engine::membership::Standing;
-use tarn_engine::recovery::{self, Attempt};
-use tarn_fabric::address::NodeId;
+use tarn_engine::mend::{Mended, step};
+use tarn_engine::reconfigure::{Terms, replaced};
+use tarn_engine::recovery::{self, Attempt, Pace};
+use tarn_fabric::address::{GroupId, NodeId};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::mix;
 
-/// Recovers `dead`.
-pub async fn recover(cx: Rc<Context>, dead: NodeId, desk: Rc<Desk>) {
-    cx.database().membership.expel(dead);
-    match recovery::recover(&cx, dead).await {
-        Ok(Attempt::Recovered(_)) => desk.recovered(dead),
-        Ok(other) => desk.fails(format!("{dead} was not recovered: {other:?}")),
-        Err(failure) => desk.fails(format!("{dead} was not recovered: {failure}")),
+/// How long is waited before something is tried again: more than a look at the clock takes.
+pub const LOOK_AGAIN: Nanos = Nanos(1_000);
+/// Nobody is expelled for being slow: whoever is, is lost by the scheduler's choice.
+const TERMS: Terms = Terms { patience_ns: u64::MAX / 2, look_every_ns: LOOK_AGAIN.0 };
+/// No pause: what comes between is the scheduler's to choose.
+const PACE: Pace =
+    Pace { blocks: usize::MAX, pause_ns: 0, look_every_ns: LOOK_AGAIN.0, ..Pace::UNPACED };
+
+/// One who looks after the lost.
+pub struct Keeper {
+    /// His thread.
+    pub cx: Rc<Context>,
+    /// Who does it before him, until he is lost himself.
+    pub after: Option<NodeId>,
+    /// Where to say what was done.
+    pub desk: Rc<Desk>,
+}
+
+impl Keeper {
+    fn standing(&self, node: NodeId) -> Standing {
+        self.cx.database().membership.standing(node)
+    }
+
+    /// Whether it is not his turn: who does it before him is a member, and has not done it.
+    fn is_early(&self) -> bool {
+        self.after.is_some_and(|first| self.standing(first) == Standing::Member)
+    }
+
+    fn is_fenced(&self) -> bool {
+        self.cx.port.last_error() == Some(FabricError::Fenced)
+    }
+
+    /// Recovers `dead`.
+    pub async fn recover(self, dead: NodeId) {
+        self.cx.database().membership.expel(dead);
+        loop {
+            if self.standing(dead) == Standing::Recovered {
+                break;
+            }
+            if !self.is_early() {
+                match recovery::recover(&self.cx, dead).await {
+                    Ok(Attempt::Recovered(_) | Attempt::Done) => break,
+                    Ok(Attempt::NotNow) => {}
+                    // He is no member himself any more: another takes over.
+                    Ok(Attempt::Refused) => return,
+                    Err(_) if self.is_fenced() => return,
+                    // A memory node died under his hands.
+                    Err(_) => {}
+                }
+            }
+            self.cx.port.sleep(LOOK_AGAIN).await;
+        }
+        self.desk.recovered(self.cx.node.id, dead);
+    }
+
+    /// Promotes backups of dead memory nodes, and fills spares.
+    pub async fn mend(self) {
+        while !self.is_mended() {
+            if !self.is_early() {
+                let report = &mut |mended| match mended {
+                    Mended::Recovered(dead, _) => self.desk.recovered(self.cx.node.id, dead),
+                    Mended::Changed { .. } | Mended::Joined { .. } => {}
+                };
+                let stepped = step(&self.cx, TERMS, PACE, report).await;
+                if stepped.is_err() && self.is_fenced() {
+                    return;
+                }
+                if self.is_mended() {
+                    return;
+                }
+            }
+            self.cx.port.sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Whether the map is what it can be. He begins when a node has died: until that is in the map or
+    /// reported, it is not.
+    fn is_mended(&self) -> bool {
+        let configurations = &self.cx.database().configurations;
+        let open = configurations.open();
+        open.number.0 > 1
+            && configurations.announced() == open.number
+            && !open.groups.is_joining()
+            && replaced(configurations, &open.groups).is_none()
     }
 }
 
@@ -32,7 +117,33 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
         Standing::Recovered => 3u64,
     };
     let configurations = &database.configurations;
-    let numbers = [configurations.announced(), configurations.open().number];
-    let first = numbers.iter().fold(database.membership.view().0, |digest, it| mix(digest) ^ it.0);
+    let open = configurations.open();
+    let first = mix(configurations.announced().0) ^ open.number.0;
+    let lists = (0..open.groups.count() as u16).map(GroupId).flat_map(|group| {
+        let [members, joining] = [open.groups.members(group), open.groups.joining(group)];
+        members.iter().chain(joining).chain([&SEPARATOR]).copied().collect::<Vec<_>>()
+    });
+    let first = lists.fold(first, |digest, node| mix(digest ^ u64::from(node.0)));
     nodes.fold(mix(first), |digest, node| mix(digest ^ standing(node)))
+}
+
+/// Between two groups: no memory node.
+const SEPARATOR: tarn_fabric::address::NodeSlot = tarn_fabric::address::NodeSlot(u16::MAX);
+
+/// A digest of what only those learn who look after the lost: who claimed what, who is busy.
+pub fn keepers_digest(database: &Database, service: &Service) -> u64 {
+    let configurations = &database.configurations;
+    let mut digest = mix(service.claims() ^ mix(database.membership.view().0));
+    let mut add = |word: u64| digest = mix(digest ^ word);
+    let (changing, copying) = configurations.at_work();
+    let name = |node: NodeId| u64::from(node.slot.0) + 1;
+    add(changing.map_or(0, name));
+    add(copying.map_or(0, |(node, at)| name(node) << 16 | u64::from(at.thread)));
+    add(configurations.settled());
+    configurations.late(&*database.membership).into_iter().for_each(|node| add(name(node)));
+    add(u64::MAX);
+    configurations.dead().into_iter().for_each(|node| add(u64::from(node.0) + 1));
+    add(u64::MAX);
+    configurations.spares().into_iter().for_each(|node| add(u64::from(node.0) + 1));
+    digest
 }

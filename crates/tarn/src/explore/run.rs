@@ -5,7 +5,7 @@
 //! Rows come out in the order of the items, whoever was done first.
 
 use super::cluster::Cluster;
-use super::model::LitmusModel;
+use super::model::{Care, LitmusModel};
 use super::order::{Item, Order};
 use super::report::{Found, Row, Sum};
 use std::ops::ControlFlow;
@@ -92,11 +92,15 @@ pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig
     let nodes = (item.shape.memory_nodes, cluster.compute_nodes());
     let config = ExploreConfig {
         replicas: item.shape.replicas,
-        faults: item.fault.budget(order.crashes),
+        spares: item.shape.spares,
+        faults: item.fault.budget(order.crashes, item.shape),
         bounds: order.bounds,
+        // What a coroutine sleeps for is news, or nothing in particular: no deadline, no patience.
+        idle_sleeps: 1,
         ..ExploreConfig::new(nodes.0, nodes.1, group_bytes)
     };
-    Ok((LitmusModel::new(cluster, item.fault.loses_compute()), config))
+    let care = Care::of(&config.faults, item.shape, order.crashes);
+    Ok((LitmusModel::new(cluster, care), config))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]

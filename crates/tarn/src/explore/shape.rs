@@ -1,12 +1,15 @@
-//! The cluster that a litmus runs on: memory nodes, copies of each record.
+//! The cluster that a litmus runs on: memory nodes, copies of each record, empty nodes beside them.
 //!
-//! Invariant: written `NODESxREPLICAS`, with no more replicas than nodes; compute nodes are the litmus's.
+//! Invariant: written `NODESxREPLICAS`, with no more replicas than nodes, and `+SPARES` behind it if there
+//! are any; compute nodes are the litmus's.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Memory nodes that an exhaustive run can bear.
 const NODES_MAX: usize = 4;
+/// Spares: one copy is made at a time.
+const SPARES_MAX: usize = 1;
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -15,16 +18,37 @@ pub struct Shape {
     pub memory_nodes: usize,
     /// Copies of each record.
     pub replicas: usize,
+    /// Empty memory nodes, to which a lost copy goes.
+    pub spares: usize,
+}
+
+impl Shape {
+    /// Without spares.
+    pub const fn plain(memory_nodes: usize, replicas: usize) -> Shape {
+        Shape { memory_nodes, replicas, spares: 0 }
+    }
 }
 
 impl FromStr for Shape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Shape, String> {
-        let refuse = || format!("NODESxREPLICAS, 1 to {NODES_MAX} and no more replicas than nodes");
+        let refuse = || {
+            format!(
+                "NODESxREPLICAS, 1 to {NODES_MAX} and no more replicas than nodes, and +SPARES, 1 to \
+                 {SPARES_MAX}, if there are any"
+            )
+        };
         let (nodes, replicas) = text.split_once('x').ok_or_else(refuse)?;
         let number = |text: &str| text.parse::<usize>().map_err(|_| refuse());
-        let shape = Shape { memory_nodes: number(nodes)?, replicas: number(replicas)? };
+        let (replicas, spares) = match replicas.split_once('+') {
+            None => (number(replicas)?, 0),
+            Some((replicas, spares)) => (number(replicas)?, number(spares)?),
+        };
+        if text.contains('+') && !(1..=SPARES_MAX).contains(&spares) {
+            return Err(refuse());
+        }
+        let shape = Shape { memory_nodes: number(nodes)?, replicas, spares };
         let is_possible = (1..=NODES_MAX).contains(&shape.memory_nodes)
             && (1..=shape.memory_nodes).contains(&shape.replicas);
         if is_possible { Ok(shape) } else { Err(refuse()) }
@@ -33,7 +57,8 @@ impl FromStr for Shape {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}", self.memory_nodes, self.replicas)
+        write!(f, "{}x{}", self.memory_nodes, self.replicas)?;
+        if self.spares > 0 { write!(f, "+{}", self.spares) } else { Ok(()) }
     }
 }
 
@@ -43,8 +68,10 @@ mod tests {
 
     #[test]
     fn a_shape_reads_what_it_prints() {
-        assert_eq!("2x1".parse::<Shape>().expect("a shape").to_string(), "2x1");
-        for bad in ["2", "1x2", "0x0", "9x1", "ax1"] {
+        for text in ["2x1", "2x2+1"] {
+            assert_eq!(text.parse::<Shape>().expect("a shape").to_string(), text);
+        }
+        for bad in ["2", "1x2", "0x0", "9x1", "ax1", "2x2+", "2x2+0", "2x2+2", "2+1x2"] {
             assert!(bad.parse::<Shape>().expect_err("refused").contains("no more"), "{bad}");
         }
     }

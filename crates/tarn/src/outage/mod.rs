@@ -55,6 +55,10 @@ pub struct Shape {
     pub restart_ms: f64,
     /// A crash of a compute node is known after so long; 0: at once, as the published measurement has it.
     pub lease_ms: f64,
+    /// Most of a memory node's time that the sweep for locks of the dead may take.
+    pub sweep_share_percent: u16,
+    /// Most of a memory node's time that filling a spare may take.
+    pub copy_share_percent: u16,
     /// Throughput is counted in intervals of this length.
     pub interval_ms: f64,
 }
@@ -75,6 +79,13 @@ impl Shape {
         if self.crash_memory >= self.replicas {
             let allowed = format!("0 to {}: one copy must live", self.replicas - 1);
             return refuse("crash-memory", self.crash_memory.to_string(), allowed);
+        }
+        let shares =
+            [("sweep-share", self.sweep_share_percent), ("copy-share", self.copy_share_percent)];
+        for (field, value) in shares {
+            if !(1..=100).contains(&value) {
+                return refuse(field, value.to_string(), "1 to 100, in percent".into());
+            }
         }
         let times = [
             ("virtual-ms", self.virtual_ms, self.crash_at_ms, 10_000.0),

@@ -70,6 +70,8 @@ pub struct Outage {
     pub back_after_ms: Option<f64>,
     /// From the crash until the last dead compute node is recovered.
     pub recovered_after_ms: Option<f64>,
+    /// From the crash until no lock of the dead is left.
+    pub swept_after_ms: Option<f64>,
     /// From the crash until backups are promoted.
     pub promoted_after_ms: Option<f64>,
     /// From the crash until every group has all its copies again.
@@ -115,6 +117,7 @@ impl Outage {
             lowest_per_s: later.iter().copied().fold(f64::INFINITY, f64::min),
             back_after_ms: back.map(|at| at as f64 * shape.interval_ms),
             recovered_after_ms: since(&has("recovered")),
+            swept_after_ms: since(&has("sweep over")),
             promoted_after_ms: promoted.map(|event| event.at_ms - shape.crash_at_ms),
             whole_after_ms: since(&has("copies complete")),
             throughput_per_s,
@@ -279,6 +282,7 @@ impl fmt::Display for Outage {
         writeln!(f, "backups promoted   {}", ms(self.promoted_after_ms))?;
         writeln!(f, "dead recovered     {}", ms(self.recovered_after_ms))?;
         writeln!(f, "throughput back    {}", ms(self.back_after_ms))?;
+        writeln!(f, "their locks swept  {}", ms(self.swept_after_ms))?;
         writeln!(f, "all copies again   {}", ms(self.whole_after_ms))?;
         let failed = self.failed();
         let verdict = if failed.is_empty() { "sound".into() } else { failed.join("; ") };

@@ -18,7 +18,7 @@ use tarn_engine::load::{Loader, Part};
 use tarn_engine::mend::{Mended, mend};
 use tarn_engine::outcome::{Explanation, Failure, Resolution};
 use tarn_engine::reconfigure::Terms;
-use tarn_engine::recovery::{self, Pace, sweep};
+use tarn_engine::recovery::{self, Pace, Share, sweep};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -29,8 +29,16 @@ use tarn_workloads::Workload;
 const SLICE: Nanos = Nanos(20_000);
 /// A transaction that has not ended so long after the end never will.
 const PATIENCE: Nanos = Nanos(100_000_000);
-const TERMS: Terms = Terms { patience_ns: 500_000, look_every_ns: 1_000 };
-const PACE: Pace = Pace { blocks: 256, pause_ns: 1_000, look_every_ns: 10_000 };
+/// Who is dead is known by its lease, or at once: patience is for who is stuck. A thread of a full cluster
+/// may need milliseconds until its last try has ended, and must not be taken for one.
+const TERMS: Terms = Terms { patience_ns: 20_000_000, look_every_ns: 1_000 };
+const LOOK_EVERY_NS: u64 = 10_000;
+
+fn pace(shape: &Shape) -> Pace {
+    let [sweep_share, copy_share] =
+        [shape.sweep_share_percent, shape.copy_share_percent].map(Share::percent);
+    Pace { sweep_share, copy_share, look_every_ns: LOOK_EVERY_NS, ..Pace::default() }
+}
 
 /// What coroutines share.
 struct Desk {
@@ -97,9 +105,9 @@ impl<W: Workload + 'static> Cast<W> {
             async move { clearance::keep(&cx, || desk.stop.get()).await }
         };
         scheduler.spawn(&port, Mortal::new(Box::pin(lease), &is_dead, &self.graveyard));
-        let lives = keep_lives(Rc::clone(&keeper), desk());
+        let lives = keep_lives(Rc::clone(&keeper), desk(), pace(shape));
         scheduler.spawn(&port, Mortal::new(Box::pin(lives), &is_dead, &self.graveyard));
-        let copies = keep_copies(keeper, desk());
+        let copies = keep_copies(keeper, desk(), pace(shape));
         scheduler.spawn(&port, Mortal::new(Box::pin(copies), &is_dead, &self.graveyard));
         Ok(())
     }
@@ -129,15 +137,15 @@ async fn coordinate<W: Workload>(workload: Rc<W>, mut by: Coordinator, desk: Rc<
     }
 }
 
-async fn keep_lives(cx: Rc<Context>, desk: Rc<Desk>) {
+async fn keep_lives(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
     let report = |dead, recovery: &recovery::Recovery| {
         let settled = recovery.settled.len();
         desk.event(cx.port.observed(), format!("{dead} recovered ({settled} logs settled)"));
     };
-    let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
+    let _ = recovery::attend(&cx, pace, || desk.stop.get(), report).await;
 }
 
-async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>) {
+async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
     let report = |mended| {
         let what = match mended {
             Mended::Changed { number, frozen_ns } => {
@@ -145,8 +153,8 @@ async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>) {
             }
             Mended::Joined { number, frozen_ns, copied } => format!(
                 "configuration {} opened, frozen for {frozen_ns} ns: copies complete, {} units, {} \
-                 bytes written",
-                number.0, copied.units, copied.bytes
+                 looked at again, {} bytes written",
+                number.0, copied.units, copied.again, copied.bytes
             ),
             Mended::Recovered(dead, recovery) => {
                 format!("{dead} recovered ({} logs settled)", recovery.settled.len())
@@ -154,7 +162,7 @@ async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>) {
         };
         desk.event(cx.port.observed(), what);
     };
-    let _ = mend(&cx, TERMS, PACE, || desk.stop.get(), report).await;
+    let _ = mend(&cx, TERMS, pace, || desk.stop.get(), report).await;
 }
 
 /// Runs a workload through an outage; `progress` is told how much of it is over, in thousandths.
@@ -199,7 +207,7 @@ pub fn run<W: Workload + 'static>(
     let cx = stage.thread(&stage.join_any(cast.shape.compute_nodes)?, 0)?;
     let judged = block_on(async {
         // At rest no time passes, so that nobody may sleep.
-        sweep(&cx, Pace { pause_ns: 0, ..PACE }).await?;
+        sweep(&cx, Pace::UNPACED).await?;
         audit(&cx).await
     });
     let audit = judged.map_err(|failure| RunError::Failed(format!("the memory: {failure}")))?;
@@ -250,7 +258,7 @@ fn play<W: Workload + 'static>(
     let at = |ms: f64| start + Nanos((ms * 1e6) as u64);
     let (crash_at, end) = (at(shape.crash_at_ms), at(shape.virtual_ms));
     let restart_at = at(shape.crash_at_ms + shape.restart_ms);
-    let mut to_crash = true;
+    let (mut to_crash, mut is_unswept) = (true, false);
     let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
     let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
     while stage.fabric.now() < end {
@@ -261,6 +269,9 @@ fn play<W: Workload + 'static>(
         for lapsed in stage.membership.tick(now) {
             desk.event(now, format!("the lease of {lapsed} has lapsed"));
             stage.database.membership.expel(lapsed);
+        }
+        if std::mem::replace(&mut is_unswept, stage.database.sweeps.is_due()) && !is_unswept {
+            desk.event(now, "sweep over: the dead have left no lock".into());
         }
         if to_crash && now >= crash_at {
             to_crash = false;

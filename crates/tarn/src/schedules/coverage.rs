@@ -22,6 +22,13 @@ pub enum Kind {
 }
 
 const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
+/// Cells that no run reaches: protocol, cell, reason.
+const CANNOT: [(&str, &str, &str); 1] = [(
+    "ford",
+    "memory node/unlock_with_data",
+    "locks are released together with the data where there is one copy, and where there is one copy no \
+     memory node dies",
+)];
 /// Behind the phases: executing, or between two transactions.
 const BETWEEN: usize = PHASES_MAX;
 
@@ -36,11 +43,19 @@ pub struct Deaths {
     pub lapsed: u64,
     /// Slots that got a new life.
     pub restarts: u64,
+    /// Numbers of dead coordinators that others took.
+    pub successions: u64,
 }
 
 impl Default for Deaths {
     fn default() -> Deaths {
-        Deaths { cells: [[0; PHASES_MAX + 1]; 3], nodes: [0; 3], lapsed: 0, restarts: 0 }
+        Deaths {
+            cells: [[0; PHASES_MAX + 1]; 3],
+            nodes: [0; 3],
+            lapsed: 0,
+            restarts: 0,
+            successions: 0,
+        }
     }
 }
 
@@ -63,6 +78,7 @@ impl Deaths {
         }
         self.lapsed += other.lapsed;
         self.restarts += other.restarts;
+        self.successions += other.successions;
     }
 
     /// Nodes that died in this way.
@@ -153,16 +169,51 @@ impl Sum {
             ("memory_node_died", self.faults.memory_nodes),
             ("resolved_aborted", self.resolved.aborted),
             ("resolved_committed", self.resolved.committed),
+            ("number_taken_over", self.deaths.successions),
             ("restarted", restarts),
             ("split", self.tally.splits),
             ("split_refused", self.tally.splits_refused),
         ]);
         let protocol = &subject.protocol;
         let cannot = |cell: &str| {
+            let known = CANNOT.iter().find(|it| it.0 == protocol && it.1 == cell);
+            if let Some((.., why)) = known {
+                return Some(*why);
+            }
             let phase = cell.rsplit('/').next().unwrap_or_default();
             let known = |it: &&(&str, &str, &str, &str)| it.0 == protocol && it.1 == phase;
             ELSEWHERE.iter().find(known).map(|(.., why)| *why)
         };
         self.coverage = Coverage::of(&self.deaths, &self.tally, phases, events, &cannot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coverage(deaths: &Deaths, events: &[(&'static str, u64)]) -> Coverage {
+        let mut tally = Tally::default();
+        tally.aborts.fill(1);
+        tally.recovery.fill(1);
+        let cannot = |cell: &str| (cell == "memory node/two").then_some("it is one");
+        Coverage::of(deaths, &tally, &["one", "two"], events.iter().copied().collect(), &cannot)
+    }
+
+    #[test]
+    fn an_empty_cell_is_named_and_what_cannot_be_is_not_asked_for() {
+        let mut deaths = Deaths::default();
+        for kind in [Kind::Crash, Kind::Zombie, Kind::MemoryNode] {
+            deaths.count(kind, vec![Some(0), None]);
+        }
+        deaths.count(Kind::Crash, vec![Some(1)]);
+        let some = coverage(&deaths, &[("split", 3), ("dropped", 0)]);
+        assert_eq!(some.empty, ["zombie/two", "event/dropped"]);
+        assert_eq!(some.cannot.keys().collect::<Vec<_>>(), ["memory node/two"]);
+        deaths.count(Kind::Zombie, vec![Some(1)]);
+        let all = coverage(&deaths, &[("split", 3), ("dropped", 1)]);
+        assert!(all.empty.is_empty(), "{:?}", all.empty);
+        let (reached, cells) = all.reached();
+        assert_eq!(reached + 1, cells);
     }
 }

@@ -104,6 +104,8 @@ pub struct Drawn {
     pub spares: usize,
     /// Whether the slots of the dead get a new life once they are recovered.
     pub restarts: bool,
+    /// Whether the number of a dead coordinator is taken by one of another node, before its life is recovered.
+    pub succession: bool,
     /// What leases are worth, if there are any. Clocks may drift by more than they allow for.
     pub lease: Option<LeaseTerms>,
     /// One transaction in so many is dropped by its caller half-way; 0: none.
@@ -169,6 +171,8 @@ impl Drawn {
             drop_one_in: if is_mixture { pick(&mut rng, &[0, 0, 0, 6]) } else { 0 },
             bucket,
             slots_per_100_records: pick(&mut rng, &[50, 200, 200]),
+            // Drawn last: seeds that had another meaning before keep all the rest of it.
+            succession: has_faults && rng.random_range(0..2) == 0,
             faults,
         }
     }
@@ -327,7 +331,8 @@ impl Drawn {
             }
         }
         let restarts = if self.restarts { "the dead come back" } else { "the dead stay away" };
-        write!(f, "{} spares; {restarts}", self.spares)
+        write!(f, "{} spares; {restarts}", self.spares)?;
+        if self.succession { write!(f, "; their numbers are taken over") } else { Ok(()) }
     }
 }
 
@@ -348,7 +353,8 @@ mod tests {
         assert_eq!(all[7], Drawn::of(7, None).to_string());
         let words = ["mixture", "smallbank", "ycsb", "tatp", "kvs", "growth on", "growth off"];
         let more = ["half", "apart", "1 replicas", "3 replicas", "no fault", "dies", "expelled"];
-        let last = ["crashes", "leases", "dropped", "come back", "2 spares", "read whole"];
+        let last =
+            ["crashes", "leases", "dropped", "come back", "2 spares", "read whole", "taken over"];
         for word in words.into_iter().chain(more).chain(last) {
             assert!(all.iter().any(|text| text.contains(word)), "{word} is never drawn");
         }

@@ -19,7 +19,8 @@ use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 
 /// How recovery goes about it: as fast as a small cluster can, so that transactions meet it.
-pub(super) const PACE: Pace = Pace { blocks: 8, pause_ns: 500, look_every_ns: 4_000 };
+pub(super) const PACE: Pace =
+    Pace { blocks: 8, pause_ns: 500, look_every_ns: 4_000, ..Pace::UNPACED };
 /// A member whose threads are not quiet after so long is expelled.
 const TERMS: Terms = Terms { patience_ns: 400_000, look_every_ns: 1_000 };
 /// Transactions of one coordinator that may end in a failure before it gives up.

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a coroutine of a node that has stopped is never polled again, and is not dropped before the
 //! run is over and its access is gone: it does nothing any more, not even what a dropped transaction
-//! does. Which phase of the protocol each was in is known at every moment.
+//! does. Which phase of the protocol each was in is known at every moment, and of which phases there are
+//! rounds on their way that nobody waits for.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -10,6 +11,8 @@ use std::rc::Rc;
 use std::task::{Context as Waiting, Poll};
 use tarn_engine::context::Context;
 use tarn_fabric::address::NodeId;
+use tarn_fabric::backend::Endpoint;
+use tarn_sim::fabric::SimFabric;
 use tarn_sim::scheduler::Scheduler;
 
 /// A coroutine.
@@ -26,11 +29,26 @@ pub(super) struct Life {
     has_stopped: Cell<bool>,
     /// Of its coordinators that have not ended.
     phases: RefCell<Vec<PhaseCell>>,
+    left_behind: RefCell<Vec<LeftBehind>>,
+    fabric: SimFabric,
+}
+
+/// A round that nobody waits for.
+struct LeftBehind {
+    thread: Endpoint,
+    phase: usize,
+    number: u64,
 }
 
 impl Life {
-    pub(super) fn new(id: NodeId) -> Rc<Life> {
-        Rc::new(Life { id, has_stopped: Cell::new(false), phases: RefCell::default() })
+    pub(super) fn new(id: NodeId, fabric: &SimFabric) -> Rc<Life> {
+        Rc::new(Life {
+            id,
+            has_stopped: Cell::new(false),
+            phases: RefCell::default(),
+            left_behind: RefCell::default(),
+            fabric: fabric.clone(),
+        })
     }
 
     /// Whether its threads have stopped.
@@ -43,9 +61,40 @@ impl Life {
         self.has_stopped.set(true);
     }
 
-    /// Where each of its coordinators is.
+    /// Where each of its coordinators is, and where transactions are that have rounds on their way and that
+    /// nobody waits for any more.
     pub(super) fn phases(&self) -> Vec<Option<usize>> {
-        self.phases.borrow().iter().map(|phase| phase.get()).collect()
+        let mut all: Vec<Option<usize>> =
+            self.phases.borrow().iter().map(|phase| phase.get()).collect();
+        let left_behind = self.left_behind.borrow();
+        let on_its_way = left_behind.iter().filter(|it| self.is_on_its_way(it));
+        all.extend(on_its_way.map(|it| Some(it.phase)));
+        all
+    }
+
+    fn is_on_its_way(&self, it: &LeftBehind) -> bool {
+        self.fabric.detached_in_flight(it.thread).contains(&it.number)
+    }
+
+    /// A poll of a coordinator of `thread` has entered `phase` and does not wait in it: the rounds that are
+    /// new are of that phase. Whether there are any.
+    fn leave_behind(&self, thread: Endpoint, phase: usize) -> bool {
+        let on_their_way = self.fabric.detached_in_flight(thread);
+        let left_behind = &mut *self.left_behind.borrow_mut();
+        left_behind.retain(|it| it.thread != thread || on_their_way.contains(&it.number));
+        let before = left_behind.len();
+        let is_known = |all: &[LeftBehind], number: u64| all.iter().any(|it| it.number == number);
+        for number in on_their_way {
+            if !is_known(&left_behind[..before], number) {
+                left_behind.push(LeftBehind { thread, phase, number });
+            }
+        }
+        left_behind.len() > before
+    }
+
+    /// How many coordinators it has.
+    pub(super) fn coordinators(&self) -> usize {
+        self.phases.borrow().len()
     }
 
     /// A coordinator of it begins.
@@ -127,15 +176,27 @@ impl Future for Mortal<'_> {
             return Poll::Ready(());
         }
         let Some(inner) = &mut this.inner else { return Poll::Ready(()) };
-        let (entered, ended) = (this.cx.metrics.phases_entered(), this.cx.metrics.tries_ended());
+        let metrics = &this.cx.metrics;
+        let Some(phase) = &this.phase else { return inner.as_mut().poll(waiting) };
+        let (entered, ended) = (metrics.snapshot().phases, metrics.tries_ended());
         let polled = inner.as_mut().poll(waiting);
-        if let Some(phase) = &this.phase {
-            let metrics = &this.cx.metrics;
-            if metrics.phases_entered() != entered {
-                phase.set(Some(metrics.last_phase()));
-            } else if metrics.tries_ended() != ended {
+        let (entered_now, has_ended) = (metrics.snapshot().phases, metrics.tries_ended() != ended);
+        if entered_now == entered {
+            if has_ended {
                 phase.set(None);
             }
+            return polled;
+        }
+        let last = metrics.last_phase();
+        phase.set(Some(last));
+        let is_new = |it: &usize| entered_now[*it] != entered[*it];
+        // A try that ended in this poll has left the phase that it came to last; a try that began may wait.
+        let passed = (0..entered.len()).filter(is_new).find(|it| *it != last);
+        let thread = this.cx.port.endpoint();
+        match passed {
+            Some(passed) => drop(this.life.leave_behind(thread, passed)),
+            None if has_ended && this.life.leave_behind(thread, last) => phase.set(None),
+            None => {}
         }
         polled
     }

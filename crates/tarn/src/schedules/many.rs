@@ -1,6 +1,6 @@
 //! Many seeds side by side.
 //!
-//! Invariant: what is summed up are the seeds from the first to the one that failed, or to the last,
+//! Invariant: what is summed up are the seeds from the first to the last, or to the one with which enough have failed,
 //! in their order: the sum does not depend on the number of jobs. A budget of time ends the handing out
 //! of seeds, and nothing else.
 
@@ -80,7 +80,7 @@ fn work(
     }
 }
 
-/// Takes results in the order of their seeds, up to the first failure.
+/// Takes results in the order of their seeds, until enough have failed.
 fn add_up(
     receiver: &Receiver<Numbered>,
     order: &Order,

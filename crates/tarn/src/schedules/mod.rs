@@ -3,7 +3,7 @@
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
 //! seed: `play` is its course, `faults` what dies and who looks after it, `life` the coroutines that
-//! die with their node, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds
+//! die with their node, `slots` what becomes of its slot, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds
 //! side by side, [`report`] says what came of them, [`coverage`] what they reached.
 //!
 //! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
@@ -23,6 +23,7 @@ mod panics;
 mod play;
 pub mod report;
 pub mod run;
+mod slots;
 
 use tarn_engine::protocol::{ALL, ProtocolInfo};
 

@@ -21,7 +21,6 @@ use std::task::Poll;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
-use tarn_engine::membership::{Membership as _, Standing};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
 use tarn_engine::recorder::HistorySink;
@@ -54,24 +53,27 @@ pub(super) struct Played {
 }
 
 /// One compute node in one life.
-struct Member {
-    life: Rc<Life>,
-    slot: usize,
+pub(super) struct Member {
+    pub(super) life: Rc<Life>,
+    pub(super) slot: usize,
+    pub(super) node: Arc<ComputeNode>,
 }
 
 /// See the module's text.
 pub(super) struct Play<'a, W: Workload> {
     workload: &'a W,
-    cluster: &'a Cluster,
-    drawn: &'a Drawn,
+    pub(super) cluster: &'a Cluster,
+    pub(super) drawn: &'a Drawn,
     desk: &'a Desk<W::Tally>,
     scheduler: Scheduler<'a>,
     graveyard: Graveyard<'a>,
-    contexts: Vec<Rc<Context>>,
+    pub(super) contexts: Vec<Rc<Context>>,
     sinks: Vec<HistorySink>,
-    members: Vec<Member>,
-    restarted: BTreeSet<NodeId>,
-    deaths: Deaths,
+    pub(super) members: Vec<Member>,
+    pub(super) restarted: BTreeSet<NodeId>,
+    /// Numbers of coordinators that another node's have taken over.
+    pub(super) taken: BTreeSet<u32>,
+    pub(super) deaths: Deaths,
     /// The node that always lives, and a thread of it.
     standby: Option<(Arc<ComputeNode>, Rc<Context>)>,
 }
@@ -99,6 +101,7 @@ impl<'a, W: Workload> Play<'a, W> {
             sinks: Vec::new(),
             members: Vec::new(),
             restarted: BTreeSet::new(),
+            taken: BTreeSet::new(),
             deaths: Deaths::default(),
             standby: None,
         };
@@ -114,16 +117,17 @@ impl<'a, W: Workload> Play<'a, W> {
     }
 
     /// A slot's node joins, and its coordinators begin, under the numbers that they had before.
-    fn begin_life(&mut self, slot: usize) -> Result<(), UsageError> {
+    pub(super) fn begin_life(&mut self, slot: usize) -> Result<(), UsageError> {
         let node = self.cluster.join(slot as u16)?;
-        let life = Life::new(node.id);
+        let life = Life::new(node.id, &self.cluster.fabric);
         for thread in 0..self.drawn.threads {
             let cx = self.cluster.context(&node, thread as u16)?;
             cx.growth.enable(self.drawn.growth);
             for coroutine in 0..self.drawn.coroutines {
-                let number =
-                    ((slot * self.drawn.threads + thread) * self.drawn.coroutines) + coroutine;
-                self.begin_coordinator(&life, &cx, number as u32);
+                let number = self.first_number(slot, thread) + coroutine as u32;
+                if !self.taken.contains(&number) {
+                    self.begin_coordinator(&life, &cx, number);
+                }
             }
             self.contexts.push(cx);
         }
@@ -131,8 +135,13 @@ impl<'a, W: Workload> Play<'a, W> {
             let cx = self.cluster.context(&node, self.drawn.threads as u16 + KEEPER)?;
             self.keep(&life, cx);
         }
-        self.members.push(Member { life, slot });
+        self.members.push(Member { life, slot, node });
         Ok(())
+    }
+
+    /// Of the coordinators of a slot's thread.
+    pub(super) fn first_number(&self, slot: usize, thread: usize) -> u32 {
+        ((slot * self.drawn.threads + thread) * self.drawn.coroutines) as u32
     }
 
     /// The node that always lives, and only looks after the others.
@@ -141,7 +150,7 @@ impl<'a, W: Workload> Play<'a, W> {
         let node = self.cluster.join(slot.0)?;
         let cx = self.cluster.context(&node, 0)?;
         self.standby = Some((Arc::clone(&node), Rc::clone(&cx)));
-        self.keep(&Life::new(node.id), cx);
+        self.keep(&Life::new(node.id, &self.cluster.fabric), cx);
         Ok(())
     }
 
@@ -152,7 +161,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.push(cx);
     }
 
-    fn begin_coordinator(&mut self, life: &Rc<Life>, cx: &Rc<Context>, number: u32) {
+    pub(super) fn begin_coordinator(&mut self, life: &Rc<Life>, cx: &Rc<Context>, number: u32) {
         let deadline = self.drawn.has_faults().then_some(DEADLINE);
         let by = Coordinator::new(Rc::clone(cx), number, Retry { deadline, ..Retry::default() });
         let sink = HistorySink::default();
@@ -282,7 +291,7 @@ impl<'a, W: Workload> Play<'a, W> {
             Event::Stops(slot) => {
                 let Some(life) = self.life_of(slot) else { return };
                 self.deaths.count(Kind::Crash, life.phases());
-                let at_work = life.phases().len();
+                let at_work = life.coordinators();
                 life.stop();
                 self.desk.left.borrow_mut().at_work -= at_work;
             }
@@ -291,51 +300,6 @@ impl<'a, W: Workload> Play<'a, W> {
                 self.expel(&life);
             }
         }
-    }
-
-    /// The slot's latest life, if it is a member.
-    fn life_of(&self, slot: u16) -> Option<Rc<Life>> {
-        let member = self.members.iter().rev().find(|member| member.slot == usize::from(slot))?;
-        let is_member = self.cluster.service.standing(member.life.id) == Standing::Member;
-        is_member.then(|| Rc::clone(&member.life))
-    }
-
-    fn expel(&mut self, life: &Life) {
-        if !life.has_stopped() {
-            self.deaths.count(Kind::Zombie, life.phases());
-        }
-        self.cluster.service.expel(life.id);
-    }
-
-    /// The service looks at its clock, which shows true time. The standby's lease is endless.
-    fn let_leases_lapse(&mut self, now: Nanos) {
-        for lapsed in self.cluster.service.tick(now) {
-            let member = self.members.iter().find(|member| member.life.id == lapsed);
-            if let Some(life) = member.map(|member| Rc::clone(&member.life)) {
-                self.deaths.lapsed += 1;
-                self.expel(&life);
-            }
-        }
-    }
-
-    /// Slots of recovered lives get their next one, once each. Whether any did.
-    fn restart(&mut self) -> Result<bool, UsageError> {
-        if !self.drawn.restarts {
-            return Ok(false);
-        }
-        let is_due = |member: &&Member| {
-            !self.restarted.contains(&member.life.id)
-                && member.life.id.incarnation.0 <= 3
-                && self.cluster.service.standing(member.life.id) == Standing::Recovered
-        };
-        let due: Vec<(NodeId, usize)> =
-            self.members.iter().filter(is_due).map(|it| (it.life.id, it.slot)).collect();
-        for &(id, slot) in &due {
-            self.restarted.insert(id);
-            self.deaths.restarts += 1;
-            self.begin_life(slot)?;
-        }
-        Ok(!due.is_empty())
     }
 }
 

@@ -17,11 +17,9 @@ use tarn_engine::schema::TableSchema;
 use tarn_fabric::address::NodeSlot;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
+use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
 use tarn_sim::profile::Profile;
 
-/// What a simulated page of 512 bytes costs in the table, for the image or one replica.
-const TABLE_ENTRY_BYTES: u64 = 4;
-const PAGE_BYTES: u64 = 512;
 /// The least that a record leaves in the packed image: a slot's words that are not zero.
 const RECORD_BYTES_MIN: u64 = 24;
 
@@ -147,8 +145,8 @@ impl SimCluster {
 /// Refuses what this machine has not the memory to simulate.
 fn check_memory(catalog: &Catalog, config: &Config, records: u64) -> Result<(), OpenError> {
     let shape = &config.cluster;
-    let pages = catalog.group_bytes().div_ceil(PAGE_BYTES) * shape.memory_nodes as u64;
-    let tables = pages * TABLE_ENTRY_BYTES * (1 + shape.replicas as u64);
+    let pages = catalog.group_bytes().div_ceil(PAGE_BYTES as u64) * shape.memory_nodes as u64;
+    let tables = pages * TABLE_ENTRY_BYTES as u64 * (1 + shape.replicas as u64);
     let wanted = tables + records.saturating_mul(RECORD_BYTES_MIN);
     let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
     if wanted <= available {

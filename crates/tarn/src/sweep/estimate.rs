@@ -9,12 +9,10 @@ use tarn_engine::catalog::Catalog;
 use tarn_engine::layout::Slot;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::schema::TableSchema;
+use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
 
 /// The program, a report, the caches of one thread.
 const PROGRAM_BYTES: u64 = 32 << 20;
-/// A page of the table, for the image and for each replica; see `tarn_sim::memory`.
-const PAGE_BYTES: u64 = 512;
-const TABLE_ENTRY_BYTES: u64 = 8;
 /// Words of a slot beside its payload that are not zero.
 const HEAD_BYTES: u64 = 24;
 /// A coordinator's coroutine, rounds and buffers.
@@ -38,8 +36,8 @@ pub fn memory_bytes(schemas: &[TableSchema], records: u64, plan: &Plan) -> Resul
     let catalog = Catalog::plan(schemas, &options, shape.memory_nodes)?;
     let replicas = shape.replicas as u64;
 
-    let pages = (catalog.group_bytes() * shape.memory_nodes as u64).div_ceil(PAGE_BYTES);
-    let tables = pages * TABLE_ENTRY_BYTES * (1 + replicas);
+    let pages = (catalog.group_bytes() * shape.memory_nodes as u64).div_ceil(PAGE_BYTES as u64);
+    let tables = pages * TABLE_ENTRY_BYTES as u64 * (1 + replicas);
     let expected: u64 = schemas.iter().map(|schema| schema.expected_records).sum();
     let payloads: u64 = schemas
         .iter()

@@ -38,3 +38,17 @@ pub fn tarn<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Ended {
 pub fn tarn_line(line: &str) -> Ended {
     tarn(&line.split_whitespace().collect::<Vec<_>>())
 }
+
+/// Each line is refused in one line that begins so and says so; `command` stands before each.
+pub fn assert_refused(command: &str, lines: &[(&str, &str, &str)]) {
+    for (line, start, allowed) in lines {
+        let ended = tarn_line(&format!("{command} {line}"));
+        assert_eq!(ended.code, Some(2), "{line}: {}", ended.err);
+        assert_eq!(ended.out, "", "{line}");
+        let said: Vec<&str> =
+            ended.err.lines().filter(|line| !line.starts_with("notice: ")).collect();
+        assert_eq!(said.len(), 1, "{line}: {}", ended.err);
+        assert!(said[0].starts_with(start), "{line}: {}", ended.err);
+        assert!(said[0].contains(allowed), "{line}: {}", ended.err);
+    }
+}

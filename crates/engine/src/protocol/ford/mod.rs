@@ -47,7 +47,7 @@ use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
-use crate::recovery::{self, Unsettled};
+use crate::recovery::{self, Asker, Unsettled};
 use crate::working_set::{Entry, Txn};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::round::Round;
@@ -332,8 +332,9 @@ impl Protocol for Ford {
         cx: &Context,
         id: TxnId,
         coordinator: u32,
+        asker: Asker,
     ) -> Result<Resolution, Failure> {
-        recover::resolve(self, cx, id, coordinator).await
+        recover::resolve(self, cx, (id, asker), coordinator).await
     }
 
     async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {

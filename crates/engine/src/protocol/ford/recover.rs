@@ -19,14 +19,16 @@ use crate::log::{LoggedRecord, UNDOING};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use crate::recovery::{Bulk, Unsettled, Wish, logs};
+use crate::recovery::{Asker, Bulk, Unsettled, Wish, logs};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use tarn_fabric::address::{NodeId, Target};
 
 /// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
 pub(super) async fn resolve(
     ford: &Ford,
     cx: &Context,
-    id: TxnId,
+    (id, asker): (TxnId, Asker),
     coordinator: u32,
 ) -> Result<Resolution, Failure> {
     enter(cx, Phase::Resolve);
@@ -34,7 +36,11 @@ pub(super) async fn resolve(
     let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
     let mut left = logs::entries(cx, &mine).await?;
     if left.is_empty() {
-        if others.iter().any(|head| is_later(head.tag, id)) {
+        let is_gone = match asker {
+            Asker::Itself => others.iter().any(|head| age(head.tag, id) == Age::Later),
+            Asker::Another => others.iter().any(|head| age(head.tag, id) != Age::Earlier),
+        };
+        if is_gone {
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
@@ -48,11 +54,30 @@ pub(super) async fn resolve(
     Ok(left[0].resolution())
 }
 
-/// Whether `tag` came after `id` from the same coordinator: then `id` was settled before, and its
-/// log is gone.
-fn is_later(tag: OwnerTag, id: TxnId) -> bool {
-    let age = |tag: OwnerTag| (tag.node().incarnation, tag.count());
-    tag.node().slot == id.node().slot && age(tag) > age(id)
+/// Which of two transactions under one coordinator's number came first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Age {
+    Earlier,
+    Later,
+    /// Nobody knows: each thread counts for itself, and nodes that had the number one after the other have
+    /// nothing in common that grows.
+    Unknown,
+}
+
+/// Whether `tag` came before `id` or after it: then `id` was settled before, and its log is gone.
+fn age(tag: OwnerTag, id: TxnId) -> Age {
+    let (node, other) = (tag.node(), id.node());
+    let lives = node.incarnation.0.cmp(&other.incarnation.0);
+    let order = match (node.slot == other.slot, tag.thread() == id.thread()) {
+        (true, true) => lives.then(tag.count().cmp(&id.count())),
+        (true, false) => lives,
+        (false, _) => Ordering::Equal,
+    };
+    match order {
+        Ordering::Less => Age::Earlier,
+        Ordering::Greater => Age::Later,
+        Ordering::Equal => Age::Unknown,
+    }
 }
 
 /// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
@@ -73,14 +98,16 @@ pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
     let locks: Vec<Wish> =
         records.map(|it| Wish::Read(cx.groups.primary(it.address.plus(LOCK_AT)), 8)).collect();
     let mut locks = bulk.run(&locks).await?.into_iter();
-    let mut lost = Vec::new();
+    let mut lost = BTreeSet::new();
     for (index, each) in left.iter_mut().enumerate() {
         each.held.clear();
         let mut is_released = false;
         for record in &each.entry.records {
             match locks.next().and_then(|answer| answer.word()) {
                 // A primary that is down took its LOCK words with it.
-                None => lost.push((index, *record)),
+                None => {
+                    lost.insert((index, record.address.to_word()));
+                }
                 Some(lock) if lock == each.entry.tag.word() => each.held.push(*record),
                 Some(_) => is_released = true,
             }
@@ -94,74 +121,60 @@ pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
             cx.metrics.recovery(RecoveryEvent::FoundReleased);
         }
     }
-    look_for_followers(cx, &mut bulk, left, &lost).await?;
-    decide_by_versions(cx, &mut bulk, left).await?;
+    decide_by_versions(cx, &mut bulk, left, &lost).await?;
     for each in left {
         cx.note_decision(each.entry.tag, each.resolution());
     }
     Ok(())
 }
 
-/// Of a record whose LOCK is lost, a VERSION beyond the entry's new one is another transaction's, which
-/// had the record after this one: so this one has committed. If there is none, nobody has changed the
-/// record since, and it is as if it were still held.
-async fn look_for_followers(
-    cx: &Context,
-    bulk: &mut Bulk<'_>,
-    left: &mut [Unsettled],
-    lost: &[(usize, LoggedRecord)],
-) -> Result<(), Failure> {
-    let groups = cx.groups.whole();
-    let copies = |(index, record): &(usize, LoggedRecord)| {
-        let (index, new) = (*index, record.new_version.counter());
-        let versions = groups.counted(record.address.plus(VERSION_AT));
-        versions.map(move |target| (index, target, new)).collect::<Vec<_>>()
-    };
-    let asked: Vec<_> = lost.iter().flat_map(copies).collect();
-    let reads: Vec<Wish> = asked.iter().map(|(_, target, _)| Wish::Read(*target, 8)).collect();
-    let found = bulk.run(&reads).await?;
-    for (answer, (index, _, new)) in found.iter().zip(&asked) {
-        let is_beyond =
-            answer.word().is_some_and(|word| Version::from_word(word).counter() > *new);
-        if is_beyond && left[*index].decision.is_none() {
-            left[*index].decision = Some(Resolution::Committed);
-            cx.metrics.recovery(RecoveryEvent::FoundFollowed);
-        }
-    }
-    Ok(())
+/// A VERSION that is asked for.
+struct Asked {
+    /// Of which transaction.
+    index: usize,
+    new: Version,
+    /// Of a record whose LOCK is lost: others may have it by now.
+    is_lost: bool,
+    /// At a member, not at a copy that joins.
+    counts: bool,
 }
 
-/// Decides those that hold all their locks: by whether every live replica has the new versions. A copy
-/// that is still joining is read, so that what the same port wrote there before has arrived, and does not
-/// count.
+/// Decides those of which no LOCK says that it was released: each VERSION is looked at once. Of a record
+/// whose LOCK is lost, one beyond the entry's new one is another transaction's, which had the record after
+/// this one: so this one has committed. Else every member must have all new versions. A second look would
+/// see others' data that have landed since. A copy that is still joining is read, so that what the same
+/// port wrote there before has arrived, and does not count.
 async fn decide_by_versions(
     cx: &Context,
     bulk: &mut Bulk<'_>,
     left: &mut [Unsettled],
+    lost: &BTreeSet<(usize, u64)>,
 ) -> Result<(), Failure> {
-    let mut open: Vec<&mut Unsettled> =
-        left.iter_mut().filter(|each| each.decision.is_none()).collect();
     let groups = cx.groups.whole();
-    let mut expected = Vec::new();
-    for (index, each) in open.iter().enumerate() {
+    let (mut asked, mut reads) = (Vec::new(), Vec::new());
+    for (index, each) in left.iter().enumerate().filter(|(_, each)| each.decision.is_none()) {
         for record in &each.entry.records {
             let members = groups.members(record.address.group()).len();
-            let copies = groups.all(record.address.plus(VERSION_AT)).enumerate();
-            let new = record.new_version.word();
-            expected.extend(copies.map(|(at, target)| (index, target, new, at < members)));
+            let is_lost = lost.contains(&(index, record.address.to_word()));
+            let new = record.new_version;
+            for (at, target) in groups.all(record.address.plus(VERSION_AT)).enumerate() {
+                asked.push(Asked { index, new, is_lost, counts: at < members });
+                reads.push(Wish::Read(target, 8));
+            }
         }
     }
-    let reads: Vec<Wish> =
-        expected.iter().map(|(_, target, ..)| Wish::Read(*target, 8)).collect();
     let found = bulk.run(&reads).await?;
-    let mut all_new = vec![true; open.len()];
-    for (answer, (index, _, new, counts)) in found.iter().zip(&expected) {
-        all_new[*index] &= !counts || answer.word().is_none_or(|version| version == *new);
+    let (mut followed, mut all_new) = (vec![false; left.len()], vec![true; left.len()]);
+    for (answer, it) in found.iter().zip(&asked).filter(|(_, it)| it.counts) {
+        let Some(version) = answer.word().map(Version::from_word) else { continue };
+        followed[it.index] |= it.is_lost && version.counter() > it.new.counter();
+        all_new[it.index] &= version == it.new;
     }
-    for (each, is_committed) in open.iter_mut().zip(all_new) {
-        let (decision, event) = match is_committed {
-            true => (Resolution::Committed, RecoveryEvent::Finished),
-            false => (Resolution::Aborted, RecoveryEvent::Undone),
+    for (index, each) in left.iter_mut().enumerate().filter(|(_, it)| it.decision.is_none()) {
+        let (decision, event) = match (followed[index], all_new[index]) {
+            (true, _) => (Resolution::Committed, RecoveryEvent::FoundFollowed),
+            (false, true) => (Resolution::Committed, RecoveryEvent::Finished),
+            (false, false) => (Resolution::Aborted, RecoveryEvent::Undone),
         };
         each.decision = Some(decision);
         cx.metrics.recovery(event);
@@ -229,4 +242,26 @@ pub(super) async fn release(
     }
     Bulk::new(cx).run(&wishes).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Incarnation, NodeSlot};
+
+    #[test]
+    fn counts_are_compared_within_a_thread_alone() {
+        let tag = |(slot, life): (u16, u16), thread, count| {
+            let node = NodeId { slot: NodeSlot(slot), incarnation: Incarnation(life) };
+            OwnerTag::new(node, thread, count)
+        };
+        let id = tag((1, 2), 3, 50);
+        assert_eq!(age(tag((1, 2), 3, 51), id), Age::Later);
+        assert_eq!(age(tag((1, 2), 3, 49), id), Age::Earlier);
+        assert_eq!(age(tag((1, 2), 4, 51), id), Age::Unknown);
+        assert_eq!(age(tag((1, 2), 2, 49), id), Age::Unknown);
+        assert_eq!(age(tag((1, 3), 0, 1), id), Age::Later);
+        assert_eq!(age(tag((1, 1), 4, 90), id), Age::Earlier);
+        assert_eq!(age(tag((2, 9), 3, 90), id), Age::Unknown);
+    }
 }

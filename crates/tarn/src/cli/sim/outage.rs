@@ -10,6 +10,8 @@ use crate::cli::{Stop, Verdict, verdict};
 use std::path::PathBuf;
 use tarn::outage::report::Outage;
 use tarn::outage::{Plan, Shape, run};
+use tarn_engine::outcome::UsageError;
+use tarn_engine::recovery::Pace;
 use tarn_workloads::{Settings, Workload, with_workload};
 
 /// Lets compute nodes and memory nodes crash under load, all at once, and shows throughput in intervals of
@@ -79,6 +81,18 @@ pub struct Arguments {
     #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = number,
           allow_negative_numbers = true)]
     lease_ms: f64,
+    /// Most of a memory node's time that the sweep for locks of the dead may take, in percent. Nobody waits
+    /// for it
+    #[arg(long, value_name = "PERCENT", value_parser = whole,
+          default_value_t = Pace::default().sweep_share.as_percent().into(),
+          allow_negative_numbers = true)]
+    sweep_share: u64,
+    /// Most of a memory node's time that filling a spare may take, in percent. Until it is full, a copy is
+    /// missing
+    #[arg(long, value_name = "PERCENT", value_parser = whole,
+          default_value_t = Pace::default().copy_share.as_percent().into(),
+          allow_negative_numbers = true)]
+    copy_share: u64,
     /// Length of an interval
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = number,
           allow_negative_numbers = true)]
@@ -95,13 +109,19 @@ pub struct Arguments {
     json: bool,
 }
 
+const VIRTUAL_MS_MAX: f64 = 10_000.0;
+const INTERVAL_MS_MIN: f64 = 0.01;
+const INTERVALS_BEFORE: f64 = 5.0;
+
 const EXAMPLES: &str = "Examples:
   tarn sim outage
-  tarn sim outage --crash-compute 0 --crash-memory 1
-  tarn sim outage --crash-memory 1 --lease-ms 5 --svg outage.svg
+  tarn sim outage --sweep-share 20 --svg outage.svg
+  tarn sim outage --crash-memory 1 --records 5000 --threads 3 --coroutines 2 --virtual-ms 40 \\
+      --crash-at-ms 8 --restart-ms 8
   tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
 
-Exit code 0: the memory is sound afterwards. 1: it is not. 2: bad input.";
+Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
+spares. 1: it is not; a run that ends too early counts. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -131,6 +151,28 @@ fn run_workload<W: Workload + 'static>(arguments: &Arguments, plan: &Plan) -> Re
     Ok(run::run(W::new(&settings)?, plan, &|_| {})?)
 }
 
+/// Times that depend on one another: each is named with those that bound it.
+fn check_times(shape: &Shape) -> Result<(), UsageError> {
+    let refuse = |field: &str, value: f64, allowed: String| {
+        Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
+    };
+    let Shape { virtual_ms, crash_at_ms, interval_ms, .. } = *shape;
+    // Five intervals before the crash say what throughput was without it.
+    let longest_ms = (crash_at_ms.min(VIRTUAL_MS_MAX) / INTERVALS_BEFORE).min(1_000.0);
+    if !(INTERVAL_MS_MIN..=longest_ms.max(INTERVAL_MS_MIN)).contains(&interval_ms) {
+        let allowed = format!(
+            "{INTERVAL_MS_MIN} to {longest_ms}, a fifth of --crash-at-ms {crash_at_ms} and 1000 at the most"
+        );
+        return refuse("interval-ms", interval_ms, allowed);
+    }
+    let (first_ms, last_ms) = (INTERVALS_BEFORE * interval_ms, virtual_ms.min(VIRTUAL_MS_MAX));
+    if !(first_ms..=last_ms).contains(&crash_at_ms) {
+        let allowed = format!("{first_ms}, five times --interval-ms, to {last_ms}, --virtual-ms");
+        return refuse("crash-at-ms", crash_at_ms, allowed);
+    }
+    Ok(())
+}
+
 fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
     let count = |field: &str, value: u64, least: u64, most: u64| -> Result<usize, Stop> {
         Ok(within(field, Some(value), least..=most)?.unwrap_or(value) as usize)
@@ -151,8 +193,11 @@ fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
         crash_memory: count("crash-memory", it.crash_memory, 0, 64)?,
         restart_ms: it.restart_ms,
         lease_ms: it.lease_ms,
+        sweep_share_percent: count("sweep-share", it.sweep_share, 1, 100)? as u16,
+        copy_share_percent: count("copy-share", it.copy_share, 1, 100)? as u16,
         interval_ms: it.interval_ms,
     };
+    check_times(&shape)?;
     shape.validate()?;
     let profile = load_profile("--profile", &it.profile)?;
     Ok(Plan { profile, shape, seed: it.seed })

@@ -6,6 +6,7 @@
 use super::super::scenario::{number, whole};
 use crate::cli::bench::within;
 use crate::cli::progress::Progress;
+use crate::cli::swarm::seed_range;
 use crate::cli::whole_file::WholeFile;
 use crate::cli::{Stop, Verdict, print_object, say};
 use clap::ValueEnum;
@@ -132,10 +133,12 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
         let allowed = format!("{}, {}", mixture::NAME, tarn_workloads::NAMES.join(", "));
         return Err(Stop::Input(format!("--workload = {name}; allowed: {allowed}")));
     }
-    let otherwise = if arguments.seconds.is_some() { u64::MAX } else { SCHEDULES };
     let (first_seed, schedules) = match arguments.seed {
         Some(seed) => (seed, 1),
-        None => (arguments.first_seed.unwrap_or(0), schedules.unwrap_or(otherwise)),
+        None if schedules.is_none() && arguments.seconds.is_some() => {
+            seed_range("schedules", arguments.first_seed, None)?
+        }
+        None => seed_range("schedules", arguments.first_seed, schedules.or(Some(SCHEDULES)))?,
     };
     Ok(Order {
         subject: Subject {

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn slots_directories_and_logs_have_names() {
         let litmus = Rc::new(Litmus::load("stale-address").expect("a litmus"));
-        let shape = Shape { memory_nodes: 2, replicas: 2 };
+        let shape = Shape::plain(2, 2);
         let cluster = Cluster::new(&litmus, shape, ("ford", "corrected")).expect("a cluster");
         let names = Names::of(&cluster);
         let all: Vec<&str> = names.slots().map(|(name, _)| name).collect();

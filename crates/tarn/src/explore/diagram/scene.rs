@@ -84,7 +84,8 @@ impl Scene {
             Err(text) => text.clone(),
         };
         let actors = actors.into_iter().take(last).collect();
-        Scene { title, verdict, actors, memory_nodes: cluster.shape().memory_nodes, rows }
+        let shape = cluster.shape();
+        Scene { title, verdict, actors, memory_nodes: shape.memory_nodes + shape.spares, rows }
     }
 }
 
@@ -133,6 +134,9 @@ impl Making<'_> {
             {
                 *lines += 1;
                 before.words = with_lines(&before.words, *lines);
+                if piece.before != piece.after {
+                    before.tone = Tone::Change;
+                }
                 before.step = step.number;
                 return;
             }

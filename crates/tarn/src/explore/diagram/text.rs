@@ -1,8 +1,8 @@
 //! A scene for a terminal: time goes down, a lane for each coordinator and each memory node.
 //!
 //! ```text
-//!  step  C0  C1                                                  M0        M1
-//!     3  ┣━━━│━━ lock: CAS x free → T0/1 ━━━━━━━━━━━━━━━━━━━━━━━►│         │   x@M0 v1 locked T0/1
+//!  step  C0  C1                                                  M0      M1
+//!     3  ┣━━━┿━━━ lock: CAS x free → T0/1 ━━━━━━━━━━━━━━━━━━━━━━►│       │       x@M0 v1 locked T0/1
 //! ```
 //!
 //! Invariant: a row is a line. Arrows are drawn where a verb landed; if it was sent before the row above,

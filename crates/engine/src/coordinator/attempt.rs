@@ -1,0 +1,81 @@
+//! One try of a transaction.
+//!
+//! Invariant: however it ends, its thread is told that it has left; a try whose future is dropped gives up
+//! what it holds, or leaves it in doubt.
+
+use super::Coordinator;
+use crate::outcome::Failure;
+use crate::transaction::Transaction;
+
+/// One try; a try whose future is dropped gives up what it holds.
+pub(super) struct Attempt<'c> {
+    coordinator: &'c mut Coordinator,
+    ended: bool,
+}
+
+impl<'c> Attempt<'c> {
+    #[inline]
+    pub(super) fn begin(coordinator: &'c mut Coordinator) -> Attempt<'c> {
+        coordinator.txn.begin(coordinator.cx.next_tag());
+        if coordinator.history.is_some() {
+            coordinator.begin_record();
+        }
+        Attempt { coordinator, ended: false }
+    }
+
+    #[inline]
+    pub(super) fn transaction(&mut self) -> Transaction<'_> {
+        Transaction { coordinator: self.coordinator }
+    }
+
+    #[inline]
+    pub(super) fn is_committed(&self) -> bool {
+        let Coordinator { cx, txn, .. } = &*self.coordinator;
+        txn.fetched == txn.entries.len()
+            && !txn.ordered.pending
+            && !txn.mistaken
+            && txn.failed.is_none()
+            && cx.database().protocol.is_committed(txn)
+    }
+
+    /// Fetches what the body added last, and commits.
+    pub(super) async fn commit(&mut self) -> Result<(), Failure> {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        if txn.fetched < txn.entries.len() || txn.ordered.pending || txn.mistaken {
+            cx.database().protocol.fetch(cx, txn).await?;
+            if cx.database().protocol.is_committed(txn) {
+                return Ok(());
+            }
+        }
+        cx.database().protocol.commit(cx, txn).await
+    }
+
+    #[inline]
+    pub(super) fn end(mut self, failure: Option<Failure>) {
+        self.ended = true;
+        let coordinator = &mut *self.coordinator;
+        coordinator.account();
+        match failure {
+            None => {
+                coordinator.txn.in_doubt = false;
+                coordinator.txn.allocated.clear();
+                coordinator.cx.metrics.committed();
+            }
+            Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
+            Some(failure) => coordinator.roll_back(failure),
+        }
+        coordinator.leave(failure);
+        if coordinator.history.is_some() {
+            coordinator.end_record(failure);
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.ended {
+            self.coordinator.give_up();
+        }
+    }
+}

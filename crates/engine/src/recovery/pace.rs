@@ -1,0 +1,99 @@
+//! How much of a cluster walks beside transactions may take: the sweep, and the copier.
+//!
+//! Invariant: a walk goes in steps, one at a time, and after a step that took t pauses for so long that
+//! steps make up no more than its share of time. A memory node executes a step's verbs between its
+//! beginning and its end, so the share bounds what a walk takes of any memory node's pipeline. Under load
+//! a step takes longer and asks for no more, so that a walk gives way by itself. A walk whose steps take
+//! w in all is over after w / share.
+
+use tarn_fabric::clock::Nanos;
+
+/// A share of time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Share {
+    percent: u16,
+}
+
+impl Share {
+    /// Step after step.
+    pub const ALL: Share = Share::percent(100);
+
+    /// So many hundredths.
+    ///
+    /// # Panics
+    /// Unless it is 1 to 100.
+    pub const fn percent(percent: u16) -> Share {
+        assert!(percent >= 1 && percent <= 100);
+        Share { percent }
+    }
+
+    /// In hundredths.
+    pub const fn as_percent(self) -> u16 {
+        self.percent
+    }
+
+    /// How long to pause after a step.
+    pub fn pause_after(self, took: Nanos) -> Nanos {
+        let percent = u64::from(self.percent);
+        Nanos(took.0.saturating_mul(100 - percent) / percent)
+    }
+}
+
+/// How whoever looks after the dead makes room for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Blocks (buckets, and blocks of chains) of one step.
+    pub blocks: usize,
+    /// Least pause between two steps.
+    pub pause_ns: u64,
+    /// What a sweep may take. Nobody waits for it.
+    pub sweep_share: Share,
+    /// What a copier may take. Until it is done, the cluster stands one death less.
+    pub copy_share: Share,
+    /// How often somebody looks whom to recover, and which memory node is dead.
+    pub look_every_ns: u64,
+}
+
+impl Pace {
+    /// No pause but those between looks.
+    pub const UNPACED: Pace = Pace {
+        blocks: 64,
+        pause_ns: 0,
+        sweep_share: Share::ALL,
+        copy_share: Share::ALL,
+        look_every_ns: 20_000,
+    };
+
+    /// The pause after a step of a sweep.
+    pub(crate) fn after_sweeping(&self, took: Nanos) -> Nanos {
+        self.sweep_share.pause_after(took).max(Nanos(self.pause_ns))
+    }
+
+    /// The pause after a step of a copier.
+    pub(crate) fn after_copying(&self, took: Nanos) -> Nanos {
+        self.copy_share.pause_after(took).max(Nanos(self.pause_ns))
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        let (sweep_share, copy_share) = (Share::percent(5), Share::percent(50));
+        Pace { sweep_share, copy_share, ..Pace::UNPACED }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_and_its_pause_are_the_share() {
+        let took = Nanos(10_000);
+        assert_eq!(Share::ALL.pause_after(took), Nanos(0));
+        assert_eq!(Share::percent(20).pause_after(took), Nanos(40_000));
+        assert_eq!(Share::percent(5).pause_after(took), Nanos(190_000));
+        let pace = Pace { pause_ns: 50_000, ..Pace::default() };
+        assert_eq!(pace.after_copying(took), Nanos(50_000), "the least pause");
+        assert_eq!(pace.after_sweeping(took), Nanos(190_000));
+    }
+}

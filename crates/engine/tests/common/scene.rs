@@ -1,0 +1,388 @@
+//! Runs in which memory nodes and compute nodes die, beside transactions and those who mend.
+//!
+//! Invariant: a run is a function of its scene and seed. Coordinators of three compute nodes work; a thread
+//! of each keeps the copies, another recovers the dead. What dies is polled no more, until the end, when
+//! all learn what became of them.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use super::history;
+use super::mix::{self, Mix};
+use super::weak::WeakFabric;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tarn_check::{Isolation, Report, check};
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::history::{RecordedOutcome, RecordedTxn};
+use tarn_engine::inspect::{self, Audit};
+use tarn_engine::mend::{Mended, mend};
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
+use tarn_engine::owner::{COUNT_MAX, OwnerTag};
+use tarn_engine::reconfigure::{Changed, Terms, change};
+use tarn_engine::recovery::{self, Pace};
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_fabric::address::{GroupId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::{Executor, TaskId};
+
+pub const NODES: u16 = 3;
+pub const COORDINATORS: usize = 2;
+/// Steps after which nothing is expected to go on any more.
+pub const STEPS_MAX: u64 = 6_000_000;
+pub const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
+pub const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
+
+/// What dies.
+#[derive(Clone, Copy, Debug)]
+pub enum Death {
+    Memory(u16),
+    /// It is expelled at once.
+    Compute(u16),
+    /// Its lease lapses much later.
+    Silent(u16),
+}
+
+/// After how many turns.
+#[derive(Clone, Copy, Debug)]
+pub enum When {
+    Turn(u64),
+    /// Since a copy began to join.
+    Joining(u64),
+    /// As this compute node sends its data for so many times.
+    Writing(u16, u64),
+    /// Since the death before.
+    After(u64),
+}
+
+/// A silent node is expelled so many turns later.
+pub const LEASE: u64 = 15_000;
+/// Where the phase in which data are sent stands in the metrics.
+pub const WRITE_PHASE: usize = 8;
+
+#[derive(Clone, Debug)]
+pub struct Scene {
+    pub mix: Mix,
+    pub count: u64,
+    pub memory_nodes: usize,
+    pub replicas: usize,
+    pub spares: u16,
+    pub deaths: Vec<(When, Death)>,
+    pub rotation: Rotation,
+}
+
+/// How primaries move while nobody dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rotation {
+    /// Not at all.
+    None,
+    /// All the time, each time when all is quiet.
+    Quiet,
+    /// All the time, whatever runs: a planted mistake.
+    Hasty,
+}
+
+/// What a run left.
+pub struct Outcome {
+    pub report: Report,
+    pub audit: Audit,
+    pub tally: Tally,
+    pub whole: bool,
+    /// Whether each node is primary of as many groups as another, up to one.
+    pub even: bool,
+    pub rotations: u64,
+    pub ended: bool,
+}
+
+impl Outcome {
+    #[track_caller]
+    pub fn assert_sound(&self, seed: u64, scene: &Scene) {
+        let (report, audit) = (&self.report, &self.audit);
+        assert!(self.ended, "seed {seed}: it never ended; {scene:?}");
+        assert!(report.is_accepted(), "seed {seed}: {report}; {scene:?}");
+        assert!(audit.is_clean(), "seed {seed}: {audit}; {scene:?}");
+        assert!(self.whole, "seed {seed}: fewer copies than at first; {scene:?}");
+        let rotates = scene.rotation != Rotation::None;
+        assert!(self.even || rotates, "seed {seed}: primaries are not spread; {scene:?}");
+    }
+
+    pub fn is_sound(&self) -> bool {
+        self.ended && self.report.is_accepted() && self.audit.is_clean()
+    }
+}
+
+/// What coroutines leave behind.
+#[derive(Default)]
+pub struct Desk {
+    history: RefCell<Vec<RecordedTxn>>,
+    settled: RefCell<Vec<(TxnId, Resolution, Nanos)>>,
+    stop: Cell<bool>,
+    /// Coordinators of compute nodes that have not ended.
+    running: Cell<[usize; NODES as usize]>,
+    rotations: Cell<u64>,
+}
+
+impl Desk {
+    fn end(&self, slot: u16) {
+        let mut running = self.running.get();
+        running[usize::from(slot)] -= 1;
+        self.running.set(running);
+    }
+
+    fn note(&self, cx: &Context, settled: &[(TxnId, Resolution)]) {
+        let now = cx.port.observed();
+        let mut list = self.settled.borrow_mut();
+        list.extend(settled.iter().map(|&(id, resolution)| (id, resolution, now)));
+    }
+}
+
+/// A coordinator's transactions; ends early once its node is expelled.
+pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) {
+    let cx = Rc::clone(by.context());
+    by.record_history();
+    for number in 0..count {
+        let plan = mix.plan(by.rng());
+        let value = rand::RngExt::random::<u64>(by.rng()) ^ number;
+        let result = by.transact(async |tx| plan.run(tx, value).await).await;
+        let Err(failure) = result else { continue };
+        if let Some(Explanation::Unknown(id)) = cx.explanation(failure) {
+            while by.resolve(id).await.is_err() && is_member(&cx) {
+                cx.port.sleep(Nanos(100)).await;
+            }
+        }
+        let goes_on = failure != Failure::Usage && is_member(&cx);
+        if !goes_on {
+            break;
+        }
+    }
+    desk.history.borrow_mut().extend(by.take_history());
+    desk.end(cx.node.id.slot.0);
+}
+
+fn is_member(cx: &Context) -> bool {
+    cx.database().membership.is_member(cx.node.id)
+}
+
+pub fn run(scene: &Scene, seed: u64) -> Outcome {
+    let shape = mix::shape(scene.memory_nodes, scene.replicas, "corrected");
+    let fabric = WeakFabric::with_spares(&shape, seed, scene.spares);
+    let database = &fabric.database;
+    for spare in 0..scene.spares {
+        database.configurations.add_spare(NodeSlot(scene.memory_nodes as u16 + spare));
+    }
+    let desk = Desk::default();
+    desk.running.set([COORDINATORS; NODES as usize]);
+    let retry = Retry { deadline: Some(Nanos(90_000)), ..RETRY };
+    let first: Vec<Rc<Context>> = (0..NODES).map(|slot| fabric.context(slot, 16)).collect();
+    let mut executor = Executor::new();
+    let (mut tasks, mut contexts) = (Vec::new(), Vec::new());
+    for (slot, cx) in first.iter().enumerate() {
+        for coordinator in 0..COORDINATORS {
+            let number = (slot * COORDINATORS + coordinator) as u32;
+            let mut by = Coordinator::new(Rc::clone(cx), number, retry);
+            (0..seed % 64).for_each(|_| _ = rand::RngExt::random::<u64>(by.rng()));
+            tasks.push((slot, executor.spawn(coordinate(by, scene.mix, scene.count, &desk))));
+        }
+        let keepers = [1, 2].map(|thread| fabric.thread(&cx.node, thread, 0));
+        contexts.extend(keepers.iter().map(Rc::clone).chain([Rc::clone(cx)]));
+        let [mender, recoverer] = keepers;
+        tasks.push((slot, executor.spawn(keep_copies(mender, &desk))));
+        tasks.push((slot, executor.spawn(keep_lives(recoverer, &desk))));
+        if scene.rotation != Rotation::None {
+            let rotator = fabric.thread(&cx.node, 3, 0);
+            contexts.push(Rc::clone(&rotator));
+            tasks.push((slot, executor.spawn(rotate(rotator, scene.rotation, &desk))));
+        }
+    }
+    let mut dead = [false; NODES as usize];
+    let (mut turns, mut joining_since, died_at) = (0, None, Cell::new(None::<u64>));
+    let mut deaths = scene.deaths.clone();
+    let ended = loop {
+        turns += 1;
+        if joining_since.is_none() && database.configurations.open().groups.is_joining() {
+            joining_since = Some(turns);
+        }
+        let is_due = |when: When| match when {
+            When::Turn(turn) => turn <= turns,
+            When::Joining(later) => joining_since.is_some_and(|since| since + later <= turns),
+            When::Writing(slot, count) => {
+                let metrics = &first[usize::from(slot)].metrics;
+                let has_ended = desk.running.get()[usize::from(slot)] == 0;
+                let writes = metrics.snapshot().phases[WRITE_PHASE] >= count;
+                (writes || has_ended) && fabric.draw(12) == 0
+            }
+            When::After(later) => died_at.get().is_some_and(|since| since + later <= turns),
+        };
+        let next = |deaths: &[(When, Death)]| {
+            let mut due = deaths.iter().enumerate().filter(|(_, (when, _))| is_due(*when));
+            let in_turn = |at: usize, when| at == 0 || !matches!(when, When::After(_));
+            due.find(|(at, (when, _))| in_turn(*at, *when)).map(|(at, _)| at)
+        };
+        while let Some(at) = next(&deaths) {
+            died_at.set(Some(turns));
+            match deaths.remove(at).1 {
+                Death::Memory(node) => fabric.fail_node(NodeSlot(node)),
+                Death::Compute(slot) => {
+                    dead[usize::from(slot)] = true;
+                    database.membership.expel(first[usize::from(slot)].node.id);
+                }
+                Death::Silent(slot) => {
+                    dead[usize::from(slot)] = true;
+                    deaths.push((When::Turn(turns + LEASE), Death::Compute(slot)));
+                }
+            }
+        }
+        let running =
+            (0..usize::from(NODES)).any(|slot| !dead[slot] && desk.running.get()[slot] > 0);
+        if !running && deaths.is_empty() && is_whole(&fabric, scene) {
+            break true;
+        }
+        if turns > STEPS_MAX {
+            let configurations = &database.configurations;
+            let late = configurations.late(&*database.membership);
+            println!(
+                "seed {seed}: running {:?}, {:?} open, {:?} announced, late {late:?}, unrecovered {:?}",
+                desk.running.get(),
+                configurations.open(),
+                configurations.announced(),
+                database.membership.unrecovered()
+            );
+            break false;
+        }
+        (0..fabric.draw(6)).for_each(|_| fabric.step());
+        let (slot, task) = tasks[fabric.draw(tasks.len())];
+        if !dead[slot] {
+            executor.poll(task);
+        }
+    };
+    desk.stop.set(true);
+    // The dead learn that they are dead, so that what they had begun is recorded.
+    let mut polls = 0;
+    while executor.live() > 0 && polls < 400_000 {
+        polls += 1;
+        (0..3).for_each(|_| fabric.step());
+        executor.poll(TaskId(polls % tasks.len()));
+    }
+    let left = executor.live();
+    drop(executor);
+    (0..2_000).for_each(|_| fabric.step());
+    let cx = fabric.context(NODES, 0);
+    fabric.block_on(recovery::sweep(&cx, PACE)).unwrap();
+    let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
+    let mut tally = Tally::default();
+    contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
+    let mut settled = desk.settled.take();
+    // Who died while it recovered has reported nothing, and may have undone something.
+    for (id, resolution) in contexts.iter().flat_map(|cx| cx.decisions()) {
+        if !settled.iter().any(|(known, ..)| *known == id) {
+            settled.push((id, resolution, Nanos(u64::MAX / 2)));
+        }
+    }
+    let recorded = with_answers(desk.history.take(), &settled);
+    let history = history(database, recorded);
+    let report = check(&history, Isolation::StrictSerializable);
+    let whole = is_whole(&fabric, scene);
+    let open = database.configurations.open();
+    let even = open.groups == open.groups.balanced();
+    let rotations = desk.rotations.get();
+    Outcome { report, audit, tally, whole, even, rotations, ended: ended && left == 0 }
+}
+
+pub const RETRY: Retry =
+    Retry { deadline: None, pause_first_ns: 10, pause_max_ns: 300, patient_tries: 64 };
+
+pub async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
+    let report = |mended| {
+        if let Mended::Recovered(_, recovery) = mended {
+            desk.note(&cx, &recovery.settled);
+        }
+    };
+    let _ = mend(&cx, TERMS, PACE, || desk.stop.get(), report).await;
+}
+
+pub async fn keep_lives(cx: Rc<Context>, desk: &Desk) {
+    let report = |_, recovery: &recovery::Recovery| desk.note(&cx, &recovery.settled);
+    let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
+}
+
+/// Makes the next member of each group its primary, again and again, unless a copy joins.
+async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
+    let database = cx.database();
+    let configurations = &database.configurations;
+    let next = |map: &ReplicaGroups| {
+        let groups = (0..map.count() as u16).map(GroupId);
+        let turn = |map: ReplicaGroups, group| {
+            let second = map.members(group).get(1).copied();
+            second.map_or_else(|| map.clone(), |node| map.with_primary(group, node))
+        };
+        (!map.is_joining()).then(|| groups.fold(map.clone(), turn))
+    };
+    while !desk.stop.get() && is_member(&cx) {
+        cx.port.sleep(Nanos(5_000)).await;
+        if configurations.open().groups.is_joining() {
+            continue; // a copier begins anew whenever a configuration is opened
+        }
+        let opened = match how {
+            Rotation::Hasty => {
+                let map = next(&configurations.open().groups);
+                let (me, membership) = (cx.node.id, &*database.membership);
+                let by = (membership, me, membership.view());
+                let change = configurations.announce(me, membership);
+                change.zip(map).is_some_and(|(change, map)| configurations.finish(change, map, by))
+            }
+            _ => {
+                let tell =
+                    &mut |_, recovery: &recovery::Recovery| desk.note(&cx, &recovery.settled);
+                let changed = change(&cx, TERMS, tell, next).await;
+                matches!(changed, Ok(Changed::Opened { .. }))
+            }
+        };
+        desk.rotations.set(desk.rotations.get() + u64::from(opened));
+    }
+}
+
+/// Whether every group has as many members as at first, and nobody waits for anything.
+pub fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
+    let database = &fabric.database;
+    let open = database.configurations.open();
+    let full = (0..open.groups.count() as u16)
+        .all(|group| open.groups.members(GroupId(group)).len() == scene.replicas);
+    let nodes = open.groups.nodes();
+    let killed = |&(_, death): &(When, Death)| match death {
+        Death::Memory(node) => nodes.contains(&NodeSlot(node)),
+        Death::Compute(_) | Death::Silent(_) => false,
+    };
+    full && !open.groups.is_joining()
+        && !scene.deaths.iter().any(killed)
+        && database.configurations.dead().is_empty()
+        && database.configurations.announced() == open.number
+        && database.membership.unrecovered().is_empty()
+}
+
+/// The history with what became of the transactions of the dead.
+pub fn with_answers(
+    mut history: Vec<RecordedTxn>,
+    settled: &[(TxnId, Resolution, Nanos)],
+) -> Vec<RecordedTxn> {
+    let mut undone = Vec::new();
+    for (index, txn) in history.iter_mut().enumerate() {
+        if txn.outcome != RecordedOutcome::Unknown {
+            continue;
+        }
+        let answer = settled.iter().rev().find(|(id, ..)| *id == txn.id);
+        txn.outcome = RecordedOutcome::Aborted;
+        let Some(&(_, resolution, at)) = answer else { continue };
+        txn.completed = at;
+        match resolution {
+            Resolution::Committed => txn.outcome = RecordedOutcome::Committed,
+            Resolution::Aborted => {
+                let (node, thread) = (txn.id.node(), txn.id.thread());
+                let name = OwnerTag::new(node, thread, COUNT_MAX - index as u64);
+                undone.push(txn.undone(name, at));
+            }
+        }
+    }
+    history.extend(undone);
+    history
+}

@@ -1,0 +1,86 @@
+//! Objects outside of the cluster's memory that coroutines share, and what ended ones leave.
+//!
+//! Invariant: an object counts as seen at each poll of a coroutine that looks at it. What a compute node's
+//! coroutines have left stands for what they saw only once none of them runs any more.
+
+use super::hash::{Digest, chain, mix};
+use super::machine::Life;
+use super::world::World;
+use tarn_fabric::address::NodeId;
+
+/// A digest of what an object holds.
+pub(crate) type Share = Box<dyn Fn() -> u64>;
+/// A digest of what a compute node's coroutines have left.
+pub(crate) type Remains = Box<dyn Fn(NodeId) -> u64>;
+
+/// An object outside of the cluster's memory.
+pub(crate) struct Object {
+    digest: Share,
+    /// Whose coroutines look at it; none: everybody's.
+    seen_by: Option<Vec<NodeId>>,
+}
+
+impl World {
+    /// Registers an object for this execution.
+    pub(crate) fn share(&self, seen_by: Option<Vec<NodeId>>, digest: Share) {
+        self.shares.borrow_mut().push(Object { digest, seen_by });
+    }
+
+    pub(crate) fn has_shares(&self) -> bool {
+        !self.shares.borrow().is_empty()
+    }
+
+    pub(super) fn objects(&self) -> Vec<u64> {
+        self.shares.borrow().iter().map(|object| (object.digest)()).collect()
+    }
+
+    fn shares_digest(&self) -> Digest {
+        self.objects().into_iter().fold(0, |digest, object| chain(digest, mix(0, object)))
+    }
+
+    /// What an actor sees of registered objects.
+    pub(super) fn seen_by(&self, actor: u8, objects: &[u64]) -> Digest {
+        let node = self.machine.borrow().life_of(actor).id;
+        let shares = self.shares.borrow();
+        let sees = |it: &Object| it.seen_by.as_ref().is_none_or(|nodes| nodes.contains(&node));
+        let seen = shares.iter().zip(objects).filter(|(share, _)| sees(share));
+        seen.fold(0, |digest, (_, object)| chain(digest, mix(0, *object)))
+    }
+
+    /// Actors that see an object, a bit each.
+    pub(super) fn audience(&self, object: usize) -> u64 {
+        let machine = self.machine.borrow();
+        let seen_by = &self.shares.borrow()[object].seen_by;
+        let lives = machine
+            .lives
+            .iter()
+            .filter(|life| seen_by.as_ref().is_none_or(|nodes| nodes.contains(&life.id)));
+        lives.fold(0, |actors, life| actors | life.actors)
+    }
+
+    /// Registers what tells what coroutines have left, for this execution.
+    pub(crate) fn remains(&self, remains: Remains) {
+        *self.remains.borrow_mut() = Some(remains);
+    }
+
+    /// Of lives whose coroutines have all ended only what they have left counts from now on.
+    fn look_at_remains(&self) {
+        let remains = self.remains.borrow();
+        let machine = &mut *self.machine.borrow_mut();
+        let Some(remains) = remains.as_ref().filter(|_| machine.config.reduction.reduces()) else {
+            return;
+        };
+        let alive = machine.alive();
+        let is_over = |life: &&mut Life| life.left.is_none() && life.actors & alive == 0;
+        for life in machine.lives.iter_mut().filter(is_over) {
+            life.left = Some(mix(0x1ef7, remains(life.id)));
+        }
+    }
+
+    /// Identifies the state.
+    pub(crate) fn digest(&self) -> Digest {
+        self.look_at_remains();
+        let digest = self.machine.borrow().digest();
+        if self.has_shares() { chain(digest, self.shares_digest()) } else { digest }
+    }
+}

@@ -1,0 +1,61 @@
+//! What identifies a state.
+//!
+//! Invariant: two executions that come to states of one digest can go on alike, and the judge thinks alike of
+//! where they end. What was argued away is in docs/design/0011-explorer.md.
+
+use super::config::Planted;
+use super::hash::{Digest, chain, mix};
+use super::machine::{Forced, Life, Machine};
+
+impl Machine {
+    /// What landed of a round that nobody has fetched yet.
+    pub(crate) fn add_landed(&mut self, actor: u8, landed: Digest) {
+        let life = self.actors[usize::from(actor)].life;
+        let sum = &mut self.lives[life].landed;
+        *sum = sum.wrapping_add(landed);
+    }
+
+    /// What a life has in flight that is still to be done, in the order in which it was posted.
+    fn in_flight_of(&self, life: &Life) -> Digest {
+        if self.config.reduction.has(Planted::RemainsForgotten) {
+            return 0;
+        }
+        let flights = self.flights.live.iter().map(|index| self.flights.get(*index));
+        let mine = flights.filter(|flight| life.actors >> flight.actor & 1 == 1);
+        mine.fold(0, |digest, flight| flight.add_pending(digest))
+    }
+
+    /// Identifies the state, but for registered objects.
+    pub(crate) fn digest(&self) -> Digest {
+        let mut digest = self.memory.digest;
+        for (index, life) in self.lives.iter().enumerate() {
+            let broke = u64::from(life.is_dead) | u64::from(life.is_declared) << 1;
+            let seen = match life.left {
+                None => chain(life.observed, life.landed),
+                Some(left) => chain(left, self.in_flight_of(life)),
+            };
+            let seen = chain(seen, mix(index as u64, broke));
+            digest = digest.wrapping_add(chain(seen, mix(0x11fe, index as u64)));
+        }
+        for (index, actor) in self.actors.iter().enumerate() {
+            let is_over = self.lives[actor.life].left.is_some();
+            let (idle, clock) = if is_over { (0, 0) } else { (actor.idle, actor.clock) };
+            let place = (index as u64) << 40 | u64::from(idle) << 8 | actor.status as u64;
+            digest = digest.wrapping_add(mix(place ^ 0xac70 << 48, clock));
+        }
+        let down = self.is_down.iter().fold(0, |bits, is_down| bits << 1 | u64::from(*is_down));
+        let forced = match self.forced {
+            None => 0,
+            Some(Forced::Piece(actor, _)) => u64::from(actor) + 1,
+            Some(Forced::StartAfter(node)) => 1 << 32 | u64::from(node.slot.0),
+        };
+        let mut rest = chain(mix(0xd044, down), mix(0xf0ce, forced));
+        let spent = u64::from(self.spent.lost) << 32 | u64::from(self.spent.doubled);
+        rest = chain(rest, mix(0x5be7, spent));
+        rest = chain(rest, self.messages.digest());
+        for sum in [self.order, self.revoked] {
+            rest = chain(rest, sum);
+        }
+        digest.wrapping_add(rest)
+    }
+}

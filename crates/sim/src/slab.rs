@@ -1,0 +1,120 @@
+//! Places that are used again, and tickets that name a use of one.
+//!
+//! Invariant: a ticket holds the place and its generation, so that an old ticket never names a new use.
+//! A place that is given back keeps what it has grown to: nothing is allocated in steady state. The one
+//! given back last is taken first, so that which place is taken is a function of the past.
+
+/// What lies in a place.
+pub(crate) trait Reused {
+    /// An unused one.
+    fn unused() -> Self;
+
+    /// How often its place was given back.
+    fn generation(&self) -> u32;
+
+    /// Its place is given back once more.
+    fn set_generation(&mut self, generation: u32);
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    all: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Slab<T> {
+        Slab { all: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T: Reused> Slab<T> {
+    /// A place; the caller fills it.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.all.push(T::unused());
+            self.all.len() as u32 - 1
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self, index: u32) -> &T {
+        &self.all[index as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
+        &mut self.all[index as usize]
+    }
+
+    /// As [`Slab::get`], for a place that there may not be.
+    #[inline(always)]
+    pub(crate) fn look(&self, index: u32) -> Option<&T> {
+        self.all.get(index as usize)
+    }
+
+    /// Tickets of the places that are so; also of those that were given back.
+    pub(crate) fn tickets(&self, are_so: impl Fn(&T) -> bool) -> Vec<u64> {
+        let all = (0..self.all.len() as u32).filter(|index| are_so(self.get(*index)));
+        all.map(|index| self.ticket(index)).collect()
+    }
+
+    /// What the user of a place remembers.
+    #[inline]
+    pub(crate) fn ticket(&self, index: u32) -> u64 {
+        u64::from(self.get(index).generation()) << 32 | u64::from(index)
+    }
+
+    /// The place of a ticket, unless it is another's by now.
+    #[inline]
+    pub(crate) fn find(&self, ticket: u64) -> Option<u32> {
+        let (index, generation) = (ticket as u32, (ticket >> 32) as u32);
+        (self.look(index)?.generation() == generation).then_some(index)
+    }
+
+    /// Gives a place back.
+    #[inline]
+    pub(crate) fn give_back(&mut self, index: u32) {
+        let it = self.get_mut(index);
+        it.set_generation(it.generation().wrapping_add(1));
+        self.free.push(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Used(u32, Vec<u8>);
+
+    impl Reused for Used {
+        fn unused() -> Used {
+            Used(0, Vec::new())
+        }
+
+        fn generation(&self) -> u32 {
+            self.0
+        }
+
+        fn set_generation(&mut self, generation: u32) {
+            self.0 = generation;
+        }
+    }
+
+    #[test]
+    fn a_place_keeps_its_room_and_an_old_ticket_names_nothing() {
+        let mut slab = Slab::<Used>::default();
+        let (one, two) = (slab.take(), slab.take());
+        slab.get_mut(two).1.extend([1, 2, 3]);
+        let ticket = slab.ticket(two);
+        assert_eq!((slab.find(ticket), slab.find(slab.ticket(one))), (Some(two), Some(one)));
+        slab.give_back(two);
+        assert_eq!(slab.find(ticket), None);
+        assert_eq!(slab.take(), two, "the one given back last");
+        assert_eq!(slab.get(two).1.len(), 3);
+        assert_ne!(slab.ticket(two), ticket);
+        assert!(slab.look(7).is_none() && slab.find(7).is_none());
+    }
+}

@@ -1,0 +1,119 @@
+//! The membership service of a litmus, which says who has claimed what.
+//!
+//! Invariant: answers as the engine's own service does, which it asks; notes claims, since what another
+//! claim comes to depends on them, and the explorer has to tell such states apart.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tarn_engine::membership::{
+    Claim, EmbeddedMembership, Membership, Renewal, Standing, ViewNumber,
+};
+use tarn_engine::outcome::UsageError;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::rng::mix;
+
+/// See the module's text.
+pub struct Service {
+    inner: EmbeddedMembership,
+    /// Of each dead life, a digest of whom its recovery was granted to, one after another.
+    claims: Mutex<BTreeMap<NodeId, u64>>,
+}
+
+impl Service {
+    /// For so many slots, without leases.
+    pub fn new(compute_nodes: usize) -> Arc<Service> {
+        let inner = EmbeddedMembership::new(compute_nodes);
+        Arc::new(Service { inner, claims: Mutex::default() })
+    }
+
+    /// A digest of who has claimed what.
+    pub fn claims(&self) -> u64 {
+        let claims = self.claims.lock().expect("no panic under this lock");
+        claims.iter().fold(0, |digest, (dead, by)| mix(digest ^ u64::from(dead.slot.0)) ^ by)
+    }
+}
+
+impl Membership for Service {
+    fn view(&self) -> ViewNumber {
+        self.inner.view()
+    }
+
+    fn join(&self, slot: NodeSlot) -> Result<NodeId, UsageError> {
+        self.inner.join(slot)
+    }
+
+    fn standing(&self, node: NodeId) -> Standing {
+        self.inner.standing(node)
+    }
+
+    fn renew(&self, node: NodeId) -> Renewal {
+        self.inner.renew(node)
+    }
+
+    fn leave(&self, node: NodeId) {
+        self.inner.leave(node);
+    }
+
+    fn expel(&self, node: NodeId) -> ViewNumber {
+        self.inner.expel(node)
+    }
+
+    fn while_settled(&self, by: NodeId, view: ViewNumber, act: &mut dyn FnMut()) -> bool {
+        self.inner.while_settled(by, view, act)
+    }
+
+    fn ended(&self) -> Vec<NodeId> {
+        self.inner.ended()
+    }
+
+    fn unrecovered(&self) -> Vec<NodeId> {
+        self.inner.unrecovered()
+    }
+
+    fn claim_recovery(&self, dead: NodeId, by: NodeId) -> Claim {
+        let claim = self.inner.claim_recovery(dead, by);
+        if let Claim::Granted { before } = &claim {
+            let all = before.iter().chain([&by]);
+            let digest = all.fold(1, |digest, node| mix(digest) ^ u64::from(node.slot.0));
+            self.claims.lock().expect("no panic under this lock").insert(dead, digest);
+        }
+        claim
+    }
+
+    fn give_back(&self, dead: NodeId, by: NodeId) {
+        self.inner.give_back(dead, by);
+        let mut claims = self.claims.lock().expect("no panic under this lock");
+        let digest = claims.entry(dead).or_default();
+        *digest = mix(!*digest ^ u64::from(by.slot.0));
+    }
+
+    fn recovered(&self, dead: NodeId, by: NodeId) -> bool {
+        self.inner.recovered(dead, by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_that_passes_on_is_another_state() {
+        let service = Service::new(3);
+        let [dead, one, two] = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
+        let mut seen = vec![service.claims()];
+        service.expel(dead);
+        for by in [one, two] {
+            assert_eq!(
+                service.claim_recovery(dead, by),
+                Claim::Granted { before: seen_by(by, one) }
+            );
+            assert!(!seen.contains(&service.claims()));
+            seen.push(service.claims());
+            service.expel(by);
+        }
+    }
+
+    fn seen_by(by: NodeId, first: NodeId) -> Vec<NodeId> {
+        if by == first { Vec::new() } else { vec![first] }
+    }
+}

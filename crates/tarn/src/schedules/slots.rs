@@ -1,0 +1,89 @@
+//! What becomes of compute nodes' slots: they are expelled, their numbers taken over, they come back.
+//!
+//! Invariant: two coordinators never run under one number at a time, but for one that was declared dead:
+//! a slot that comes back leaves out the numbers that others have taken.
+
+use super::coverage::Kind;
+use super::life::Life;
+use super::play::{Member, Play};
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::membership::{Membership as _, Standing};
+use tarn_engine::outcome::UsageError;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+use tarn_workloads::Workload;
+
+/// Threads of those who take over numbers, behind those of coordinators, of calls and of keepers.
+const HEIRS: u16 = 4;
+
+impl<W: Workload> Play<'_, W> {
+    /// The slot's latest life, if it is a member.
+    pub(super) fn life_of(&self, slot: u16) -> Option<Rc<Life>> {
+        let member = self.members.iter().rev().find(|member| member.slot == usize::from(slot))?;
+        let is_member = self.cluster.service.standing(member.life.id) == Standing::Member;
+        is_member.then(|| Rc::clone(&member.life))
+    }
+
+    pub(super) fn expel(&mut self, life: &Life) {
+        if !life.has_stopped() {
+            self.deaths.count(Kind::Zombie, life.phases());
+        }
+        self.cluster.service.expel(life.id);
+        self.let_succeed(life.id);
+    }
+
+    /// A living node takes the number of a coordinator of a node that was declared dead, which may go on
+    /// and whose log may be needed: whoever takes it has to wait.
+    fn let_succeed(&mut self, dead: NodeId) {
+        let slot = usize::from(dead.slot.0);
+        let number = self.first_number(slot, 0);
+        if !self.drawn.succession || self.taken.contains(&number) {
+            return;
+        }
+        let lives = |it: &&Member| {
+            let is_member = self.cluster.service.is_member(it.life.id);
+            it.slot != slot && is_member && !it.life.has_stopped()
+        };
+        let Some(heir) = self.members.iter().find(lives) else { return };
+        let (life, node) = (Rc::clone(&heir.life), Arc::clone(&heir.node));
+        let thread = self.drawn.threads as u16 + HEIRS + slot as u16;
+        let Ok(cx) = self.cluster.context(&node, thread) else { return };
+        cx.growth.enable(self.drawn.growth);
+        self.taken.insert(number);
+        self.deaths.successions += 1;
+        self.begin_coordinator(&life, &cx, number);
+        self.contexts.push(cx);
+    }
+
+    /// The service looks at its clock, which shows true time. The standby's lease is endless.
+    pub(super) fn let_leases_lapse(&mut self, now: Nanos) {
+        for lapsed in self.cluster.service.tick(now) {
+            let member = self.members.iter().find(|member| member.life.id == lapsed);
+            if let Some(life) = member.map(|member| Rc::clone(&member.life)) {
+                self.deaths.lapsed += 1;
+                self.expel(&life);
+            }
+        }
+    }
+
+    /// Slots of recovered lives get their next one, once each. Whether any did.
+    pub(super) fn restart(&mut self) -> Result<bool, UsageError> {
+        if !self.drawn.restarts {
+            return Ok(false);
+        }
+        let is_due = |member: &&Member| {
+            !self.restarted.contains(&member.life.id)
+                && member.life.id.incarnation.0 <= 3
+                && self.cluster.service.standing(member.life.id) == Standing::Recovered
+        };
+        let due: Vec<(NodeId, usize)> =
+            self.members.iter().filter(is_due).map(|it| (it.life.id, it.slot)).collect();
+        for &(id, slot) in &due {
+            self.restarted.insert(id);
+            self.deaths.restarts += 1;
+            self.begin_life(slot)?;
+        }
+        Ok(!due.is_empty())
+    }
+}

@@ -1,0 +1,89 @@
+//! The litmus suite's keepers: backups are promoted, spares filled, recoveries taken over, in orders that the
+//! explorer chooses, and nothing is wrong afterwards.
+//!
+//! Invariant checked: what the suite claims to explore is reached, by the engine's own count of it; within
+//! a number of executions, so that it is the same everywhere.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use tarn::explore::model::LitmusModel;
+use tarn::explore::order::{FaultKind, Order};
+use tarn::explore::run::{prepare, run};
+use tarn_engine::metrics::{RecoveryEvent, Tally};
+use tarn_sim::explore::{Actor, Bounds, End, ExploreFabric, Explored, Model, explore};
+
+/// A litmus, and what its contexts have counted, over all final states.
+struct Counting {
+    inner: LitmusModel,
+    tally: RefCell<Tally>,
+}
+
+impl Model for Counting {
+    fn load(&self, fabric: &ExploreFabric) {
+        self.inner.load(fabric);
+    }
+
+    fn build(&self, fabric: &ExploreFabric) -> Vec<Actor> {
+        self.inner.build(fabric)
+    }
+
+    fn judge(&self, end: &End<'_>) -> Result<(), String> {
+        let verdict = self.inner.judge(end);
+        let desk = self.inner.desk();
+        desk.left()
+            .contexts
+            .iter()
+            .for_each(|cx| self.tally.borrow_mut().add(&cx.metrics.snapshot()));
+        verdict
+    }
+}
+
+fn order(litmus: &str, shape: &str, fault: FaultKind, crashes: u32) -> Order {
+    Order {
+        litmuses: vec![litmus.to_owned()],
+        shape: Some(shape.parse().expect("a shape")),
+        crashes,
+        fault: Some(fault),
+        ..Order::all("ford", "corrected")
+    }
+}
+
+fn explored(order: &Order, executions: u64) -> (Explored, Tally) {
+    let items = order.items().expect("items");
+    let (inner, mut config) = prepare(order, &items[0]).expect("it can be");
+    config.bounds = Bounds { executions, ..Bounds::NONE };
+    let model = Counting { inner, tally: RefCell::default() };
+    let explored = explore(&model, &config, &mut |_| ControlFlow::Continue(())).expect("it runs");
+    (explored, model.tally.into_inner())
+}
+
+#[test]
+fn keepers_do_what_they_are_there_for() {
+    use RecoveryEvent::{Promoted, Recovered, Rereplicated, TookOver};
+    for (litmus, shape, fault, crashes, executions, reached) in [
+        ("lost-update", "2x2", FaultKind::Memory, 1, 2_000, &[Promoted][..]),
+        ("intermediate-read", "2x2+1", FaultKind::Memory, 1, 200, &[Promoted, Rereplicated]),
+        ("intermediate-read", "1x1", FaultKind::Compute, 2, 2_000, &[Recovered, TookOver]),
+        ("intermediate-read", "1x1", FaultKind::Zombie, 2, 2_000, &[Recovered, TookOver]),
+        ("intermediate-read", "2x2", FaultKind::Memory, 2, 3_000, &[Promoted, Recovered]),
+    ] {
+        let order = order(litmus, shape, fault, crashes);
+        let (explored, tally) = explored(&order, executions);
+        let told = format!("{litmus} {shape} {fault} {crashes}: {:?}", explored.progress);
+        println!("{told}, {:?}", tally.recovery);
+        assert!(explored.violations.is_empty(), "{told}: {:?}", explored.violations);
+        assert_eq!(explored.stuck, 0, "{told}");
+        for event in reached {
+            assert!(tally.recovery[*event as usize] > 0, "{told}: {} never", event.name());
+        }
+    }
+}
+
+#[test]
+fn a_small_litmus_is_exhausted_with_a_lost_compute_node() {
+    for shape in ["1x1", "2x2"] {
+        let order = order("intermediate-read", shape, FaultKind::Compute, 1);
+        let sum = run(&order, &|_| {}).expect("an order that can be");
+        assert_eq!((sum.total.violations, sum.total.exhausted), (0, 1), "{sum}");
+    }
+}
