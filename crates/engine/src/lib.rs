@@ -28,6 +28,7 @@ pub mod heap;
 pub mod history;
 pub mod index;
 pub mod inspect;
+pub mod last_writes;
 pub mod layout;
 pub mod load;
 pub mod log;

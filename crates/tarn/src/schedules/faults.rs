@@ -62,15 +62,22 @@ pub(super) fn is_member(cx: &Context) -> bool {
     cx.database().membership.is_member(cx.node.id)
 }
 
-/// What a coordinator does after a failure that a fault may have caused; whether it goes on.
+/// What a coordinator does after a failure; whether it goes on. Where nothing breaks, nothing may fail.
 pub(super) async fn go_on_after<T>(
     failure: Failure,
     by: &mut Coordinator,
+    drawn: &Drawn,
     (desk, ends): (&Desk<T>, &mut u32),
 ) -> bool {
     *ends += 1;
     let cx = Rc::clone(by.context());
     match (failure, cx.explanation(failure)) {
+        (failure, explanation) if !drawn.has_faults() => {
+            let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
+            let text = format!("nothing has died, and a transaction failed: {text}");
+            desk.left.borrow_mut().failures.push(text);
+            return false;
+        }
         (Failure::DeadlineExceeded, _) => desk.left.borrow_mut().deadlines_missed += 1,
         (Failure::Fabric, _) => cx.port.sleep(WAIT).await,
         (Failure::CommitUnknown, Some(Explanation::Unknown(id))) => {

@@ -10,8 +10,10 @@ use super::drawn::Drawn;
 use super::faults::{self, Event, PACE, go_on_after, is_member, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
+use super::probe;
 use super::run::Desk;
 use rand::RngExt as _;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -21,6 +23,7 @@ use std::task::Poll;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
+use tarn_engine::membership::Membership as _;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
 use tarn_engine::recorder::HistorySink;
@@ -57,6 +60,8 @@ pub(super) struct Member {
     pub(super) life: Rc<Life>,
     pub(super) slot: usize,
     pub(super) node: Arc<ComputeNode>,
+    /// Its first thread.
+    cx: Rc<Context>,
 }
 
 /// See the module's text.
@@ -120,6 +125,7 @@ impl<'a, W: Workload> Play<'a, W> {
     pub(super) fn begin_life(&mut self, slot: usize) -> Result<(), UsageError> {
         let node = self.cluster.join(slot as u16)?;
         let life = Life::new(node.id, &self.cluster.fabric);
+        let at = self.contexts.len();
         for thread in 0..self.drawn.threads {
             let cx = self.cluster.context(&node, thread as u16)?;
             cx.growth.enable(self.drawn.growth);
@@ -135,7 +141,8 @@ impl<'a, W: Workload> Play<'a, W> {
             let cx = self.cluster.context(&node, self.drawn.threads as u16 + KEEPER)?;
             self.keep(&life, cx);
         }
-        self.members.push(Member { life, slot, node });
+        let cx = Rc::clone(&self.contexts[at]);
+        self.members.push(Member { life, slot, node, cx });
         Ok(())
     }
 
@@ -249,17 +256,66 @@ impl<'a, W: Workload> Play<'a, W> {
                 return Ok(Some(self.why_stuck()));
             }
         }
+        if let Some(stuck) = self.probe() {
+            return Ok(Some(stuck));
+        }
         self.desk.is_over.set(true);
         if let Some(stuck) = self.run_on() {
             return Ok(Some(stuck));
         }
+        self.sweep_at_last()
+    }
+
+    /// Members whose threads run.
+    pub(super) fn living(&self) -> impl Iterator<Item = &Member> {
+        let service = &self.cluster.service;
+        self.members.iter().filter(|it| !it.life.has_stopped() && service.is_member(it.life.id))
+    }
+
+    /// Asks each living node whether transactions still work; under numbers whose coordinators have ended.
+    fn probe(&mut self) -> Option<String> {
+        let records = probe::records(self.cluster);
+        let living = self.living().map(|it| (Rc::clone(&it.cx), self.first_number(it.slot, 0)));
+        let mut all: Vec<(Rc<Context>, u32)> = living.collect();
+        if all.is_empty() {
+            all.extend(self.standby.as_ref().map(|(_, cx)| (Rc::clone(cx), 0)));
+        }
+        self.desk.probes.set(all.len());
+        for (cx, number) in all {
+            let retry = Retry { deadline: Some(DEADLINE), ..Retry::default() };
+            let mut by = Coordinator::new(Rc::clone(&cx), number, retry);
+            let sink = HistorySink::default();
+            self.sinks.push(Rc::clone(&sink));
+            by.record_history_in(sink);
+            self.scheduler.spawn(&cx.port, probe::probe(by, records.clone(), self.desk));
+        }
+        let end = self.cluster.fabric.now() + PATIENCE;
+        while self.desk.probes.get() > 0 {
+            let now = self.cluster.fabric.now();
+            if now >= end {
+                return Some("all is mended, and a transaction does not end".into());
+            }
+            self.scheduler.run_until(now + STEP);
+        }
+        None
+    }
+
+    fn sweep_at_last(&mut self) -> Result<Option<String>, UsageError> {
         // Locks whose transactions had written nothing may stay until they are met; not beyond this. A
         // thread of its own sweeps: one that was there before may not have followed the last change.
         let (node, _) = self.standby.as_ref().expect("it looks after faults");
         let cx = self.cluster.context(node, 1)?;
         let port = cx.port.clone();
-        let swept = self.scheduler.block_on(&port, async move { recovery::sweep(&cx, PACE).await });
-        Ok(swept.err().map(|failure| format!("the last sweep: {failure}")))
+        let swept = Rc::new(Cell::new(None));
+        let told = Rc::clone(&swept);
+        self.scheduler.spawn(&port, async move {
+            told.set(Some(recovery::sweep(&cx, PACE).await.err()));
+        });
+        let ended = self.scheduler.run_until(self.cluster.fabric.now() + PATIENCE);
+        Ok(match swept.get() {
+            Some(failure) => failure.map(|failure| format!("the last sweep: {failure}")),
+            None => Some(format!("the last sweep does not end: {ended:?}")),
+        })
     }
 
     fn is_mended(&self) -> bool {
@@ -284,7 +340,7 @@ impl<'a, W: Workload> Play<'a, W> {
         match event {
             Event::MemoryNode(slot) => {
                 let living: Vec<Rc<Life>> =
-                    self.members.iter().map(|member| Rc::clone(&member.life)).collect();
+                    self.living().map(|member| Rc::clone(&member.life)).collect();
                 living.iter().for_each(|life| self.deaths.count(Kind::MemoryNode, life.phases()));
                 self.cluster.fabric.fail_node(NodeSlot(slot));
             }
@@ -340,7 +396,7 @@ async fn coordinate<W: Workload>(
             None => desk.left.borrow_mut().dropped += 1,
             Some(Ok(())) => {}
             Some(Err(failure)) => {
-                if !go_on_after(failure, &mut by, (desk, &mut ends)).await {
+                if !go_on_after(failure, &mut by, drawn, (desk, &mut ends)).await {
                     break;
                 }
             }
