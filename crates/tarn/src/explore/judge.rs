@@ -30,11 +30,17 @@ const LOOKER: u16 = 32;
 /// Nobody else runs beside it.
 const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
-/// The first thing that is wrong, the most telling kind first.
+/// What the records hold, if memory could be looked at; or the first thing that is wrong, the most telling
+/// kind first.
 ///
 /// # Errors
 /// Says what.
-pub fn judge(cluster: &Cluster, is_mended: bool, desk: &Desk, end: &End<'_>) -> Result<(), String> {
+pub fn judge(
+    cluster: &Cluster,
+    is_mended: bool,
+    desk: &Desk,
+    end: &End<'_>,
+) -> Result<Option<Vec<Content>>, String> {
     let left = desk.left();
     let (history, contradiction) = history(&left);
     let schemas = [cluster.litmus().layout.schema()];
@@ -57,7 +63,7 @@ pub fn judge(cluster: &Cluster, is_mended: bool, desk: &Desk, end: &End<'_>) -> 
     let is_lost = memory_died && !is_mended;
     let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
     if oracle::explains(cluster.litmus(), &left.seen, contents.as_deref()) {
-        return Ok(());
+        return Ok(contents);
     }
     Err(unexplained(cluster, &left, contents.as_deref()))
 }

@@ -3,7 +3,7 @@
 //! Map: [`Plan`] is what happens; `stage` is the cluster with whoever looks after it; [`run`] lets it
 //! happen; [`report`] says what came of it, in words, as an object and as a picture.
 //!
-//! Invariant: a function of plan and seed, but for nothing: all times are virtual. A crashed compute node
+//! Invariant: a function of plan and seed: all times are virtual. A crashed compute node
 //! stops between two turns of its coroutines; what it had posted goes on until its access is revoked.
 //! That a restarted machine must boot and connect again has no constant in the profile: it is a part of
 //! the plan.

@@ -37,6 +37,8 @@ pub(super) enum Event {
     Stops(u16),
     /// A compute node is declared dead, whether it is or not.
     Expelled(u16),
+    /// One that has stopped is declared dead, unless it was before.
+    Noticed(u16),
 }
 
 /// What happens, in the order in which it does.
@@ -49,7 +51,7 @@ pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
             What::Zombie { slot } => events.push((at, Event::Expelled(slot))),
             What::Crash { slot, noticed_after_ns } => {
                 events.push((at, Event::Stops(slot)));
-                events.push((at + Nanos(noticed_after_ns), Event::Expelled(slot)));
+                events.push((at + Nanos(noticed_after_ns), Event::Noticed(slot)));
             }
         }
     }

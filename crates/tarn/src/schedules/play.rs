@@ -7,30 +7,26 @@
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
 use super::drawn::Drawn;
-use super::faults::{self, Event, PACE, go_on_after, is_member, is_mended};
+use super::faults::{self, Event, PACE, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
 use super::probe;
 use super::run::Desk;
-use rand::RngExt as _;
+use super::work::coordinate;
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::membership::Membership as _;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
+use tarn_engine::outcome::{Resolution, TxnId, UsageError};
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::recovery;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::rng::Rng;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_workloads::Workload;
 
@@ -42,8 +38,6 @@ const DEADLINE: Nanos = Nanos(2_000_000);
 const STEP: Nanos = Nanos(20_000);
 /// Keepers' thread, behind those of coordinators and of calls.
 const KEEPER: u16 = 2;
-/// Most turns of a transaction that its caller drops.
-const TURNS_MAX: u32 = 30;
 
 /// What a run left.
 pub(super) struct Played {
@@ -355,60 +349,12 @@ impl<'a, W: Workload> Play<'a, W> {
                 let Some(life) = self.life_of(slot) else { return };
                 self.expel(&life);
             }
-        }
-    }
-}
-
-/// Runs a transaction; `None` if its caller drops it after so many turns.
-async fn drop_after<T>(turns: Option<u32>, run: impl Future<Output = T>) -> Option<T> {
-    let mut run = pin!(run);
-    let mut left = turns;
-    poll_fn(|waiting| {
-        if left == Some(0) {
-            return Poll::Ready(None);
-        }
-        left = left.map(|left| left - 1);
-        run.as_mut().poll(waiting).map(Some)
-    })
-    .await
-}
-
-fn draw_turns(rng: &mut Rng, drop_one_in: u32) -> Option<u32> {
-    let is_dropped = drop_one_in > 0 && rng.random_range(0..drop_one_in) == 0;
-    is_dropped.then(|| rng.random_range(1..TURNS_MAX))
-}
-
-/// One coordinator's transactions.
-async fn coordinate<W: Workload>(
-    workload: &W,
-    (mut by, sink): (Coordinator, HistorySink),
-    drawn: &Drawn,
-    desk: &Desk<W::Tally>,
-) {
-    let cx = Rc::clone(by.context());
-    let mut rng = cx.port.rng();
-    by.record_history_in(sink);
-    let (mut tally, mut ends) = (W::Tally::default(), 0);
-    for _ in 0..drawn.transactions {
-        let input = workload.draw(&mut rng);
-        let turns = draw_turns(&mut rng, drawn.drop_one_in);
-        match drop_after(turns, workload.run(&mut by, &input, &mut tally)).await {
-            None => desk.left.borrow_mut().dropped += 1,
-            Some(Ok(())) => {}
-            Some(Err(failure)) => {
-                if !go_on_after(failure, &mut by, drawn, (desk, &mut ends)).await {
-                    break;
-                }
+            // Its lease may have lapsed before, and its slot may have another life by now.
+            Event::Noticed(slot) => {
+                let has_stopped = |life: &Rc<Life>| life.has_stopped();
+                let Some(life) = self.life_of(slot).filter(has_stopped) else { return };
+                self.expel(&life);
             }
         }
     }
-    // A transaction that was dropped while its data were on their way is settled before the next.
-    while drawn.drop_one_in > 0 && is_member(&cx) {
-        let nothing: Result<(), Failure> = by.transact(async |_| Ok(())).await;
-        if nothing.is_ok() || nothing == Err(Failure::DeadlineExceeded) {
-            break;
-        }
-        cx.port.sleep(Nanos(5_000)).await;
-    }
-    W::merge(&mut desk.left.borrow_mut().tally, tally);
 }

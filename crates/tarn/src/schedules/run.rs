@@ -116,7 +116,6 @@ fn run_workload<W: Workload>(
     drawn: &Drawn,
     seed: u64,
 ) -> Result<Ran, UsageError> {
-    let cluster = Cluster::new(workload, subject, drawn, seed)?;
     let mut ran = Ran {
         seed,
         digest: 0,
@@ -131,6 +130,13 @@ fn run_workload<W: Workload>(
         calls: Calls::default(),
         finding: None,
         history: History::default(),
+    };
+    let cluster = match panics::catch(|| Cluster::new(workload, subject, drawn, seed)) {
+        Ok(cluster) => cluster?,
+        Err(text) => {
+            ran.finding = Some(Finding { kind: FindingKind::Panic, text });
+            return Ok(ran);
+        }
     };
     let whole = panics::catch(|| {
         if let Err(text) = cluster.load(workload) {

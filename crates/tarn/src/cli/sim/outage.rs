@@ -121,7 +121,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
 
 Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
-spares. 1: it is not; a run that ends too early counts. 2: bad input.";
+spares. 1: it is not. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
