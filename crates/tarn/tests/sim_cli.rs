@@ -319,7 +319,7 @@ fn what_a_transaction_costs_its_coordinator_is_charged() {
 /// A machine that is back before its crash is noticed waits: its coordinators' logs are still needed.
 #[test]
 fn an_outage_is_sound_and_the_same_twice() {
-    let line = "sim outage --records 400 --compute-nodes 3 --threads 1 --coroutines 2 --interval-ms 0.2 \
+    let line = "sim outage --records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2 \
                 --virtual-ms 6 --crash-at-ms 2 --restart-ms 1 --lease-ms 3 --json";
     let ended = tarn_line(line);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
@@ -337,7 +337,7 @@ fn an_outage_is_sound_and_the_same_twice() {
 
 #[test]
 fn what_dies_at_the_end_is_made_good_before_the_memory_is_judged() {
-    let small = "--records 400 --compute-nodes 3 --threads 1 --coroutines 2 --interval-ms 0.2";
+    let small = "--records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2";
     for fate in ["--lease-ms 3 --virtual-ms 2.4", "--crash-memory 1 --virtual-ms 2.2"] {
         let ended = tarn_line(&format!("sim outage {small} --crash-at-ms 2 {fate}"));
         assert_eq!(ended.code, Some(0), "{fate}: {}", ended.err);

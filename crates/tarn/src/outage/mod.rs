@@ -88,9 +88,9 @@ impl Shape {
             }
         }
         let times = [
-            ("virtual-ms", self.virtual_ms, self.crash_at_ms, 10_000.0),
-            ("crash-at-ms", self.crash_at_ms, 5.0 * self.interval_ms, 10_000.0),
             ("interval-ms", self.interval_ms, 0.01, 1_000.0),
+            ("crash-at-ms", self.crash_at_ms, 5.0 * self.interval_ms, 10_000.0),
+            ("virtual-ms", self.virtual_ms, self.crash_at_ms + self.interval_ms, 10_000.0),
             ("restart-ms", self.restart_ms, 0.0, 10_000.0),
             ("lease-ms", self.lease_ms, 0.0, 10_000.0),
         ];

@@ -179,7 +179,7 @@ pub fn run<W: Workload + 'static>(
     load(&workload, &stage)?;
     let shape = plan.shape.clone();
     let interval_ns = (shape.interval_ms * 1e6) as u64;
-    let intervals = (shape.virtual_ms / shape.interval_ms) as usize;
+    let intervals = (shape.virtual_ms / shape.interval_ms + 1e-6) as usize;
     let dead = (0..shape.compute_nodes).map(|_| Rc::default()).collect();
     let desk = Rc::new(Desk {
         stop: Cell::new(false),

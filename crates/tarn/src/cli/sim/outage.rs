@@ -165,9 +165,12 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
         );
         return refuse("interval-ms", interval_ms, allowed);
     }
-    let (first_ms, last_ms) = (INTERVALS_BEFORE * interval_ms, virtual_ms.min(VIRTUAL_MS_MAX));
+    // At the least one interval is after the crash.
+    let first_ms = INTERVALS_BEFORE * interval_ms;
+    let last_ms = virtual_ms.min(VIRTUAL_MS_MAX) - interval_ms;
     if !(first_ms..=last_ms).contains(&crash_at_ms) {
-        let allowed = format!("{first_ms}, five times --interval-ms, to {last_ms}, --virtual-ms");
+        let allowed =
+            format!("{first_ms}, five times --interval-ms, to {last_ms}, one before --virtual-ms");
         return refuse("crash-at-ms", crash_at_ms, allowed);
     }
     Ok(())
