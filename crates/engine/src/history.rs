@@ -3,9 +3,14 @@
 //! Invariant: recording changes nothing that a transaction does; per record the order of versions
 //! is known; times are an observer's, so that those of two nodes can be compared. An absent read carries its directory's version: the key was absent as of it.
 
-use crate::outcome::TxnId;
+use crate::outcome::{Resolution, TxnId};
+use crate::owner::{COUNT_MAX, OwnerTag};
 use crate::schema::TableId;
+use std::collections::BTreeMap;
 use tarn_fabric::clock::Nanos;
+
+/// When a transaction was over whose caller was never told.
+const NEVER: Nanos = Nanos(u64::MAX / 2);
 
 /// How a recorded transaction ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +106,66 @@ impl RecordedTxn {
     }
 }
 
+/// What entering decisions into a history came to.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Entered {
+    /// Transactions in doubt that were decided to have committed.
+    pub committed: u64,
+    /// Transactions in doubt that were undone.
+    pub undone: u64,
+    /// Transactions in doubt about which nobody had to decide: they have written nothing.
+    pub nothing_written: u64,
+    /// What contradicts what a caller was told, or another decision.
+    pub contradictions: Vec<String>,
+}
+
+/// Enters into a history what was decided about transactions whose callers were told nothing. One about
+/// which nobody has decided has written nothing, if it `is_over`: else it stays in doubt.
+pub fn enter(
+    history: &mut Vec<RecordedTxn>,
+    decided: impl IntoIterator<Item = (TxnId, Resolution)>,
+    is_over: impl Fn(&RecordedTxn) -> bool,
+) -> Entered {
+    let mut entered = Entered::default();
+    let mut decisions: BTreeMap<TxnId, Resolution> = BTreeMap::new();
+    for (id, resolution) in decided {
+        if *decisions.entry(id).or_insert(resolution) != resolution {
+            entered.contradictions.push(format!("{id} was decided twice, and not alike"));
+        }
+    }
+    let mut undone = Vec::new();
+    for (index, txn) in history.iter_mut().enumerate() {
+        let mut contradicts =
+            |what: &str| entered.contradictions.push(format!("{} {what}", txn.id));
+        match (txn.outcome, decisions.get(&txn.id)) {
+            (RecordedOutcome::Committed, Some(Resolution::Aborted)) => {
+                contradicts("was acknowledged and undone");
+            }
+            (RecordedOutcome::Aborted, Some(Resolution::Committed)) => {
+                contradicts("was aborted and resolved as committed");
+            }
+            (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
+                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, NEVER);
+                entered.committed += 1;
+            }
+            (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
+                txn.outcome = RecordedOutcome::Aborted;
+                // A name that no transaction of that thread has come to.
+                let name = OwnerTag::new(txn.id.node(), txn.id.thread(), COUNT_MAX - index as u64);
+                undone.push(txn.undone(name, NEVER));
+                entered.undone += 1;
+            }
+            (RecordedOutcome::Unknown, None) if is_over(txn) => {
+                txn.outcome = RecordedOutcome::Aborted;
+                entered.nothing_written += 1;
+            }
+            _ => {}
+        }
+    }
+    history.extend(undone);
+    entered
+}
+
 /// A payload's hash for [`RecordedRead::fingerprint`]: never 0.
 pub fn fingerprint(payload: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
@@ -108,4 +173,64 @@ pub fn fingerprint(payload: &[u8]) -> u64 {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     hash.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+
+    fn txn(count: u64, outcome: RecordedOutcome) -> RecordedTxn {
+        let node = NodeId { slot: NodeSlot(1), incarnation: Incarnation(1) };
+        let write = RecordedWrite {
+            table: TableId(0),
+            key: 7,
+            version: 3,
+            kind: WriteKind::Update,
+            fingerprint: 5,
+        };
+        RecordedTxn {
+            id: OwnerTag::new(node, 0, count),
+            coordinator: 0,
+            invoked: Nanos(1),
+            completed: Nanos(2),
+            outcome,
+            reads: Vec::new(),
+            writes: vec![write],
+        }
+    }
+
+    #[test]
+    fn doubts_are_settled_and_every_contradiction_is_told() {
+        use RecordedOutcome::{Aborted, Committed, Unknown};
+        let outcomes = [Committed, Aborted, Unknown, Unknown, Unknown, Committed];
+        let numbered = outcomes.into_iter().enumerate();
+        let mut history: Vec<RecordedTxn> =
+            numbered.map(|(at, outcome)| txn(at as u64 + 1, outcome)).collect();
+        let ids: Vec<TxnId> = history.iter().map(|txn| txn.id).collect();
+        let decided = [
+            (ids[0], Resolution::Aborted),
+            (ids[1], Resolution::Committed),
+            (ids[2], Resolution::Committed),
+            (ids[3], Resolution::Aborted),
+            (ids[5], Resolution::Committed),
+            (ids[5], Resolution::Aborted),
+        ];
+        let entered = enter(&mut history, decided, |_| true);
+        assert_eq!((entered.committed, entered.undone, entered.nothing_written), (1, 1, 1));
+        let words = entered.contradictions.join("; ");
+        for part in ["decided twice", "acknowledged and undone", "resolved as committed"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+        assert_eq!(entered.contradictions.len(), 3, "{words}");
+        let outcomes: Vec<RecordedOutcome> = history.iter().map(|txn| txn.outcome).collect();
+        assert_eq!(
+            outcomes,
+            [Committed, Aborted, Committed, Aborted, Aborted, Committed, Committed]
+        );
+        assert_eq!(history[6].writes[0].version, 4, "the undoing");
+        let mut open = vec![txn(1, Unknown)];
+        assert_eq!(enter(&mut open, [], |_| false), Entered::default());
+        assert_eq!(open[0].outcome, Unknown);
+    }
 }

@@ -30,6 +30,7 @@ pub mod index;
 mod index_schema;
 pub mod inspect;
 mod inspect_trees;
+pub mod last_writes;
 pub mod layout;
 pub mod load;
 pub mod load_trees;

@@ -107,7 +107,9 @@ pub trait Membership: Send + Sync {
     /// The current view.
     fn view(&self) -> ViewNumber;
 
-    /// A new life for a compute node's slot.
+    /// A new life for a compute node's slot. A last life that is still a member stays one: the caller knows
+    /// that it runs no coordinator whose number the new one's have, since what a dead one had begun would
+    /// be written over.
     ///
     /// # Errors
     /// When the slot has used up its incarnations, is not one of the cluster's, or its last life is

@@ -320,3 +320,31 @@ fn what_a_transaction_costs_its_coordinator_is_charged() {
     assert!(charged < 0.95 * free, "{charged} {free}");
     assert!(rate("--set cpu.transaction_ns=5000").0 < 0.5 * charged);
 }
+
+/// A machine that is back before its crash is noticed waits: its coordinators' logs are still needed.
+#[test]
+fn an_outage_is_sound_and_the_same_twice() {
+    let line = "sim outage --records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2 \
+                --virtual-ms 6 --crash-at-ms 2 --restart-ms 1 --lease-ms 3 --json";
+    let ended = tarn_line(line);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert_eq!(ended.out, tarn_line(line).out);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    let events = report["events"].as_array().expect("a list");
+    let at = |what: &str| {
+        let says = |event: &&Value| event["what"].as_str().is_some_and(|it| it.contains(what));
+        events.iter().find(says).and_then(|event| event["at_ms"].as_f64())
+    };
+    let (recovered, joined) = (at("recovered").expect("a recovery"), at("has joined"));
+    assert!(joined.expect("it is back") >= recovered, "{events:?}");
+    assert!(report["before_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
+fn what_dies_at_the_end_is_made_good_before_the_memory_is_judged() {
+    let small = "--records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2";
+    for fate in ["--lease-ms 3 --virtual-ms 2.4", "--crash-memory 1 --virtual-ms 2.2"] {
+        let ended = tarn_line(&format!("sim outage {small} --crash-at-ms 2 {fate}"));
+        assert_eq!(ended.code, Some(0), "{fate}: {}", ended.err);
+    }
+}

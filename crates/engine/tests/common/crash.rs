@@ -11,18 +11,16 @@ use super::mix::{self, Mix};
 use super::weak::WeakFabric;
 use super::{Shape, history};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Waker};
 use tarn_check::{Isolation, check};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedOutcome, RecordedTxn};
+use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect;
+use tarn_engine::last_writes::LastWrites;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::{Resolution, TxnId};
-use tarn_engine::owner::{COUNT_MAX, OwnerTag};
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_fabric::clock::Nanos;
@@ -187,7 +185,16 @@ fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<
     contexts.iter().for_each(|cx| found.tally.add(&cx.metrics.snapshot()));
     found.deadlines_missed += schedule.missed.get();
     let mut recorded: Vec<RecordedTxn> = sinks.iter().flat_map(|sink| sink.take()).collect();
-    if let Err(text) = settle(&mut recorded, contexts, found) {
+    let decided = contexts.iter().flat_map(|cx| cx.decisions());
+    let entered = enter(&mut recorded, decided, |_| true);
+    found.committed += entered.committed;
+    found.aborted += entered.undone + entered.nothing_written;
+    found.nothing_written += entered.nothing_written;
+    if let Some(text) = entered.contradictions.into_iter().next() {
+        return refuse(text);
+    }
+    let differing = LastWrites::of(&recorded, &[]).differing(last);
+    if let Some(text) = fabric.block_on(differing).map_err(|it| it.to_string())? {
         return refuse(text);
     }
     let audit = fabric.block_on(inspect::audit(last)).map_err(|it| it.to_string())?;
@@ -196,45 +203,4 @@ fn judge(schedule: &Schedule, mix: Mix, seed: u64, found: &mut Found) -> Result<
         true => Ok(()),
         false => refuse(format!("{report}{audit}")),
     }
-}
-
-/// Enters what was decided about transactions in doubt.
-fn settle(
-    recorded: &mut Vec<RecordedTxn>,
-    contexts: &[Rc<Context>],
-    found: &mut Found,
-) -> Result<(), String> {
-    let mut decisions: BTreeMap<TxnId, Resolution> = BTreeMap::new();
-    for (id, resolution) in contexts.iter().flat_map(|cx| cx.decisions()) {
-        let known = *decisions.entry(id).or_insert(resolution);
-        if known != resolution {
-            return Err(format!("{id} was decided twice: {known:?}, {resolution:?}"));
-        }
-    }
-    let mut undone = Vec::new();
-    for (index, txn) in recorded.iter_mut().enumerate() {
-        let decision = decisions.get(&txn.id);
-        match (txn.outcome, decision) {
-            (RecordedOutcome::Committed, Some(Resolution::Aborted)) => {
-                return Err(format!("{} was acknowledged and undone", txn.id));
-            }
-            (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
-                found.committed += 1;
-                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, Nanos(u64::MAX / 2));
-            }
-            (RecordedOutcome::Unknown, decision) => {
-                txn.outcome = RecordedOutcome::Aborted;
-                let id = txn.id;
-                let name = OwnerTag::new(id.node(), id.thread(), COUNT_MAX - index as u64);
-                match decision {
-                    Some(_) => undone.push(txn.undone(name, Nanos(u64::MAX / 2))),
-                    None => found.nothing_written += 1,
-                }
-                found.aborted += 1;
-            }
-            _ => {}
-        }
-    }
-    recorded.extend(undone);
-    Ok(())
 }

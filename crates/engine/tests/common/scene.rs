@@ -14,12 +14,12 @@ use std::rc::Rc;
 use tarn_check::{Isolation, Report, check};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedOutcome, RecordedTxn};
+use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect::{self, Audit};
+use tarn_engine::last_writes::LastWrites;
 use tarn_engine::mend::{Mended, mend};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
-use tarn_engine::owner::{COUNT_MAX, OwnerTag};
 use tarn_engine::reconfigure::{Changed, Terms, change};
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::replica_groups::ReplicaGroups;
@@ -58,8 +58,9 @@ pub enum When {
 
 /// A silent node is expelled so many turns later.
 pub const LEASE: u64 = 15_000;
-/// Where the phase in which data are sent stands in the metrics.
-pub const WRITE_PHASE: usize = 8;
+/// Transactions of each living node once all is mended, and how often each is tried.
+const PROBES: u64 = 6;
+const PROBE_TRIES_MAX: u32 = 50;
 
 #[derive(Clone, Debug)]
 pub struct Scene {
@@ -87,6 +88,8 @@ pub enum Rotation {
 pub struct Outcome {
     pub report: Report,
     pub audit: Audit,
+    /// Contradictions, records that are not what was written last, transactions that failed.
+    pub wrong: Vec<String>,
     pub tally: Tally,
     pub whole: bool,
     /// Whether each node is primary of as many groups as another, up to one.
@@ -102,13 +105,14 @@ impl Outcome {
         assert!(self.ended, "seed {seed}: it never ended; {scene:?}");
         assert!(report.is_accepted(), "seed {seed}: {report}; {scene:?}");
         assert!(audit.is_clean(), "seed {seed}: {audit}; {scene:?}");
+        assert!(self.wrong.is_empty(), "seed {seed}: {:?}; {scene:?}", self.wrong);
         assert!(self.whole, "seed {seed}: fewer copies than at first; {scene:?}");
         let rotates = scene.rotation != Rotation::None;
         assert!(self.even || rotates, "seed {seed}: primaries are not spread; {scene:?}");
     }
 
     pub fn is_sound(&self) -> bool {
-        self.ended && self.report.is_accepted() && self.audit.is_clean()
+        self.ended && self.report.is_accepted() && self.audit.is_clean() && self.wrong.is_empty()
     }
 }
 
@@ -116,7 +120,9 @@ impl Outcome {
 #[derive(Default)]
 pub struct Desk {
     history: RefCell<Vec<RecordedTxn>>,
-    settled: RefCell<Vec<(TxnId, Resolution, Nanos)>>,
+    settled: RefCell<Vec<(TxnId, Resolution)>>,
+    /// What no death explains.
+    failures: RefCell<Vec<String>>,
     stop: Cell<bool>,
     /// Coordinators of compute nodes that have not ended.
     running: Cell<[usize; NODES as usize]>,
@@ -130,10 +136,8 @@ impl Desk {
         self.running.set(running);
     }
 
-    fn note(&self, cx: &Context, settled: &[(TxnId, Resolution)]) {
-        let now = cx.port.observed();
-        let mut list = self.settled.borrow_mut();
-        list.extend(settled.iter().map(|&(id, resolution)| (id, resolution, now)));
+    fn note(&self, settled: &[(TxnId, Resolution)]) {
+        self.settled.borrow_mut().extend(settled);
     }
 }
 
@@ -146,6 +150,9 @@ pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) 
         let value = rand::RngExt::random::<u64>(by.rng()) ^ number;
         let result = by.transact(async |tx| plan.run(tx, value).await).await;
         let Err(failure) = result else { continue };
+        if !is_explained(failure) {
+            desk.failures.borrow_mut().push(format!("a transaction failed: {failure}"));
+        }
         if let Some(Explanation::Unknown(id)) = cx.explanation(failure) {
             while by.resolve(id).await.is_err() && is_member(&cx) {
                 cx.port.sleep(Nanos(100)).await;
@@ -160,6 +167,34 @@ pub async fn coordinate(mut by: Coordinator, mix: Mix, count: u64, desk: &Desk) 
     desk.end(cx.node.id.slot.0);
 }
 
+/// Whether a death may be why.
+fn is_explained(failure: Failure) -> bool {
+    let ours = [Failure::Fabric, Failure::CommitUnknown, Failure::DeadlineExceeded];
+    ours.contains(&failure) || failure == Failure::user_abort()
+}
+
+/// Whoever lives commits, once all is mended.
+async fn probe(mut by: Coordinator, mix: Mix, desk: &Desk, left: &Cell<usize>) {
+    let cx = Rc::clone(by.context());
+    by.record_history();
+    for number in 0..PROBES {
+        let plan = mix::Plan { gives_up: false, ..mix.plan(by.rng()) };
+        let mut tries = 0;
+        while let Err(failure) = by.transact(async |tx| plan.run(tx, number).await).await {
+            tries += 1;
+            if failure != Failure::Fabric || tries == PROBE_TRIES_MAX {
+                let node = cx.node.id;
+                let text = format!("all is mended, and a transaction of {node} fails: {failure}");
+                desk.failures.borrow_mut().push(text);
+                break;
+            }
+            cx.port.sleep(Nanos(500)).await;
+        }
+    }
+    desk.history.borrow_mut().extend(by.take_history());
+    left.set(left.get() - 1);
+}
+
 fn is_member(cx: &Context) -> bool {
     cx.database().membership.is_member(cx.node.id)
 }
@@ -171,7 +206,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     for spare in 0..scene.spares {
         database.configurations.add_spare(NodeSlot(scene.memory_nodes as u16 + spare));
     }
-    let desk = Desk::default();
+    let (desk, probes) = (Desk::default(), Cell::new(0));
     desk.running.set([COORDINATORS; NODES as usize]);
     let retry = Retry { deadline: Some(Nanos(90_000)), ..RETRY };
     let first: Vec<Rc<Context>> = (0..NODES).map(|slot| fabric.context(slot, 16)).collect();
@@ -196,6 +231,8 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
         }
     }
     let mut dead = [false; NODES as usize];
+    let phases = database.protocol.info().phases;
+    let write = phases.iter().position(|name| *name == "write").expect("data are sent in a phase");
     let (mut turns, mut joining_since, died_at) = (0, None, Cell::new(None::<u64>));
     let mut deaths = scene.deaths.clone();
     let ended = loop {
@@ -209,7 +246,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
             When::Writing(slot, count) => {
                 let metrics = &first[usize::from(slot)].metrics;
                 let has_ended = desk.running.get()[usize::from(slot)] == 0;
-                let writes = metrics.snapshot().phases[WRITE_PHASE] >= count;
+                let writes = metrics.snapshot().phases[write] >= count;
                 (writes || has_ended) && fabric.draw(12) == 0
             }
             When::After(later) => died_at.get().is_some_and(|since| since + later <= turns),
@@ -256,6 +293,25 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
             executor.poll(task);
         }
     };
+    if ended {
+        for (slot, cx) in
+            first.iter().enumerate().filter(|(slot, cx)| !dead[*slot] && is_member(cx))
+        {
+            let by = Coordinator::new(Rc::clone(cx), (slot * COORDINATORS) as u32, retry);
+            probes.set(probes.get() + 1);
+            tasks.push((slot, executor.spawn(probe(by, scene.mix, &desk, &probes))));
+        }
+        let mut turns = 0;
+        while probes.get() > 0 && turns < STEPS_MAX {
+            turns += 1;
+            (0..fabric.draw(6)).for_each(|_| fabric.step());
+            let (slot, task) = tasks[fabric.draw(tasks.len())];
+            if !dead[slot] {
+                executor.poll(task);
+            }
+        }
+    }
+    let ended = ended && probes.get() == 0;
     desk.stop.set(true);
     // The dead learn that they are dead, so that what they had begun is recorded.
     let mut polls = 0;
@@ -272,21 +328,21 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
-    let mut settled = desk.settled.take();
-    // Who died while it recovered has reported nothing, and may have undone something.
-    for (id, resolution) in contexts.iter().flat_map(|cx| cx.decisions()) {
-        if !settled.iter().any(|(known, ..)| *known == id) {
-            settled.push((id, resolution, Nanos(u64::MAX / 2)));
-        }
-    }
-    let recorded = with_answers(desk.history.take(), &settled);
+    // What was reported, and what those who died while they recovered have not reported.
+    let mut wrong = desk.failures.take();
+    let decided = desk.settled.take().into_iter();
+    let decided = decided.chain(contexts.iter().flat_map(|cx| cx.decisions()));
+    let mut recorded = desk.history.take();
+    wrong.extend(enter(&mut recorded, decided, |_| true).contradictions);
+    let differing = LastWrites::of(&recorded, &[]).differing(&cx);
+    wrong.extend(fabric.block_on(differing).unwrap());
     let history = history(database, recorded);
     let report = check(&history, Isolation::StrictSerializable);
     let whole = is_whole(&fabric, scene);
     let open = database.configurations.open();
     let even = open.groups == open.groups.balanced();
     let rotations = desk.rotations.get();
-    Outcome { report, audit, tally, whole, even, rotations, ended: ended && left == 0 }
+    Outcome { report, audit, wrong, tally, whole, even, rotations, ended: ended && left == 0 }
 }
 
 pub const RETRY: Retry =
@@ -295,14 +351,14 @@ pub const RETRY: Retry =
 pub async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
     let report = |mended| {
         if let Mended::Recovered(_, recovery) = mended {
-            desk.note(&cx, &recovery.settled);
+            desk.note(&recovery.settled);
         }
     };
     let _ = mend(&cx, TERMS, PACE, || desk.stop.get(), report).await;
 }
 
 pub async fn keep_lives(cx: Rc<Context>, desk: &Desk) {
-    let report = |_, recovery: &recovery::Recovery| desk.note(&cx, &recovery.settled);
+    let report = |_, recovery: &recovery::Recovery| desk.note(&recovery.settled);
     let _ = recovery::attend(&cx, PACE, || desk.stop.get(), report).await;
 }
 
@@ -332,8 +388,7 @@ async fn rotate(cx: Rc<Context>, how: Rotation, desk: &Desk) {
                 change.zip(map).is_some_and(|(change, map)| configurations.finish(change, map, by))
             }
             _ => {
-                let tell =
-                    &mut |_, recovery: &recovery::Recovery| desk.note(&cx, &recovery.settled);
+                let tell = &mut |_, recovery: &recovery::Recovery| desk.note(&recovery.settled);
                 let changed = change(&cx, TERMS, tell, next).await;
                 matches!(changed, Ok(Changed::Opened { .. }))
             }
@@ -358,31 +413,4 @@ pub fn is_whole(fabric: &WeakFabric, scene: &Scene) -> bool {
         && database.configurations.dead().is_empty()
         && database.configurations.announced() == open.number
         && database.membership.unrecovered().is_empty()
-}
-
-/// The history with what became of the transactions of the dead.
-pub fn with_answers(
-    mut history: Vec<RecordedTxn>,
-    settled: &[(TxnId, Resolution, Nanos)],
-) -> Vec<RecordedTxn> {
-    let mut undone = Vec::new();
-    for (index, txn) in history.iter_mut().enumerate() {
-        if txn.outcome != RecordedOutcome::Unknown {
-            continue;
-        }
-        let answer = settled.iter().rev().find(|(id, ..)| *id == txn.id);
-        txn.outcome = RecordedOutcome::Aborted;
-        let Some(&(_, resolution, at)) = answer else { continue };
-        txn.completed = at;
-        match resolution {
-            Resolution::Committed => txn.outcome = RecordedOutcome::Committed,
-            Resolution::Aborted => {
-                let (node, thread) = (txn.id.node(), txn.id.thread());
-                let name = OwnerTag::new(node, thread, COUNT_MAX - index as u64);
-                undone.push(txn.undone(name, at));
-            }
-        }
-    }
-    history.extend(undone);
-    history
 }

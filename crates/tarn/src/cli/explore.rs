@@ -89,8 +89,8 @@ const EXAMPLES: &str = "Examples:
   tarn explore lost-update --variant corrected,-unlock-late
   tarn explore fractured-read --shape 2x1 --json
 
-Exit code 0: nothing is wrong. 1: a judge objected; the last line of each violation runs it again. 2: bad
-input.";
+Exit code 0: nothing is wrong. 1: a judge objected, and the last line of each violation runs it again; or
+without faults all was explored, and a result that is right never came about. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -116,7 +116,10 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     for (row, found) in sum.violations() {
         eprintln!("{} is violated; replay: {}", row.litmus, found.replay);
     }
-    Ok(if sum.total.violations == 0 { Verdict::Good } else { Verdict::Bad })
+    for row in sum.litmus.iter().filter(|row| !row.not_reached.is_empty()) {
+        eprintln!("{} on {} never came to: {}", row.litmus, row.shape, row.not_reached.join("; "));
+    }
+    Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
 }
 
 fn list() -> Result<Verdict, Stop> {

@@ -9,6 +9,7 @@ use super::{Stop, Verdict, print_object, say};
 use crate::cli::bench::within;
 use crate::cli::progress::Progress;
 use serde::Serialize;
+use std::cell::Cell;
 use std::time::Duration;
 use tarn::machine;
 use tarn::schedules::Subject;
@@ -88,15 +89,19 @@ struct Report<'a> {
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let order = order(arguments)?;
     let progress = Progress::new();
-    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, order.schedules))?;
+    let told = Cell::new(0);
+    let mut sum = run_all(&order, &|sum| {
+        // At once: whoever stops a swarm that never ends keeps what it has found.
+        for failed in &sum.failures[told.replace(sum.failures.len())..] {
+            eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
+        }
+        progress.seeds(sum.seeds_run, order.schedules);
+    })?;
     progress.end();
     sum.finish(&order.subject);
     match arguments.json {
         true => print_object(&report(&sum))?,
         false => say(&format!("{sum}{}", text_of(&sum.coverage)))?,
-    }
-    for failed in &sum.failures {
-        eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
     }
     let empty = &sum.coverage.empty;
     let is_too_little = arguments.require_coverage && !empty.is_empty();

@@ -48,7 +48,7 @@ impl Cluster {
     /// Plans the database.
     ///
     /// # Errors
-    /// Names what cannot be: a protocol, a variant.
+    /// Names what cannot be: a protocol, a variant, more records than the shape has buckets for.
     pub fn new(
         litmus: &Rc<Litmus>,
         shape: Shape,
@@ -63,7 +63,13 @@ impl Cluster {
             ..Options::default()
         };
         let catalog = Catalog::plan(&[litmus.layout.schema()], &options, shape.memory_nodes)?;
-        let keys = Places::new(&catalog, litmus).keys();
+        let keys = Places::new(&catalog, litmus).keys().ok_or_else(|| UsageError {
+            field: "litmus".into(),
+            value: format!("{} with {} records", litmus.name, litmus.records.len()),
+            allowed: format!(
+                "on {shape} fewer that are not put together: each has a bucket of its own"
+            ),
+        })?;
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
         Ok(Cluster { litmus: Rc::clone(litmus), shape, protocol, variant, catalog, keys })
     }
@@ -193,7 +199,8 @@ impl<'a> Places<'a> {
         self.view.place(self.catalog, table, hash_of(table, key))
     }
 
-    fn keys(&self) -> Vec<u64> {
+    /// A key for each record; none if there are too few buckets.
+    fn keys(&self) -> Option<Vec<u64>> {
         let mut keys: Vec<u64> = Vec::new();
         let mut group = 0;
         for record in 0..self.litmus.records.len() {
@@ -209,11 +216,10 @@ impl<'a> Places<'a> {
                     }
                 }
             };
-            let key = (1..KEYS_MAX).find(|key| !keys.contains(key) && fits(key));
-            keys.push(key.expect("four buckets a group are enough for a litmus"));
+            keys.push((1..KEYS_MAX).find(|key| !keys.contains(key) && fits(key))?);
             group += usize::from(partner.is_none());
         }
-        keys
+        Some(keys)
     }
 
     /// An earlier record that this one shares a bin with.
@@ -227,6 +233,20 @@ impl<'a> Places<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_records_than_buckets_are_refused() {
+        let records = "records = { a = 0, b = 0, c = 0, d = 0, e = 0 }";
+        let text = format!(
+            "title = 't'\nwrong = 'w'\nshapes = ['1x1']\n{records}\n[[coordinator]]\nnode = 0\n\
+             transactions = [['read a']]\n"
+        );
+        let litmus = Rc::new(Litmus::parse("five", &text).expect("a litmus"));
+        let refused = Cluster::new(&litmus, Shape::plain(1, 1), ("ford", "corrected"));
+        let said = refused.err().expect("refused").to_string();
+        assert!(said.contains("litmus = five with 5 records; allowed: on 1x1 fewer"), "{said}");
+        assert!(Cluster::new(&litmus, Shape::plain(2, 2), ("ford", "corrected")).is_ok());
+    }
 
     #[test]
     fn neighbours_lie_in_different_groups_and_those_put_together_in_one_bin() {

@@ -16,10 +16,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tarn_check::{Isolation, check};
 use tarn_engine::context::Context;
-use tarn_engine::history::{RecordedOutcome, RecordedTxn};
+use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect::{audit, scan};
-use tarn_engine::outcome::{Failure, Resolution, TxnId};
-use tarn_engine::owner::{COUNT_MAX, OwnerTag};
+use tarn_engine::outcome::Failure;
 use tarn_engine::recovery::{Pace, sweep};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -31,11 +30,17 @@ const LOOKER: u16 = 32;
 /// Nobody else runs beside it.
 const PACE: Pace = Pace { blocks: usize::MAX, ..Pace::UNPACED };
 
-/// The first thing that is wrong, the most telling kind first.
+/// What the records hold, if memory could be looked at; or the first thing that is wrong, the most telling
+/// kind first.
 ///
 /// # Errors
 /// Says what.
-pub fn judge(cluster: &Cluster, is_mended: bool, desk: &Desk, end: &End<'_>) -> Result<(), String> {
+pub fn judge(
+    cluster: &Cluster,
+    is_mended: bool,
+    desk: &Desk,
+    end: &End<'_>,
+) -> Result<Option<Vec<Content>>, String> {
     let left = desk.left();
     let (history, contradiction) = history(&left);
     let schemas = [cluster.litmus().layout.schema()];
@@ -58,7 +63,7 @@ pub fn judge(cluster: &Cluster, is_mended: bool, desk: &Desk, end: &End<'_>) -> 
     let is_lost = memory_died && !is_mended;
     let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
     if oracle::explains(cluster.litmus(), &left.seen, contents.as_deref()) {
-        return Ok(());
+        return Ok(contents);
     }
     Err(unexplained(cluster, &left, contents.as_deref()))
 }
@@ -69,41 +74,12 @@ const LATE: Nanos = Nanos(u64::MAX / 2);
 /// What was recorded, with what was decided about transactions in doubt; and what contradicts what a
 /// caller was told.
 fn history(left: &Left) -> (Vec<RecordedTxn>, Option<String>) {
-    let mut contradiction = None;
-    let mut decisions: BTreeMap<TxnId, Resolution> = BTreeMap::new();
-    for (id, resolution) in left.contexts.iter().flat_map(|cx| cx.decisions()) {
-        if *decisions.entry(id).or_insert(resolution) != resolution {
-            contradiction = Some(format!("{id} was decided twice, and not alike"));
-        }
-    }
+    let decided = left.contexts.iter().flat_map(|cx| cx.decisions());
     let mut all = recorded(left);
-    let mut undone = Vec::new();
-    for (index, txn) in all.iter_mut().enumerate() {
-        let node = txn.id.node();
-        let is_lost = left.recovered.iter().any(|(_, dead)| *dead == node);
-        match (txn.outcome, decisions.get(&txn.id)) {
-            (RecordedOutcome::Unknown, Some(Resolution::Committed)) => {
-                (txn.outcome, txn.completed) = (RecordedOutcome::Committed, LATE);
-            }
-            (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
-                txn.outcome = RecordedOutcome::Aborted;
-                // A name that no transaction of that thread has come to.
-                let id = OwnerTag::new(txn.id.node(), txn.id.thread(), COUNT_MAX - index as u64);
-                undone.push(txn.undone(id, LATE));
-            }
-            // Whoever recovered it found no log: nothing was written.
-            (RecordedOutcome::Unknown, None) if is_lost => txn.outcome = RecordedOutcome::Aborted,
-            (RecordedOutcome::Aborted, Some(Resolution::Committed)) => {
-                contradiction = Some(format!("{} was aborted, and resolved as committed", txn.id));
-            }
-            (RecordedOutcome::Committed, Some(Resolution::Aborted)) => {
-                contradiction = Some(format!("{} was acknowledged, and undone", txn.id));
-            }
-            _ => {}
-        }
-    }
-    all.extend(undone);
-    (all, contradiction)
+    // Whoever recovered a node found no log of what nobody has decided about.
+    let is_over = |txn: &RecordedTxn| left.recovered.iter().any(|(_, dead)| *dead == txn.id.node());
+    let entered = enter(&mut all, decided, is_over);
+    (all, entered.contradictions.into_iter().next())
 }
 
 /// What the engine recorded, each transaction from its first try to the reply.

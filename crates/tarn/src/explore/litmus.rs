@@ -9,7 +9,7 @@ use super::script::{Content, Contents, Script, Stated, by_name};
 use super::shape::Shape;
 use crate::schedules::mixture::Layout;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use tarn_engine::outcome::UsageError;
@@ -128,8 +128,12 @@ impl Litmus {
             let line = text[..at].matches('\n').count() + 1;
             format!("a litmus in TOML; line {line}: {}", error.message())
         })?;
-        let litmus = file.litmus(name)?;
+        let (litmus, stated) = file.litmus(name)?;
+        // Before any order of its transactions is tried: there may be too many.
         litmus.validate()?;
+        if !stated.is_empty() {
+            litmus.compare(&stated)?;
+        }
         Ok(litmus)
     }
 
@@ -151,6 +155,13 @@ impl Litmus {
         if let Some(crew) = self.coordinators.iter().find(|crew| crew.node >= COMPUTE_NODES_MAX) {
             let most = COMPUTE_NODES_MAX - 1;
             return Err(format!("node = {}; allowed: 0 to {most}", crew.node));
+        }
+        let is_mortal = |node: &u16| self.coordinators.iter().any(|crew| crew.node == *node);
+        let is_again = |at: usize| self.mortal[..at].contains(&self.mortal[at]);
+        let odd = (0..self.mortal.len()).find(|&at| !is_mortal(&self.mortal[at]) || is_again(at));
+        if let Some(at) = odd {
+            let allowed = "compute nodes of coordinators, each once";
+            return Err(format!("mortal = {}; allowed: {allowed}", self.mortal[at]));
         }
         let lonely = |crew: &&Crew| crew.succeeds.is_some_and(|of| !self.may_succeed(crew, of));
         if let Some(crew) = self.coordinators.iter().find(lonely) {
@@ -209,7 +220,8 @@ fn one() -> u32 {
 }
 
 impl File {
-    fn litmus(self, name: &str) -> Result<Litmus, String> {
+    /// The litmus, not validated yet, and the results that it states.
+    fn litmus(self, name: &str) -> Result<(Litmus, Vec<Vec<Content>>), String> {
         let records: Vec<String> = self.records.keys().cloned().collect();
         let initial = by_name(&self.records, &records)?;
         let layout = Layout::ALL.into_iter().find(|it| it.name() == self.layout);
@@ -230,9 +242,9 @@ impl File {
         let shape = |text: &String| {
             text.parse().map_err(|allowed| format!("shapes = {text}; allowed: {allowed}"))
         };
-        let all = self.coordinator.iter().map(|crew| crew.node + 1).max().unwrap_or(0);
+        let nodes = || BTreeSet::from_iter(self.coordinator.iter().map(|crew| crew.node));
         let litmus = Litmus {
-            mortal: self.mortal.unwrap_or_else(|| (0..all).collect()),
+            mortal: self.mortal.clone().unwrap_or_else(|| nodes().into_iter().collect()),
             name: name.to_owned(),
             title: self.title,
             wrong: self.wrong,
@@ -244,11 +256,8 @@ impl File {
             initial,
             records: records.clone(),
         };
-        if !self.outcome.is_empty() {
-            let stated = self.outcome.iter().map(|it| by_name(it, &records));
-            litmus.compare(&stated.collect::<Result<Vec<_>, String>>()?)?;
-        }
-        Ok(litmus)
+        let stated = self.outcome.iter().map(|it| by_name(it, &records));
+        Ok((litmus, stated.collect::<Result<_, String>>()?))
     }
 }
 
@@ -305,6 +314,9 @@ mod tests {
             ("y = 0 }", "y = 'gone' }", "\"absent\""),
             ("'1x1'", "'1x2'", "allowed: "),
             ("[[coord", "layout = 'wide'\n[[coord", "allowed: narrow, double"),
+            ("node = 0", "node = 65535", "allowed: 0 to 2"),
+            ("[[coord", "mortal = [2]\n[[coord", "mortal = 2; allowed: compute nodes of"),
+            ("[[coord", "mortal = [0, 0]\n[[coord", "mortal = 0; allowed: compute nodes of"),
             ("node = 0", "node = 0\nsucceeds = 0", "allowed: a coordinator of another"),
             ("[[coord", "tries = 9\n[[coord", "allowed: 1 to 3"),
             ("[[coord", "together = [['z']]\n[[coord", "allowed: x, y"),
@@ -313,6 +325,11 @@ mod tests {
             let said = Litmus::parse("bad", &SMALL.replace(from, to)).expect_err("refused");
             assert!(said.contains(part), "{to}: {said}");
         }
+        let many = "['read x', 'update y = x + 1'], ".repeat(12);
+        let many = SMALL.replace("['read x', 'update y = x + 1']", &many);
+        let many = many.replace("[[coord", "[[outcome]]\nx = 0\ny = 1\n[[coord");
+        let said = Litmus::parse("many", &many).expect_err("refused");
+        assert!(said.contains("12 transactions; allowed: 1 to 6"), "{said}");
         let said = Litmus::load("none").expect_err("refused").to_string();
         assert!(said.contains("litmus = none; allowed: all, aba"), "{said}");
     }

@@ -8,10 +8,13 @@ use super::coordinate::Part;
 use super::desk::Desk;
 use super::judge;
 use super::litmus::Crew;
+use super::oracle;
 use super::recovery::{self, Keeper};
+use super::script::{Content, Contents};
 use super::shape::Shape;
 use super::watch::Watched;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,6 +54,10 @@ pub struct LitmusModel {
     care: Care,
     watched: Cell<bool>,
     desk: RefCell<Rc<Desk>>,
+    /// Final states that were judged and in which something had broken.
+    broken: Cell<u64>,
+    /// What the records held in final states in which nothing had.
+    reached: RefCell<BTreeSet<Vec<Content>>>,
 }
 
 /// What one execution's coroutines share.
@@ -64,8 +71,31 @@ struct Stage<'a> {
 impl LitmusModel {
     /// Of this cluster.
     pub fn new(cluster: Cluster, care: Care) -> LitmusModel {
-        let desk = RefCell::default();
-        LitmusModel { cluster: Rc::new(cluster), care, watched: Cell::new(false), desk }
+        LitmusModel {
+            cluster: Rc::new(cluster),
+            care,
+            watched: Cell::new(false),
+            desk: RefCell::default(),
+            broken: Cell::new(0),
+            reached: RefCell::default(),
+        }
+    }
+
+    /// Final states that were judged and in which something had broken.
+    pub fn broken(&self) -> u64 {
+        self.broken.get()
+    }
+
+    /// Results that some order of the litmus's transactions gives, and that no final state in which nothing
+    /// had broken held. One whose successor waits for a death has none to give.
+    pub fn not_reached(&self) -> Vec<String> {
+        let litmus = self.cluster.litmus();
+        if litmus.coordinators.iter().any(|crew| crew.succeeds.is_some()) {
+            return Vec::new();
+        }
+        let (reached, names) = (self.reached.borrow(), &litmus.records);
+        let missed = oracle::results(litmus).into_iter().filter(|it| !reached.contains(it));
+        missed.map(|contents| Contents { names, contents: &contents }.to_string()).collect()
     }
 
     /// The cluster.
@@ -273,6 +303,12 @@ impl Model for LitmusModel {
     }
 
     fn judge(&self, end: &End<'_>) -> Result<(), String> {
-        judge::judge(&self.cluster, self.care.mends, &self.desk(), end)
+        let has_broken = !end.summary.faults.is_empty();
+        self.broken.set(self.broken.get() + u64::from(has_broken));
+        let contents = judge::judge(&self.cluster, self.care.mends, &self.desk(), end)?;
+        if !has_broken {
+            self.reached.borrow_mut().extend(contents);
+        }
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: "exhausted" is the explorer's word, and of the sum only if it is every row's. A state, an
 //! execution, a step is counted once, where it was. Rates are of real time.
 
-use super::order::{Item, Order};
+use super::order::{FaultKind, Item, Order};
 use crate::machine;
 use serde::Serialize;
 use std::fmt;
@@ -54,6 +54,11 @@ pub struct Row {
     pub shared_lines: u64,
     /// Final states in which somebody waits for ever.
     pub stuck: u64,
+    /// Final states in which something had broken.
+    pub broken: u64,
+    /// Results that some order of the transactions gives, and that no execution had: of items that are
+    /// exhausted and in which nothing may break.
+    pub not_reached: Vec<String>,
     /// `exhausted` or `bounded`.
     pub outcome: &'static str,
     /// By what it was bounded.
@@ -85,6 +90,8 @@ impl Row {
             depth_max: progress.depth_max,
             shared_lines: progress.shared_lines,
             stuck: explored.stuck,
+            broken: 0,
+            not_reached: Vec::new(),
             outcome: outcome_name(bounded_by.is_none()),
             bounded_by,
             violations,
@@ -180,6 +187,11 @@ impl Sum {
         }
     }
 
+    /// Whether nothing is wrong, and nothing that is right was missed.
+    pub fn is_good(&self) -> bool {
+        self.total.violations == 0 && self.litmus.iter().all(|row| row.not_reached.is_empty())
+    }
+
     /// Everything that is wrong.
     pub fn violations(&self) -> impl Iterator<Item = (&Row, &Found)> {
         self.litmus.iter().flat_map(|row| row.violations.iter().map(move |found| (row, found)))
@@ -230,6 +242,12 @@ impl fmt::Display for Row {
         }
         if self.stuck > 0 {
             write!(f, ", {} stuck", self.stuck)?;
+        }
+        if *fault != FaultKind::None.name() {
+            write!(f, ", {} ends after a fault", self.broken)?;
+        }
+        if !self.not_reached.is_empty() {
+            write!(f, ", NOT REACHED: {}", self.not_reached.join("; "))?;
         }
         writeln!(f)
     }

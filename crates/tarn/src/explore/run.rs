@@ -6,7 +6,7 @@
 
 use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
-use super::order::{Item, Order};
+use super::order::{FaultKind, Item, Order};
 use super::report::{Found, Row, Sum};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -16,7 +16,8 @@ use std::time::Instant;
 use tarn_engine::outcome::UsageError;
 use tarn_sim::config::ConfigError;
 use tarn_sim::explore::{
-    ExploreConfig, Explored, Progress, Replayed, Schedule, Step, What, explore, replay, shrink,
+    ExploreConfig, Explored, Outcome, Progress, Replayed, Schedule, Step, What, explore, replay,
+    shrink,
 };
 
 /// How far an order is.
@@ -121,8 +122,12 @@ fn explore_item(
     };
     let explored = explore(&model, &config, &mut progress).map_err(usage)?;
     let seconds = start.elapsed();
+    let broken = model.broken();
+    // Only who has seen everything can say what is not there.
+    let has_all = item.fault == FaultKind::None && explored.outcome == Outcome::Exhausted;
+    let not_reached = if has_all { model.not_reached() } else { Vec::new() };
     let found = found(order, item, (&model, &config), &explored)?;
-    Ok(Row::new(item, &explored, seconds, found))
+    Ok(Row { broken, not_reached, ..Row::new(item, &explored, seconds, found) })
 }
 
 fn found(

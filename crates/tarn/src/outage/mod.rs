@@ -3,7 +3,7 @@
 //! Map: [`Plan`] is what happens; `stage` is the cluster with whoever looks after it; [`run`] lets it
 //! happen; [`report`] says what came of it, in words, as an object and as a picture.
 //!
-//! Invariant: a function of plan and seed, but for nothing: all times are virtual. A crashed compute node
+//! Invariant: a function of plan and seed: all times are virtual. A crashed compute node
 //! stops between two turns of its coroutines; what it had posted goes on until its access is revoked.
 //! That a restarted machine must boot and connect again has no constant in the profile: it is a part of
 //! the plan.
@@ -88,9 +88,9 @@ impl Shape {
             }
         }
         let times = [
-            ("virtual-ms", self.virtual_ms, self.crash_at_ms, 10_000.0),
-            ("crash-at-ms", self.crash_at_ms, 5.0 * self.interval_ms, 10_000.0),
             ("interval-ms", self.interval_ms, 0.01, 1_000.0),
+            ("crash-at-ms", self.crash_at_ms, 5.0 * self.interval_ms, 10_000.0),
+            ("virtual-ms", self.virtual_ms, self.crash_at_ms + self.interval_ms, 10_000.0),
             ("restart-ms", self.restart_ms, 0.0, 10_000.0),
             ("lease-ms", self.lease_ms, 0.0, 10_000.0),
         ];

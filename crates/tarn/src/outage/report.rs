@@ -5,6 +5,7 @@
 //! in a row whose mean is within a twentieth of before. No figure is smoothed.
 
 use super::{Plan, Shape};
+use crate::sweep::chart::escape;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
 use tarn_workloads::Workload;
@@ -93,7 +94,9 @@ impl Outage {
         let shape = plan.shape.clone();
         let per_s = 1e3 / shape.interval_ms;
         let throughput_per_s: Vec<f64> = counts.iter().map(|&it| it as f64 * per_s).collect();
-        let crash = (shape.crash_at_ms / shape.interval_ms) as usize;
+        // The interval of the crash is one of those after it. A whole number may come out a little less.
+        let crash = (shape.crash_at_ms / shape.interval_ms + 1e-6) as usize;
+        let crash = crash.min(throughput_per_s.len());
         let warm = (crash as f64 * WARM_UP) as usize;
         let before_per_s = mean(&throughput_per_s[warm..crash]);
         let later = &throughput_per_s[crash..];
@@ -157,7 +160,7 @@ impl Outage {
             left + width + 16.0,
             top + height + 44.0,
             left + width + 16.0,
-            self.title()
+            escape(&self.title())
         );
         for tick in 0..=4 {
             let per_s = most * f64::from(tick) / 4.0;
@@ -188,7 +191,7 @@ impl Outage {
                 "<path class=\"event\" d=\"M{at:.1} {top}V{:.1}\"><title>{:.3} ms: {}</title></path>",
                 top + height,
                 event.at_ms,
-                event.what
+                escape(&event.what)
             );
             if at - last > 48.0 {
                 let _ = writeln!(

@@ -179,7 +179,7 @@ pub fn run<W: Workload + 'static>(
     load(&workload, &stage)?;
     let shape = plan.shape.clone();
     let interval_ns = (shape.interval_ms * 1e6) as u64;
-    let intervals = (shape.virtual_ms / shape.interval_ms) as usize;
+    let intervals = (shape.virtual_ms / shape.interval_ms + 1e-6) as usize;
     let dead = (0..shape.compute_nodes).map(|_| Rc::default()).collect();
     let desk = Rc::new(Desk {
         stop: Cell::new(false),
@@ -261,11 +261,14 @@ fn play<W: Workload + 'static>(
     let (mut to_crash, mut is_unswept) = (true, false);
     let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
     let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
-    while stage.fabric.now() < end {
-        let next = (stage.fabric.now() + SLICE).min(end);
+    // What died so late that it is not made good at the end is, before memory is judged.
+    let is_due = |now: Nanos| now < end || now < end + PATIENCE && !is_mended(cast, stage);
+    while is_due(stage.fabric.now()) {
+        let now = stage.fabric.now();
+        let next = if now < end { (now + SLICE).min(end) } else { now + SLICE };
         scheduler.run_until(if to_crash { next.min(crash_at) } else { next });
         let now = stage.fabric.now();
-        progress((now - start).0 * 1_000 / (end - start).0.max(1));
+        progress(((now - start).0 * 1_000 / (end - start).0.max(1)).min(1_000));
         for lapsed in stage.membership.tick(now) {
             desk.event(now, format!("the lease of {lapsed} has lapsed"));
             stage.database.membership.expel(lapsed);
@@ -277,22 +280,39 @@ fn play<W: Workload + 'static>(
             to_crash = false;
             crash(cast, stage, now);
         }
-        if !to_crash && now >= restart_at {
+        if !to_crash && now >= restart_at && now <= end {
             let mut later = Vec::new();
             for slot in std::mem::take(&mut to_restart) {
-                match stage.join(slot) {
-                    Ok(node) => {
-                        desk.event(now, format!("{} has joined", node.id));
-                        cast.bring(stage, scheduler, &node)?;
-                    }
-                    Err(_) => later.push(slot),
+                if !stage.is_free(slot) {
+                    later.push(slot);
+                    continue;
                 }
+                let node = stage.join(slot)?;
+                desk.event(now, format!("{} has joined", node.id));
+                cast.bring(stage, scheduler, &node)?;
             }
             to_restart = later;
         }
     }
     desk.stop.set(true);
     Ok(scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
+}
+
+/// Whether the dead are expelled, recovered and swept after, and each copy that was lost is on a spare, as
+/// far as there are any.
+fn is_mended<W>(cast: &Cast<W>, stage: &Stage) -> bool {
+    let (shape, database) = (&cast.shape, &stage.database);
+    let (configurations, open) = (&database.configurations, database.configurations.open());
+    let lost = shape.crash_memory.saturating_sub(shape.spare_nodes);
+    let is_noticed =
+        |slot: usize| !cast.dead.borrow()[slot].get() || stage.members_of(slot as u16).is_empty();
+    (0..shape.compute_nodes).all(is_noticed)
+        && database.membership.unrecovered().is_empty()
+        && !database.sweeps.is_due()
+        && open.groups.nodes().iter().all(|node| usize::from(node.0) >= shape.crash_memory)
+        && !open.groups.is_joining()
+        && configurations.announced() == open.number
+        && copies(stage) >= shape.replicas - lost
 }
 
 fn crash<W>(cast: &Cast<W>, stage: &Stage, now: Nanos) {

@@ -106,10 +106,18 @@ impl Stage {
         Ok(Stage { fabric, database, membership, seed: plan.seed })
     }
 
-    /// A compute node joins, if what its slot's last life left is recovered.
+    /// A compute node joins. Its slot's last life runs no coordinator any more: see [`Stage::is_free`].
     pub(super) fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+    }
+
+    /// Whether all that a slot's lives left is recovered. One that has crashed is a member until that is
+    /// noticed: whoever joined before would write over logs that are needed.
+    pub(super) fn is_free(&self, slot: u16) -> bool {
+        let is_unrecovered = |dead: NodeId| dead.slot.0 == slot;
+        self.members_of(slot).is_empty()
+            && !self.membership.unrecovered().into_iter().any(is_unrecovered)
     }
 
     /// In any slot that lives.

@@ -5,10 +5,13 @@
 
 use super::Subject;
 use super::drawn::{ASKED_FOR, Drawn};
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::history::RecordedWrite;
+use tarn_engine::last_writes;
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms};
 use tarn_engine::outcome::{Failure, UsageError};
@@ -34,6 +37,7 @@ pub struct Cluster {
     pub service: Arc<EmbeddedMembership>,
     seed: u64,
     address_cache: usize,
+    loaded: RefCell<Vec<RecordedWrite>>,
 }
 
 impl Cluster {
@@ -81,7 +85,8 @@ impl Cluster {
         for spare in 0..drawn.spares {
             database.configurations.add_spare(NodeSlot((drawn.memory_nodes + spare) as u16));
         }
-        Ok(Cluster { fabric, database, service, seed, address_cache: drawn.address_cache })
+        let (address_cache, loaded) = (drawn.address_cache, RefCell::default());
+        Ok(Cluster { fabric, database, service, seed, address_cache, loaded })
     }
 
     /// Of every generator.
@@ -112,16 +117,24 @@ impl Cluster {
     /// # Errors
     /// The pool's memory, in words.
     pub fn load<W: Workload>(&self, workload: &W) -> Result<(), String> {
-        let loaded = || -> Result<Result<u64, Failure>, UsageError> {
+        let loaded = || -> Result<Result<Vec<RecordedWrite>, Failure>, UsageError> {
             let cx = self.context(&self.join(0)?, 0)?;
             let mut loader = Loader::new(&cx, Part { index: 0, of: 1 });
             Ok(block_on(async {
                 workload.load(&mut loader).await?;
-                loader.finish().await
+                loader.finish().await?;
+                last_writes::stored(&cx).await
             }))
         };
         let loaded = loaded().map_err(|error| error.to_string())?;
-        loaded.map(|_| ()).map_err(|failure| format!("loading: {failure}"))
+        let loaded = loaded.map_err(|failure| format!("loading: {failure}"))?;
+        self.loaded.replace(loaded);
+        Ok(())
+    }
+
+    /// What was loaded: the first write of each record.
+    pub fn loaded(&self) -> Ref<'_, [RecordedWrite]> {
+        Ref::map(self.loaded.borrow(), Vec::as_slice)
     }
 }
 

@@ -105,7 +105,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Of these counts; `absent` are phases that the variant has not.
+    /// Of these counts; `cannot` says why a cell is 0 and cannot be otherwise.
     pub fn of(
         deaths: &Deaths,
         tally: &Tally,

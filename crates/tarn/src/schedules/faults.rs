@@ -37,6 +37,8 @@ pub(super) enum Event {
     Stops(u16),
     /// A compute node is declared dead, whether it is or not.
     Expelled(u16),
+    /// One that has stopped is declared dead, unless it was before.
+    Noticed(u16),
 }
 
 /// What happens, in the order in which it does.
@@ -49,7 +51,7 @@ pub(super) fn events(faults: &[Fault]) -> Vec<(Nanos, Event)> {
             What::Zombie { slot } => events.push((at, Event::Expelled(slot))),
             What::Crash { slot, noticed_after_ns } => {
                 events.push((at, Event::Stops(slot)));
-                events.push((at + Nanos(noticed_after_ns), Event::Expelled(slot)));
+                events.push((at + Nanos(noticed_after_ns), Event::Noticed(slot)));
             }
         }
     }
@@ -62,15 +64,22 @@ pub(super) fn is_member(cx: &Context) -> bool {
     cx.database().membership.is_member(cx.node.id)
 }
 
-/// What a coordinator does after a failure that a fault may have caused; whether it goes on.
+/// What a coordinator does after a failure; whether it goes on. Where nothing breaks, nothing may fail.
 pub(super) async fn go_on_after<T>(
     failure: Failure,
     by: &mut Coordinator,
+    drawn: &Drawn,
     (desk, ends): (&Desk<T>, &mut u32),
 ) -> bool {
     *ends += 1;
     let cx = Rc::clone(by.context());
     match (failure, cx.explanation(failure)) {
+        (failure, explanation) if !drawn.has_faults() => {
+            let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
+            let text = format!("nothing has died, and a transaction failed: {text}");
+            desk.left.borrow_mut().failures.push(text);
+            return false;
+        }
         (Failure::DeadlineExceeded, _) => desk.left.borrow_mut().deadlines_missed += 1,
         (Failure::Fabric, _) => cx.port.sleep(WAIT).await,
         (Failure::CommitUnknown, Some(Explanation::Unknown(id))) => {

@@ -2,9 +2,10 @@
 //!
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
-//! seed: `play` is its course, `faults` what dies and who looks after it, `life` the coroutines that
-//! die with their node, `slots` what becomes of its slot, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds
-//! side by side, [`report`] says what came of them, [`coverage`] what they reached.
+//! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` the coroutines that
+//! die with their node, `slots` what becomes of its slot, `probe` whether transactions still work at the
+//! end, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
+//! [`report`] says what came of them, [`coverage`] what they reached.
 //!
 //! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
 //! digest of its trace is the same whoever runs it, beside whatever else. A sum over seeds does not
@@ -21,9 +22,11 @@ pub mod messages;
 pub mod mixture;
 mod panics;
 mod play;
+mod probe;
 pub mod report;
 pub mod run;
 mod slots;
+mod work;
 
 use tarn_engine::protocol::{ALL, ProtocolInfo};
 

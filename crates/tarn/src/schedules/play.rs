@@ -7,27 +7,26 @@
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
 use super::drawn::Drawn;
-use super::faults::{self, Event, PACE, go_on_after, is_member, is_mended};
+use super::faults::{self, Event, PACE, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
+use super::probe;
 use super::run::Desk;
-use rand::RngExt as _;
+use super::work::coordinate;
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
+use tarn_engine::membership::Membership as _;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::{Failure, Resolution, TxnId, UsageError};
+use tarn_engine::outcome::{Resolution, TxnId, UsageError};
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::recovery;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::rng::Rng;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_workloads::Workload;
 
@@ -39,8 +38,6 @@ const DEADLINE: Nanos = Nanos(2_000_000);
 const STEP: Nanos = Nanos(20_000);
 /// Keepers' thread, behind those of coordinators and of calls.
 const KEEPER: u16 = 2;
-/// Most turns of a transaction that its caller drops.
-const TURNS_MAX: u32 = 30;
 
 /// What a run left.
 pub(super) struct Played {
@@ -57,6 +54,8 @@ pub(super) struct Member {
     pub(super) life: Rc<Life>,
     pub(super) slot: usize,
     pub(super) node: Arc<ComputeNode>,
+    /// Its first thread.
+    cx: Rc<Context>,
 }
 
 /// See the module's text.
@@ -120,6 +119,7 @@ impl<'a, W: Workload> Play<'a, W> {
     pub(super) fn begin_life(&mut self, slot: usize) -> Result<(), UsageError> {
         let node = self.cluster.join(slot as u16)?;
         let life = Life::new(node.id, &self.cluster.fabric);
+        let at = self.contexts.len();
         for thread in 0..self.drawn.threads {
             let cx = self.cluster.context(&node, thread as u16)?;
             cx.growth.enable(self.drawn.growth);
@@ -135,7 +135,8 @@ impl<'a, W: Workload> Play<'a, W> {
             let cx = self.cluster.context(&node, self.drawn.threads as u16 + KEEPER)?;
             self.keep(&life, cx);
         }
-        self.members.push(Member { life, slot, node });
+        let cx = Rc::clone(&self.contexts[at]);
+        self.members.push(Member { life, slot, node, cx });
         Ok(())
     }
 
@@ -249,17 +250,66 @@ impl<'a, W: Workload> Play<'a, W> {
                 return Ok(Some(self.why_stuck()));
             }
         }
+        if let Some(stuck) = self.probe() {
+            return Ok(Some(stuck));
+        }
         self.desk.is_over.set(true);
         if let Some(stuck) = self.run_on() {
             return Ok(Some(stuck));
         }
+        self.sweep_at_last()
+    }
+
+    /// Members whose threads run.
+    pub(super) fn living(&self) -> impl Iterator<Item = &Member> {
+        let service = &self.cluster.service;
+        self.members.iter().filter(|it| !it.life.has_stopped() && service.is_member(it.life.id))
+    }
+
+    /// Asks each living node whether transactions still work; under numbers whose coordinators have ended.
+    fn probe(&mut self) -> Option<String> {
+        let records = probe::records(self.cluster);
+        let living = self.living().map(|it| (Rc::clone(&it.cx), self.first_number(it.slot, 0)));
+        let mut all: Vec<(Rc<Context>, u32)> = living.collect();
+        if all.is_empty() {
+            all.extend(self.standby.as_ref().map(|(_, cx)| (Rc::clone(cx), 0)));
+        }
+        self.desk.probes.set(all.len());
+        for (cx, number) in all {
+            let retry = Retry { deadline: Some(DEADLINE), ..Retry::default() };
+            let mut by = Coordinator::new(Rc::clone(&cx), number, retry);
+            let sink = HistorySink::default();
+            self.sinks.push(Rc::clone(&sink));
+            by.record_history_in(sink);
+            self.scheduler.spawn(&cx.port, probe::probe(by, records.clone(), self.desk));
+        }
+        let end = self.cluster.fabric.now() + PATIENCE;
+        while self.desk.probes.get() > 0 {
+            let now = self.cluster.fabric.now();
+            if now >= end {
+                return Some("all is mended, and a transaction does not end".into());
+            }
+            self.scheduler.run_until(now + STEP);
+        }
+        None
+    }
+
+    fn sweep_at_last(&mut self) -> Result<Option<String>, UsageError> {
         // Locks whose transactions had written nothing may stay until they are met; not beyond this. A
         // thread of its own sweeps: one that was there before may not have followed the last change.
         let (node, _) = self.standby.as_ref().expect("it looks after faults");
         let cx = self.cluster.context(node, 1)?;
         let port = cx.port.clone();
-        let swept = self.scheduler.block_on(&port, async move { recovery::sweep(&cx, PACE).await });
-        Ok(swept.err().map(|failure| format!("the last sweep: {failure}")))
+        let swept = Rc::new(Cell::new(None));
+        let told = Rc::clone(&swept);
+        self.scheduler.spawn(&port, async move {
+            told.set(Some(recovery::sweep(&cx, PACE).await.err()));
+        });
+        let ended = self.scheduler.run_until(self.cluster.fabric.now() + PATIENCE);
+        Ok(match swept.get() {
+            Some(failure) => failure.map(|failure| format!("the last sweep: {failure}")),
+            None => Some(format!("the last sweep does not end: {ended:?}")),
+        })
     }
 
     fn is_mended(&self) -> bool {
@@ -284,7 +334,7 @@ impl<'a, W: Workload> Play<'a, W> {
         match event {
             Event::MemoryNode(slot) => {
                 let living: Vec<Rc<Life>> =
-                    self.members.iter().map(|member| Rc::clone(&member.life)).collect();
+                    self.living().map(|member| Rc::clone(&member.life)).collect();
                 living.iter().for_each(|life| self.deaths.count(Kind::MemoryNode, life.phases()));
                 self.cluster.fabric.fail_node(NodeSlot(slot));
             }
@@ -299,60 +349,12 @@ impl<'a, W: Workload> Play<'a, W> {
                 let Some(life) = self.life_of(slot) else { return };
                 self.expel(&life);
             }
-        }
-    }
-}
-
-/// Runs a transaction; `None` if its caller drops it after so many turns.
-async fn drop_after<T>(turns: Option<u32>, run: impl Future<Output = T>) -> Option<T> {
-    let mut run = pin!(run);
-    let mut left = turns;
-    poll_fn(|waiting| {
-        if left == Some(0) {
-            return Poll::Ready(None);
-        }
-        left = left.map(|left| left - 1);
-        run.as_mut().poll(waiting).map(Some)
-    })
-    .await
-}
-
-fn draw_turns(rng: &mut Rng, drop_one_in: u32) -> Option<u32> {
-    let is_dropped = drop_one_in > 0 && rng.random_range(0..drop_one_in) == 0;
-    is_dropped.then(|| rng.random_range(1..TURNS_MAX))
-}
-
-/// One coordinator's transactions.
-async fn coordinate<W: Workload>(
-    workload: &W,
-    (mut by, sink): (Coordinator, HistorySink),
-    drawn: &Drawn,
-    desk: &Desk<W::Tally>,
-) {
-    let cx = Rc::clone(by.context());
-    let mut rng = cx.port.rng();
-    by.record_history_in(sink);
-    let (mut tally, mut ends) = (W::Tally::default(), 0);
-    for _ in 0..drawn.transactions {
-        let input = workload.draw(&mut rng);
-        let turns = draw_turns(&mut rng, drawn.drop_one_in);
-        match drop_after(turns, workload.run(&mut by, &input, &mut tally)).await {
-            None => desk.left.borrow_mut().dropped += 1,
-            Some(Ok(())) => {}
-            Some(Err(failure)) => {
-                if !go_on_after(failure, &mut by, (desk, &mut ends)).await {
-                    break;
-                }
+            // Its lease may have lapsed before, and its slot may have another life by now.
+            Event::Noticed(slot) => {
+                let has_stopped = |life: &Rc<Life>| life.has_stopped();
+                let Some(life) = self.life_of(slot).filter(has_stopped) else { return };
+                self.expel(&life);
             }
         }
     }
-    // A transaction that was dropped while its data were on their way is settled before the next.
-    while drawn.drop_one_in > 0 && is_member(&cx) {
-        let nothing: Result<(), Failure> = by.transact(async |_| Ok(())).await;
-        if nothing.is_ok() || nothing == Err(Failure::DeadlineExceeded) {
-            break;
-        }
-        cx.port.sleep(Nanos(5_000)).await;
-    }
-    W::merge(&mut desk.left.borrow_mut().tally, tally);
 }

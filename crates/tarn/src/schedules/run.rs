@@ -16,9 +16,9 @@ use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tarn_check::History;
-use tarn_engine::history::RecordedTxn;
+use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::{AbortReason, Resolution, UsageError};
+use tarn_engine::outcome::{AbortReason, UsageError};
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::{Settings, Workload, with_workload};
 
@@ -29,15 +29,6 @@ pub struct Settled {
     pub committed: u64,
     /// Resolved as aborted.
     pub aborted: u64,
-}
-
-impl Settled {
-    pub(super) fn count(&mut self, resolution: Resolution) {
-        match resolution {
-            Resolution::Committed => self.committed += 1,
-            Resolution::Aborted => self.aborted += 1,
-        }
-    }
 }
 
 /// What came of one seed.
@@ -98,6 +89,8 @@ pub(super) struct Desk<T> {
     pub(super) left: RefCell<Left<T>>,
     /// Whoever looks after others may go.
     pub(super) is_over: Cell<bool>,
+    /// Probes that have not ended.
+    pub(super) probes: Cell<usize>,
 }
 
 /// Runs a seed.
@@ -123,7 +116,6 @@ fn run_workload<W: Workload>(
     drawn: &Drawn,
     seed: u64,
 ) -> Result<Ran, UsageError> {
-    let cluster = Cluster::new(workload, subject, drawn, seed)?;
     let mut ran = Ran {
         seed,
         digest: 0,
@@ -138,6 +130,13 @@ fn run_workload<W: Workload>(
         calls: Calls::default(),
         finding: None,
         history: History::default(),
+    };
+    let cluster = match panics::catch(|| Cluster::new(workload, subject, drawn, seed)) {
+        Ok(cluster) => cluster?,
+        Err(text) => {
+            ran.finding = Some(Finding { kind: FindingKind::Panic, text });
+            return Ok(ran);
+        }
     };
     let whole = panics::catch(|| {
         if let Err(text) = cluster.load(workload) {
@@ -167,8 +166,9 @@ fn trial<W: Workload>(
     (ran.tally, ran.deaths) = (played.tally, played.deaths);
     (ran.deadlines_missed, ran.dropped, ran.calls) = (deadlines_missed, dropped, calls);
     let mut history: Vec<RecordedTxn> = played.history;
-    let entered = judge::enter(&mut history, &played.decisions);
-    ran.settled = entered.settled;
+    let entered = enter(&mut history, played.decisions, |_| true);
+    let aborted = entered.undone + entered.nothing_written;
+    ran.settled = Settled { committed: entered.committed, aborted };
     failures.extend(entered.contradictions);
     failures.extend(played.stuck);
     ran.history = history_of(BTreeMap::new(), &workload.schemas(), &history);

@@ -41,11 +41,7 @@ impl<W: Workload> Play<'_, W> {
         if !self.drawn.succession || self.taken.contains(&number) {
             return;
         }
-        let lives = |it: &&Member| {
-            let is_member = self.cluster.service.is_member(it.life.id);
-            it.slot != slot && is_member && !it.life.has_stopped()
-        };
-        let Some(heir) = self.members.iter().find(lives) else { return };
+        let Some(heir) = self.living().find(|it| it.slot != slot) else { return };
         let (life, node) = (Rc::clone(&heir.life), Arc::clone(&heir.node));
         let thread = self.drawn.threads as u16 + HEIRS + slot as u16;
         let Ok(cx) = self.cluster.context(&node, thread) else { return };
@@ -56,12 +52,14 @@ impl<W: Workload> Play<'_, W> {
         self.contexts.push(cx);
     }
 
-    /// The service looks at its clock, which shows true time. The standby's lease is endless.
+    /// The service looks at its clock, which shows true time. The standby has a lease like the others, and is
+    /// not expelled when it lapses.
     pub(super) fn let_leases_lapse(&mut self, now: Nanos) {
         for lapsed in self.cluster.service.tick(now) {
             let member = self.members.iter().find(|member| member.life.id == lapsed);
             if let Some(life) = member.map(|member| Rc::clone(&member.life)) {
-                self.deaths.lapsed += 1;
+                // A crash may be noticed by its lease, before it was to be.
+                self.deaths.lapsed += u64::from(!life.has_stopped());
                 self.expel(&life);
             }
         }

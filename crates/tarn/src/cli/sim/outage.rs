@@ -121,7 +121,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim outage tatp --compute-nodes 4 --threads 2 --virtual-ms 30 --crash-at-ms 10 --json
 
 Exit code 0: the memory is sound afterwards, and every group has its copies again, as far as there are
-spares. 1: it is not; a run that ends too early counts. 2: bad input.";
+spares. 1: it is not. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
@@ -165,9 +165,12 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
         );
         return refuse("interval-ms", interval_ms, allowed);
     }
-    let (first_ms, last_ms) = (INTERVALS_BEFORE * interval_ms, virtual_ms.min(VIRTUAL_MS_MAX));
+    // At the least one interval is after the crash.
+    let first_ms = INTERVALS_BEFORE * interval_ms;
+    let last_ms = virtual_ms.min(VIRTUAL_MS_MAX) - interval_ms;
     if !(first_ms..=last_ms).contains(&crash_at_ms) {
-        let allowed = format!("{first_ms}, five times --interval-ms, to {last_ms}, --virtual-ms");
+        let allowed =
+            format!("{first_ms}, five times --interval-ms, to {last_ms}, one before --virtual-ms");
         return refuse("crash-at-ms", crash_at_ms, allowed);
     }
     Ok(())

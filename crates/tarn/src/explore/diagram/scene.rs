@@ -249,9 +249,9 @@ fn part(offset: Option<usize>, piece: &Piece<'_>) -> String {
 }
 
 fn with_lines(words: &str, lines: u32) -> String {
-    let base = words.split(" (").next().unwrap_or(words);
-    let is_counted = words.ends_with(" lines)");
-    let base = if is_counted || !words.contains(" (") { base } else { words };
+    // Only the count of before goes, not what was said of the first line.
+    let counted = words.strip_suffix(" lines)").and_then(|it| it.rsplit_once(" ("));
+    let base = counted.map_or(words, |(base, _)| base);
     format!("{base} ({lines} lines)")
 }
 
@@ -293,4 +293,17 @@ fn words(what: &What) -> Option<(String, Tone)> {
             (format!("message {message} has reached node {}", to.node.0), Tone::Plain)
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_of_lines_takes_the_place_of_the_one_before_alone() {
+        let two = with_lines("READ x (v1, free)", 2);
+        assert_eq!(two, "READ x (v1, free) (2 lines)");
+        assert_eq!(with_lines(&two, 3), "READ x (v1, free) (3 lines)");
+        assert_eq!(with_lines(&with_lines("WRITE x", 2), 3), "WRITE x (3 lines)");
+    }
 }
