@@ -248,7 +248,9 @@ impl Context {
 
     /// What this thread has decided about transactions in doubt that had a log entry, its own or those of
     /// the dead, in order. Each is here before anything is done about it, and all threads that decide
-    /// about one come to the same: whoever judges a history after crashes asks every thread. A transaction
+    /// about one come to the same, but for one that was expelled before it did: it may have read memory
+    /// that has died since, and nothing of its decision lands. Whoever judges a history after crashes asks
+    /// every thread. A transaction
     /// about which nobody has decided, and whose coordinator is no more, has written nothing.
     pub fn decisions(&self) -> Vec<(TxnId, Resolution)> {
         self.decisions.borrow().clone()
