@@ -42,6 +42,10 @@ const IN_CRASHES: &[&str] = &["-settle-before-log"];
 /// Switches that change cost and nothing else, also beside deaths.
 const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only"];
 
+/// Switches of ordered indexes, which no schedule has but those of TPC-C: the engine's own schedules of
+/// ordered indexes show that each is missed.
+const OF_ORDERED_INDEXES: &[&str] = &["-protect-ranges", "-check-fences", "-sibling-with-split"];
+
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     let order = Order {
         subject: subject.clone(),
@@ -92,7 +96,9 @@ fn every_switch_is_planted_or_harmless() {
             let planted = PLANTED.iter().any(|(missing, _)| is_it(missing));
             let harmless = HARMLESS.iter().any(|missing| is_it(missing));
             let in_crashes = IN_CRASHES.iter().any(|missing| is_it(missing));
-            let kinds = [planted, in_crashes, harmless].into_iter().filter(|it| *it).count();
+            let of_ranges = OF_ORDERED_INDEXES.iter().any(|missing| is_it(missing));
+            let kinds =
+                [planted, in_crashes, harmless, of_ranges].into_iter().filter(|it| *it).count();
             assert!(kinds == 1, "{} {}: planted or harmless?", info.name, switch.name);
         }
     }

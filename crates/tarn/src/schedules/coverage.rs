@@ -4,7 +4,7 @@
 //! Invariant: a cell is there with its count also if that is 0, so that what was never reached is said.
 
 use super::Subject;
-use super::report::{ELSEWHERE, Faults, Sum};
+use super::report::{ELSEWHERE, Faults, Sum, lacks_ordered_indexes};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tarn_engine::metrics::{PHASES_MAX, RecoveryEvent, Tally};
@@ -182,7 +182,8 @@ impl Sum {
             }
             let phase = cell.rsplit('/').next().unwrap_or_default();
             let known = |it: &&(&str, &str, &str, &str)| it.0 == protocol && it.1 == phase;
-            ELSEWHERE.iter().find(known).map(|(.., why)| *why)
+            let elsewhere = ELSEWHERE.iter().find(known).map(|(.., why)| *why);
+            elsewhere.or_else(|| lacks_ordered_indexes(subject, phase))
         };
         self.coverage = Coverage::of(&self.deaths, &self.tally, phases, events, &cannot);
     }
