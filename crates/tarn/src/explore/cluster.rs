@@ -6,8 +6,9 @@
 //! litmus has: the steward, who loads, looks after the lost and looks at memory at rest, and outlives
 //! everything; and a deputy, who looks after the lost before him where he may be lost himself.
 
+use super::coordinate::write;
 use super::litmus::Litmus;
-use super::ranges::Holder;
+use super::ranges::{self, Holder};
 use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
@@ -15,6 +16,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::index::btree::work::TreeTask;
 use tarn_engine::index::{IndexView, Place, hash_of};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::Membership;
@@ -187,19 +190,48 @@ impl Cluster {
     ///
     /// # Panics
     /// If memory cannot be written: nothing has broken yet.
-    pub fn load(&self, cx: &Context) {
+    pub fn load(&self, cx: &Rc<Context>) {
         let loaded: Result<u64, Failure> = block_on(async {
             let mut loader = Loader::new(cx, Part { index: 0, of: 1 });
             let named = self.litmus.initial.iter().zip(&self.keys);
             let named = named.filter_map(|(content, &key)| Some((key, (*content)?)));
-            for (key, value) in named.chain(self.fillers.iter().copied()) {
+            let early = self.fillers.iter().copied().filter(|filler| !self.is_late(filler));
+            for (key, value) in named.chain(early) {
                 let fill =
                     |bytes: &mut [u8]| bytes.as_chunks_mut::<8>().0.fill(value.to_le_bytes());
                 loader.insert(TABLE, key, |row| fill(row.payload())).await?;
             }
-            loader.finish().await
+            let loaded = loader.finish().await?;
+            self.prepare(cx).await?;
+            Ok(loaded)
         });
         loaded.expect("a cluster at rest can be loaded");
+    }
+
+    fn is_late(&self, &(_, value): &(u64, u64)) -> bool {
+        let ordered = self.litmus.ordered.as_ref();
+        ordered.is_some_and(|ordered| ordered.late.contains(&value))
+    }
+
+    /// Gives the tree its shape: by the engine's own transactions, under a number that is nobody's.
+    async fn prepare(&self, cx: &Rc<Context>) -> Result<(), Failure> {
+        let Some(ordered) = &self.litmus.ordered else { return Ok(()) };
+        let number = self.litmus.coordinators.len() as u32;
+        let mut by = Coordinator::new(Rc::clone(cx), number, Retry::default());
+        for &value in &ordered.splits {
+            cx.tree_works.request(ranges::work(TreeTask::Split, value));
+            by.transact(async |_| Ok(())).await?;
+        }
+        for &(key, value) in self.fillers.iter().filter(|filler| self.is_late(filler)) {
+            by.transact(async |tx| {
+                let row = tx.insert(TABLE, key);
+                tx.fetch().await?;
+                write(tx, row, value);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
     }
 }
 

@@ -265,7 +265,7 @@ impl<'a> Once<'a> {
 }
 
 /// The same number in every word.
-fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
+pub(super) fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
     if let Some(row) = tx.get(handle) {
         let bytes = row.payload().len();
         fill(tx, handle, bytes, value);

@@ -25,6 +25,10 @@ pub struct Ordered {
     pub unique: bool,
     /// What fillers say, ascending, one record each.
     pub fillers: Vec<u64>,
+    /// Before anything else, the leaves of these values are split.
+    pub splits: Vec<u64>,
+    /// Of the fillers, those that come after that, by transactions: leaves are loaded three quarters full.
+    pub late: Vec<u64>,
 }
 
 /// As a litmus file states it.
@@ -36,6 +40,11 @@ pub struct FileOrdered {
     /// Ranges of what fillers say, both ends included.
     #[serde(default)]
     fillers: Vec<(u64, u64)>,
+    #[serde(default)]
+    splits: Vec<u64>,
+    /// As `fillers`.
+    #[serde(default)]
+    late: Vec<(u64, u64)>,
 }
 
 impl FileOrdered {
@@ -45,18 +54,26 @@ impl FileOrdered {
     /// Names the range of fillers that cannot be.
     pub fn ordered(&self) -> Result<Ordered, String> {
         let mut fillers = BTreeSet::new();
-        for &(from, to) in &self.fillers {
-            let count = to.saturating_sub(from).saturating_add(1);
-            let fits = from <= to && count <= FILLERS_MAX as u64;
-            if !fits || !(from..=to).all(|value| fillers.insert(value)) {
-                let allowed = format!("ranges apart, of at most {FILLERS_MAX} values in all");
-                return Err(format!("fillers = [{from}, {to}]; allowed: {allowed}"));
+        let mut of = |ranges: &[(u64, u64)]| -> Result<Vec<u64>, String> {
+            let mut all = Vec::new();
+            for &(from, to) in ranges {
+                let count = to.saturating_sub(from).saturating_add(1);
+                let fits = from <= to && count <= FILLERS_MAX as u64;
+                if !fits || !(from..=to).all(|value| fillers.insert(value)) {
+                    let allowed = format!("ranges apart, of at most {FILLERS_MAX} values in all");
+                    return Err(format!("fillers = [{from}, {to}]; allowed: {allowed}"));
+                }
+                all.extend(from..=to);
             }
-        }
+            Ok(all)
+        };
+        of(&self.fillers)?;
+        let late = of(&self.late)?;
         if fillers.len() > FILLERS_MAX {
             return Err(format!("{} fillers; allowed: at most {FILLERS_MAX}", fillers.len()));
         }
-        Ok(Ordered { unique: self.unique, fillers: fillers.into_iter().collect() })
+        let (unique, splits) = (self.unique, self.splits.clone());
+        Ok(Ordered { unique, fillers: fillers.into_iter().collect(), splits, late })
     }
 }
 
@@ -154,7 +171,7 @@ mod tests {
     use super::*;
 
     fn ordered(unique: bool) -> Ordered {
-        Ordered { unique, fillers: vec![3, 5] }
+        Ordered { unique, fillers: vec![3, 5], splits: Vec::new(), late: Vec::new() }
     }
 
     #[test]
@@ -178,8 +195,14 @@ mod tests {
 
     #[test]
     fn fillers_that_overlap_or_are_too_many_are_refused() {
-        let file = |fillers: &[(u64, u64)]| FileOrdered { unique: false, fillers: fillers.into() };
-        assert_eq!(file(&[(1, 2), (4, 4)]).ordered().expect("fillers").fillers, [1, 2, 4]);
+        let file = |fillers: &[(u64, u64)]| FileOrdered {
+            unique: false,
+            fillers: fillers.into(),
+            splits: Vec::new(),
+            late: vec![(3, 3)],
+        };
+        let ordered = file(&[(1, 2), (4, 4)]).ordered().expect("fillers");
+        assert_eq!((&ordered.fillers[..], &ordered.late[..]), (&[1, 2, 3, 4][..], &[3][..]));
         for fillers in [&[(2, 1)][..], &[(1, 3), (3, 4)], &[(0, u64::MAX)], &[(1, 150), (200, 300)]]
         {
             let said = file(fillers).ordered().expect_err("refused");

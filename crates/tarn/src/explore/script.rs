@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn scans_count_what_they_see_and_a_unique_index_refuses_a_whole_script() {
-        let ordered = Ordered { unique: true, fillers: vec![3] };
+        let ordered = Ordered { unique: true, fillers: vec![3], splits: Vec::new(), late: Vec::new() };
         let mut state = [Some(5), None];
         let scan = script(&["insert y = 2", "fetch", "scan 1..9 back limit 2", "update x = count + 7"]);
         let scan = scan.expect("a script");
