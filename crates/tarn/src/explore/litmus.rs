@@ -50,6 +50,7 @@ embedded!(
     "real-time",
     "split-insert",
     "split-leaf",
+    "split-lost",
     "split-scan",
     "stale-address",
     "successor",

@@ -171,6 +171,8 @@ impl Sum {
             ("resolved_committed", self.resolved.committed),
             ("number_taken_over", self.deaths.successions),
             ("restarted", restarts),
+            ("node_merge", self.tally.node_merges),
+            ("node_split", self.tally.node_splits),
             ("split", self.tally.splits),
             ("split_refused", self.tally.splits_refused),
         ]);

@@ -5,13 +5,14 @@
 //! it is read and when all is over.
 
 use super::drawn::layouts;
+use super::ordered::{self, Ordered, Range, Shown};
 use rand::RngExt as _;
 use std::cell::Cell;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::outcome::{AbortReason, Failure, UsageError};
 use tarn_engine::procedure::Procedure;
 use tarn_engine::row::Row;
 use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
@@ -84,19 +85,37 @@ pub struct Mix {
     user_abort_in: u32,
     /// One read in so many asks for one cell only; 0: none, so that a history has every value.
     partly_in: u32,
+    /// Ordered indexes of its tables, if they have any.
+    pub ordered: Option<Ordered>,
 }
 
 impl Mix {
     fn of(name: &'static str, keys: u64, wishes: usize, modes: [u32; 4]) -> Mix {
         let (read_only_in, user_abort_in, partly_in) = (4, 40, 4);
         let layouts = Vec::new();
-        Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in }
+        let ordered = None;
+        Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in, ordered }
     }
 
     /// Whether the values of a history tell its records' versions apart: every read is of a whole row,
     /// and nothing is deleted, since two absences look alike.
     pub fn tells_by_value(&self) -> bool {
-        self.partly_in == 0 && self.modes[3] == 0
+        self.partly_in == 0 && self.modes[3] == 0 && self.ordered.is_none()
+    }
+
+    /// The same with ordered indexes; in two of three cases over more records, so that there are several
+    /// leaves.
+    pub(super) fn with_indexes(self, rng: &mut Rng) -> Mix {
+        let mut mix = self;
+        if rng.random_range(0..3) > 0 {
+            let keys = rng.random_range(20..=90);
+            let modes = [[2, 4, 6, 3], [1, 2, 8, 1], [2, 5, 1, 4]][rng.random_range(0..3)];
+            let (layouts, partly_in) = (mix.layouts, mix.partly_in);
+            mix = Mix { layouts, partly_in, ..Mix::of("ranges", keys, 6, modes) };
+        }
+        mix.layouts.truncate(2);
+        mix.ordered = Some(Ordered::draw(rng, &mix.layouts, mix.keys));
+        mix
     }
 
     /// One for a seed.
@@ -132,10 +151,10 @@ impl Mix {
 
 /// One wish for one record.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
-    table: TableId,
-    key: u64,
-    mode: Mode,
+pub(super) struct Wish {
+    pub(super) table: TableId,
+    pub(super) key: u64,
+    pub(super) mode: Mode,
     /// Only the first column is read.
     partly: bool,
     /// Whether the rows asked for so far are fetched before the next wish.
@@ -145,18 +164,39 @@ struct Wish {
 /// A transaction before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// A range of an index that is read before.
+    range: Option<Range>,
     wishes: Vec<Wish>,
     gives_up: bool,
     /// What it writes everywhere, with the number of the try mixed in: no two tries write alike, so
     /// that who saw what an aborted one wrote cannot be taken for a reader of the next.
     value: u64,
     tries: Cell<u64>,
+    /// Transactions of all coordinators that were drawn before.
+    count: u64,
 }
 
 /// See the module's text.
 pub struct Mixture {
     mix: Mix,
     keys: Keys,
+    drawn: Cell<u64>,
+}
+
+/// What committed transactions saw that must not be.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Odd {
+    /// Torn rows.
+    pub torn: u64,
+    /// Entries of an index, or their absence, that their records contradict.
+    pub entries: u64,
+}
+
+impl Odd {
+    fn add(&mut self, other: Odd) {
+        self.torn += other.torn;
+        self.entries += other.entries;
+    }
 }
 
 impl Mixture {
@@ -165,7 +205,7 @@ impl Mixture {
     /// # Errors
     /// An exponent that cannot be.
     pub fn of(mix: &Mix, zipf: f64) -> Result<Mixture, UsageError> {
-        Ok(Mixture { mix: mix.clone(), keys: Keys::new(mix.keys, zipf)? })
+        Ok(Mixture { mix: mix.clone(), keys: Keys::new(mix.keys, zipf)?, drawn: Cell::new(0) })
     }
 
     fn plan(&self, rng: &mut Rng) -> Plan {
@@ -194,7 +234,14 @@ impl Mixture {
                 unfetched = wishes.len();
             }
         }
-        Plan { wishes, gives_up, value: rng.random_range(1..u64::MAX), tries: Cell::new(0) }
+        let value = rng.random_range(1..u64::MAX);
+        // Drawn last: seeds without indexes keep what they draw.
+        let range = self.mix.ordered.as_ref().and_then(|it| it.plan(rng, read_only));
+        if range.is_some_and(|range| !range.leaves_wishes()) {
+            wishes.clear();
+        }
+        let count = self.drawn.replace(self.drawn.get() + 1);
+        Plan { range, wishes, gives_up, value, tries: Cell::new(0), count }
     }
 }
 
@@ -205,11 +252,14 @@ fn is_whole(row: &Row<'_>) -> bool {
 }
 
 impl Plan {
-    /// Runs it once; how many torn rows it was shown.
-    async fn run(&self, tx: &mut Transaction<'_>) -> Result<u64, Failure> {
+    /// Runs it once; what it saw that must not be.
+    async fn run(&self, tx: &mut Transaction<'_>, mix: &Mix) -> Result<Odd, Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
-        let mut torn = 0;
+        let (mut odd, mut shown) = (Odd::default(), Shown::new());
         self.tries.set(self.tries.get() + 1);
+        if let Some(range) = &self.range {
+            (shown, odd.entries) = range.run(tx).await?;
+        }
         for wish in &self.wishes {
             let cells = if wish.partly { Cells::one(A) } else { Cells::ALL };
             let handle = match wish.mode {
@@ -221,35 +271,51 @@ impl Plan {
             asked.push((*wish, handle));
             if wish.fetch {
                 tx.fetch().await?;
-                torn += self.use_rows(tx, &mut asked);
+                odd.add(self.use_rows(tx, mix, (&mut asked, &shown)));
             }
         }
         tx.fetch().await?;
-        torn += self.use_rows(tx, &mut asked);
-        if self.gives_up { tx.abort() } else { Ok(torn) }
+        odd.add(self.use_rows(tx, mix, (&mut asked, &shown)));
+        if self.gives_up { tx.abort() } else { Ok(odd) }
     }
 
     /// Looks at what was fetched, and writes.
-    fn use_rows(&self, tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>) -> u64 {
-        let mut torn = 0;
+    fn use_rows(
+        &self,
+        tx: &mut Transaction<'_>,
+        mix: &Mix,
+        (asked, shown): (&mut Vec<(Wish, Handle)>, &Shown),
+    ) -> Odd {
+        let mut odd = Odd::default();
         for (wish, row) in asked.drain(..) {
             if wish.mode == Mode::Delete {
                 continue;
             }
             if wish.mode != Mode::Insert && !wish.partly {
-                torn += u64::from(tx.get(row).is_some_and(|row| !is_whole(&row)));
+                odd.torn += u64::from(tx.get(row).is_some_and(|row| !is_whole(&row)));
+            }
+            if let Some(range) = &self.range
+                && ordered::is_unchanged(&wish, &self.wishes)
+            {
+                let says = tx.get(row).map(|row| ordered::first_word(row.payload()));
+                let of = (wish.table, wish.key);
+                odd.entries += u64::from(range.contradicts(shown, of, says));
             }
             if wish.mode != Mode::Read {
-                self.write(tx, row);
+                self.write(tx, mix, (&wish, row));
             }
         }
-        torn
+        odd
     }
 
-    fn write(&self, tx: &mut Transaction<'_>, row: Handle) {
+    fn write(&self, tx: &mut Transaction<'_>, mix_of: &Mix, (wish, row): (&Wish, Handle)) {
         let Some(there) = tx.get(row) else { return };
         let bytes = there.payload().len();
         let value = mix(self.value.wrapping_add(self.tries.get()));
+        let value = match &mix_of.ordered {
+            None => value,
+            Some(ordered) => ordered.value(value, (wish.table, wish.key), self.count),
+        };
         fill(tx, row, bytes, value);
     }
 }
@@ -276,8 +342,7 @@ impl Workload for Mixture {
         &[Profile { name: "drawn", note: "tables, keys and modes are drawn from the seed" }];
     const TRANSACTIONS: &'static [&'static str] = &["mixture"];
     type Input = Plan;
-    /// Torn rows that committed transactions were shown.
-    type Tally = u64;
+    type Tally = Odd;
 
     fn new(settings: &Settings) -> Result<Mixture, UsageError> {
         let mut mix = Mix::of("anything", settings.records.unwrap_or(5), 4, [3, 3, 2, 1]);
@@ -294,7 +359,11 @@ impl Workload for Mixture {
     }
 
     fn schemas(&self) -> Vec<TableSchema> {
-        self.mix.layouts.iter().map(|layout| layout.schema()).collect()
+        let schema = |(table, layout): (usize, &Layout)| match &self.mix.ordered {
+            None => layout.schema(),
+            Some(ordered) => ordered.schema(table, layout.schema()),
+        };
+        self.mix.layouts.iter().enumerate().map(schema).collect()
     }
 
     fn procedures(&self) -> Vec<Procedure> {
@@ -333,29 +402,35 @@ impl Workload for Mixture {
         &self,
         coordinator: &mut Coordinator,
         plan: &Plan,
-        torn: &mut u64,
+        odd: &mut Odd,
     ) -> Result<(), Failure> {
-        match coordinator.transact(async |tx| plan.run(tx).await).await {
+        match coordinator.transact(async |tx| plan.run(tx, &self.mix).await).await {
             Ok(seen) => {
-                *torn += seen;
+                odd.add(seen);
                 Ok(())
             }
             Err(failure) if failure == Failure::user_abort() => Ok(()),
+            // Another row says the same: the caller decides, and this one gives up.
+            Err(Failure::Abort(AbortReason::UniqueViolation)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
-    fn merge(into: &mut u64, other: u64) {
-        *into += other;
+    fn merge(into: &mut Odd, other: Odd) {
+        into.add(other);
     }
 
-    async fn check(&self, cx: &Context, torn: &u64) -> Result<Vec<Invariant>, Failure> {
+    async fn check(&self, cx: &Context, odd: &Odd) -> Result<Vec<Invariant>, Failure> {
         let mut torn_left = 0u64;
         for table in 0..self.mix.layouts.len() as u16 {
             let look = |row: &Row<'_>| u64::from(!is_whole(row));
             scan(cx, TableId(table), |stored| torn_left += look(&stored.row)).await?;
         }
+        let Odd { torn, entries } = *odd;
         let detail = format!("{torn} torn rows read, {torn_left} left");
-        Ok(vec![Invariant { name: "rows are whole", ok: *torn == 0 && torn_left == 0, detail }])
+        let rows = Invariant { name: "rows are whole", ok: torn == 0 && torn_left == 0, detail };
+        let detail = format!("{entries} entries that were scanned, or missing, contradict rows");
+        let scans = Invariant { name: "scans show what rows say", ok: entries == 0, detail };
+        Ok(vec![rows, scans])
     }
 }

@@ -20,6 +20,7 @@ mod life;
 pub mod many;
 pub mod messages;
 pub mod mixture;
+pub mod ordered;
 mod panics;
 mod play;
 mod probe;

@@ -10,6 +10,7 @@ use super::drawn::Drawn;
 use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
+use super::mixture;
 use super::run::{Ran, Settled, run_seed};
 use crate::bench::lines::row;
 use crate::machine;
@@ -32,12 +33,14 @@ pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
 )];
 /// Phases and reasons to abort that only tables with ordered indexes have.
 const OF_ORDERED_INDEXES: [&str; 4] = ["scan", "lock_leaf", "leaf_full", "unique_violation"];
+/// Workloads whose tables have ordered indexes.
+const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
 
-/// Why nothing of this name is in the seeds of this subject, if it is because of their workloads.
+/// Why nothing of this name is in the seeds of this subject, if it is because of the only workload.
 pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
-    let lacks = subject.workload.as_deref() != Some("tpcc") && OF_ORDERED_INDEXES.contains(&name);
-    lacks
-        .then_some("no workload that seeds draw has an ordered index; tpcc has, if it is asked for")
+    let asked = subject.workload.as_deref()?;
+    let lacks = !WITH_ORDERED_INDEXES.contains(&asked) && OF_ORDERED_INDEXES.contains(&name);
+    lacks.then_some("the workload that was asked for has no ordered index")
 }
 
 /// Seeds that are tried to show one.
