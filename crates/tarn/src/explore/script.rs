@@ -18,6 +18,7 @@
 //!
 //! Instead of a record an expression may say `count`: how many entries the scan before it saw.
 
+use super::parse::parse_op;
 use super::ranges::{Entry, Ordered, Range};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -191,11 +192,7 @@ impl Script {
 
     /// Runs it alone on `state`, whose index, if it has one, is `ordered`; what its reads saw. `None`, and
     /// nothing is changed: a unique index refuses it. An aborted script changes nothing.
-    pub fn interpret(
-        &self,
-        ordered: Option<&Ordered>,
-        state: &mut [Content],
-    ) -> Option<Vec<Saw>> {
+    pub fn interpret(&self, ordered: Option<&Ordered>, state: &mut [Content]) -> Option<Vec<Saw>> {
         let (mut seen, mut count) = (Vec::new(), 0);
         let mut own = state.to_vec();
         for op in &self.ops {
@@ -224,86 +221,6 @@ impl Script {
         }
         state.copy_from_slice(&own);
         Some(seen)
-    }
-}
-
-const STEPS: &str = "read R, update R = E, insert R = E, delete R, scan N..N with back and limit N behind \
-                     it, split N, merge N, fetch, abort; E is a number, R or count, with + or - a number \
-                     behind it";
-
-fn parse_op(step: &str, names: &[String]) -> Result<Op, String> {
-    let (left, right) = match step.split_once('=') {
-        Some((left, right)) => (left, Some(right)),
-        None => (step, None),
-    };
-    let words: Vec<&str> = left.split_whitespace().collect();
-    match (&words[..], right) {
-        (["fetch"], None) => Ok(Op::Fetch),
-        (["abort"], None) => Ok(Op::Abort),
-        (["read", name], None) => Ok(Op::Read(record(name, names)?)),
-        (["delete", name], None) => Ok(Op::Delete(record(name, names)?)),
-        (["scan", range, how @ ..], None) => Ok(Op::Scan(scanned(range, how)?)),
-        (["split", value], None) => Ok(Op::Reshape(TreeTask::Split, number(value)?)),
-        (["merge", value], None) => Ok(Op::Reshape(TreeTask::Merge, number(value)?)),
-        (["update", name], Some(right)) => {
-            Ok(Op::Update(record(name, names)?, expression(right, names)?))
-        }
-        (["insert", name], Some(right)) => {
-            Ok(Op::Insert(record(name, names)?, expression(right, names)?))
-        }
-        _ => Err(STEPS.to_owned()),
-    }
-}
-
-fn record(name: &str, names: &[String]) -> Result<RecordIndex, String> {
-    let at = names.iter().position(|known| known == name);
-    at.map(RecordIndex).ok_or_else(|| format!("records {}", names.join(", ")))
-}
-
-fn number(word: &str) -> Result<u64, String> {
-    word.parse::<u64>().map_err(|_| STEPS.to_owned())
-}
-
-fn scanned(range: &str, how: &[&str]) -> Result<Range, String> {
-    let (from, to) = range.split_once("..").ok_or_else(|| STEPS.to_owned())?;
-    let (from, to) = (number(from)?, number(to)?);
-    if from > to {
-        return Err("a range that does not end before it begins".into());
-    }
-    let (backward, rest) = match how {
-        ["back", rest @ ..] => (true, rest),
-        rest => (false, rest),
-    };
-    let limit = match rest {
-        [] => None,
-        ["limit", entries] => {
-            let entries = entries.parse().ok().filter(|entries| (1..=LIMIT_MAX).contains(entries));
-            Some(entries.ok_or_else(|| format!("a limit of 1 to {LIMIT_MAX}"))?)
-        }
-        _ => return Err(STEPS.to_owned()),
-    };
-    Ok(Range { from, to, limit, backward })
-}
-
-/// Most entries that a scan with a limit may ask for.
-const LIMIT_MAX: u32 = 100;
-
-fn expression(text: &str, names: &[String]) -> Result<Expression, String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let base = |word: &str| match word {
-        "count" => Ok(Base::Count),
-        name => record(name, names).map(Base::Record),
-    };
-    match words[..] {
-        [word] => match word.parse() {
-            Ok(number) => Ok(Expression { base: Base::Zero, number }),
-            Err(_) => Ok(Expression { base: base(word)?, number: 0 }),
-        },
-        [word, "+", plus] => Ok(Expression { base: base(word)?, number: number(plus)? }),
-        [word, "-", minus] => {
-            Ok(Expression { base: base(word)?, number: number(minus)?.wrapping_neg() })
-        }
-        _ => Err(STEPS.to_owned()),
     }
 }
 
@@ -397,9 +314,11 @@ mod tests {
 
     #[test]
     fn scans_count_what_they_see_and_a_unique_index_refuses_a_whole_script() {
-        let ordered = Ordered { unique: true, fillers: vec![3], splits: Vec::new(), late: Vec::new() };
+        let ordered =
+            Ordered { unique: true, fillers: vec![3], splits: Vec::new(), late: Vec::new() };
         let mut state = [Some(5), None];
-        let scan = script(&["insert y = 2", "fetch", "scan 1..9 back limit 2", "update x = count + 7"]);
+        let scan =
+            script(&["insert y = 2", "fetch", "scan 1..9 back limit 2", "update x = count + 7"]);
         let scan = scan.expect("a script");
         let seen = scan.interpret(Some(&ordered), &mut state).expect("nothing refuses it");
         let entries = vec![(5, Holder::Record(RecordIndex(0))), (3, Holder::Filler)];

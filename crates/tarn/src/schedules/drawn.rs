@@ -15,7 +15,9 @@ use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::config::Chaos;
 
 /// One mixture in so many has ordered indexes.
-const INDEXED_IN: u32 = 4;
+const INDEXED_IN: u32 = 3;
+/// Transactions more of each coordinator where there are several leaves: they need some to split.
+const MORE_TRANSACTIONS: u64 = 8;
 /// The stream of a run's shape.
 const DRAW_STREAM: u64 = 0x6472_6177;
 /// Every second seed runs the mixture, which reaches everything.
@@ -180,6 +182,8 @@ impl Drawn {
         if is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
             drawn.mix = drawn.mix.with_indexes(&mut rng);
             drawn.records = drawn.mix.keys;
+            let has_leaves = drawn.mix.name == mixture::RANGES;
+            drawn.transactions += if has_leaves { MORE_TRANSACTIONS } else { 0 };
         }
         drawn
     }

@@ -5,6 +5,8 @@
 //! it is read and when all is over.
 
 use super::drawn::layouts;
+pub use super::layout::Layout;
+pub(crate) use super::layout::fill;
 use super::ordered::{self, Ordered, Range, Shown};
 use rand::RngExt as _;
 use std::cell::Cell;
@@ -15,7 +17,7 @@ use tarn_engine::load::Loader;
 use tarn_engine::outcome::{AbortReason, Failure, UsageError};
 use tarn_engine::procedure::Procedure;
 use tarn_engine::row::Row;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
+use tarn_engine::schema::{Cells, ColumnId, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::{Handle, Mode};
 use tarn_fabric::rng::{Rng, mix};
@@ -24,47 +26,10 @@ use tarn_workloads::{Invariant, Profile, Settings, Workload};
 
 /// Its name.
 pub const NAME: &str = "mixture";
+/// The name of the mix whose ordered indexes have several leaves.
+pub const RANGES: &str = "ranges";
 const A: ColumnId = ColumnId(0);
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
-
-/// How a table's records lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
-    /// 16 bytes: a slot of one line.
-    Narrow,
-    /// 88 bytes: a slot of two lines.
-    Double,
-    /// 264 bytes, away from the slot.
-    Apart,
-    /// 8 bytes: two slots share a line.
-    Half,
-}
-
-impl Layout {
-    /// Every layout.
-    pub const ALL: [Layout; 4] = [Layout::Narrow, Layout::Double, Layout::Apart, Layout::Half];
-
-    /// Its name, and its table's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Narrow => "narrow",
-            Layout::Double => "double",
-            Layout::Apart => "apart",
-            Layout::Half => "half",
-        }
-    }
-
-    /// The table, laid out for one record: four buckets, which overflow and grow.
-    pub(crate) fn schema(self) -> TableSchema {
-        let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
-        match self {
-            Layout::Narrow => table.column("b", ColumnType::U64),
-            Layout::Double => table.column("b", ColumnType::Bytes(80)),
-            Layout::Apart => table.column("b", ColumnType::Bytes(248)).column("c", ColumnType::U64),
-            Layout::Half => table,
-        }
-    }
-}
 
 /// What transactions are drawn from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,10 +73,11 @@ impl Mix {
     pub(super) fn with_indexes(self, rng: &mut Rng) -> Mix {
         let mut mix = self;
         if rng.random_range(0..3) > 0 {
-            let keys = rng.random_range(20..=90);
+            // Half of them are loaded: wide leaves, three quarters full of 29, of 21 records each.
+            let keys = [rng.random_range(20..=90), 42, 84, 126][rng.random_range(0..4)];
             let modes = [[2, 4, 6, 3], [1, 2, 8, 1], [2, 5, 1, 4]][rng.random_range(0..3)];
             let (layouts, partly_in) = (mix.layouts, mix.partly_in);
-            mix = Mix { layouts, partly_in, ..Mix::of("ranges", keys, 6, modes) };
+            mix = Mix { layouts, partly_in, ..Mix::of(RANGES, keys, 6, modes) };
         }
         mix.layouts.truncate(2);
         mix.ordered = Some(Ordered::draw(rng, &mix.layouts, mix.keys));
@@ -317,22 +283,6 @@ impl Plan {
             Some(ordered) => ordered.value(value, (wish.table, wish.key), self.count),
         };
         fill(tx, row, bytes, value);
-    }
-}
-
-/// Writes `value` to every word of a row of so many bytes: columns are as wide as the row's length
-/// says, see [`Layout`].
-pub(crate) fn fill(tx: &mut Transaction<'_>, row: Handle, row_bytes: usize, value: u64) {
-    let bytes = value.to_le_bytes().repeat(row_bytes / 8);
-    tx.set(row, A, value);
-    match row_bytes {
-        8 => {}
-        16 => tx.set(row, ColumnId(1), value),
-        88 => tx.set(row, ColumnId(1), &bytes[..80]),
-        _ => {
-            tx.set(row, ColumnId(1), &bytes[..248]);
-            tx.set(row, ColumnId(2), value);
-        }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod coverage;
 pub mod drawn;
 mod faults;
 pub mod judge;
+mod layout;
 mod life;
 pub mod many;
 pub mod messages;

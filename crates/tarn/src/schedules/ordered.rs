@@ -76,7 +76,7 @@ impl Ordered {
             let parts = [1, WIDE_PARTS, WIDE_PARTS][rng.random_range(0..3)];
             indexes.extend(kinds.iter().map(|&unique| One { table, unique, parts }));
         }
-        let values = keys * [2, 4, 16][rng.random_range(0..3)] + 2;
+        let values = keys * [2, 4, 4, 16][rng.random_range(0..4)] + 2;
         Ordered { indexes, values, scans_in: rng.random_range(1..=3) }
     }
 
@@ -127,7 +127,7 @@ impl Ordered {
             1 | 2 => Then::Read,
             _ => Then::Wishes,
         };
-        let limit = if then == Then::Wishes { limit } else { Some(limit.unwrap_or(8)) };
+        let limit = if then == Then::Wishes { limit } else { Some(limit.unwrap_or(12)) };
         let (index, table) = (IndexId(at as u16), TableId(one.table as u16));
         let backward = rng.random_range(0..2) == 0;
         Some(Range { index, table, from, to, limit, backward, seeks, then })

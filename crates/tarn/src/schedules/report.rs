@@ -5,12 +5,11 @@
 //! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
 
 use super::Subject;
-use super::coverage::{Coverage, Deaths};
+use super::coverage::{Coverage, Deaths, lacks_ordered_indexes};
 use super::drawn::Drawn;
 use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
-use super::mixture;
 use super::run::{Ran, Settled, run_seed};
 use crate::bench::lines::row;
 use crate::machine;
@@ -31,18 +30,6 @@ pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
     "corrected,-fuse-log",
     "with fuse-log on, the undo log travels with the data and has no round of its own",
 )];
-/// Phases and reasons to abort that only tables with ordered indexes have.
-const OF_ORDERED_INDEXES: [&str; 4] = ["scan", "lock_leaf", "leaf_full", "unique_violation"];
-/// Workloads whose tables have ordered indexes.
-const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
-
-/// Why nothing of this name is in the seeds of this subject, if it is because of the only workload.
-pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
-    let asked = subject.workload.as_deref()?;
-    let lacks = !WITH_ORDERED_INDEXES.contains(&asked) && OF_ORDERED_INDEXES.contains(&name);
-    lacks.then_some("the workload that was asked for has no ordered index")
-}
-
 /// Seeds that are tried to show one.
 const SHOW_WITHIN: u64 = 20;
 
