@@ -336,7 +336,7 @@ mod tests {
             ("node = 0", "node = 0\nsucceeds = 0", "allowed: a coordinator of another"),
             ("[[coord", "tries = 9\n[[coord", "allowed: 1 to 3"),
             ("[[coord", "together = [['z']]\n[[coord", "allowed: x, y"),
-            ("'read x'", "'scan 1..2'", "allowed: with an ordered index"),
+            ("'read x'", "'read x', 'scan 1..2'", "allowed: with an ordered index"),
             ("[[coord", "ordered = { unique = true }\n[[coord", "records that say the same"),
             ("[[coord", "ordered = { fillers = [[2, 1]] }\n[[coord", "allowed: ranges apart"),
             ("[[coord", "[[outcome]]\nx = 0\ny = 2\n[[coord", "allowed: x = 0, y = 1"),

@@ -157,6 +157,9 @@ pub fn work(task: TreeTask, value: u64) -> TreeWork {
 
 /// What is wrong with a litmus's use of its index, or with its having none.
 pub fn mistake(litmus: &Litmus) -> Option<String> {
+    if litmus.records.iter().any(|name| name == "count") {
+        return Some("a record called count; allowed: another name".into());
+    }
     let scripts = || litmus.coordinators.iter().flat_map(|crew| &crew.transactions);
     let Some(ordered) = &litmus.ordered else {
         let needs = scripts().any(|script| script.ops.iter().any(|op| op.is_ordered()));

@@ -378,9 +378,12 @@ impl Workload for Mixture {
         }
         let Odd { torn, entries } = *odd;
         let detail = format!("{torn} torn rows read, {torn_left} left");
-        let rows = Invariant { name: "rows are whole", ok: torn == 0 && torn_left == 0, detail };
+        let of_memory = false;
+        let ok = torn == 0 && torn_left == 0;
+        let rows = Invariant { name: "rows are whole", ok, detail, of_memory };
         let detail = format!("{entries} entries that were scanned, or missing, contradict rows");
-        let scans = Invariant { name: "scans show what rows say", ok: entries == 0, detail };
+        let ok = entries == 0;
+        let scans = Invariant { name: "scans show what rows say", ok, detail, of_memory };
         Ok(vec![rows, scans])
     }
 }
