@@ -37,6 +37,7 @@ fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, T
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
     let retry = Retry {
         deadline: Some(Nanos(200_000)),
+        tries_max: 0,
         pause_first_ns: 10,
         pause_max_ns: 300,
         patient_tries: 64,

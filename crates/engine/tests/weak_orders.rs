@@ -48,6 +48,7 @@ fn run(shape: &Shape, mix: Mix, seed: u64, count: u64) -> Outcome {
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
     let retry = Retry {
         deadline: Some(Nanos(40_000)),
+        tries_max: 0,
         pause_first_ns: 10,
         pause_max_ns: 300,
         patient_tries: 64,

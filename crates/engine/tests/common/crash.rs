@@ -71,6 +71,7 @@ struct Schedule {
 fn retry() -> Retry {
     Retry {
         deadline: Some(Nanos(60_000)),
+        tries_max: 0,
         pause_first_ns: 10,
         pause_max_ns: 300,
         patient_tries: 64,
