@@ -386,6 +386,14 @@ impl Flights {
         })
     }
 
+    /// How many rounds of a thread are on their way that were dropped.
+    pub(crate) fn dropped_of(&self, thread: u32) -> usize {
+        let is_it = |flight: &Flight| {
+            flight.thread == thread && flight.interest == Interest::Abandoned && !flight.is_done
+        };
+        self.all.tickets(is_it).len()
+    }
+
     /// Gives the place back.
     #[inline]
     pub(crate) fn end(&mut self, index: u32) {

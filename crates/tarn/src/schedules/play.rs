@@ -169,7 +169,8 @@ impl<'a, W: Workload> Play<'a, W> {
         self.sinks.push(Rc::clone(&sink));
         let phase = life.coordinator();
         self.desk.left.borrow_mut().at_work += 1;
-        let work = coordinate(self.workload, (by, sink), self.drawn, self.desk);
+        let drawn = (self.drawn, &self.cluster.fabric);
+        let work = coordinate(self.workload, (by, sink), drawn, self.desk);
         let at_end = (Rc::clone(life), PhaseCell::clone(&phase), self.desk);
         let graveyard = Rc::clone(&self.graveyard);
         let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
