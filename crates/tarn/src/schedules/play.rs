@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
+use tarn_engine::history::{RecordedTxn, decisions};
 use tarn_engine::membership::Membership as _;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Resolution, TxnId, UsageError};
@@ -200,7 +200,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
         Ok(Played {
             history: self.sinks.iter().flat_map(|sink| sink.take()).collect(),
-            decisions: self.contexts.iter().flat_map(|cx| cx.decisions()).collect(),
+            decisions: decisions(Vec::new(), self.contexts.iter().map(|cx| &**cx)),
             tally,
             deaths: self.deaths,
             stuck,
