@@ -73,6 +73,7 @@ fn retry() -> Retry {
         deadline: Some(Nanos(60_000)),
         pause_first_ns: 10,
         pause_max_ns: 300,
+        tries_max: 0,
         patient_tries: 64,
     }
 }

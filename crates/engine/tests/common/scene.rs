@@ -344,8 +344,13 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     Outcome { report, audit, wrong, tally, whole, even, rotations, ended: ended && left == 0 }
 }
 
-pub const RETRY: Retry =
-    Retry { deadline: None, pause_first_ns: 10, pause_max_ns: 300, patient_tries: 64 };
+pub const RETRY: Retry = Retry {
+    deadline: None,
+    pause_first_ns: 10,
+    pause_max_ns: 300,
+    tries_max: 0,
+    patient_tries: 64,
+};
 
 pub async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
     let report = |mended| {
