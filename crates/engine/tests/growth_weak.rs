@@ -40,9 +40,9 @@ fn run(seed: u64) -> Tally {
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
     let retry = Retry {
         deadline: Some(Nanos(80_000)),
-        tries_max: 0,
         pause_first_ns: 10,
         pause_max_ns: 300,
+        tries_max: 0,
         patient_tries: 64,
     };
     let contexts: Vec<_> =

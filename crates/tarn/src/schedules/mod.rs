@@ -22,7 +22,7 @@ pub mod many;
 pub mod messages;
 pub mod mixture;
 pub mod ordered;
-mod panics;
+pub(crate) mod panics;
 mod play;
 mod probe;
 pub mod report;
