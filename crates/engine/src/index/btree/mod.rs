@@ -14,7 +14,9 @@
 pub mod build;
 pub mod cache;
 pub mod edit;
+pub mod inner;
 pub mod node;
 pub mod plan;
 pub mod scan;
+pub mod seek;
 pub mod work;

@@ -21,7 +21,8 @@ use tarn_fabric::round::{BufferOffset, Round};
 const LEAVES_AHEAD: usize = 8;
 /// A scan that was sent back to the root so often gives up.
 const DETOURS_MAX: u8 = 16;
-const HEAD_BYTES: usize = 16;
+/// LOCK and VERSION.
+pub const HEAD_BYTES: usize = 16;
 
 /// What scans work with.
 #[derive(Clone, Copy)]
