@@ -238,18 +238,17 @@ fn note(
     found: &mut Vec<Address>,
 ) {
     found.push(node.child(child));
-    let len = course.key.len();
     for more in 1..course.nodes {
         if course.backward {
             // The node before ends where this one begins: if that is beyond the last key.
             let Some(at) = child.checked_sub(more) else { return };
-            if rest.key(at + 1, len) <= course.last {
+            if !node.is_beyond(rest, at + 1, course.last) {
                 return;
             }
             found.push(node.child(at));
         } else {
             let at = child + more;
-            if at >= node.count() || rest.key(at, len) > course.last {
+            if at >= node.count() || node.is_beyond(rest, at, course.last) {
                 return;
             }
             found.push(node.child(at));

@@ -86,7 +86,7 @@ impl Rest {
     }
 
     /// A separator.
-    pub fn key(&self, at: usize, len: usize) -> &[u8] {
+    fn key(&self, at: usize, len: usize) -> &[u8] {
         &self.keys[at * len..(at + 1) * len]
     }
 }
@@ -154,6 +154,13 @@ impl Searched {
             8 => self.child_in(self.line_of(first), first),
             _ => self.child_of_long(rest, key),
         }
+    }
+
+    /// Whether a separator is greater than `key`.
+    #[inline]
+    pub fn is_beyond(&self, rest: &Rest, at: usize, key: &[u8]) -> bool {
+        let (mine, other) = (self.lines[at / LINE_PAIRS].0[at % LINE_PAIRS].first, first_of(key));
+        mine > other || (key.len() > 8 && mine == other && rest.key(at, key.len()) > key)
     }
 
     fn child_of_long(&self, rest: &Rest, key: &[u8]) -> Option<usize> {
