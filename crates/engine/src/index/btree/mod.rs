@@ -16,6 +16,7 @@ pub mod cache;
 pub mod edit;
 pub mod inner;
 pub mod node;
+pub mod order;
 pub mod plan;
 pub mod scan;
 pub mod seek;

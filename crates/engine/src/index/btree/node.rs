@@ -287,53 +287,7 @@ impl<'a> Node<'a> {
         }
         Bits(among).find(|&slot| self.key(slot) == key)
     }
-
-    /// The slots in use whose keys are in `from..=to`, by key, into `order`.
-    pub fn sorted_between(&self, from: &[u8], to: &[u8], order: &mut Order) {
-        order.clear();
-        if let (Ok(from), Ok(to)) = (<[u8; 8]>::try_from(from), <[u8; 8]>::try_from(to)) {
-            let range = (u64::from_be_bytes(from), u64::from_be_bytes(to));
-            return self.sorted_words(range, order);
-        }
-        let inside = |slot: &usize| (from..=to).contains(&self.key(*slot));
-        order.slots.extend(self.used().filter(inside).map(|slot| slot as u8));
-        let first = |slot: u8| first_of(self.key(usize::from(slot)));
-        order.slots.sort_unstable_by(|&one, &other| {
-            let rest = || self.key(usize::from(one)).cmp(self.key(usize::from(other)));
-            first(one).cmp(&first(other)).then_with(rest)
-        });
-    }
-
-    /// As [`Node::sorted_between`], for keys of one word: a key's distance from LOW and its slot are sorted
-    /// as one number, if they fit.
-    fn sorted_words(&self, (from, to): (u64, u64), order: &mut Order) {
-        let (stride, start) = (self.shape.slot_bytes(self.level()), self.shape.header_bytes);
-        let (low, width) = (first_of(self.low()), to.wrapping_sub(from));
-        let (mut keys, mut count, mut all) = ([0; SLOTS_MAX], 0, 0);
-        for slot in self.used() {
-            let key = self.word(start + slot * stride).swap_bytes();
-            let beyond_low = key.wrapping_sub(low);
-            keys[count] = beyond_low << SLOT_BITS | slot as u64;
-            all |= beyond_low;
-            count += usize::from(key.wrapping_sub(from) <= width);
-            if count == SLOTS_MAX {
-                break; // that was the last slot
-            }
-        }
-        if all >> (64 - SLOT_BITS) == 0 {
-            keys[..count].sort_unstable();
-            order.slots.extend(keys[..count].iter().map(|&key| (key as usize % SLOTS_MAX) as u8));
-            return;
-        }
-        let key = |slot: usize| first_of(self.key(slot));
-        let inside = |&slot: &usize| (from..=to).contains(&key(slot));
-        order.slots.extend(self.used().filter(inside).map(|slot| slot as u8));
-        order.slots.sort_unstable_by_key(|&slot| key(usize::from(slot)));
-    }
 }
-
-/// Bits of a slot's number.
-const SLOT_BITS: u32 = SLOTS_MAX.ilog2();
 
 /// The first word of a key, as it compares.
 #[inline]
@@ -356,24 +310,6 @@ impl Iterator for Bits {
         let at = self.0.trailing_zeros() as usize;
         self.0 &= self.0 - 1;
         Some(at)
-    }
-}
-
-/// Slots in the order of their keys; the memory is kept.
-#[derive(Default)]
-pub struct Order {
-    slots: Vec<u8>,
-}
-
-impl Order {
-    fn clear(&mut self) {
-        self.slots.clear();
-    }
-
-    /// The slots, first key first.
-    #[inline]
-    pub fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
-        self.slots.iter().map(|&slot| usize::from(slot))
     }
 }
 
@@ -430,33 +366,6 @@ mod tests {
         assert_eq!(shape.place(0, &key, taken), Some((59, 1 << home)));
         assert_eq!(shape.place(0, &key, super::super::edit::mask(60)), None);
         assert_eq!(shape.place(1, &key, 0b101), Some((1, 0)));
-    }
-
-    #[test]
-    fn slots_come_by_key() {
-        let shape = NodeShape::of(8, 0);
-        for spread in [1, 1 << 40, u64::MAX / 64] {
-            let mut bytes = vec![0xff; shape.used_bytes(0)];
-            bytes[..shape.header_bytes].fill(0);
-            let mut bitmap = 0;
-            for slot in (0..60).filter(|slot| slot % 5 != 0) {
-                let key = (slot as u64 * 37 % 61) * spread;
-                let at = shape.slot_at(0, slot);
-                bytes[at..at + 8].copy_from_slice(&key.to_be_bytes());
-                bitmap |= 1u64 << slot;
-            }
-            bytes[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&bitmap.to_le_bytes());
-            let node = Node::new(&shape, &bytes);
-            let (from, to) = ((4 * spread).to_be_bytes(), (50 * spread).to_be_bytes());
-            let mut order = Order::default();
-            node.sorted_between(&from, &to, &mut order);
-            let keys: Vec<_> = order.slots().map(|slot| node.key(slot)).collect();
-            let inside = |key: &&[u8]| (from.as_slice()..=&to).contains(key);
-            assert!(keys.is_sorted() && keys.iter().all(inside));
-            let inside =
-                node.used().filter(|&slot| (from.as_slice()..=&to).contains(&node.key(slot)));
-            assert_eq!(keys.len(), inside.count());
-        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! scan follows NEXT, anything else sends it back to the root.
 
 use super::cache::{Course, TreeCache, Way};
-use super::node::{Node, Order, before};
+use super::node::{Node, before};
+use super::order::Order;
 use super::plan::{Index, KeyBytes};
 use super::work::{TreeTask, TreeWork, TreeWorks};
 use crate::index_schema::{INDEX_KEY_BYTES_MAX, IndexId};
@@ -338,7 +339,7 @@ impl ScanState {
         let len = index.shape.key_bytes;
         let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
         let (from, to) = if self.backward { (last, cursor) } else { (cursor, last) };
-        leaf.sorted_between(from, to, &mut self.order);
+        self.order.fill(leaf, from, to);
         let room = self.limit - self.items.len();
         let at = |slot: usize| image.plus(index.shape.slot_at(0, slot));
         if own.is_empty() {
