@@ -19,6 +19,7 @@ use crate::index::hash::Surroundings;
 use crate::load_trees::Loads;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
+use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
@@ -82,6 +83,8 @@ pub struct ComputeNode {
     pub clearance: Clearance,
     /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
+    /// Which coordinators' numbers its threads still need.
+    pub numbers: Numbers,
 }
 
 impl ComputeNode {
@@ -89,7 +92,8 @@ impl ComputeNode {
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
-        ComputeNode { database, id, index_view, clearance, turns }
+        let numbers = Numbers::default();
+        ComputeNode { database, id, index_view, clearance, turns, numbers }
     }
 }
 
@@ -407,6 +411,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        self.doubts.unsettled().into_iter().for_each(|id| self.node.numbers.leave(id));
         self.node.database.configurations.stand_up(&self.seat);
     }
 }

@@ -28,6 +28,9 @@ pub(super) const NAMES: [&str; 15] = [
     "what transactions needed was there",
 ];
 
+/// Those that need to know what was committed.
+const OF_TALLY: [&str; 3] = [NAMES[10], NAMES[13], NAMES[14]];
+
 /// All verdicts, in the order of [`NAMES`].
 pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
     let districts = || seen.districts.iter();
@@ -76,6 +79,7 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         name,
         ok: wrong == 0,
         detail: format!("{all} {what}, {wrong} wrong"),
+        of_memory: !OF_TALLY.contains(&name),
     };
     let mut verdicts: Vec<Invariant> = NAMES.into_iter().zip(wrong).zip(of).map(verdict).collect();
     if let (Some((table, key)), Some(last)) = (tally.first_missing, verdicts.last_mut()) {
