@@ -103,7 +103,7 @@ impl NodeShape {
             (hash.rotate_left(32) ^ word ^ word >> 32).wrapping_mul(GOLDEN)
         };
         let hash = key.as_chunks::<8>().0.iter().fold(0, of);
-        ((hash >> 32) * self.homes as u64 >> 32) as usize
+        (((hash >> 32) * self.homes as u64) >> 32) as usize
     }
 
     /// The slots of a leaf's group.

@@ -104,8 +104,7 @@ impl Seek {
         let meta = head[META_AT / 8];
         // Level 0, alive, of this tree: the root, which need not say so, is left to scans.
         let is_mine = meta & !(u64::from(BOUNDED) << 8) == u64::from(index.tree()) << 16;
-        let covers = is_mine && self.is_covered(shape, round, meta);
-        if !is_mine || !(covers || !near.checks_fences) {
+        if !is_mine || (near.checks_fences && !self.is_covered(shape, round, meta)) {
             return Sought::Elsewhere;
         }
         let bitmap = head[BITMAP_AT / 8] >> (usize::from(self.home) * GROUP_SLOTS) & 0xff;
