@@ -208,7 +208,7 @@ impl Round {
     }
 
     /// READ of `len_bytes` into fresh buffer, line-aligned. Returns where it will land.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, target: Target, len_bytes: usize) -> BufferOffset {
         let buffer =
             if len_bytes < 64 { self.reserve(len_bytes) } else { self.reserve_lines(len_bytes) };
