@@ -169,7 +169,7 @@ impl Round {
     }
 
     /// Reserves `bytes` of buffer at a multiple of 64: what a READ of whole lines wants.
-    #[inline]
+    #[inline(always)]
     pub fn reserve_lines(&mut self, bytes: usize) -> BufferOffset {
         self.reserve_at(self.used_bytes.next_multiple_of(64), bytes)
     }

@@ -60,7 +60,7 @@ impl Layout {
             Layout::Narrow => table.column("b", ColumnType::U64),
             Layout::Double => table.column("b", ColumnType::Bytes(80)),
             Layout::Apart => table.column("b", ColumnType::Bytes(248)).column("c", ColumnType::U64),
-            Layout::Half => table.fingerprinted(),
+            Layout::Half => table,
         }
     }
 }
