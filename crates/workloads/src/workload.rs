@@ -42,7 +42,8 @@ pub struct Invariant {
     pub ok: bool,
     /// The numbers.
     pub detail: String,
-    /// Whether memory alone decides it: it can be judged where the tally of who died is lost.
+    /// Whether it must hold also if the tally of some coordinators is lost, with the node that they died
+    /// with: memory decides it, or what a tally may only make worse.
     pub of_memory: bool,
 }
 

@@ -142,7 +142,7 @@ impl Drawn {
             false => pick(&mut rng, &[2, 4, 8, 20, 60]),
         };
         let mut chaos = Chaos::of(seed);
-        let faults = match is_mixture {
+        let faults = match is_mixture || workload == ASKED_FOR.0 {
             true => faults(&mut rng, (memory_nodes, replicas), compute_nodes),
             false => Vec::new(),
         };

@@ -17,7 +17,7 @@ use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::last_writes::LastWrites;
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_fabric::executor::block_on;
-use tarn_workloads::Workload;
+use tarn_workloads::{Invariant, Workload};
 
 /// What kind of thing is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -72,11 +72,28 @@ pub(super) fn judge<W: Workload>(
     }
     // A thread of the node that always lives, in a life of its own.
     let cx = cluster.context(&cluster.join(faults::standby(drawn).0)?, 2)?;
-    let found = block_on(look(&cx, workload, (&history, &cluster.loaded()), &tally));
+    let rules = block_on(look(&cx, workload, (&history, &cluster.loaded()), &tally));
+    // What the dead had committed, nobody has counted.
+    let is_broken = |each: &Invariant| !each.ok && (each.of_memory || !drawn.has_faults());
+    let found = rules.map(|looked| match looked {
+        Looked::Wrong(finding) => Some(finding),
+        Looked::Rules(rules) => rules.into_iter().find(is_broken).map(|broken| Finding {
+            kind: FindingKind::Invariant,
+            text: format!("{}: {}", broken.name, broken.detail),
+        }),
+    });
     Ok(found.unwrap_or_else(|failure| {
         let text = format!("the memory could not be read: {failure}");
         Some(Finding { kind: FindingKind::Failure, text })
     }))
+}
+
+/// What a look at the memory has shown.
+enum Looked {
+    /// It is wrong by itself, or is not what the history says.
+    Wrong(Finding),
+    /// It is not; what the workload's rules say.
+    Rules(Vec<Invariant>),
 }
 
 async fn look<W: Workload>(
@@ -84,20 +101,14 @@ async fn look<W: Workload>(
     workload: &W,
     (history, loaded): (&[RecordedTxn], &[RecordedWrite]),
     tally: &W::Tally,
-) -> Result<Option<Finding>, Failure> {
-    let finding = |kind, text| Ok(Some(Finding { kind, text }));
+) -> Result<Looked, Failure> {
+    let wrong = |kind, text| Ok(Looked::Wrong(Finding { kind, text }));
     let audit: Audit = audit(cx).await?;
     if !audit.is_clean() {
-        return finding(FindingKind::Audit, audit.to_string());
+        return wrong(FindingKind::Audit, audit.to_string());
     }
     if let Some(text) = LastWrites::of(history, loaded).differing(cx).await? {
-        return finding(FindingKind::Memory, text);
+        return wrong(FindingKind::Memory, text);
     }
-    let invariants = workload.check(cx, tally).await?;
-    match invariants.into_iter().find(|each| !each.ok) {
-        Some(broken) => {
-            finding(FindingKind::Invariant, format!("{}: {}", broken.name, broken.detail))
-        }
-        None => Ok(None),
-    }
+    Ok(Looked::Rules(workload.check(cx, tally).await?))
 }

@@ -17,7 +17,7 @@ pub enum Layout {
     Double,
     /// 264 bytes, away from the slot.
     Apart,
-    /// 8 bytes: two slots share a line.
+    /// 8 bytes: two slots share a line; directory records have fingerprints.
     Half,
 }
 
@@ -42,7 +42,7 @@ impl Layout {
             Layout::Narrow => table.column("b", ColumnType::U64),
             Layout::Double => table.column("b", ColumnType::Bytes(80)),
             Layout::Apart => table.column("b", ColumnType::Bytes(248)).column("c", ColumnType::U64),
-            Layout::Half => table,
+            Layout::Half => table.fingerprinted(),
         }
     }
 }
