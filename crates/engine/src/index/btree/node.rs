@@ -9,8 +9,9 @@
 //! Invariants: LOCK, VERSION, META, NEXT and BITMAP are in one line, so that one READ of it says which
 //! slots are in use as of VERSION; slots that are not in use hold anything. Slots are not sorted: an
 //! insert writes one of them and the header. A node covers LOW up to HIGH, which it does not; without
-//! the flag `BOUNDED` there is no upper end. A node of zeros is an empty leaf that covers every key: an
-//! empty tree. A node that is `DEAD` was merged into another, and is used again only in its own tree.
+//! the flag `BOUNDED` there is no upper end. Zeros at the root's address are an empty leaf that covers every
+//! key: an empty tree. Anywhere else they are no node: `tree` is an index's number and one. A node that is
+//! `DEAD` was merged into another, and is used again only in its own tree.
 
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -143,7 +144,7 @@ impl<'a> Node<'a> {
         self.has(DEAD)
     }
 
-    /// The index it belongs to; a root that was never split does not say.
+    /// The index it belongs to, its number and one; a root that was never split says 0.
     #[inline]
     pub fn tree(&self) -> u16 {
         u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])

@@ -231,8 +231,7 @@ impl ScanState {
                 return Answer::Unstable(met);
             }
             let node = Node::new(&index.shape, round.bytes(image, bytes));
-            let is_mine = address == index.root || node.tree() == index.tree();
-            if node.is_dead() || !is_mine {
+            if node.is_dead() || !index.owns(address, node) {
                 return self.detour(index, cache);
             }
             if node.level() > 0 {

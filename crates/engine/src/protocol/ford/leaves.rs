@@ -188,7 +188,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReas
     };
     let is_read = matches!(change.place, ChangePlace::Inner(..));
     let mut cache = cx.trees.borrow_mut();
-    let is_mine = address == index.root || node.tree() == index.tree();
+    let is_mine = index.owns(address, node);
     let beyond = node.high().is_some_and(|high| high <= key);
     let level = node.level();
     if node.is_dead() || !is_mine || (level > 0 && !is_read) || !(beyond || node.covers(key)) {

@@ -65,7 +65,7 @@ fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Node<'a> {
 
 /// Whether a node is alive and of this tree.
 fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
-    !node.is_dead() && (address == index.root || node.tree() == index.tree())
+    !node.is_dead() && index.owns(address, node)
 }
 
 /// The node of `level` that covers `key`, read just now; `None` if the tree is not that high.
@@ -158,7 +158,7 @@ fn note(index: &Index, txn: &mut Txn, held: Held) {
 
 /// A new node's memory: one that is dead, or a block. It is kept if the transaction fails.
 async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Failure> {
-    if let Some(dead) = cx.tree_works.take_dead(index.id) {
+    if let Some(dead) = cx.take_dead(index.id) {
         return Ok(dead);
     }
     let seed = txn.tag.word();
@@ -184,7 +184,7 @@ async fn split(
     let outcome = split_at(ford, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
         // Memory of new nodes is kept for the next try: their LOCK words may have been written.
-        nodes.iter().for_each(|&node| cx.tree_works.keep_dead(index.id, node));
+        nodes.iter().for_each(|&node| cx.keep_dead(index.id, node));
     }
     let follow = outcome?;
     let mut cache = cx.trees.borrow_mut();
@@ -444,7 +444,7 @@ async fn merge(
     write_node(txn, index, held[2], &gone, 0);
     write_node(txn, index, held[0], &up, 0);
     commit::commit(ford, cx, txn).await?;
-    cx.tree_works.keep_dead(index.id, right);
+    cx.keep_dead(index.id, right);
     let mut cache = cx.trees.borrow_mut();
     [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));
     cx.metrics.node_merge();
