@@ -153,12 +153,17 @@ pub fn effects(
         false => entry.image.plus(slot.payload_at),
     };
     let key = |index: &Index, at| index.key_of(entry.key, full_key, payload(at));
+    let old_key = |index: &Index| {
+        let is_read = !slot.is_out_of_line() || entry.cells.covers(index.columns);
+        assert!(is_read, "a key of index {} of columns that were not read", index.schema.name);
+        key(index, before)
+    };
     for index in catalog.indexes_of(table) {
         match entry.mode {
             Mode::Insert if !entry.void => tell(index, key(index, entry.payload), true),
-            Mode::Delete if entry.found => tell(index, key(index, before), false),
+            Mode::Delete if entry.found => tell(index, old_key(index), false),
             Mode::Update if entry.dirty.0 & index.columns.0 != Cells::NONE.0 => {
-                let (old, new) = (key(index, before), key(index, entry.payload));
+                let (old, new) = (old_key(index), key(index, entry.payload));
                 if old != new {
                     tell(index, old, false);
                     tell(index, new, true);
