@@ -73,7 +73,9 @@ impl Coordinator {
                 }
                 Ok(TreeDone::Needless) => {
                     if next.task == TreeTask::Merge {
+                        // Nor can a merge that waited for it come about.
                         cx.tree_works.rest_from_merges();
+                        return Ok(());
                     }
                     open.pop();
                 }
