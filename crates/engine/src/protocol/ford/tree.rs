@@ -378,10 +378,9 @@ async fn post(
         && (bottom.level(), bottom.low()) == (work.level, &low[..])
         && !is_posted(top);
     let mut new = txn.round.bytes(held[0].image, index.shape.node_bytes).to_vec();
-    let slot = NodeMut::new(&index.shape, &mut new).post(&low, child);
-    let (true, Some(slot)) = (same, slot) else {
-        return Err(AbortReason::IndexChanged.into());
-    };
+    // What is no inner node any more has no room for a child.
+    let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();
+    let Some(slot) = slot else { return Err(AbortReason::IndexChanged.into()) };
     write_node(txn, index, held[0], &new, 1 << slot);
     commit::commit(ford, cx, txn).await?;
     cx.trees.borrow_mut().forget_node(index, parent);
