@@ -418,7 +418,7 @@ async fn merge(
     let [top, one, other] = [0, 1, 2].map(|at| image(index, txn, held[at].image));
     let posted = top.find(other.low(), top.bitmap());
     let same = is_mine(index, parent, top)
-        && top.level() == above
+        && (top.level(), top.covers(one.low())) == (above, true)
         && is_mine(index, left, one)
         && is_mine(index, right, other)
         && (one.level(), other.level()) == (work.level, work.level)
