@@ -235,7 +235,8 @@ impl ScanState {
                 return self.detour(index, cache);
             }
             if node.level() > 0 {
-                return match bytes == index.shape.node_bytes {
+                // In a leaf's place, who leads to it is of before.
+                return match matches!(self.step, Step::Inner(_)) {
                     true => self.absorb_inner(near, index, cache, (address, node)),
                     false => self.detour(index, cache),
                 };

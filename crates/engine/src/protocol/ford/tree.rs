@@ -77,14 +77,14 @@ async fn descend(
 ) -> Result<Option<(Address, BufferOffset)>, Failure> {
     let mut next = None;
     for _ in 0..STEPS_MAX {
-        let address = match next.take() {
-            Some(next) => next,
+        let (address, is_promised) = match next.take() {
+            Some(next) => (next, false),
             None => {
                 let mut found = Vec::new();
                 let course = Course { key, last: key, backward: false, nodes: 1, level };
                 match cx.trees.borrow_mut().locate(index, course, &mut found) {
-                    Way::There => found[0],
-                    Way::Read(address) => address,
+                    Way::There => (found[0], true),
+                    Way::Read(address) => (address, false),
                 }
             }
         };
@@ -115,6 +115,9 @@ async fn descend(
                 return Ok(None);
             }
             cache.forget(index, key, 0);
+        } else if is_promised {
+            // It has risen: a dead node that serves another level. Who leads to it is of before.
+            cache.forget_parent(index, key, level + 1);
         }
     }
     Err(AbortReason::StaleAddress.into())
