@@ -94,19 +94,21 @@ impl Pass {
         let Some(index) = cx.database().catalog.indexes().get(self.trees) else { return Ok(false) };
         cx.follow();
         let mut walk = Walk::resume(cx, index, self.place.take());
-        let mut locks = Vec::new();
-        while locks.len() < nodes.max(1) {
+        let (mut past, mut held) = (0, Vec::new());
+        while past < nodes.max(1) as u64 {
             match walk.next().await? {
-                Step::Past(address) => locks.push((address, 0)),
+                Step::Past(_) => past += 1,
                 Step::Held(address, word) => {
-                    locks.push((address, word));
+                    held.push((address, word));
                     break;
                 }
                 Step::End => break,
             }
         }
         self.place = walk.place();
-        self.swept.add(free(cx, &locks).await?);
+        // Who is held up looks again: each node counts once.
+        let freed = free(cx, &held).await?.freed;
+        self.swept.add(Swept { looked_at: past, freed });
         self.trees += usize::from(self.place.is_none());
         Ok(true)
     }
