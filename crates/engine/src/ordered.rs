@@ -83,6 +83,8 @@ pub struct Ordered {
     pub visits: Vec<Visit>,
     /// The transaction's own changes, as scans show them.
     pub own: Vec<Own>,
+    /// Whether they are those before this fetch.
+    pub has_own: bool,
     /// The transaction's own changes, as the commit makes them.
     pub changes: Vec<Change>,
 }
@@ -92,6 +94,7 @@ impl Ordered {
     #[cold]
     pub fn clear(&mut self) {
         (self.is_used, self.pending, self.live, self.asked) = (false, false, 0, 0);
+        self.has_own = false;
         self.leaves.clear();
         self.visits.clear();
         self.own.clear();

@@ -21,7 +21,9 @@ fn near<'a>(ford: &Ford, cx: &'a Context) -> Near<'a> {
 /// Adds the next READs of every scan that is not at its end.
 #[inline(never)]
 pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
-    gather_own(cx, txn);
+    if !txn.ordered.has_own {
+        gather_own(cx, txn);
+    }
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
     let Txn { ordered, round, .. } = txn;
     for scan in ordered.scans[..ordered.live].iter_mut().filter(|scan| !scan.is_done) {
@@ -83,8 +85,10 @@ fn protect(ford: &Ford, txn: &mut Txn, index: IndexId) -> Result<(), AbortReason
     Ok(())
 }
 
-/// What the transaction has changed so far in the indexes that it scans.
+/// What the transaction had changed before this fetch in the indexes that it scans. What the fetch itself
+/// brings is done after more or fewer rounds: scans would show it or not by how warm the way is.
 fn gather_own(cx: &Context, txn: &mut Txn) {
+    txn.ordered.has_own = true;
     txn.ordered.own.clear();
     if txn.locks.is_empty() {
         return;
