@@ -89,6 +89,18 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
+/// All nodes but the root, while nobody changes the tree.
+///
+/// # Errors
+/// The fabric's.
+pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Failure> {
+    let mut all = Vec::new();
+    for (_, first) in leftmost(cx, index).await?.into_iter().skip(1) {
+        each_node(cx, index, first, |address, _, _| all.push(address)).await?;
+    }
+    Ok(all)
+}
+
 /// Nodes that one look for the next one reads, each of them free. Beyond that others change the tree as
 /// fast as it is read, or it is broken, which an audit tells.
 const LOOKS_MAX: usize = 4_096;
