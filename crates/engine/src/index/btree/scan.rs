@@ -288,7 +288,7 @@ impl ScanState {
         request_post(near.works, index, leaf);
         cache.forget_parent(index, key, 1);
         self.step = Step::Leaf(leaf.next());
-        self.detours += 1;
+        self.detours = self.detours.saturating_add(1);
         Accepted::GoOn
     }
 

@@ -142,11 +142,12 @@ fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
 /// A leaf whose lock was asked for: was it granted, and is the leaf as it was shown?
 fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
     let leaf = txn.ordered.leaves[at];
-    if leaf.lock == NO_LOCK || txn.locks[leaf.lock as usize].verb == HELD {
+    if leaf.lock == NO_LOCK || leaf.is_held {
         return Ok(());
     }
+    // Who assumes its locks (a switch) has asked for none, and reads the leaf all the same.
     let verb = txn.locks[leaf.lock as usize].verb;
-    if !txn.round.swapped(verb) {
+    if verb != HELD && !txn.round.swapped(verb) {
         cx.meet(leaf.address, txn.round.found(verb));
         return Err(AbortReason::LockRefused);
     }
