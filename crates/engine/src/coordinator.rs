@@ -84,8 +84,8 @@ impl Coordinator {
     /// itself.
     ///
     /// # Errors
-    /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the caller's
-    /// mistakes. [`Context::explanation`] has the details.
+    /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the last abort where
+    /// [`Retry`] bounds the tries, the caller's mistakes. [`Context::explanation`] has the details.
     #[inline]
     pub async fn transact<R>(
         &mut self,
@@ -134,6 +134,9 @@ impl Coordinator {
             }
             if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
                 continue;
+            }
+            if self.retry.is_over(tries) {
+                return Err(failure);
             }
             self.pause(tries, start).await?;
         }

@@ -14,6 +14,8 @@ const LONGER_MAX: u32 = 8;
 pub struct Retry {
     /// Give up when this much time has passed since the first try; `None`: never.
     pub deadline: Option<Nanos>,
+    /// Give up after so many tries, by the last one's abort; 0: never.
+    pub tries_max: u32,
     /// First pause after an abort is below this, doubling with every further abort.
     pub pause_first_ns: u64,
     /// No pause is longer, but for those of a transaction that lost its patience and got nothing by it.
@@ -25,11 +27,22 @@ pub struct Retry {
 
 impl Default for Retry {
     fn default() -> Retry {
-        Retry { deadline: None, pause_first_ns: 500, pause_max_ns: 64_000, patient_tries: 24 }
+        Retry {
+            deadline: None,
+            tries_max: 0,
+            pause_first_ns: 500,
+            pause_max_ns: 64_000,
+            patient_tries: 24,
+        }
     }
 }
 
 impl Retry {
+    /// Whether a transaction that was aborted so often is not tried again.
+    pub(crate) fn is_over(&self, aborts: u32) -> bool {
+        self.tries_max != 0 && aborts >= self.tries_max
+    }
+
     /// Below what the pause after so many aborts is drawn; `None`: there is none.
     pub(crate) fn pause_limit_ns(&self, aborts: u32) -> Option<u64> {
         let turn = (aborts - 1).checked_div(self.patient_tries).unwrap_or(1);

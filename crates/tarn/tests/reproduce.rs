@@ -9,7 +9,7 @@ use common::tarn_line;
 use serde_json::Value;
 use tarn::reproduce::report::Reproduction;
 use tarn::reproduce::row::{Row, Verdict};
-use tarn::reproduce::{Scale, lotus_fig_2};
+use tarn::reproduce::{Scale, crest_fig_2, lotus_fig_2};
 use tarn::simulate::driver::Now;
 use tarn::simulate::run::Watch;
 
@@ -25,8 +25,8 @@ impl Watch for Nobody {
 /// A figure in a second or two.
 fn tiny(seed: u64) -> Reproduction {
     let coordinators = vec![9, 45];
-    let (records, virtual_ms, warm_up_ms) = (20_000, 1.0, 0.5);
-    let scale = Scale { name: "tiny", records, virtual_ms, warm_up_ms, coordinators };
+    let (sizes, virtual_ms, warm_up_ms) = (vec![20_000], 1.0, 0.5);
+    let scale = Scale { name: "tiny", sizes, virtual_ms, warm_up_ms, coordinators };
     (lotus_fig_2::FIGURE.run)(&scale, seed, &Nobody).expect("a report")
 }
 
@@ -77,6 +77,38 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
     assert!(peak("FORD, sized buckets") < peak("FORD, sized, hash placement"));
 }
 
+/// A phase over warehouses has rows only where both published sizes were run, and 80 take too long for a
+/// test: so this looks at the points themselves.
+#[test]
+fn a_figure_over_warehouses_has_a_point_for_each_and_gives_up_what_its_system_does() {
+    let (sizes, coordinators) = (vec![1, 2], vec![16]);
+    let scale = Scale { name: "tiny", sizes, virtual_ms: 1.0, warm_up_ms: 0.2, coordinators };
+    let report = (crest_fig_2::FIGURE.run)(&scale, 1, &Nobody).expect("a report");
+    assert_eq!(report.failed(), Vec::<String>::new(), "{report}");
+    assert_eq!(report.judged.len(), 8, "two layouts on two kinds of hardware, two sizes");
+    let names: Vec<&str> = report.series.iter().map(|series| series.name).collect();
+    assert_eq!(names.len(), 5, "{names:?}");
+    for series in &report.series {
+        let sizes: Vec<u64> = series.points.iter().map(|point| point.size).collect();
+        assert_eq!(sizes, [1, 2], "{series}");
+        assert!(series.points.iter().all(|point| point.committed > 0), "{series}");
+        let gives_up = series.points.iter().any(|point| point.given_up > 0);
+        assert_eq!(gives_up, series.name.starts_with("FORD"), "{series}");
+        assert!(series.saturation().is_none(), "{series}");
+    }
+    // The same coordinators on more warehouses are in each other's way less; older hardware is slower.
+    let at = |name: &str, size| {
+        let series = report.series(name).expect("a series");
+        series.at(size).expect("a point").clone()
+    };
+    assert!(at("FORD", 1).conflict_rate > at("FORD", 2).conflict_rate);
+    assert!(at("FORD", 2).throughput_per_s > 2.0 * at("FORD on cx3-56g", 2).throughput_per_s);
+    let motor = row(&report, "Motor: drop from 80 to 20 warehouses, %");
+    assert_eq!(motor.verdict, Verdict::NotSimulated);
+    let page = tarn::reproduce::page::page(&report);
+    assert!(page.contains("Throughput over warehouses") && !page.contains("NaN"), "{page}");
+}
+
 #[test]
 fn a_figure_is_a_function_of_its_seed_and_prints_the_same_as_an_object() {
     let report = tiny(2);
@@ -117,6 +149,7 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
     let listed = tarn_line("reproduce --list --json");
     let list: Value = serde_json::from_str(&listed.out).expect("a list");
     assert_eq!(list[0]["figure"], "lotus-fig-2");
+    assert_eq!(list[1]["figure"], "crest-fig-2");
     for (line, start, allowed) in [
         ("reproduce", "error: FIGURE = nothing; allowed: ", "lotus-fig-2"),
         ("reproduce fig-none", "error: FIGURE = fig-none; allowed: ", "lotus-fig-2"),

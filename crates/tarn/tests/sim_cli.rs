@@ -340,6 +340,23 @@ fn an_outage_is_sound_and_the_same_twice() {
     assert!(report["before_per_s"].as_f64().is_some_and(|rate| rate > 0.0));
 }
 
+/// Indexes are audited, and the rules that memory alone decides are held against it.
+#[test]
+fn an_outage_of_tpcc_is_judged_by_its_conditions() {
+    let line = "sim outage tpcc --mix-profile tiny --records 2 --compute-nodes 3 --crash-compute 1 --threads 1 \
+                --coroutines 2 --interval-ms 0.2 --virtual-ms 4 --crash-at-ms 2 --restart-ms 1 --json";
+    let ended = tarn_line(line);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    let rules = report["checks"]["rules"]["each"].as_array().expect("a list");
+    let names: Vec<&str> = rules.iter().filter_map(|rule| rule["name"].as_str()).collect();
+    // C11 and the number of rows need a tally, and that of the dead is lost.
+    assert_eq!(rules.len(), 12, "{names:?}");
+    assert!(rules.iter().all(|rule| rule["ok"] == true), "{rules:?}");
+    let audit = &report["checks"]["audit"];
+    assert_eq!((&audit["ok"], &audit["entries_differ"]), (&true.into(), &0.into()), "{audit}");
+}
+
 #[test]
 fn what_dies_at_the_end_is_made_good_before_the_memory_is_judged() {
     let small = "--records 400 --compute-nodes 3 --crash-compute 1 --threads 1 --coroutines 2 --interval-ms 0.2";

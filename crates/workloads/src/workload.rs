@@ -42,6 +42,8 @@ pub struct Invariant {
     pub ok: bool,
     /// The numbers.
     pub detail: String,
+    /// Whether memory alone decides it: it can be judged where the tally of who died is lost.
+    pub of_memory: bool,
 }
 
 /// A benchmark.

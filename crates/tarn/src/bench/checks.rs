@@ -64,6 +64,10 @@ pub struct AuditReport {
     pub replicas_differ: u64,
     /// Records where their keys do not lead.
     pub misplaced: u64,
+    /// Nodes of ordered indexes that do not fit their neighbours, parents or entries.
+    pub nodes_wrong: u64,
+    /// Entries without their record, and records without an entry.
+    pub entries_differ: u64,
 }
 
 /// The verdict on what was recorded.
@@ -194,7 +198,7 @@ impl From<Vec<Invariant>> for Invariants {
     fn from(invariants: Vec<Invariant>) -> Invariants {
         let each: Vec<OneInvariant> = invariants
             .into_iter()
-            .map(|Invariant { name, ok, detail }| OneInvariant { name, ok, detail })
+            .map(|Invariant { name, ok, detail, .. }| OneInvariant { name, ok, detail })
             .collect();
         let details: Vec<String> =
             each.iter().map(|one| format!("{}: {}", one.name, one.detail)).collect();
@@ -210,6 +214,8 @@ impl From<&Audit> for AuditReport {
             locks_left: audit.locks_left,
             replicas_differ: audit.replicas_differ,
             misplaced: audit.misplaced,
+            nodes_wrong: audit.nodes_wrong,
+            entries_differ: audit.entries_differ,
         }
     }
 }

@@ -96,6 +96,11 @@ pub(crate) async fn coroutine<W: Workload>(
         let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
         witness.ends();
         if let Err(failure) = ended {
+            if failure.is_retryable() {
+                // As often as its coordinator tries: the next one is drawn.
+                seat.desk.given_up.set(seat.desk.given_up.get() + 1);
+                continue;
+            }
             let explanation = seat.coordinator.context().explanation(failure);
             let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
             let kind = W::TRANSACTIONS[W::kind(&input)];
@@ -162,6 +167,8 @@ impl<W: Workload> Drop for Seat<'_, W> {
 /// What coroutines share: those of one thread, or of a whole simulated cluster.
 pub(crate) struct Desk<T> {
     mix: Vec<Cell<u64>>,
+    /// Transactions that were aborted as often as their coordinator tries.
+    given_up: Cell<u64>,
     pub(crate) latency_ns: RefCell<Histogram<u64>>,
     pub(crate) left: RefCell<Left<T>>,
     /// One transaction in so many is timed.
@@ -175,6 +182,7 @@ impl<T> Desk<T> {
         let left = Left { tallies: Vec::new(), history: Vec::new(), failures: Vec::new() };
         Desk {
             mix: vec![Cell::new(0); kinds],
+            given_up: Cell::new(0),
             latency_ns: RefCell::new(histogram()),
             left: RefCell::new(left),
             timed_one_in,
@@ -185,6 +193,11 @@ impl<T> Desk<T> {
     #[inline]
     fn finished(&self, kind: usize) {
         self.mix[kind].set(self.mix[kind].get() + 1);
+    }
+
+    /// Transactions given up so far.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up.get()
     }
 
     /// Transactions finished so far, by kind.

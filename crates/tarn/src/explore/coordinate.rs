@@ -21,8 +21,13 @@ use tarn_fabric::error::FabricError;
 use tarn_sim::explore::ExploreFabric;
 
 /// No pause: when a try comes is the scheduler's to choose.
-const RETRY: Retry =
-    Retry { deadline: None, pause_first_ns: 1, pause_max_ns: 1, patient_tries: 1_000 };
+const RETRY: Retry = Retry {
+    deadline: None,
+    tries_max: 0,
+    pause_first_ns: 1,
+    pause_max_ns: 1,
+    patient_tries: 1_000,
+};
 
 /// One coordinator's part of a litmus.
 pub struct Part {

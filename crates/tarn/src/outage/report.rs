@@ -5,6 +5,7 @@
 //! in a row whose mean is within a twentieth of before. No figure is smoothed.
 
 use super::{Plan, Shape};
+use crate::bench::checks::{AuditReport, Invariants};
 use crate::sweep::chart::escape;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
@@ -28,14 +29,12 @@ pub struct Event {
 }
 
 /// What the memory looks like afterwards.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Checks {
-    /// Locks that nobody holds.
-    pub locks_left: u64,
-    /// Lines that differ between members of a group.
-    pub replicas_differ: u64,
-    /// Records where no key leads.
-    pub misplaced: u64,
+    /// What the engine says of it.
+    pub audit: AuditReport,
+    /// The workload's rules that memory alone decides: what the dead had committed, nobody has counted.
+    pub rules: Invariants,
     /// Members of the group that has fewest.
     pub copies: usize,
     /// Whether every coroutine of the living came to its end.
@@ -89,6 +88,7 @@ impl Outage {
         records: u64,
         counts: Vec<u64>,
         mut events: Vec<Event>,
+        checks: Checks,
     ) -> Outage {
         events.sort_by(|one, other| one.at_ms.total_cmp(&other.at_ms));
         let shape = plan.shape.clone();
@@ -125,20 +125,20 @@ impl Outage {
             whole_after_ms: since(&has("copies complete")),
             throughput_per_s,
             events,
-            checks: Checks::default(),
+            checks,
             shape,
         }
     }
 
     /// What is wrong with the memory, if anything.
     pub fn failed(&self) -> Vec<String> {
-        let Checks { locks_left, replicas_differ, misplaced, copies, all_ended, failures } =
-            &self.checks;
+        let Checks { audit, rules, copies, all_ended, failures } = &self.checks;
         let mut failed = failures.clone();
         let mut check = |ok: bool, text: String| failed.extend((!ok).then_some(text));
-        check(*locks_left == 0, format!("{locks_left} locks left"));
-        check(*replicas_differ == 0, format!("{replicas_differ} lines differ between replicas"));
-        check(*misplaced == 0, format!("{misplaced} records misplaced"));
+        check(audit.ok, audit.detail.clone());
+        for rule in &rules.each {
+            check(rule.ok, format!("{}: {}", rule.name, rule.detail));
+        }
         check(*all_ended, "transactions did not end".into());
         let lost = self.shape.crash_memory.saturating_sub(self.shape.spare_nodes);
         let wanted = self.shape.replicas - lost;
@@ -288,7 +288,15 @@ impl fmt::Display for Outage {
         writeln!(f, "their locks swept  {}", ms(self.swept_after_ms))?;
         writeln!(f, "all copies again   {}", ms(self.whole_after_ms))?;
         let failed = self.failed();
-        let verdict = if failed.is_empty() { "sound".into() } else { failed.join("; ") };
-        writeln!(f, "memory             {verdict}")
+        let Checks { audit, rules, .. } = &self.checks;
+        if failed.is_empty() {
+            let count = rules.each.len();
+            return writeln!(
+                f,
+                "memory             sound: {}; {count} rules of the workload",
+                audit.detail
+            );
+        }
+        writeln!(f, "memory             {}", failed.join("; "))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is counted are transactions whose caller was told that they are committed.
 
-use super::report::{Event, Outage};
+use super::report::{Checks, Event, Outage};
 use super::stage::{Graveyard, Mortal, Stage};
 use super::{Plan, Shape};
 use crate::bench::run::RunError;
@@ -23,7 +23,7 @@ use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_sim::scheduler::{Ended, Scheduler};
-use tarn_workloads::Workload;
+use tarn_workloads::{Invariant, Workload};
 
 /// The driver looks around so often.
 const SLICE: Nanos = Nanos(20_000);
@@ -208,17 +208,21 @@ pub fn run<W: Workload + 'static>(
     let judged = block_on(async {
         // At rest no time passes, so that nobody may sleep.
         sweep(&cx, Pace::UNPACED).await?;
-        audit(&cx).await
+        // What the dead had committed, nobody has counted.
+        let rules = cast.workload.check(&cx, &W::Tally::default()).await?;
+        Ok::<_, Failure>((audit(&cx).await?, rules))
     });
-    let audit = judged.map_err(|failure| RunError::Failed(format!("the memory: {failure}")))?;
-    let copies = copies(&stage);
-    let mut outage = Outage::new::<W>(plan, records, desk.counts.take(), desk.events.take());
-    outage.checks.locks_left = audit.locks_left;
-    outage.checks.replicas_differ = audit.replicas_differ;
-    outage.checks.misplaced = audit.misplaced;
-    outage.checks.copies = copies;
-    outage.checks.failures = desk.failures.take();
-    outage.checks.all_ended = has_ended;
+    let (audit, rules) =
+        judged.map_err(|failure| RunError::Failed(format!("the memory: {failure}")))?;
+    let rules: Vec<Invariant> = rules.into_iter().filter(|rule| rule.of_memory).collect();
+    let checks = Checks {
+        audit: (&audit).into(),
+        rules: rules.into(),
+        copies: copies(&stage),
+        all_ended: has_ended,
+        failures: desk.failures.take(),
+    };
+    let outage = Outage::new::<W>(plan, records, desk.counts.take(), desk.events.take(), checks);
     drop(graveyard);
     Ok(outage)
 }

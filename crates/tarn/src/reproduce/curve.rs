@@ -13,6 +13,42 @@ use std::fmt;
 /// Share of the peak at which a cluster counts as saturated.
 pub const SATURATED: f64 = 0.95;
 
+/// What the points of a series differ in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// How many transactions are in progress at once.
+    Coordinators,
+    /// How large the database is, in what the workload counts.
+    Size(&'static str),
+}
+
+impl Axis {
+    /// Where a point is on it.
+    pub fn of(self, point: &Point) -> u64 {
+        match self {
+            Axis::Coordinators => point.coordinators as u64,
+            Axis::Size(_) => point.size,
+        }
+    }
+
+    /// Its unit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Axis::Coordinators => "coordinators",
+            Axis::Size(name) => name,
+        }
+    }
+
+    /// The same in a sentence.
+    pub fn what(self) -> &'static str {
+        match self {
+            Axis::Coordinators => "concurrent transactions",
+            Axis::Size(name) => name,
+        }
+    }
+}
+
 /// One point: a measured phase.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Point {
@@ -20,6 +56,10 @@ pub struct Point {
     pub coordinators: usize,
     /// Threads of each compute node.
     pub threads: usize,
+    /// How large the database was, in what the workload counts.
+    pub size: u64,
+    /// Transactions that were aborted as often as the system tries, and given up.
+    pub given_up: u64,
     /// Transactions acknowledged in the measured phase.
     pub committed: u64,
     /// Transactions a second.
@@ -40,7 +80,7 @@ pub struct Point {
     pub bottleneck: Option<Busy>,
 }
 
-/// Points of one system, by rising coordinators.
+/// Points of one system, by what they differ in, rising.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     /// Its name in rows.
@@ -51,6 +91,8 @@ pub struct Series {
     pub variant: &'static str,
     /// What differs from the testbed's profile: the system's own software.
     pub charges: &'static [Charge],
+    /// What the points differ in.
+    pub over: Axis,
     /// Whether transactions are isolated in it: the histories of others are not checked.
     pub is_safe: bool,
     /// Verdict on a recorded phase of this configuration.
@@ -72,15 +114,28 @@ impl Series {
         self.points.iter().rev().max_by(by)
     }
 
-    /// Where it is saturated; see the module's text.
+    /// Where it is saturated; see the module's text. Over anything but coordinators nowhere.
     pub fn saturation(&self) -> Option<&Point> {
+        if self.over != Axis::Coordinators {
+            return None;
+        }
         let enough = self.peak()?.throughput_per_s * SATURATED;
         self.points.iter().find(|point| point.throughput_per_s >= enough)
     }
 
-    /// The point with so many coordinators.
-    pub fn at(&self, coordinators: usize) -> Option<&Point> {
-        self.points.iter().find(|point| point.coordinators == coordinators)
+    /// The point with so many coordinators, or whatever points differ in.
+    pub fn at(&self, place: usize) -> Option<&Point> {
+        self.points.iter().find(|point| self.over.of(point) == place as u64)
+    }
+
+    /// The points of the same system on a database of another size come behind.
+    pub fn join(&mut self, other: Series) {
+        if self.history == "accepted" {
+            self.history = other.history;
+        }
+        self.history_transactions += other.history_transactions;
+        self.failures.extend(other.failures);
+        self.points.extend(other.points);
     }
 
     /// Transactions in flight that would keep the bottleneck busy if none ever waited for another:
@@ -133,21 +188,25 @@ impl fmt::Display for Series {
             writeln!(f, "  UNSAFE, simulated for its speed alone: history {}", self.history)?;
         }
         let peak = self.peak().map_or(1.0, |point| point.throughput_per_s).max(1.0);
-        let saturation = self.saturation().map(|point| point.coordinators);
+        let saturation = self.saturation().map(|point| self.over.of(point));
         writeln!(
             f,
             "  {:>12} {:>7} {:>8} {:>8} {:>9}",
-            "coordinators", "M txn/s", "p50 µs", "p99 µs", "conflicts"
+            self.over.name(),
+            "M txn/s",
+            "p50 µs",
+            "p99 µs",
+            "conflicts"
         )?;
         for point in &self.points {
             let share = point.throughput_per_s / peak;
             let bar = "#".repeat((share * BAR as f64).round() as usize);
-            let mark = if saturation == Some(point.coordinators) { " <- saturated" } else { "" };
+            let mark = if saturation == Some(self.over.of(point)) { " <- saturated" } else { "" };
             let Latency { p50, p99, .. } = point.latency_us;
             writeln!(
                 f,
                 "  {:>12} {:>7.3} {p50:>8.1} {p99:>8.1} {:>7.3} %  {bar}{mark}",
-                point.coordinators,
+                self.over.of(point),
                 point.throughput_per_s / 1e6,
                 point.conflict_rate * 100.0
             )?;
@@ -170,6 +229,8 @@ pub(super) mod tests {
         let points = throughputs.iter().map(|&(coordinators, throughput_per_s)| Point {
             coordinators,
             threads: 1,
+            size: 1_000,
+            given_up: 0,
             committed: 1,
             throughput_per_s,
             latency_us,
@@ -185,6 +246,7 @@ pub(super) mod tests {
             about: "a system",
             variant: "corrected",
             charges: &[],
+            over: Axis::Coordinators,
             is_safe: true,
             history: "accepted",
             history_transactions: 1,

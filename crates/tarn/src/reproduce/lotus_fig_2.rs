@@ -12,7 +12,7 @@ use super::curve::{Point, Series};
 use super::ford_software::SOFTWARE;
 use super::report::{Reproduction, Sent};
 use super::row::{Published, Relation, Row, Standing};
-use super::stage::{Layout, Stage, System, Testbed};
+use super::stage::{Layout, PATIENT, Stage, System, Testbed};
 use super::{Figure, Scale};
 use crate::bench::run::RunError;
 use crate::machine;
@@ -41,12 +41,12 @@ const COMPUTE_NODES: usize = 9;
 /// 9 to 90 threads of one coroutine, then up to six of each.
 fn full() -> Scale {
     let coordinators = vec![9, 18, 27, 36, 45, 63, 90, 135, 180, 270, 360, 540];
-    Scale { name: "full", records: 20_000_000, virtual_ms: 20.0, warm_up_ms: 4.0, coordinators }
+    Scale { name: "full", sizes: vec![20_000_000], virtual_ms: 20.0, warm_up_ms: 4.0, coordinators }
 }
 
 fn quick() -> Scale {
     let coordinators = vec![9, 18, 27, 45, 90, 270, 540];
-    Scale { name: "quick", records: 1_000_000, virtual_ms: 5.0, warm_up_ms: 2.0, coordinators }
+    Scale { name: "quick", sizes: vec![1_000_000], virtual_ms: 5.0, warm_up_ms: 2.0, coordinators }
 }
 
 /// FORD's hash node: 22 items of 64 bytes (48 of header, 8 of SmallBank's value, 2 of anchors, padded)
@@ -59,6 +59,7 @@ const STOCK: Layout = Layout {
     placement: Placement::Table,
     bucket: FORD_BUCKET,
     slots_per_100_records: 22,
+    address_cache_entries: 0,
 };
 const SIZED: Layout =
     Layout { name: "sized buckets", slots_per_100_records: 200, ..STOCK };
@@ -70,6 +71,7 @@ const FORD_STOCK: System = System {
     about: "public code; a table on one node; 200,000 buckets for 20 M accounts, so chains",
     variant: "measured",
     charges: &[],
+    retry: PATIENT,
 };
 const FORD_STOCK_SOFTWARE: System = System {
     name: "FORD, stock buckets, its software",
@@ -82,6 +84,7 @@ const FORD_STOCK_NO_CAS: System = System {
     about: "the same without the CAS of locks",
     variant: "measured,unsafe-no-lock-cas",
     charges: &[],
+    retry: PATIENT,
 };
 const FORD_SIZED: System = System {
     name: "FORD, sized buckets",
@@ -100,6 +103,7 @@ const OURS: System = System {
     about: "corrected protocol, our buckets: a lookup reads a bin of two slots; log with the data",
     variant: "corrected",
     charges: &[],
+    retry: PATIENT,
 };
 
 const OWN: Layout = Layout {
@@ -134,7 +138,7 @@ pub fn run(scale: &Scale, seed: u64, watch: &dyn Watch) -> Result<Reproduction, 
     let mut report = Reproduction::of(&FIGURE, &testbed.profile, (scale, seed), CONFIG);
     for (layout, systems) in &PLAN {
         let settings =
-            Settings { profile: Some("lotus".into()), records: Some(scale.records), zipf: None };
+            Settings { profile: Some("lotus".into()), records: Some(scale.largest()), zipf: None };
         let workload = SmallBank::new(&settings)?;
         let mut stage = Stage::load(workload, &testbed, layout, (scale, seed), watch)?;
         let (safe, others): (Vec<&System>, Vec<&System>) =
@@ -300,8 +304,8 @@ fn add_notes(report: &mut Reproduction, scale: &Scale) {
         report.notes.push(format!(
             "SHORTENED ({}): {} accounts instead of {}, {} instead of {} ms a point",
             scale.name,
-            scale.records,
-            full().records,
+            scale.largest(),
+            full().largest(),
             scale.virtual_ms,
             full().virtual_ms
         ));

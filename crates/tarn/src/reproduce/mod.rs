@@ -29,8 +29,9 @@ use tarn_engine::outcome::UsageError;
 pub struct Scale {
     /// `full`, `quick`, or what a caller made up.
     pub name: &'static str,
-    /// Accounts, subscribers, keys: whatever the workload counts.
-    pub records: u64,
+    /// Accounts, subscribers, warehouses, whatever the workload counts: a layout is loaded with each of
+    /// these, one after the other.
+    pub sizes: Vec<u64>,
     /// Virtual milliseconds measured at each point.
     pub virtual_ms: f64,
     /// Not counted before.
@@ -68,6 +69,14 @@ macro_rules! figures {
 // One line a figure.
 figures! {
     lotus_fig_2,
+    crest_fig_2,
+}
+
+impl Scale {
+    /// The largest database of it.
+    pub fn largest(&self) -> u64 {
+        self.sizes.iter().copied().max().unwrap_or_default()
+    }
 }
 
 impl Figure {

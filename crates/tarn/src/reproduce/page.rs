@@ -3,7 +3,7 @@
 //! Invariant: as a sweep's page: it stands alone, is readable in light and dark, and nothing in it is of
 //! the machine that ran it.
 
-use super::curve::{Point, Series};
+use super::curve::{Axis, Point, Series};
 use super::report::{Reproduction, Sent};
 use super::row::{Row, Verdict};
 use crate::sweep::chart::{Chart, Line, Mark, Scale, escape};
@@ -38,13 +38,13 @@ fn note(report: &Reproduction) -> String {
     let scale = &report.scale;
     format!(
         "{}. Simulated: this ran on no real hardware. Times are virtual, from a model of profile {} \
-         ({}). Scale {}: {} records of the workload, each point {} ms after {} ms of warm-up, run \
+         ({}). Scale {}: {} of what the workload counts, each point {} ms after {} ms of warm-up, run \
          once, seed {}. {}.",
         report.source,
         report.profile,
         report.hardware,
         scale.name,
-        scale.records,
+        super::report::each(&scale.sizes),
         scale.virtual_ms,
         scale.warm_up_ms,
         report.seed,
@@ -53,7 +53,8 @@ fn note(report: &Reproduction) -> String {
 }
 
 fn curves(html: &mut String, report: &Reproduction) {
-    let by_coordinators = |point: &Point| point.coordinators as f64;
+    let over = report.series.first().map_or(Axis::Coordinators, |series| series.over);
+    let along = |point: &Point| over.of(point) as f64;
     let millions = |point: &Point| point.throughput_per_s / 1e6;
     let median = |point: &Point| point.latency_us.p50;
     let lines = |x: &dyn Fn(&Point) -> f64, y: &dyn Fn(&Point) -> f64| -> Vec<Line> {
@@ -62,20 +63,20 @@ fn curves(html: &mut String, report: &Reproduction) {
     };
     let charts = [
         (
-            "Throughput over concurrent transactions",
-            ("coordinators", "M transactions/s"),
-            lines(&by_coordinators, &millions),
+            format!("Throughput over {}", over.what()),
+            (over.name(), "M transactions/s"),
+            lines(&along, &millions),
         ),
         (
-            "Median latency over concurrent transactions",
-            ("coordinators", "latency, µs"),
-            lines(&by_coordinators, &median),
+            format!("Median latency over {}", over.what()),
+            (over.name(), "latency, µs"),
+            lines(&along, &median),
         ),
     ];
     html.push_str("<section class=\"figures\">\n");
     for (title, (x_name, y_name), lines) in charts {
         let chart = Chart {
-            title: title.into(),
+            title,
             x_name: x_name.into(),
             y_name: y_name.into(),
             x_scale: Scale::Number,
@@ -98,9 +99,10 @@ fn line(
         x: x(point),
         y: y(point),
         title: format!(
-            "{}\n{} coordinators: {:.3} M transactions/s, p50 {:.1} µs\n{}",
+            "{}\n{} {}: {:.3} M transactions/s, p50 {:.1} µs\n{}",
             series.name,
-            point.coordinators,
+            series.over.of(point),
+            series.over.name(),
             point.throughput_per_s / 1e6,
             point.latency_us.p50,
             point.limits()

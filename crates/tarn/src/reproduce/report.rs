@@ -117,6 +117,11 @@ impl Reproduction {
     }
 }
 
+/// Numbers with commas between them.
+pub(super) fn each(numbers: &[u64]) -> String {
+    numbers.iter().map(u64::to_string).collect::<Vec<String>>().join(", ")
+}
+
 impl fmt::Display for Reproduction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.figure, self.title)?;
@@ -125,13 +130,14 @@ impl fmt::Display for Reproduction {
         for (name, value) in &self.config {
             row(f, name, value)?;
         }
-        let Scale { name, records, virtual_ms, warm_up_ms, .. } = &self.scale;
+        let Scale { name, sizes, virtual_ms, warm_up_ms, .. } = &self.scale;
         row(
             f,
             "scale",
             format_args!(
-                "{name}: {records} records of the workload; each point {virtual_ms} ms of virtual \
+                "{name}: {} of what the workload counts; each point {virtual_ms} ms of virtual \
                  time after {warm_up_ms} ms of warm-up, run once, seed {}",
+                each(sizes),
                 self.seed
             ),
         )?;

@@ -5,7 +5,7 @@
 
 use super::Scale;
 use super::charge::{Charge, charged};
-use super::curve::{Point, Series};
+use super::curve::{Axis, Point, Series};
 use crate::bench::checks::{AuditReport, HistoryReport, Invariants};
 use crate::bench::history::history_of;
 use crate::bench::measured::Measured;
@@ -19,6 +19,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tarn_engine::catalog::{Options, Placement};
+use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
@@ -61,6 +62,8 @@ pub struct Layout {
     pub bucket: BucketShape,
     /// Slots for every 100 records.
     pub slots_per_100_records: u32,
+    /// Addresses that each thread remembers.
+    pub address_cache_entries: usize,
 }
 
 /// Which system runs on a layout.
@@ -74,13 +77,24 @@ pub struct System {
     pub variant: &'static str,
     /// What its software spends otherwise than the testbed's profile says; mostly nothing.
     pub charges: &'static [Charge],
+    /// How it tries a transaction that was aborted.
+    pub retry: Retry,
 }
+
+/// Until it commits, with growing pauses: our own way.
+pub const PATIENT: Retry = Retry {
+    deadline: None,
+    tries_max: 0,
+    pause_first_ns: 500,
+    pause_max_ns: 64_000,
+    patient_tries: 24,
+};
 
 /// What the checks found in a layout's memory after its safe series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     /// Which layout.
-    pub layout: &'static str,
+    pub layout: String,
     /// The workload's rules.
     pub invariants: Invariants,
     /// The engine's.
@@ -99,6 +113,8 @@ pub struct Stage<W: Workload> {
     driver: Driver<W>,
     testbed: Testbed,
     layout: &'static str,
+    size: u64,
+    over: Axis,
     load_seconds: f64,
 }
 
@@ -128,6 +144,7 @@ impl<W: Workload> Stage<W> {
             compute_nodes: testbed.compute_nodes,
             seed,
             options,
+            address_cache_entries: layout.address_cache_entries,
             ..ClusterConfig::default()
         };
         let (profile, threads) = (testbed.profile.clone(), testbed.threads(coordinators));
@@ -136,7 +153,20 @@ impl<W: Workload> Stage<W> {
         let records = driver.load(&|done, all| watch.loading(done, all))?;
         let load_seconds = start.elapsed().as_secs_f64();
         watch.loaded(records, load_seconds);
-        Ok(Stage { driver, testbed: testbed.clone(), layout: layout.name, load_seconds })
+        Ok(Stage {
+            size: scale.largest(),
+            over: Axis::Coordinators,
+            testbed: testbed.clone(),
+            layout: layout.name,
+            driver,
+            load_seconds,
+        })
+    }
+
+    /// The points of the following series are points of one over sizes.
+    pub fn over_size(mut self, size: u64, name: &'static str) -> Stage<W> {
+        (self.size, self.over) = (size, Axis::Size(name));
+        self
     }
 
     /// Runs a system over all points of the scale.
@@ -152,6 +182,7 @@ impl<W: Workload> Stage<W> {
         let cluster = self.driver.cluster_mut();
         cluster.set_variant(system.variant)?;
         cluster.set_profile(charged(self.testbed.profile.clone(), system.charges))?;
+        self.driver.set_retry(system.retry);
         let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
         let mut failures = Vec::new();
         let mut points = Vec::with_capacity(scale.coordinators.len());
@@ -172,12 +203,13 @@ impl<W: Workload> Stage<W> {
             true => self.recorded(scale, &mut failures, watch)?,
             false => HistoryReport::of_unsafe_variant(),
         };
-        let System { name, about, variant, charges } = *system;
+        let System { name, about, variant, charges, .. } = *system;
         Ok(Series {
             name,
             about,
             variant,
             charges,
+            over: self.over,
             is_safe,
             history: history.verdict,
             history_transactions: history.transactions,
@@ -193,6 +225,8 @@ impl<W: Workload> Stage<W> {
         Point {
             coordinators,
             threads,
+            size: self.size,
+            given_up: ran.given_up,
             committed: measured.committed,
             throughput_per_s: measured.throughput_per_s,
             latency_us: measured.latency_us,
@@ -233,6 +267,10 @@ impl<W: Workload> Stage<W> {
     pub fn judge(&self, watch: &dyn Watch) -> Result<Judged, RunError> {
         watch.judging(self.load_seconds);
         let (invariants, audit) = self.driver.check()?;
-        Ok(Judged { layout: self.layout, invariants: invariants.into(), audit: (&audit).into() })
+        Ok(Judged {
+            layout: self.layout.to_owned(),
+            invariants: invariants.into(),
+            audit: (&audit).into(),
+        })
     }
 }

@@ -356,6 +356,11 @@ impl Workload for Mixture {
             scan(cx, TableId(table), |stored| torn_left += look(&stored.row)).await?;
         }
         let detail = format!("{torn} torn rows read, {torn_left} left");
-        Ok(vec![Invariant { name: "rows are whole", ok: *torn == 0 && torn_left == 0, detail }])
+        Ok(vec![Invariant {
+            name: "rows are whole",
+            ok: *torn == 0 && torn_left == 0,
+            detail,
+            of_memory: false,
+        }])
     }
 }

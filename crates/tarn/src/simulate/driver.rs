@@ -62,12 +62,15 @@ pub struct SimPhase {
     pub phase: Phase,
     /// What they used.
     pub used: Usage,
+    /// Transactions that were given up in its measured part.
+    pub given_up: u64,
 }
 
 /// A loaded cluster and its workload.
 pub struct Driver<W: Workload> {
     workload: W,
     cluster: SimCluster,
+    retry: Retry,
     tally: W::Tally,
 }
 
@@ -78,7 +81,7 @@ impl<W: Workload> Driver<W> {
     /// Names what cannot be.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let cluster = SimCluster::new(&workload.schemas(), config, workload.records())?;
-        Ok(Driver { workload, cluster, tally: W::Tally::default() })
+        Ok(Driver { workload, cluster, retry: Retry::default(), tally: W::Tally::default() })
     }
 
     /// The cluster.
@@ -89,6 +92,11 @@ impl<W: Workload> Driver<W> {
     /// The cluster, to change what the next phase runs.
     pub fn cluster_mut(&mut self) -> &mut SimCluster {
         &mut self.cluster
+    }
+
+    /// How transactions of the next phases are tried.
+    pub fn set_retry(&mut self, retry: Retry) {
+        self.retry = retry;
     }
 
     /// The workload.
@@ -165,8 +173,8 @@ impl<W: Workload> Driver<W> {
         if let Some(recorder) = recorder {
             fabric.observe(Box::new(recorder.clone()));
         }
-        let cast =
-            Cast { workload, desk: &desk, signals: &signals, record: length.record, recorder };
+        let (retry, record) = (self.retry, length.record);
+        let cast = Cast { workload, retry, desk: &desk, signals: &signals, record, recorder };
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
         }
@@ -222,6 +230,7 @@ impl<W: Workload> Driver<W> {
 /// What the coordinators of a phase have in common.
 struct Cast<'a, W: Workload> {
     workload: &'a W,
+    retry: Retry,
     desk: &'a Desk<W::Tally>,
     signals: &'a Signals,
     record: bool,
@@ -231,8 +240,8 @@ struct Cast<'a, W: Workload> {
 impl<'a, W: Workload> Cast<'a, W> {
     /// Adds a coordinator to its thread.
     fn begin(&self, scheduler: &mut Scheduler<'a>, cx: &Rc<Context>, number: u32) {
-        let &Cast { workload, desk, signals, record, recorder } = self;
-        let mut coordinator = Coordinator::new(Rc::clone(cx), number, Retry::default());
+        let &Cast { workload, retry, desk, signals, record, recorder } = self;
+        let mut coordinator = Coordinator::new(Rc::clone(cx), number, retry);
         if record {
             coordinator.record_history();
         }
@@ -255,6 +264,7 @@ struct Reading {
     tally: Tally,
     counts: Counts,
     mix: Vec<u64>,
+    given_up: u64,
     usage: Usage,
 }
 
@@ -265,7 +275,7 @@ impl Reading {
             tally.add(&cx.metrics.snapshot());
             counts += cx.port.counts();
         }
-        Reading { tally, counts, mix: desk.mix(), usage }
+        Reading { tally, counts, mix: desk.mix(), given_up: desk.given_up(), usage }
     }
 
     fn since(self, earlier: &Reading, kinds: usize) -> SimPhase {
@@ -276,6 +286,6 @@ impl Reading {
         phase.counts = self.counts - earlier.counts;
         let mix = self.mix.iter().zip(&earlier.mix);
         phase.mix = mix.map(|(end, start)| end - start).collect();
-        SimPhase { phase, used }
+        SimPhase { phase, used, given_up: self.given_up - earlier.given_up }
     }
 }

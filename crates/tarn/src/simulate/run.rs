@@ -160,7 +160,7 @@ fn report_of<W: Workload>(
     checks: Checks,
     wall: Wall,
 ) -> SimReport {
-    let SimPhase { phase, used } = measured;
+    let SimPhase { phase, used, .. } = measured;
     let (cluster, config) = (driver.cluster(), &plan.config);
     let shape = &config.cluster;
     let protocol = cluster.database().protocol.info();

@@ -188,11 +188,13 @@ impl Workload for Kvs {
                 name: "no update lost",
                 ok: updates == committed && records == self.keys.records(),
                 detail: format!("{updates} found, {committed} committed, {records} records"),
+                of_memory: false,
             },
             Invariant {
                 name: "version = 1 + updates, values whole",
                 ok: wrong == 0 && torn == 0,
                 detail: format!("{wrong} wrong records, {torn} torn reads"),
+                of_memory: true,
             },
         ])
     }

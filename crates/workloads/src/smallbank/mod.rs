@@ -300,11 +300,13 @@ impl Workload for SmallBank {
                 detail: format!(
                     "{left} cents found, {expected} expected: {start} + {paid_in} - {paid_out}"
                 ),
+                of_memory: false,
             },
             Invariant {
                 name: "every customer has both accounts",
                 ok: records == [accounts; 2],
                 detail: format!("{records:?} of {accounts}"),
+                of_memory: true,
             },
         ])
     }

@@ -32,7 +32,8 @@ pub(super) async fn check(
 
 fn verdict(name: &'static str, found: u64, expected: u64, wrong: u64) -> Invariant {
     let ok = found == expected && wrong == 0;
-    Invariant { name, ok, detail: format!("{found} rows, {expected} expected, {wrong} wrong") }
+    let detail = format!("{found} rows, {expected} expected, {wrong} wrong");
+    Invariant { name, ok, detail, of_memory: true }
 }
 
 async fn subscribers(
@@ -124,5 +125,6 @@ async fn forwardings(
         (successes("insert_call_forwarding"), successes("delete_call_forwarding"));
     // Wraps if more were deleted than there can have been: then it equals nothing found.
     let expected = (population.counts[3] + inserted).wrapping_sub(deleted);
-    Ok(verdict("forwardings: loaded + inserted - deleted", found, expected, wrong))
+    let verdict = verdict("forwardings: loaded + inserted - deleted", found, expected, wrong);
+    Ok(Invariant { of_memory: false, ..verdict })
 }

@@ -9,6 +9,7 @@
 
 use super::Tally;
 use super::lines::lines_of;
+use super::missing::Wanted;
 use super::scale::{DISTRICTS, LINES_MAX};
 use super::tables::{
     CUSTOMER, NEW_ORDER, NEW_ORDER_OLDEST, ORDER_LINE, ORDERS, c_balance, c_delivery_cnt,
@@ -44,7 +45,17 @@ pub(super) async fn run(
     date: u32,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let keys = coordinator.transact(async |tx| deliver(tx, w, carrier, date).await).await?;
+    let wanted = Wanted::default();
+    let keys = loop {
+        match coordinator.transact(async |tx| deliver(tx, &wanted, w, (carrier, date)).await).await {
+            Ok(keys) => break keys,
+            Err(failure) => {
+                if !wanted.is_again(coordinator, failure, tally).await? {
+                    return Ok(());
+                }
+            }
+        }
+    };
     tally.skipped += u64::from(DISTRICTS) - keys.len() as u64;
     for key in keys {
         tally.delivered(w, district_of(key));
@@ -55,35 +66,33 @@ pub(super) async fn run(
 /// Keys of the orders that were delivered.
 async fn deliver(
     tx: &mut Transaction<'_>,
+    wanted: &Wanted,
     w: u32,
-    carrier: u8,
-    date: u32,
+    (carrier, date): (u8, u32),
 ) -> Result<Vec<u64>, Failure> {
     let orders = oldest(tx, w).await?;
     let mut lines = Vec::with_capacity(orders.len() * usize::from(LINES_MAX));
     let mut customers = Vec::with_capacity(orders.len());
     for (position, delivered) in orders.iter().enumerate() {
-        let Some(row) = tx.get(delivered.order) else { continue };
-        let (c, d) = (row.u64(o_c_id()) as u32, district_of(delivered.key));
-        let count = lines_of(tx, delivered.order);
+        let count = lines_of(tx, wanted, delivered.key, delivered.order)?;
+        let row = wanted.row(tx, (ORDERS, delivered.key), delivered.order)?;
+        let key = customer_key(w, district_of(delivered.key), row.u64(o_c_id()) as u32);
         tx.set(delivered.order, o_carrier_id(), u64::from(carrier));
-        customers.push((position, tx.update(CUSTOMER, customer_key(w, d, c), CUSTOMER_CELLS)));
+        customers.push((key, tx.update(CUSTOMER, key, CUSTOMER_CELLS)));
         for line in 1..=count {
             let key = line_key(delivered.key, line);
-            lines.push((position, tx.update(ORDER_LINE, key, LINE_CELLS)));
+            lines.push((position, key, tx.update(ORDER_LINE, key, LINE_CELLS)));
         }
     }
     tx.fetch().await?;
     let mut cents = vec![0i64; orders.len()];
-    for (position, line) in lines {
-        let Some(row) = tx.get(line) else { continue };
-        cents[position] += row.u64(ol_amount()) as i64;
+    for (position, key, line) in lines {
+        cents[position] += wanted.row(tx, (ORDER_LINE, key), line)?.u64(ol_amount()) as i64;
         tx.set(line, ol_delivery_d(), u64::from(date));
     }
-    for (position, customer) in customers {
-        let Some(row) = tx.get(customer) else { continue };
-        let balance = row.i64(c_balance()) + cents[position];
-        let count = row.u64(c_delivery_cnt()) + 1;
+    for ((key, customer), cents) in customers.into_iter().zip(cents) {
+        let row = wanted.row(tx, (CUSTOMER, key), customer)?;
+        let (balance, count) = (row.i64(c_balance()) + cents, row.u64(c_delivery_cnt()) + 1);
         tx.set(customer, c_balance(), balance);
         tx.set(customer, c_delivery_cnt(), count);
     }

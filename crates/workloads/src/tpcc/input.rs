@@ -102,6 +102,11 @@ pub enum Input {
     },
 }
 
+/// The item that does not exist.
+pub(super) fn unused_item(items: u32) -> u32 {
+    items + 1
+}
+
 /// Draws inputs.
 pub(super) struct Draws {
     warehouses: u32,
@@ -167,7 +172,7 @@ impl Draws {
             }
         }
         if is_unused {
-            lines.lines[usize::from(count) - 1].i_id = self.items + 1;
+            lines.lines[usize::from(count) - 1].i_id = unused_item(self.items);
         }
         Input::NewOrder { w_id, d_id, c_id, lines }
     }

@@ -8,8 +8,9 @@
 //! Invariant: nothing is guessed: an order that was read says which lines are read, both are validated
 //! together, and condition 6 of the checks holds the number against the lines.
 
+use super::missing::Wanted;
 use super::scale::LINES_MAX;
-use super::tables::{ORDER_LINE, line_count, line_key, o_lines};
+use super::tables::{ORDER_LINE, ORDERS, line_count, line_key, o_lines};
 use tarn_engine::outcome::Failure;
 use tarn_engine::row::Row;
 use tarn_engine::schema::Cells;
@@ -19,27 +20,32 @@ use tarn_engine::working_set::Handle;
 /// Fetches the lines of orders that were read, and shows each with the position of its order.
 pub(super) async fn read_lines(
     tx: &mut Transaction<'_>,
+    wanted: &Wanted,
     orders: &[(u64, Handle)],
     mut show: impl FnMut(usize, Row<'_>),
 ) -> Result<(), Failure> {
-    let mut lines: Vec<(usize, Handle)> =
+    let mut lines: Vec<(usize, u64, Handle)> =
         Vec::with_capacity(orders.len() * usize::from(LINES_MAX));
     for (position, &(key, order)) in orders.iter().enumerate() {
-        for line in 1..=lines_of(tx, order) {
-            lines.push((position, tx.read(ORDER_LINE, line_key(key, line), Cells::ALL)));
+        for line in 1..=lines_of(tx, wanted, key, order)? {
+            let key = line_key(key, line);
+            lines.push((position, key, tx.read(ORDER_LINE, key, Cells::ALL)));
         }
     }
     tx.fetch().await?;
-    for (position, line) in lines {
-        if let Some(row) = tx.get(line) {
-            show(position, row);
-        }
+    for (position, key, line) in lines {
+        show(position, wanted.row(tx, (ORDER_LINE, key), line)?);
     }
     Ok(())
 }
 
-/// How many lines an order has that was read; none if it is gone, which validation will find out.
+/// How many lines an order has that was read.
 #[inline]
-pub(super) fn lines_of(tx: &Transaction<'_>, order: Handle) -> u8 {
-    tx.get(order).map_or(0, |row| line_count(row.u64(o_lines())))
+pub(super) fn lines_of(
+    tx: &Transaction<'_>,
+    wanted: &Wanted,
+    key: u64,
+    order: Handle,
+) -> Result<u8, Failure> {
+    Ok(line_count(wanted.row(tx, (ORDERS, key), order)?.u64(o_lines())))
 }

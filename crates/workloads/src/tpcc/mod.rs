@@ -21,6 +21,7 @@ mod check;
 mod delivery;
 mod input;
 mod lines;
+mod missing;
 mod new_order;
 mod order_status;
 mod payment;
@@ -37,7 +38,7 @@ pub use input::{Input, Line, Lines, Who};
 pub use tally::Tally;
 
 use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
-use input::Draws;
+use input::{Draws, unused_item};
 use new_order::Buyer;
 use payment::Paid;
 use profiles::{VARIANTS, Variant};
@@ -192,7 +193,8 @@ impl Workload for Tpcc {
         match *input {
             Input::NewOrder { w_id, d_id, c_id, ref lines } => {
                 let date = date(coordinator);
-                let buyer = Buyer { w: w_id, d: d_id, c: c_id, date };
+                let i_unused = unused_item(self.scale.items);
+                let buyer = Buyer { w: w_id, d: d_id, c: c_id, i_unused, date };
                 new_order::run(coordinator, buyer, lines, tally).await
             }
             Input::Payment { w_id, d_id, c_w_id, c_d_id, who, cents } => {

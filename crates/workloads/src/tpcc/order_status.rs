@@ -8,6 +8,7 @@
 use super::Tally;
 use super::by_name::{middle, scan_names};
 use super::input::Who;
+use super::missing::Wanted;
 use super::lines::read_lines;
 use super::tables::{
     CUSTOMER, ORDERS, ORDERS_BY_CUSTOMER, c_balance, c_first, c_last, c_middle, customer_key,
@@ -32,8 +33,17 @@ pub(super) async fn run(
     who: Who,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let shown = coordinator.transact(async |tx| status(tx, w, d, who).await).await?;
-    std::hint::black_box(shown);
+    let wanted = Wanted::default();
+    let _ = loop {
+        match coordinator.transact(async |tx| status(tx, &wanted, (w, d), who).await).await {
+            Ok(shown) => break std::hint::black_box(shown),
+            Err(failure) => {
+                if !wanted.is_again(coordinator, failure, tally).await? {
+                    return Ok(());
+                }
+            }
+        }
+    };
     tally.statuses += 1;
     tally.by_name += u64::from(matches!(who, Who::Name(_)));
     Ok(())
@@ -42,8 +52,8 @@ pub(super) async fn run(
 /// The customer's balance and the amount of the newest order.
 async fn status(
     tx: &mut Transaction<'_>,
-    w: u32,
-    d: u8,
+    wanted: &Wanted,
+    (w, d): (u32, u8),
     who: Who,
 ) -> Result<(i64, u64), Failure> {
     let key = match who {
@@ -59,7 +69,7 @@ async fn status(
     let of_customer = district_prefix(w, d).u16(customer_of(key) as u16);
     let newest = tx.scan(ORDERS_BY_CUSTOMER, Scan::prefix(of_customer).limit(1).backward());
     tx.fetch().await?;
-    let Some(row) = tx.get(customer) else { return tx.abort() };
+    let row = wanted.row(tx, (CUSTOMER, key), customer)?;
     std::hint::black_box((row.bytes(c_first()), row.bytes(c_middle()), row.bytes(c_last())));
     let balance = row.i64(c_balance());
     // Every customer has ordered once before the run.
@@ -69,6 +79,6 @@ async fn status(
     let row = tx.read(ORDERS, order, Cells::ALL);
     tx.fetch().await?;
     let mut amount = 0;
-    read_lines(tx, &[(order, row)], |_, line| amount += line.u64(ol_amount())).await?;
+    read_lines(tx, wanted, &[(order, row)], |_, line| amount += line.u64(ol_amount())).await?;
     Ok((balance, amount))
 }

@@ -1,15 +1,16 @@
 //! Payment: clause 2.5.
 //!
-//! A customer who is named by number is one fetch with all else, because HISTORY's key is generated and
-//! known beforehand: two rounds, one to find the records, one to lock them. A customer who is named by
-//! last name needs a range read first, which goes beside the warehouse, the district and the history
-//! row: two rounds more.
+//! One fetch brings all, because HISTORY's key is generated and known beforehand: two rounds, one to find
+//! the records, one to lock them. A customer who is named by last name needs a range read first, of one
+//! round more. It goes alone: the warehouse, through which all of its Payments go, is locked no longer
+//! than by number.
 //!
 //! Invariant: what the customer pays, the district, the warehouse and HISTORY gain.
 
 use super::Tally;
 use super::by_name::{middle, scan_names};
 use super::input::Who;
+use super::missing::Wanted;
 use super::tables::{
     C_ADDRESS, CUSTOMER, CUSTOMER_DATA_BYTES, D_ADDRESS, DISTRICT, HISTORY, HISTORY_DATA_BYTES,
     W_ADDRESS, WAREHOUSE, c_balance, c_credit, c_credit_lim, c_data, c_discount, c_first, c_last,
@@ -72,7 +73,12 @@ pub(super) async fn run(
     paid: Paid,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    coordinator.transact(async |tx| pay(tx, paid).await).await?;
+    let wanted = Wanted::default();
+    while let Err(failure) = coordinator.transact(async |tx| pay(tx, &wanted, paid).await).await {
+        if !wanted.is_again(coordinator, failure, tally).await? {
+            return Ok(());
+        }
+    }
     tally.payments += 1;
     tally.by_name += u64::from(matches!(paid.who, Who::Name(_)));
     tally.remote_payments += u64::from(paid.c_w != paid.w);
@@ -80,31 +86,24 @@ pub(super) async fn run(
 }
 
 #[inline]
-async fn pay(tx: &mut Transaction<'_>, paid: Paid) -> Result<(), Failure> {
+async fn pay(tx: &mut Transaction<'_>, wanted: &Wanted, paid: Paid) -> Result<(), Failure> {
     let Paid { c_w, c_d, .. } = paid;
-    let (names, known) = match paid.who {
-        Who::Id(c) => {
-            let key = customer_key(c_w, c_d, c);
-            (None, Some((key, tx.update(CUSTOMER, key, CUSTOMER_CELLS))))
+    let key = match paid.who {
+        Who::Id(c) => customer_key(c_w, c_d, c),
+        Who::Name(name) => {
+            let names = scan_names(tx, c_w, c_d, name);
+            tx.fetch().await?;
+            let Some(key) = middle(tx, names) else { return tx.abort() };
+            key
         }
-        Who::Name(name) => (Some(scan_names(tx, c_w, c_d, name)), None),
     };
+    let customer = tx.update(CUSTOMER, key, CUSTOMER_CELLS);
     let warehouse = tx.update(WAREHOUSE, warehouse_key(paid.w), WAREHOUSE_CELLS);
     let district = tx.update(DISTRICT, district_key(paid.w, paid.d), DISTRICT_CELLS);
     let history = tx.insert(HISTORY, paid.history);
     tx.fetch().await?;
-    let (key, customer) = match (known, names) {
-        (Some(known), _) => known,
-        (None, Some(names)) => {
-            let Some(key) = middle(tx, names) else { return tx.abort() };
-            let customer = tx.update(CUSTOMER, key, CUSTOMER_CELLS);
-            tx.fetch().await?;
-            (key, customer)
-        }
-        (None, None) => unreachable!("a customer is named one way or the other"),
-    };
-    let data = receive(tx, warehouse, district, paid.cents)?;
-    charge(tx, customer, customer_of(key), paid)?;
+    let data = receive(tx, wanted, warehouse, district, paid)?;
+    charge(tx, wanted, customer, key, paid)?;
     tx.set(history, h_c_id(), u64::from(customer_of(key)));
     tx.set(history, h_c_d_id(), u64::from(c_d));
     tx.set(history, h_c_w_id(), u64::from(c_w));
@@ -119,11 +118,13 @@ async fn pay(tx: &mut Transaction<'_>, paid: Paid) -> Result<(), Failure> {
 #[inline]
 fn receive(
     tx: &mut Transaction<'_>,
+    wanted: &Wanted,
     warehouse: Handle,
     district: Handle,
-    cents: u32,
+    paid: Paid,
 ) -> Result<[u8; HISTORY_DATA_BYTES], Failure> {
-    let (Some(w), Some(d)) = (tx.get(warehouse), tx.get(district)) else { return tx.abort() };
+    let w = wanted.row(tx, (WAREHOUSE, warehouse_key(paid.w)), warehouse)?;
+    let d = wanted.row(tx, (DISTRICT, district_key(paid.w, paid.d)), district)?;
     let mut data = [b' '; HISTORY_DATA_BYTES];
     let (first, second) = (w.text(w_name()), d.text(d_name()));
     data[..first.len()].copy_from_slice(first);
@@ -131,8 +132,8 @@ fn receive(
     data[second_at..second_at + second.len()].copy_from_slice(second);
     data[second_at + second.len()..].fill(0);
     let (w_paid, d_paid) = (w.i64(w_ytd()), d.i64(d_ytd()));
-    tx.set(warehouse, w_ytd(), w_paid + i64::from(cents));
-    tx.set(district, d_ytd(), d_paid + i64::from(cents));
+    tx.set(warehouse, w_ytd(), w_paid + i64::from(paid.cents));
+    tx.set(district, d_ytd(), d_paid + i64::from(paid.cents));
     Ok(data)
 }
 
@@ -140,15 +141,17 @@ fn receive(
 #[inline]
 fn charge(
     tx: &mut Transaction<'_>,
+    wanted: &Wanted,
     customer: Handle,
-    c: u32,
+    key: u64,
     paid: Paid,
 ) -> Result<(), Failure> {
-    let Some(row) = tx.get(customer) else { return tx.abort() };
+    let row = wanted.row(tx, (CUSTOMER, key), customer)?;
     let cents = i64::from(paid.cents);
     let (balance, ytd) = (row.i64(c_balance()) - cents, row.i64(c_ytd_payment()) + cents);
     let count = row.u64(c_payment_cnt()) + 1;
-    let noted = (row.bytes(c_credit()) == b"BC").then(|| note(row.bytes(c_data()), c, paid));
+    let noted = (row.bytes(c_credit()) == b"BC")
+        .then(|| note(row.bytes(c_data()), customer_of(key), paid));
     tx.set(customer, c_balance(), balance);
     tx.set(customer, c_ytd_payment(), ytd);
     tx.set(customer, c_payment_cnt(), count);

@@ -7,6 +7,7 @@
 
 use super::Tally;
 use super::lines::read_lines;
+use super::missing::Wanted;
 use super::tables::{
     DISTRICT, ORDERS, STOCK, d_next_o_id, district_key, o_lines, ol_i_id, order_key, s_quantity,
     stock_key,
@@ -27,23 +28,34 @@ pub(super) async fn run(
     threshold: u8,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    tally.levels += 1;
-    tally.low_stocks += coordinator.transact(async |tx| count(tx, w, d, threshold).await).await?;
-    Ok(())
+    let wanted = Wanted::default();
+    loop {
+        match coordinator.transact(async |tx| count(tx, &wanted, (w, d), threshold).await).await {
+            Ok(low) => {
+                tally.levels += 1;
+                tally.low_stocks += low;
+                return Ok(());
+            }
+            Err(failure) => {
+                if !wanted.is_again(coordinator, failure, tally).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
 }
 
 /// Different items of the last orders whose stock is below the threshold.
 async fn count(
     tx: &mut Transaction<'_>,
-    w: u32,
-    d: u8,
+    wanted: &Wanted,
+    (w, d): (u32, u8),
     threshold: u8,
 ) -> Result<u64, Failure> {
     let district = tx.read(DISTRICT, district_key(w, d), Cells::one(d_next_o_id()));
     tx.fetch().await?;
-    let Some(next) = tx.get(district).map(|row| row.u64(d_next_o_id()) as u32) else {
-        return tx.abort();
-    };
+    let row = wanted.row(tx, (DISTRICT, district_key(w, d)), district)?;
+    let next = row.u64(d_next_o_id()) as u32;
     let mut orders: Vec<(u64, Handle)> = Vec::with_capacity(ORDERS_SEEN as usize);
     for o in next.saturating_sub(ORDERS_SEEN).max(1)..next {
         let key = order_key(w, d, o);
@@ -51,14 +63,19 @@ async fn count(
     }
     tx.fetch().await?;
     let mut items: Vec<u32> = Vec::with_capacity(300);
-    read_lines(tx, &orders, |_, line| items.push(line.u64(ol_i_id()) as u32)).await?;
+    read_lines(tx, wanted, &orders, |_, line| items.push(line.u64(ol_i_id()) as u32)).await?;
     items.sort_unstable();
     items.dedup();
-    let read = |i: u32| tx.read(STOCK, stock_key(w, i), Cells::one(s_quantity()));
-    let stocks: Vec<Handle> = items.into_iter().map(read).collect();
-    tx.fetch().await?;
-    let low = |stock: &&Handle| {
-        tx.get(**stock).is_some_and(|row| row.u64(s_quantity()) < u64::from(threshold))
+    let read = |i: u32| {
+        let key = stock_key(w, i);
+        (key, tx.read(STOCK, key, Cells::one(s_quantity())))
     };
-    Ok(stocks.iter().filter(low).count() as u64)
+    let stocks: Vec<(u64, Handle)> = items.into_iter().map(read).collect();
+    tx.fetch().await?;
+    let mut low = 0;
+    for (key, stock) in stocks {
+        let quantity = wanted.row(tx, (STOCK, key), stock)?.u64(s_quantity());
+        low += u64::from(quantity < u64::from(threshold));
+    }
+    Ok(low)
 }

@@ -1,12 +1,13 @@
 //! What committed transactions of TPC-C add up to.
 //!
-//! Invariant: counted after the commit. The checks use the numbers of orders, payments and deliveries
-//! alone; all money is judged on what is stored.
+//! Invariant: counted after the commit. The checks use the numbers of orders, payments, deliveries and of
+//! rows that were missing alone; all money is judged on what is stored.
 
 use super::input::Line;
 use super::scale::DISTRICTS;
 use super::tables::{SESSION_ROWS, SESSIONS, history_key};
 use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_engine::schema::TableId;
 
 /// See the module's text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,6 +36,10 @@ pub struct Tally {
     pub levels: u64,
     /// Items that it found low.
     pub low_stocks: u64,
+    /// Rows that transactions needed, and that were not there.
+    pub missing: u64,
+    /// The first of them.
+    pub first_missing: Option<(TableId, u64)>,
     /// Where the next row of HISTORY goes; session 0 is none.
     session: u64,
     count: u64,
@@ -55,6 +60,12 @@ impl Tally {
         }
         self.count += 1;
         history_key(w, self.session, self.count - 1)
+    }
+
+    /// A row that a transaction needed is not there.
+    pub(super) fn missed(&mut self, table: TableId, key: u64) {
+        self.missing += 1;
+        self.first_missing.get_or_insert((table, key));
     }
 
     /// An order was entered at warehouse `w`.
@@ -91,12 +102,22 @@ impl Tally {
         self.skipped += other.skipped;
         self.levels += other.levels;
         self.low_stocks += other.low_stocks;
+        self.missing += other.missing;
+        self.first_missing = self.first_missing.or(other.first_missing);
         if self.delivered.len() < other.delivered.len() {
             self.delivered.resize(other.delivered.len(), 0);
         }
         for (mine, theirs) in self.delivered.iter_mut().zip(other.delivered) {
             *mine += theirs;
         }
+    }
+
+    /// Transactions that ended as they should, and those that did not for want of a row.
+    pub(super) fn transactions(&self) -> u64 {
+        let delivered: u64 = self.delivered.iter().sum();
+        let deliveries = (delivered + self.skipped) / u64::from(DISTRICTS);
+        let updates = self.orders + self.rolled_back + self.payments + deliveries;
+        updates + self.statuses + self.levels + self.missing
     }
 
     /// In words, beside what is specified.

@@ -259,16 +259,19 @@ impl Workload for Ycsb {
                 name: "version = 1 + committed writes",
                 ok: versions == records_written && records == self.keys.records(),
                 detail: format!("{versions} found, {records_written} made, {records} records"),
+                of_memory: false,
             },
             Invariant {
                 name: "no field's update lost",
                 ok: writes == fields_written && wrong == 0,
                 detail: format!("{writes} found, {fields_written} made, {wrong} wrong records"),
+                of_memory: false,
             },
             Invariant {
                 name: "reads were whole",
                 ok: torn == 0,
                 detail: format!("{torn} torn fields"),
+                of_memory: false,
             },
         ])
     }

@@ -1,4 +1,4 @@
-//! The consistency conditions of clause 3.3.2, and two of ours.
+//! The consistency conditions of clause 3.3.2, and three of ours.
 //!
 //! Invariant: a condition counts the warehouses, districts, orders, customers or stocks for which it does
 //! not hold; it holds if there are none.
@@ -7,9 +7,10 @@ use super::super::scale::DISTRICTS;
 use super::super::tally::Tally;
 use super::seen::{Customer, District, Order, Seen, Stock};
 use crate::workload::Invariant;
+use std::fmt::Write as _;
 
 /// Names of the invariants, which tests and reports go by.
-pub(super) const NAMES: [&str; 14] = [
+pub(super) const NAMES: [&str; 15] = [
     "C1: W_YTD = sum of D_YTD",
     "C2: D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID",
     "C3: NO_O_IDs of a district have no gap",
@@ -24,7 +25,11 @@ pub(super) const NAMES: [&str; 14] = [
     "C12: C_BALANCE + C_YTD_PAYMENT = delivered OL_AMOUNT",
     "stocks agree with the lines ordered from them",
     "rows as loaded and as committed, each of something that exists",
+    "what transactions needed was there",
 ];
+
+/// Those that need to know what was committed.
+const OF_TALLY: [&str; 3] = [NAMES[10], NAMES[13], NAMES[14]];
 
 /// All verdicts, in the order of [`NAMES`].
 pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
@@ -51,6 +56,7 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         count(customers().map(|it| !adds_up(it))),
         count(seen.stocks.iter().map(|it| !agrees(it))),
         rows_wrong(seen, tally) + seen.strangers,
+        tally.missing,
     ];
     let of = [
         (seen.warehouses.len(), "warehouses"),
@@ -67,13 +73,19 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         (seen.customers.len(), "customers"),
         (seen.stocks.len(), "stocks"),
         (seen.rows.iter().sum::<u64>() as usize, "rows"),
+        (tally.transactions() as usize, "transactions"),
     ];
     let verdict = |((name, wrong), (all, what)): ((&'static str, u64), (usize, &str))| Invariant {
         name,
         ok: wrong == 0,
         detail: format!("{all} {what}, {wrong} wrong"),
+        of_memory: !OF_TALLY.contains(&name),
     };
-    NAMES.into_iter().zip(wrong).zip(of).map(verdict).collect()
+    let mut verdicts: Vec<Invariant> = NAMES.into_iter().zip(wrong).zip(of).map(verdict).collect();
+    if let (Some((table, key)), Some(last)) = (tally.first_missing, verdicts.last_mut()) {
+        let _ = write!(last.detail, "; first: key {key} of table {}", table.0);
+    }
+    verdicts
 }
 
 fn count(wrong: impl Iterator<Item = bool>) -> u64 {
@@ -105,11 +117,12 @@ fn adds_up(it: &Customer) -> bool {
     it.balance + it.ytd_payment == it.delivered
 }
 
-/// The quantity is filled up by 91 at a time.
+/// The quantity is filled up by 91 as soon as less than 10 would be left, so that it stays where it was
+/// loaded: 10 to 100.
 fn agrees(it: &Stock) -> bool {
     let counted = (it.ytd, it.count, it.remote) == (it.taken, it.lines, it.remote_lines);
     let now = it.quantity + it.taken;
-    counted && now >= it.loaded && (now - it.loaded).is_multiple_of(91) && it.quantity >= 10
+    counted && now >= it.loaded && (now - it.loaded).is_multiple_of(91) && (10..=100).contains(&it.quantity)
 }
 
 /// How many rows there are too many or too few, over all tables.
