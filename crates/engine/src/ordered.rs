@@ -60,7 +60,7 @@ pub enum ChangePlace {
     Inner(Address, BufferOffset),
     /// To be locked here.
     At(Address),
-    /// Locked: an index into the leaves.
+    /// Its lock is asked for, or held: an index into the leaves.
     Leaf(u32),
 }
 

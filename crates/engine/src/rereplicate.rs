@@ -418,7 +418,8 @@ impl Copier<'_> {
         Ok(read)
     }
 
-    /// What of a unit differs, all but the LOCK word. The line with VERSION comes last.
+    /// What of a unit differs, all but the LOCK word. The span with VERSION comes last; the lines of one span
+    /// come in any order.
     fn add_writes(
         &mut self,
         unit: &Unit,

@@ -298,7 +298,7 @@ impl Order {
     }
 }
 
-/// The key before `key`, or `None` if there is none.
+/// Makes of a key the one before it; false, and ones, if there is none.
 pub fn before(key: &mut [u8]) -> bool {
     for byte in key.iter_mut().rev() {
         let (less, borrowed) = byte.overflowing_sub(1);
