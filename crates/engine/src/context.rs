@@ -20,6 +20,7 @@ use crate::index_schema::IndexId;
 use crate::load_trees::Loads;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
+use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
@@ -83,6 +84,8 @@ pub struct ComputeNode {
     pub clearance: Clearance,
     /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
+    /// Which coordinators' numbers its threads still need.
+    pub numbers: Numbers,
     /// Nodes of ordered indexes that its threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
 }
@@ -92,8 +95,8 @@ impl ComputeNode {
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
-        let dead_nodes = DeadNodes::default();
-        ComputeNode { database, id, index_view, clearance, turns, dead_nodes }
+        let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
+        ComputeNode { database, id, index_view, clearance, turns, numbers, dead_nodes }
     }
 }
 
@@ -425,6 +428,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        self.doubts.unsettled().into_iter().for_each(|id| self.node.numbers.leave(id));
         self.node.database.configurations.stand_up(&self.seat);
     }
 }

@@ -42,7 +42,9 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// The coordinator whose log area is `number`, unique in the cluster.
+    /// The coordinator whose log area is `number`, unique in the cluster. If the one before it went in doubt,
+    /// on whatever thread of this node, the first transaction waits until that is settled; it fails with
+    /// `Usage` if that thread is no more.
     ///
     /// # Panics
     /// If the catalog has fewer log areas.
@@ -193,7 +195,9 @@ impl Coordinator {
         cx.settle_left().await?;
         let mut waits = 0;
         while !self.owns_area {
-            self.owns_area = cx.database().protocol.may_log(&cx, number).await?;
+            // On whatever thread of this node a transaction went in doubt under this number.
+            self.owns_area = cx.is_number_free(number).await?
+                && cx.database().protocol.may_log(&cx, number).await?;
             if !self.owns_area {
                 waits += 1;
                 cx.metrics.recovery(RecoveryEvent::AreaAwaited);
@@ -310,10 +314,11 @@ impl Coordinator {
         }
     }
 
-    /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs.
+    /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs and has
+    /// nothing on its way. One that another thread of this node left in doubt is awaited: that one settles it.
     ///
     /// # Errors
-    /// The fabric's: ask again.
+    /// The fabric's: ask again. `Usage`, if that thread is no more.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
         self.cx.settle(id, number).await
     }

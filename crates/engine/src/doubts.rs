@@ -4,7 +4,8 @@
 //! a change of the configuration waits for it, because the new primaries know nothing of its locks.
 //! Its coordinator settles it before its next transaction, or on request; while a change waits, or once
 //! its coordinator is no more, any coroutine of the thread does. A coordinator that goes leaves its
-//! transaction here: where it holds locks and no data nobody else knows.
+//! transaction here: where it holds locks and no data nobody else knows. Until it is settled its number is
+//! this thread's ([`crate::numbers`]).
 
 use crate::context::Context;
 use crate::outcome::{Failure, Resolution, TxnId};
@@ -57,6 +58,26 @@ impl Doubts {
         list.iter().find(is_left).map(|doubt| (doubt.id, doubt.coordinator))
     }
 
+    /// The first under a number, of those that nobody settles.
+    fn first_under(&self, number: u32) -> Option<TxnId> {
+        let list = self.list.borrow();
+        let is_it = |it: &&Doubt| it.coordinator == number && it.standing == Standing::Open;
+        list.iter().find(is_it).map(|doubt| doubt.id)
+    }
+
+    /// Whether one under a number is being settled.
+    fn is_settling(&self, number: u32) -> bool {
+        let list = self.list.borrow();
+        list.iter().any(|it| it.coordinator == number && it.standing == Standing::BeingSettled)
+    }
+
+    /// Those that are not settled, under whatever number.
+    pub(crate) fn unsettled(&self) -> Vec<TxnId> {
+        let list = self.list.borrow();
+        let is_open = |it: &&Doubt| !matches!(it.standing, Standing::Settled(_));
+        list.iter().filter(is_open).map(|doubt| doubt.id).collect()
+    }
+
     /// What the coordinator of a settled one left: nobody will ask for it any more.
     fn take_left(&self, id: TxnId) -> Option<Box<Txn>> {
         let mut list = self.list.borrow_mut();
@@ -88,6 +109,7 @@ impl Context {
     pub(crate) fn doubt(&self, id: TxnId, coordinator: u32) {
         let doubt = Doubt { id, coordinator, standing: Standing::Open, left: None };
         self.doubts.list.borrow_mut().push(doubt);
+        self.node.numbers.hold(coordinator, id);
     }
 
     /// How a transaction of coordinator `number` ended, and makes it final.
@@ -103,6 +125,8 @@ impl Context {
                     return Ok(resolution);
                 }
                 Some(Standing::Open) => self.settle_here(id, number).await?,
+                // What another thread of this node left in doubt is that one's to settle.
+                None if self.is_number_held_elsewhere(number)? => self.port.yield_now().await,
                 None => {
                     let protocol = &self.database().protocol;
                     let resolution = protocol.resolve(self, id, number, Asker::Another).await?;
@@ -120,6 +144,7 @@ impl Context {
         let resolution = protocol.resolve(self, id, number, Asker::Itself).await?;
         self.database().configurations.note_settled();
         self.doubts.set(id, Standing::Settled(resolution));
+        self.node.numbers.release(id);
         drop(settling);
         self.release_left(id);
         self.leave();
@@ -154,6 +179,18 @@ impl Context {
             self.settle_here(id, number).await?;
         }
         Ok(())
+    }
+
+    /// Settles what is in doubt on this thread under a number that a new coordinator has; whether nobody of
+    /// this node needs the number any more.
+    ///
+    /// # Errors
+    /// The fabric's: ask again. `Usage`, if a thread that is no more needs it.
+    pub(crate) async fn is_number_free(&self, number: u32) -> Result<bool, Failure> {
+        while let Some(id) = self.doubts.first_under(number) {
+            self.settle_here(id, number).await?;
+        }
+        Ok(!self.doubts.is_settling(number) && !self.is_number_held_elsewhere(number)?)
     }
 
     /// Settles what is in doubt on this thread, if a change of the configuration waits for it. What

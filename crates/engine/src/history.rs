@@ -3,10 +3,11 @@
 //! Invariant: recording changes nothing that a transaction does; per record the order of versions
 //! is known; times are an observer's, so that those of two nodes can be compared. An absent read carries its directory's version: the key was absent as of it.
 
+use crate::context::Context;
 use crate::outcome::{Resolution, TxnId};
 use crate::owner::{COUNT_MAX, OwnerTag};
 use crate::schema::TableId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tarn_fabric::clock::Nanos;
 
 /// When a transaction was over whose caller was never told.
@@ -117,6 +118,25 @@ pub struct Entered {
     pub nothing_written: u64,
     /// What contradicts what a caller was told, or another decision.
     pub contradictions: Vec<String>,
+}
+
+/// What was decided about transactions in doubt: what callers were `told`, and what threads have noted.
+///
+/// Of a life that is no member any more a decision counts only if there is no other. Expelled while it decided,
+/// it may have read memory that has died since, and nothing of its decision landed; if it did land, memory is
+/// not what the other one says.
+pub fn decisions<'c>(
+    told: Vec<(TxnId, Resolution)>,
+    contexts: impl IntoIterator<Item = &'c Context>,
+) -> Vec<(TxnId, Resolution)> {
+    let is_member = |cx: &&Context| cx.database().membership.is_member(cx.node.id);
+    let (living, dead): (Vec<_>, Vec<_>) = contexts.into_iter().partition(is_member);
+    let mut decided = told;
+    decided.extend(living.iter().flat_map(|cx| cx.decisions()));
+    let known: BTreeSet<TxnId> = decided.iter().map(|(id, _)| *id).collect();
+    let of_dead = dead.iter().flat_map(|cx| cx.decisions());
+    decided.extend(of_dead.filter(|(id, _)| !known.contains(id)));
+    decided
 }
 
 /// Enters into a history what was decided about transactions whose callers were told nothing. One about

@@ -38,6 +38,7 @@ pub mod log;
 pub mod membership;
 pub mod mend;
 pub mod metrics;
+pub mod numbers;
 pub mod ordered;
 pub mod outcome;
 pub mod owner;

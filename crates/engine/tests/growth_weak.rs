@@ -42,6 +42,7 @@ fn run(seed: u64) -> Tally {
         deadline: Some(Nanos(80_000)),
         pause_first_ns: 10,
         pause_max_ns: 300,
+        tries_max: 0,
         patient_tries: 64,
     };
     let contexts: Vec<_> =

@@ -41,6 +41,7 @@ fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, T
         deadline: Some(Nanos(200_000)),
         pause_first_ns: 10,
         pause_max_ns: 300,
+        tries_max: 0,
         patient_tries: 64,
     };
     let contexts: Vec<_> = (0..NODES).map(|slot| fabric.context(slot, 0)).collect();

@@ -240,6 +240,7 @@ fn crash(mix: Mix, seed: u64, torn_writes: bool, found: &mut Found) -> Result<()
         deadline: Some(Nanos(6_000)),
         pause_first_ns: 10,
         pause_max_ns: 300,
+        tries_max: 0,
         patient_tries: 64,
     };
     let contexts: Vec<_> = (0..3).map(|slot| fabric.context(slot, 0)).collect();

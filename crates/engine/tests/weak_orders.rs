@@ -50,6 +50,7 @@ fn run(shape: &Shape, mix: Mix, seed: u64, count: u64) -> Outcome {
         deadline: Some(Nanos(40_000)),
         pause_first_ns: 10,
         pause_max_ns: 300,
+        tries_max: 0,
         patient_tries: 64,
     };
     let contexts: Vec<_> =

@@ -87,8 +87,12 @@ pub trait Backend {
     /// one backend goes through with the other nodes' batches, another stops at the first verb that fails.
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>>;
 
-    /// Gives up waiting for a posted round. Its verbs may or may not take effect; when this
-    /// returns, the round's memory is the caller's again.
+    /// Gives up waiting for a posted round; when this returns, the round's memory is the caller's again.
+    ///
+    /// Its verbs may or may not take effect. Those that do come first: verbs of rounds that this port posts
+    /// from now on to the same node come after them, as if in one batch. (Rounds that this port had posted
+    /// before are concurrent with it, as they were.) So whoever looks through this port at what a dropped
+    /// round did sees all of it that will ever be, at each node by itself. To other ports there is no order.
     fn abandon(&self, round: &mut Round);
 
     /// Sends a round that nobody awaits. Verbs of later rounds of this port to the same node come

@@ -221,7 +221,8 @@ impl Port {
     }
 }
 
-/// Completes when the round has.
+/// Completes when the round has. If it is dropped before, each verb of the round may or may not take effect,
+/// and none after what the port sends to the same node from then on (see [`Backend::abandon`]).
 #[must_use = "a round does nothing until it is awaited"]
 pub struct RoundFuture<'a> {
     port: &'a Port,

@@ -14,7 +14,9 @@
 //! | WRITE  | in order | in order | in order |
 //! | atomic | in order | only with [`Round::fence`] | in order |
 //!
-//! Between verbs to different nodes there is no order. A READ or WRITE is atomic within an aligned
+//! Between verbs to different nodes there is no order, nor between rounds, with one exception: what a port
+//! posts after a round that nobody awaits, because it was detached or because its future was dropped,
+//! comes after that round at each node, as if both were one batch. A READ or WRITE is atomic within an aligned
 //! 64-byte line and unordered across lines, with one weakness: beside verbs of 8 bytes, a READ takes
 //! the words of a line one after the other, in ascending order. It may show a change of a later
 //! word without an earlier change of an earlier word, never the reverse: whoever changes VERSION

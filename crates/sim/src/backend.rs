@@ -78,11 +78,7 @@ impl Backend for SimBackend {
     fn abandon(&self, round: &mut Round) {
         let world = &mut *self.world.borrow_mut();
         let Some(index) = world.flights.find(round.ticket) else { return };
-        let flight = world.flights.get(index);
-        flight.give_up(round);
-        if flight.is_done {
-            world.flights.end(index);
-        }
+        world.abandon(index, round);
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {

@@ -117,6 +117,12 @@ impl SimFabric {
         known.map_or_else(Vec::new, |thread| world.flights.detached_of(*thread))
     }
 
+    /// How many rounds of a thread are on their way whose futures were dropped.
+    pub fn dropped_in_flight(&self, thread: Endpoint) -> usize {
+        let world = self.world.borrow();
+        world.endpoints.get(&thread).map_or(0, |thread| world.flights.dropped_of(*thread))
+    }
+
     /// Virtual time.
     pub fn now(&self) -> Nanos {
         Nanos(self.world.borrow().now_ps / 1_000)

@@ -28,13 +28,15 @@ pub(crate) struct Batch {
     /// Bytes of its requests on the wire.
     pub(crate) request_bytes: u32,
     pub(crate) node: NodeSlot,
+    /// Random mode: all of it has landed, or never will.
+    pub(crate) is_done: bool,
 }
 
 const _: () = assert!(size_of::<Batch>() == 32);
 
 impl Batch {
     fn none(node: NodeSlot) -> Batch {
-        Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node }
+        Batch { number: 0, mask: 0, verbs: 0, fetched: 0, request_bytes: 0, node, is_done: false }
     }
 
     /// The positions of its verbs in order, one a call.
@@ -272,6 +274,11 @@ impl Flight {
         (self.interest, self.waiter) = (Interest::Abandoned, None);
     }
 
+    /// Whatever of it has not landed never will: it has nowhere to go.
+    pub(crate) fn forget_places(&mut self) {
+        self.places.fill(Place::NOWHERE);
+    }
+
     /// What is still to be done of a batch, to be put back.
     pub(crate) fn take_pending(&mut self, batch: u32) -> Vec<Pending> {
         if self.pending.len() <= batch as usize {
@@ -377,6 +384,14 @@ impl Flights {
         self.all.tickets(|flight| {
             flight.thread == thread && flight.interest == Interest::Detached && !flight.is_done
         })
+    }
+
+    /// How many rounds of a thread are on their way that were dropped.
+    pub(crate) fn dropped_of(&self, thread: u32) -> usize {
+        let is_it = |flight: &Flight| {
+            flight.thread == thread && flight.interest == Interest::Abandoned && !flight.is_done
+        };
+        self.all.tickets(is_it).len()
     }
 
     /// Gives the place back.

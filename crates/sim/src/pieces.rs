@@ -1,6 +1,7 @@
 //! The responder's side in random mode: the weakest behaviour that the contract allows.
 //!
-//! Invariant: batches are concurrent, but for those after a detached one on the same connection. Within
+//! Invariant: batches are concurrent, but for those posted after one that nobody awaits (it was detached, or
+//! its round was dropped) on the same connection. Within
 //! a batch verbs take effect in order, except that a WRITE without fence may overtake READs and atomics
 //! before it. A READ brings its lines, and a WRITE lands them, one by one in any order, and whatever
 //! other batches do comes between. The batch's completion is sent when all is done. Access that is
@@ -19,7 +20,7 @@ impl World {
         let batch = *flight.batches.get(batch_index);
         let connection =
             &mut self.threads[flight.thread as usize].connections[usize::from(batch.node.0)];
-        if connection.detached.iter().any(|earlier| *earlier < batch.number) {
+        if connection.unawaited.iter().any(|earlier| earlier.before < batch.number) {
             connection.held.push((index, batch_index));
             return;
         }
@@ -45,8 +46,8 @@ impl World {
         let flight = self.flights.get(index);
         let &Batch { node: to, number, .. } = flight.batches.get(batch_index);
         let thread = &self.threads[flight.thread as usize];
-        let open = &thread.connections[usize::from(to.0)].detached;
-        assert!(open.iter().all(|earlier| *earlier >= number), "it has passed a detached batch");
+        let open = &thread.connections[usize::from(to.0)].unawaited;
+        assert!(open.iter().all(|it| it.before >= number), "it has passed one that nobody awaits");
         let node = thread.node;
         if let Some(error) = self.refusal(node, to) {
             return self.refuse(index, batch_index, error);
@@ -97,21 +98,22 @@ impl World {
         self.answer(index, self.now_ps + delay_ps + back_ps);
     }
 
-    /// A batch is done: those that waited for it, if it was detached, may begin.
+    /// A batch is done: those that waited for it, if nobody awaits it, may begin.
     pub(crate) fn leave_connection(&mut self, index: u32, batch_index: u32) {
         if self.dice.is_none() {
             return self.count_refused(index, batch_index);
         }
         let flight = self.flights.get(index);
-        let batch = flight.batches.get(batch_index);
-        let connections = &mut self.threads[flight.thread as usize].connections;
+        let (thread, batch) = (flight.thread as usize, flight.batches.get_mut(batch_index));
+        batch.is_done = true;
+        let connections = &mut self.threads[thread].connections;
         let known = connections.len() - 1;
         let connection = &mut connections[usize::from(batch.node.0).min(known)];
         connection.arrived += 1;
         assert!(connection.arrived <= connection.posted, "a batch has ended twice");
-        let open = connection.detached.len();
-        connection.detached.retain(|number| *number != batch.number);
-        if connection.detached.len() < open {
+        let open = connection.unawaited.len();
+        connection.unawaited.retain(|it| it.number != batch.number);
+        if connection.unawaited.len() < open {
             for (flight, batch) in connection.held.drain(..) {
                 self.queue.push(self.now_ps, Event::Arrive { flight, batch });
             }

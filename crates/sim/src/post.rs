@@ -9,6 +9,7 @@
 use crate::effects::execute;
 use crate::flight::Interest;
 use crate::nic::Stream;
+use crate::threads::Unawaited;
 use crate::world::{Event, World};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::error::FabricError;
@@ -79,7 +80,8 @@ impl World {
                 let (index, node) = (flight.thread, usize::from(thread.node.slot.0));
                 arrival_ps += dice.way_ps(self.now_ps, index, node);
                 if detached {
-                    connection.detached.push(connection.posted);
+                    let number = connection.posted;
+                    connection.unawaited.push(Unawaited { number, before: number });
                 }
             }
         }
@@ -88,6 +90,34 @@ impl World {
         if self.is_observed() {
             let posted_ps = self.now_ps + processor_ps;
             self.show_posted(index, batch_index, [posted_ps, out_ps + processor_ps, arrival_ps]);
+        }
+    }
+
+    /// A round's owner gives up waiting for it. Of what is still on its way, timed mode has the order anyway:
+    /// batches of one connection arrive, and are done, one after the other. In random mode later ones wait.
+    /// Dropped while the cluster is at rest, when what comes next is done at once, nothing more of it lands.
+    pub(crate) fn abandon(&mut self, index: u32, round: &mut Round) {
+        let flight = self.flights.get(index);
+        flight.give_up(round);
+        if flight.is_done {
+            return self.flights.end(index);
+        }
+        if self.current.is_none() {
+            return flight.forget_places();
+        }
+        // Nothing wakes the coroutine for it: one that now yields comes back by itself.
+        self.is_registered = false;
+        if self.dice.is_none() {
+            return;
+        }
+        let connections = &mut self.threads[flight.thread as usize].connections;
+        let known = connections.len() - 1;
+        for batch in (0..flight.batches.len()).map(|batch| flight.batches.get(batch)) {
+            let connection = &mut connections[usize::from(batch.node.0).min(known)];
+            if !batch.is_done {
+                let (number, before) = (batch.number, connection.posted);
+                connection.unawaited.push(Unawaited { number, before });
+            }
         }
     }
 

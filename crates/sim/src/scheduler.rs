@@ -6,8 +6,8 @@
 //! have finished.
 //!
 //! Let coroutines finish before the scheduler is dropped. Those that have not are dropped with it, and
-//! what they do as they are dropped, they do on a cluster at rest: their rounds that are on their way
-//! may land after it.
+//! what they do as they are dropped, they do on a cluster at rest: of the rounds that they awaited nothing
+//! more lands, and detached ones that are on their way land after it.
 
 use crate::fabric::SimFabric;
 use crate::prefetch::prefetch_range;

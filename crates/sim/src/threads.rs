@@ -41,10 +41,19 @@ pub(crate) struct Connection {
     /// have reached it when nothing is on its way.
     pub(crate) arrived: u64,
     pub(crate) last_arrival_ps: u64,
-    /// Random mode: detached batches that are not done; later ones wait for them.
-    pub(crate) detached: Vec<u64>,
+    /// Random mode: batches that nobody awaits and that are not done.
+    pub(crate) unawaited: Vec<Unawaited>,
     /// Random mode: batches (flight, batch) that arrived and wait.
     pub(crate) held: Vec<(u32, u32)>,
+}
+
+/// A batch that nobody awaits: of a detached round, or of one that was dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unawaited {
+    /// Its number on its connection.
+    pub(crate) number: u64,
+    /// Batches with higher numbers wait for it: those that were posted when nobody awaited it any more.
+    pub(crate) before: u64,
 }
 
 /// A thread of a compute node.

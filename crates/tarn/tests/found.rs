@@ -16,6 +16,12 @@ const FOUND: &[(&str, u64)] = &[
     // Asked about a transaction that had been acknowledged, when lines of the next one's log had landed
     // on its log: nobody may ask then (the judge's mistake; docs/design/0004 names the limit).
     ("txn 3.1/0/3 was told Committed, resolved Aborted", 1_017_327),
+    // Two coroutines of one thread recovered one life at once (the first of sixteen).
+    ("versions written once more, lines that differ, a transaction decided twice", 1_004_419),
+    // A split moved records past the copier, whose bodies stayed behind and were never copied.
+    ("15 to 60 lines differ between replicas", 1_008_943),
+    // A lock on a bucket was taken to protect what had been read of its chain before.
+    ("a record was found absent, inserted by another, and the first committed after that", 1_075),
 ];
 
 #[test]

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use tarn_check::{Isolation, Report, check};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedTxn, enter};
+use tarn_engine::history::{RecordedTxn, decisions, enter};
 use tarn_engine::inspect::{self, Audit};
 use tarn_engine::last_writes::LastWrites;
 use tarn_engine::mend::{Mended, mend};
@@ -330,15 +330,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
     // What was reported, and what those who died while they recovered have not reported.
     let mut wrong = desk.failures.take();
-    let (living, dead): (Vec<_>, Vec<_>) = contexts.iter().partition(|cx| is_member(cx));
-    let mut decided = desk.settled.take();
-    decided.extend(living.iter().flat_map(|cx| cx.decisions()));
-    // Who was expelled while it decided may have decided on what it read before, and nothing of that
-    // landed: another's decision counts. If it did land, memory is not what that one says.
-    let of_dead = dead.iter().flat_map(|cx| cx.decisions());
-    let is_new = |it: &(TxnId, _)| !decided.iter().any(|(known, _)| *known == it.0);
-    let of_dead: Vec<_> = of_dead.filter(is_new).collect();
-    decided.extend(of_dead);
+    let decided = decisions(desk.settled.take(), contexts.iter().map(|cx| &**cx));
     let mut recorded = desk.history.take();
     wrong.extend(enter(&mut recorded, decided, |_| true).contradictions);
     let differing = LastWrites::of(&recorded, &[]).differing(&cx);
@@ -352,8 +344,13 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     Outcome { report, audit, wrong, tally, whole, even, rotations, ended: ended && left == 0 }
 }
 
-pub const RETRY: Retry =
-    Retry { deadline: None, pause_first_ns: 10, pause_max_ns: 300, patient_tries: 64 };
+pub const RETRY: Retry = Retry {
+    deadline: None,
+    pause_first_ns: 10,
+    pause_max_ns: 300,
+    tries_max: 0,
+    patient_tries: 64,
+};
 
 pub async fn keep_copies(cx: Rc<Context>, desk: &Desk) {
     let report = |mended| {

@@ -68,6 +68,8 @@ struct World {
     held: BTreeSet<(NodeId, NodeSlot)>,
     /// One flight in so many is slow; 0: none.
     slow_one_in: u32,
+    /// Planted: what is left of a dropped round lands whenever it likes, in a stream of its own.
+    dropped_pass: bool,
 }
 
 /// The cluster.
@@ -112,6 +114,7 @@ impl WeakFabric {
             memory_nodes: shape.memory_nodes as u16,
             held: BTreeSet::new(),
             slow_one_in,
+            dropped_pass: false,
         };
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
     }
@@ -188,6 +191,11 @@ impl WeakFabric {
                 world.advance(key);
             }
         }
+    }
+
+    /// Plants that what follows a dropped round need not come after it.
+    pub fn let_dropped_rounds_be_passed(&self) {
+        self.world.borrow_mut().dropped_pass = true;
     }
 
     /// From now on nothing is held up for longer than its turn in the order.
@@ -302,6 +310,24 @@ impl World {
         let chosen = self.rng.random_range(0..count);
         let key = self.streams.iter().filter_map(ready).nth(chosen).expect("counted");
         self.advance(key);
+    }
+
+    /// A round was dropped.
+    fn abandon(&mut self, node: NodeId, round: u64) {
+        self.tickets.remove(&round);
+        if !self.dropped_pass {
+            return;
+        }
+        let mine = |key: &(NodeId, u16, NodeSlot)| key.0 == node;
+        for key in self.streams.keys().copied().filter(mine).collect::<Vec<_>>() {
+            let all = std::mem::take(self.streams.get_mut(&key).expect("it is there"));
+            let (dropped, others) = all.into_iter().partition(|flight| flight.ticket == round);
+            self.streams.insert(key, others);
+            let dropped: VecDeque<Flight> = dropped;
+            if !dropped.is_empty() {
+                self.streams.insert((node, u16::MAX - (round % 1_000) as u16, key.2), dropped);
+            }
+        }
     }
 
     /// One line of the stream's first verb, or of the WRITE that overtakes it.

@@ -320,7 +320,8 @@ impl Backend for LocalBackend {
 
     fn abandon(&self, _: &mut Round) {
         self.ended();
-        // Nothing of the round has happened: verbs are executed on completion.
+        // Nothing of the round has happened or will: verbs are executed in `complete`, and a hot round's in
+        // `post`, which leaves nothing to wait for.
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {

@@ -103,9 +103,9 @@ impl Backend for ExploreBackend {
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
         let machine = &mut *self.world.machine.borrow_mut();
         let index = machine.flights.find(round.ticket).expect("a round is completed once");
-        let flight = machine.flights.get_mut(index);
+        let (sequence, flight) = (machine.sequence, machine.flights.get_mut(index));
         if machine.is_detached {
-            flight.give_up(round);
+            flight.give_up(round, sequence);
             machine.flights.end(index);
             return Poll::Ready(Err(FabricError::Fenced));
         }
@@ -120,8 +120,10 @@ impl Backend for ExploreBackend {
     fn abandon(&self, round: &mut Round) {
         let machine = &mut *self.world.machine.borrow_mut();
         let Some(index) = machine.flights.find(round.ticket) else { return };
-        let flight = machine.flights.get_mut(index);
-        flight.give_up(round);
+        let sequence = machine.sequence;
+        machine.flights.get_mut(index).give_up(round, sequence);
+        // What was waited for in this poll may have been this round alone.
+        machine.polled.waits &= machine.flights.is_anything_waited_for(machine.current);
         if machine.is_detached || machine.flights.get(index).is_done() {
             machine.flights.end(index);
         }

@@ -341,8 +341,7 @@ impl Machine {
             overtaken.for_each(|verb| self.common_lines(verb, write, &mut found));
         }
         for other in self.flights.live.iter().map(|other| self.flights.get(*other)) {
-            let is_behind =
-                other.interest == Interest::Detached && other.connection == flight.connection;
+            let is_behind = other.before.is_some() && other.connection == flight.connection;
             let is_mine = other.actor == flight.actor && other.number != flight.number;
             if !is_mine || is_behind || other.is_done() || other.revokes.is_some() {
                 continue;

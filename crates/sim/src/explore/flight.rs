@@ -2,7 +2,8 @@
 //!
 //! Invariant: as in random mode (`pieces`): within a batch verbs are executed in order, except that a
 //! WRITE without fence may overtake READs and atomics before it; the lines of a READ or WRITE in any
-//! order; a batch behind a detached one of its connection waits for it. An awaited round is here itself
+//! order; a batch of a round that was posted when an earlier one of its connection was awaited by nobody
+//! (it was detached, or dropped) waits for that one's. An awaited round is here itself
 //! until its coroutine fetches it. Places and tickets are a [`Slab`]'s.
 
 use super::hash::{Digest, chain, mix, of_bytes};
@@ -73,6 +74,9 @@ pub(crate) struct Flight {
     /// Counts all rounds of an execution.
     pub(crate) sequence: u32,
     pub(crate) interest: Interest,
+    /// Nobody awaits it: rounds of its connection with higher sequences wait for it, those that were posted
+    /// since nobody does.
+    pub(crate) before: Option<u32>,
     /// Batches that are not done.
     pub(crate) left: u32,
     pub(crate) error: Option<FabricError>,
@@ -100,6 +104,7 @@ impl Reused for Flight {
             connection: 0,
             sequence: 0,
             interest: Interest::Abandoned,
+            before: None,
             left: 0,
             error: None,
             landed: 0,
@@ -171,10 +176,10 @@ impl Flight {
     }
 
     /// A digest, and after it what is still to be done here: all that anybody may yet see of a round that
-    /// nobody fetches any more.
-    pub(crate) fn add_pending(&self, mut digest: Digest) -> Digest {
+    /// nobody fetches any more. How many of those in flight wait for it tells which: the last ones.
+    pub(crate) fn add_pending(&self, mut digest: Digest, holds: usize) -> Digest {
         for batch in self.batches().iter().filter(|batch| !batch.pending.is_empty()) {
-            let holds = u64::from(self.interest == Interest::Detached);
+            let holds = holds as u64;
             let place = u64::from(self.connection) << 32 | u64::from(batch.node.0) << 8 | holds;
             digest = chain(digest, mix(place, u64::from(self.actor)));
             if let Some(whom) = self.revokes {
@@ -212,13 +217,22 @@ impl Flight {
         self.left == 0
     }
 
-    /// The owner wants the round back before it is done; what is still to be done of it is copied.
-    pub(crate) fn give_up(&mut self, round: &mut Round) {
+    /// Whether a later round of the same connection waits for what it asks of a node.
+    fn holds(&self, later: &Flight) -> bool {
+        self.before.is_some_and(|before| before < later.sequence)
+            && self.connection == later.connection
+            && self.revokes.is_none()
+    }
+
+    /// The owner wants the round back before it is done, when rounds up to `sequence` have been posted; what
+    /// is still to be done of it is copied.
+    pub(crate) fn give_up(&mut self, round: &mut Round, sequence: u32) {
         std::mem::swap(&mut self.round, round);
         if !self.is_done() {
             self.round.copy_from(round);
         }
         (self.interest, self.is_waited_for) = (Interest::Abandoned, false);
+        self.before = Some(sequence);
     }
 }
 
@@ -308,14 +322,22 @@ impl Flights {
         }
     }
 
-    /// Whether a batch waits for a detached one before it on its connection.
+    /// Whether a batch waits for one before it on its connection that nobody awaits.
     pub(crate) fn is_held(&self, flight: &Flight, node: NodeSlot) -> bool {
         self.live.iter().map(|index| self.all.get(*index)).any(|earlier| {
-            earlier.interest == Interest::Detached
-                && earlier.sequence < flight.sequence
-                && earlier.connection == flight.connection
-                && earlier.revokes.is_none()
+            earlier.holds(flight)
                 && earlier.batches().iter().any(|it| it.node == node && !it.pending.is_empty())
         })
+    }
+
+    /// Whether an actor waits for anything that is not done.
+    pub(crate) fn is_anything_waited_for(&self, actor: Option<u8>) -> bool {
+        let mut flights = self.live.iter().map(|index| self.all.get(*index));
+        flights.any(|it| Some(it.actor) == actor && it.is_waited_for && !it.is_done())
+    }
+
+    /// How many wait for this one.
+    pub(crate) fn held_by(&self, flight: &Flight) -> usize {
+        self.live.iter().filter(|index| flight.holds(self.all.get(**index))).count()
     }
 }

@@ -340,6 +340,7 @@ impl Machine {
         (flight.actor, flight.number, flight.phase) = (actor, state.rounds, state.phase);
         (flight.connection, flight.interest) = (connection, interest);
         (flight.sequence, flight.posted_step) = (self.sequence, self.steps);
+        flight.before = (interest == Interest::Detached).then_some(self.sequence);
         index
     }
 

@@ -95,6 +95,11 @@ struct ByPlace<'a> {
     next: usize,
 }
 
+/// A choice as schedules are written.
+fn as_written(choice: u32) -> String {
+    Schedule { choices: vec![choice] }.to_string()
+}
+
 impl Pilot for ByPlace<'_> {
     fn next(&mut self, enabled: &[Transition]) -> Result<Option<Transition>, ConfigError> {
         let Some(&choice) = self.schedule.choices.get(self.next) else { return Ok(None) };
@@ -102,10 +107,10 @@ impl Pilot for ByPlace<'_> {
         self.next += 1;
         found.map(Some).ok_or_else(|| ConfigError {
             field: "schedule",
-            value: format!("{choice} as its {}. choice", self.next),
+            value: format!("{} as its {}. choice", as_written(choice), self.next),
             allowed: match enabled.len() {
                 0 => "nothing: the execution has ended there".to_string(),
-                count => format!("0 to {}", count - 1),
+                count => format!("0 to {} (numbers of base 36)", as_written(count as u32 - 1)),
             },
         })
     }

@@ -22,7 +22,7 @@ impl Machine {
         }
         let flights = self.flights.live.iter().map(|index| self.flights.get(*index));
         let mine = flights.filter(|flight| life.actors >> flight.actor & 1 == 1);
-        mine.fold(0, |digest, flight| flight.add_pending(digest))
+        mine.fold(0, |digest, flight| flight.add_pending(digest, self.flights.held_by(flight)))
     }
 
     /// Identifies the state, but for registered objects.

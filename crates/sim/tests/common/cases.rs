@@ -144,6 +144,37 @@ pub fn cases() -> Vec<Case> {
             none,
         ),
         case(
+            "dropped",
+            &[
+                program(vec![vec![Do::Dropped(vec![write(0, 0)]), round(&[write(0, 1)])]]),
+                one(&[read(0, 1), read(0, 0)]),
+            ],
+            1,
+            none,
+        ),
+        case(
+            "dropped at two nodes, then looked at",
+            &[
+                program(vec![vec![
+                    Do::Dropped(vec![write(0, 0), write(1, 0)]),
+                    round(&[read(0, 0), read(1, 0)]),
+                    round(&[write(0, 0)]),
+                ]]),
+                one(&[read(1, 0), read(0, 0)]),
+            ],
+            2,
+            none,
+        ),
+        large(
+            "dropped, then a death",
+            &[
+                program(vec![vec![Do::Dropped(vec![write(0, 0)]), round(&[write(0, 1)])]]),
+                recover(vec![round(&[read(0, 1)]), round(&[read(0, 0)])]),
+            ],
+            1,
+            budget(1, 0, 0),
+        ),
+        case(
             "told before anything lands",
             &[program(vec![vec![Do::Detached(vec![write(0, 0)])]]), one(&[read(0, 0)])],
             1,
@@ -299,7 +330,8 @@ pub fn drawn() -> impl Strategy<Value = Case> {
     let ops = prop::collection::vec(op, 1..3);
     let step = prop_oneof![
         8 => ops.clone().prop_map(Do::Round),
-        2 => ops.prop_map(Do::Detached),
+        2 => ops.clone().prop_map(Do::Detached),
+        2 => ops.prop_map(Do::Dropped),
         1 => Just(Do::Ask),
     ];
     let some = prop::collection::vec(step, 1..3);

@@ -8,7 +8,9 @@
 use super::compute;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
@@ -42,6 +44,8 @@ pub enum Do {
     Round(Vec<Op>),
     /// Not awaited.
     Detached(Vec<Op>),
+    /// Awaited, and dropped as soon as it is posted.
+    Dropped(Vec<Op>),
     /// Asks whether the last round that was not awaited is done.
     Ask,
     /// Of this actor's node, at all memory nodes.
@@ -313,6 +317,14 @@ impl Run {
                 let mut round = Round::new();
                 self.fill(&mut round, &ops);
                 self.detached.set(self.port.post_detached(&mut round).ok());
+            }
+            Do::Dropped(ops) => {
+                let mut round = Round::new();
+                self.fill(&mut round, &ops);
+                let mut execute = pin!(self.port.execute(&mut round));
+                // Whether it was refused at once is not to be told from whether it will be.
+                let posted = poll_fn(|waiting| Poll::Ready(execute.as_mut().poll(waiting)));
+                let _ = posted.await;
             }
             Do::Ask => {
                 let Some(detached) = self.detached.get() else { return };

@@ -187,6 +187,11 @@ impl Order {
 
     /// The command that runs one schedule of an item again.
     pub fn replay(&self, item: &Item, schedule: &str) -> String {
+        format!("{} --replay {schedule}", self.command(item))
+    }
+
+    /// The command that explores one item.
+    pub fn command(&self, item: &Item) -> String {
         let Item { litmus, shape, fault } = item;
         let mut command = format!("tarn explore {} --shape {shape}", litmus.name);
         if self.protocol != "ford" {
@@ -198,7 +203,7 @@ impl Order {
         if *fault != FaultKind::None {
             command += &format!(" --crashes {} --fault {fault}", self.crashes);
         }
-        format!("{command} --replay {schedule}")
+        command
     }
 }
 

@@ -68,6 +68,32 @@ pub struct Row {
 }
 
 impl Row {
+    /// Of an item whose exploration broke an invariant of ours; `command` runs it again.
+    pub fn panicked(item: &Item, text: String, command: String) -> Row {
+        let found =
+            Found { text, steps: 0, transitions: 0, schedule: String::new(), replay: command };
+        Row {
+            litmus: item.litmus.name.clone(),
+            shape: item.shape.to_string(),
+            fault: item.fault.name(),
+            executions: 0,
+            states: 0,
+            judged: 0,
+            steps: 0,
+            steps_new: 0,
+            steps_per_s: 0.0,
+            seconds: 0.0,
+            depth_max: 0,
+            shared_lines: 0,
+            stuck: 0,
+            broken: 0,
+            not_reached: Vec::new(),
+            outcome: outcome_name(false),
+            bounded_by: Some("panic"),
+            violations: vec![found],
+        }
+    }
+
     /// Of an item that was explored.
     pub fn new(item: &Item, explored: &Explored, took: Duration, violations: Vec<Found>) -> Row {
         let progress = &explored.progress;

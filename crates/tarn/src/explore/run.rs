@@ -8,6 +8,7 @@ use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
 use super::order::{FaultKind, Item, Order};
 use super::report::{Found, Row, Sum};
+use crate::schedules::panics;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -53,7 +54,7 @@ pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, Usag
                 let done = done.load(Ordering::Relaxed);
                 watch(&Now { done, all: items.len(), item, progress });
             };
-            let row = explore_item(order, item, until, &tell)?;
+            let row = or_panicked(order, item, || explore_item(order, item, until, &tell))?;
             done.fetch_add(1, Ordering::Relaxed);
             rows.lock().expect("nobody panics with it")[at] = Some(row);
         }
@@ -64,6 +65,17 @@ pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, Usag
     })?;
     let rows = rows.into_inner().expect("nobody panics with it");
     Ok(Sum::new(order, rows.into_iter().flatten().collect(), start.elapsed()))
+}
+
+/// Explores an item; a panic is a finding of it, and the other items go on.
+fn or_panicked(
+    order: &Order,
+    item: &Item,
+    explore: impl FnOnce() -> Result<Row, UsageError>,
+) -> Result<Row, UsageError> {
+    panics::catch(explore).unwrap_or_else(|text| {
+        Ok(Row::panicked(item, format!("panic: {text}"), order.command(item)))
+    })
 }
 
 /// When to give up.
@@ -193,6 +205,17 @@ fn usage(error: ConfigError) -> UsageError {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_panic_is_a_finding_that_names_its_item() {
+        let order = Order::all("ford", "corrected");
+        let items = order.items().expect("items");
+        let row = or_panicked(&order, &items[0], || panic!("planted")).expect("a row");
+        let [found] = &row.violations[..] else { panic!("one finding: {row:?}") };
+        assert!(found.text.starts_with("panic: ") && found.text.contains("planted"), "{found:?}");
+        let command = format!("tarn explore {} --shape {}", row.litmus, row.shape);
+        assert_eq!(found.replay, command);
+    }
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "any two times do")]

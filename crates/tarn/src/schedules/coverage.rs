@@ -165,6 +165,7 @@ impl Sum {
         let events = BTreeMap::from([
             ("committed", self.tally.committed),
             ("dropped", self.dropped),
+            ("dropped_in_flight", self.dropped_in_flight),
             ("lease_lapsed", lapsed),
             ("memory_node_died", self.faults.memory_nodes),
             ("resolved_aborted", self.resolved.aborted),

@@ -20,7 +20,7 @@ mod life;
 pub mod many;
 pub mod messages;
 pub mod mixture;
-mod panics;
+pub(crate) mod panics;
 mod play;
 mod probe;
 pub mod report;

@@ -14,7 +14,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Runs `body`; what its panic said, if it did not come to its end.
-pub(super) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let before = take_hook();
         set_hook(Box::new(move |panic| {

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
+use tarn_engine::history::{RecordedTxn, decisions};
 use tarn_engine::membership::Membership as _;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Resolution, TxnId, UsageError};
@@ -169,7 +169,8 @@ impl<'a, W: Workload> Play<'a, W> {
         self.sinks.push(Rc::clone(&sink));
         let phase = life.coordinator();
         self.desk.left.borrow_mut().at_work += 1;
-        let work = coordinate(self.workload, (by, sink), self.drawn, self.desk);
+        let drawn = (self.drawn, &self.cluster.fabric);
+        let work = coordinate(self.workload, (by, sink), drawn, self.desk);
         let at_end = (Rc::clone(life), PhaseCell::clone(&phase), self.desk);
         let graveyard = Rc::clone(&self.graveyard);
         let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
@@ -199,7 +200,7 @@ impl<'a, W: Workload> Play<'a, W> {
         self.contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
         Ok(Played {
             history: self.sinks.iter().flat_map(|sink| sink.take()).collect(),
-            decisions: self.contexts.iter().flat_map(|cx| cx.decisions()).collect(),
+            decisions: decisions(Vec::new(), self.contexts.iter().map(|cx| &**cx)),
             tally,
             deaths: self.deaths,
             stuck,

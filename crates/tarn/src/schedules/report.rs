@@ -157,6 +157,8 @@ pub struct Sum {
     pub deadlines_missed: u64,
     /// Transactions that their caller dropped half-way.
     pub dropped: u64,
+    /// Of these, with a round on its way.
+    pub dropped_in_flight: u64,
     /// What was reached, cell by cell.
     pub coverage: Coverage,
     /// Calls beside the transactions.
@@ -206,6 +208,7 @@ impl Sum {
             resolved: Settled::default(),
             deadlines_missed: 0,
             dropped: 0,
+            dropped_in_flight: 0,
             coverage: Coverage::default(),
             calls: Calls::default(),
             events: 0,
@@ -229,6 +232,7 @@ impl Sum {
         self.faults.none += u64::from(!ran.drawn.has_faults());
         self.faults.memory_nodes += ran.drawn.memory_deaths() as u64;
         self.dropped += ran.dropped;
+        self.dropped_in_flight += ran.dropped_in_flight;
         self.resolved.committed += ran.settled.committed;
         self.resolved.aborted += ran.settled.aborted;
         self.deadlines_missed += ran.deadlines_missed;
@@ -360,7 +364,10 @@ impl Sum {
                  {restarts} came back"
             ),
         )?;
-        row(f, "dropped", format_args!("{} transactions half-way", self.dropped))?;
+        let (dropped, in_flight) = (self.dropped, self.dropped_in_flight);
+        let text =
+            format_args!("{dropped} transactions half-way, {in_flight} with verbs on their way");
+        row(f, "dropped", text)?;
         let Settled { committed, aborted } = self.resolved;
         row(
             f,

@@ -50,6 +50,8 @@ pub struct Ran {
     pub deaths: Deaths,
     /// Transactions that their caller dropped half-way.
     pub dropped: u64,
+    /// Of these, with a round on its way.
+    pub dropped_in_flight: u64,
     /// Transactions whose outcome was unknown at first.
     pub settled: Settled,
     /// Transactions that were given up beside a fault.
@@ -78,6 +80,7 @@ pub(super) struct Left<T> {
     pub(super) failures: Vec<String>,
     pub(super) deadlines_missed: u64,
     pub(super) dropped: u64,
+    pub(super) dropped_in_flight: u64,
     pub(super) calls: Calls,
     /// Coordinators that have not ended, of lives that have not.
     pub(super) at_work: usize,
@@ -125,6 +128,7 @@ fn run_workload<W: Workload>(
         drawn: drawn.clone(),
         deaths: Deaths::default(),
         dropped: 0,
+        dropped_in_flight: 0,
         settled: Settled::default(),
         deadlines_missed: 0,
         calls: Calls::default(),
@@ -162,7 +166,9 @@ fn trial<W: Workload>(
 ) -> Result<Option<Finding>, UsageError> {
     let desk = Desk::<W::Tally>::default();
     let played = Play::new(workload, cluster, drawn, &desk)?.run()?;
-    let Left { tally, mut failures, deadlines_missed, dropped, calls, .. } = desk.left.take();
+    let Left { tally, mut failures, deadlines_missed, dropped, dropped_in_flight, calls, .. } =
+        desk.left.take();
+    ran.dropped_in_flight = dropped_in_flight;
     (ran.tally, ran.deaths) = (played.tally, played.deaths);
     (ran.deadlines_missed, ran.dropped, ran.calls) = (deadlines_missed, dropped, calls);
     let mut history: Vec<RecordedTxn> = played.history;

@@ -8,43 +8,68 @@ use super::faults::{go_on_after, is_member};
 use super::run::Desk;
 use rand::RngExt as _;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
 use tarn_engine::recorder::HistorySink;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::port::Port;
 use tarn_fabric::rng::Rng;
+use tarn_sim::fabric::SimFabric;
 use tarn_workloads::Workload;
 
 /// Most turns of a transaction that its caller drops.
 const TURNS_MAX: u32 = 30;
 
-/// Runs a transaction; `None` if its caller drops it after so many turns.
-async fn drop_after<T>(turns: Option<u32>, run: impl Future<Output = T>) -> Option<T> {
-    let mut run = pin!(run);
-    let mut left = turns;
-    poll_fn(|waiting| {
-        if left == Some(0) {
-            return Poll::Ready(None);
-        }
-        left = left.map(|left| left - 1);
-        run.as_mut().poll(waiting).map(Some)
-    })
-    .await
+/// A round trip takes some 2,000 ns, and more in trouble.
+const PAUSE_MAX_NS: u64 = 4_000;
+
+/// When a caller drops its transaction.
+struct Patience {
+    turns: u32,
+    /// So long after that, whatever is on its way; `None`: when the next turn comes, between two rounds.
+    pause: Option<Nanos>,
 }
 
-fn draw_turns(rng: &mut Rng, drop_one_in: u32) -> Option<u32> {
-    let is_dropped = drop_one_in > 0 && rng.random_range(0..drop_one_in) == 0;
-    is_dropped.then(|| rng.random_range(1..TURNS_MAX))
+impl Patience {
+    fn draw(rng: &mut Rng, drop_one_in: u32) -> Option<Patience> {
+        let is_dropped = drop_one_in > 0 && rng.random_range(0..drop_one_in) == 0;
+        is_dropped.then(|| {
+            let turns = rng.random_range(1..TURNS_MAX);
+            let is_in_flight = rng.random_range(0..2) == 0;
+            let pause = is_in_flight.then(|| Nanos(rng.random_range(0..PAUSE_MAX_NS)));
+            Patience { turns, pause }
+        })
+    }
+
+    /// Runs a transaction; `None` if its caller loses patience before it ends. Dropped it is in any case.
+    async fn run<T>(&self, port: &Port, mut run: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        let mut left = self.turns;
+        let ended = poll_fn(|waiting| {
+            if left == 0 {
+                return Poll::Ready(None);
+            }
+            left -= 1;
+            run.as_mut().poll(waiting).map(Some)
+        })
+        .await;
+        let Some(pause) = self.pause.filter(|_| ended.is_none()) else { return ended };
+        let mut pause = pin!(port.sleep(pause));
+        poll_fn(|waiting| match run.as_mut().poll(waiting) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => pause.as_mut().poll(waiting).map(|()| None),
+        })
+        .await
+    }
 }
 
 /// One coordinator's transactions.
 pub(super) async fn coordinate<W: Workload>(
     workload: &W,
     (mut by, sink): (Coordinator, HistorySink),
-    drawn: &Drawn,
+    (drawn, fabric): (&Drawn, &SimFabric),
     desk: &Desk<W::Tally>,
 ) {
     let cx = Rc::clone(by.context());
@@ -53,8 +78,21 @@ pub(super) async fn coordinate<W: Workload>(
     let (mut tally, mut ends) = (W::Tally::default(), 0);
     for _ in 0..drawn.transactions {
         let input = workload.draw(&mut rng);
-        let turns = draw_turns(&mut rng, drawn.drop_one_in);
-        match drop_after(turns, workload.run(&mut by, &input, &mut tally)).await {
+        let patience = Patience::draw(&mut rng, drawn.drop_one_in);
+        let run = workload.run(&mut by, &input, &mut tally);
+        let ended = match patience {
+            None => Some(run.await),
+            Some(patience) => {
+                let mut run = Box::pin(run);
+                let ended = patience.run(&cx.port, run.as_mut()).await;
+                let in_flight = || fabric.dropped_in_flight(cx.port.endpoint());
+                let before = in_flight();
+                drop(run);
+                desk.left.borrow_mut().dropped_in_flight += u64::from(in_flight() > before);
+                ended
+            }
+        };
+        match ended {
             None => desk.left.borrow_mut().dropped += 1,
             Some(Ok(())) => {}
             Some(Err(failure)) => {

@@ -56,7 +56,7 @@ impl Backend for WeakBackend {
     }
 
     fn abandon(&self, round: &mut Round) {
-        self.fabric.world.borrow_mut().tickets.remove(&round.ticket);
+        self.fabric.world.borrow_mut().abandon(self.node, round.ticket);
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {

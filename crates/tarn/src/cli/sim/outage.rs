@@ -26,10 +26,9 @@ pub struct Arguments {
     /// Profile of the workload's mix
     #[arg(long, value_name = "NAME")]
     mix_profile: Option<String>,
-    /// Records, as the workload counts them
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = whole,
-          allow_negative_numbers = true)]
-    records: u64,
+    /// Records, as the workload counts them (warehouses, of tpcc: those of its profile; of the others 100000)
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    records: Option<u64>,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file
     #[arg(long, value_name = "NAME", default_value = "cx3-56g")]
     profile: String,
@@ -109,6 +108,8 @@ pub struct Arguments {
     json: bool,
 }
 
+const RECORDS: u64 = 100_000;
+const RECORDS_MAX: u64 = 10_000_000;
 const VIRTUAL_MS_MAX: f64 = 10_000.0;
 const INTERVAL_MS_MIN: f64 = 0.01;
 const INTERVALS_BEFORE: f64 = 5.0;
@@ -142,10 +143,18 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
+impl Arguments {
+    /// What a workload is told; one that counts warehouses has a size of its own.
+    fn records(&self) -> Option<u64> {
+        let has_own = self.workload == "tpcc";
+        self.records.or((!has_own).then_some(RECORDS))
+    }
+}
+
 fn run_workload<W: Workload + 'static>(arguments: &Arguments, plan: &Plan) -> Result<Outage, Stop> {
     let settings = Settings {
         profile: arguments.mix_profile.clone(),
-        records: Some(arguments.records),
+        records: arguments.records(),
         zipf: None,
     };
     Ok(run::run(W::new(&settings)?, plan, &|_| {})?)
@@ -181,7 +190,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
         Ok(within(field, Some(value), least..=most)?.unwrap_or(value) as usize)
     };
     let it = arguments;
-    count("records", it.records, 1, 10_000_000)?;
+    within("records", it.records, 1..=RECORDS_MAX)?;
     let memory_nodes = count("memory-nodes", it.memory_nodes, 1, 64)?;
     let shape = Shape {
         compute_nodes: count("compute-nodes", it.compute_nodes, 1, 64)?,
