@@ -141,7 +141,7 @@ fn sweep_beside_split(split: u64, held: u16, end: End) -> Option<(u64, u64)> {
     let (before, mut begun) = (count("restructure"), None);
     let mut waiting = Waiting::from_waker(Waker::noop());
     let mut working = Box::pin(async {
-        for key in 60..140 {
+        for key in 60..240 {
             put(&mut by, key * 2 + 1).await;
         }
     });
@@ -208,7 +208,7 @@ fn every_node_is_swept(end: End, splits: u64) {
 
 #[test]
 fn a_sweep_beside_half_of_a_split_ends_behind_the_last_node() {
-    every_node_is_swept(End::Lands, 6);
+    every_node_is_swept(End::Lands, 24);
 }
 
 #[test]
