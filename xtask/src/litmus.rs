@@ -1,4 +1,4 @@
-//! The litmus suite of every order: exhausted without crashes, then a minute and a half with one and two.
+//! The litmus suite of every order: exhausted without crashes, then a minute with one and two.
 //!
 //! Invariant: the time does not grow with the number of litmuses or crashes: it is a budget, which is
 //! shared out; without crashes there is none, and what ends is exhausted. A violation ends the step with the command that replays it.
@@ -9,9 +9,9 @@ use crate::cargo;
 use crate::error::Error;
 
 /// With one crash it is bounded by this.
-const SECONDS_WITH: &str = "60";
+const SECONDS_WITH: &str = "45";
 /// With a second one, which may be that of whoever recovers or mends.
-const SECONDS_WITH_TWO: &str = "20";
+const SECONDS_WITH_TWO: &str = "15";
 
 /// Runs the step.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {

@@ -18,7 +18,7 @@
 use crate::index::btree::plan::Index;
 use crate::index::bucket_shape::BucketShape;
 use crate::index::hash::Geometry;
-use crate::layout::Slot;
+use crate::layout::{Reach, Slot};
 use crate::outcome::UsageError;
 use crate::schema::{Cells, IndexId, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,8 @@ pub struct Table {
     pub schema: TableSchema,
     /// How its records lie.
     pub slot: Slot,
+    /// Where its columns lie in a row.
+    pub reach: Reach,
     /// Where its index lies.
     pub geometry: Geometry,
     /// Its ordered indexes: the first, and how many.
@@ -147,8 +149,8 @@ impl Catalog {
             let ordered = (first, schema.indexes.len() as u16);
             first += ordered.1;
             let index_cells = Cells::NONE;
-            let schema = schema.clone();
-            tables.push(Table { id, schema, slot, geometry, ordered, index_cells });
+            let (schema, reach) = (schema.clone(), Reach::of(schema));
+            tables.push(Table { id, schema, slot, reach, geometry, ordered, index_cells });
         }
         let indexes = plan_indexes(&mut plan, &mut tables, options, groups);
         let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));
@@ -391,8 +393,8 @@ fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u6
 }
 
 /// Raised whenever what nodes of ordered indexes say comes to mean something else. 1: zeros belong to no
-/// index.
-const NODES_LAYOUT: u32 = 1;
+/// index. 2: entries lie in home groups.
+const NODES_LAYOUT: u32 = 2;
 
 fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
     use std::hash::{Hash, Hasher};

@@ -1,12 +1,12 @@
 //! Looks at ordered indexes while no transaction runs.
 //!
 //! Invariant checked: at each level the nodes cover all keys, left to right, without gap or overlap; no
-//! node of the chain is dead or locked; entries lie within fences and only once; separators lead to nodes
-//! that begin there; every record has its entries and every entry its record; replicas are equal, where
-//! what they hold counts.
+//! node of the chain is dead or locked; entries lie within fences, where look-ups find them, and only
+//! once; separators lead to nodes that begin there; every record has its entries and every entry its
+//! record; replicas are equal, where what they hold counts.
 
 use crate::context::Context;
-use crate::index::btree::node::{META_AT, Node};
+use crate::index::btree::node::{META_AT, Node, NodeShape};
 use crate::index::btree::plan::Index;
 use crate::inspect::{Audit, scan};
 use crate::layout::VERSION_AT;
@@ -39,6 +39,7 @@ pub(crate) async fn audit_index(
                 && !node.is_dead()
                 && index.owns(address, node)
                 && holds_its_own(node)
+                && are_at_home(index, node)
                 && below.as_ref().is_none_or(|below| leads_to(node, below));
             audit.nodes_wrong += u64::from(!fits);
             last = node.high().map(<[u8]>::to_vec);
@@ -66,6 +67,15 @@ fn holds_its_own(node: Node<'_>) -> bool {
     keys.sort_unstable();
     let twice = keys.windows(2).any(|pair| pair[0] == pair[1]);
     !twice && keys.iter().all(|key| node.covers(key))
+}
+
+/// Whether every entry of a leaf lies where a look-up finds it.
+fn are_at_home(index: &Index, node: Node<'_>) -> bool {
+    let is_found = |slot: usize| {
+        let home = index.shape.home(node.key(slot));
+        (NodeShape::group_bits(home) >> slot | node.strays() >> home) & 1 != 0
+    };
+    node.level() > 0 || node.used().all(is_found)
 }
 
 /// Whether an inner node's separators lead to nodes that begin there, the first to the first.

@@ -9,6 +9,7 @@
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::Geometry;
+use crate::index::prints::loaded_print;
 use crate::index::{Place, hash_of};
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, VERSION_AT, Version};
 use crate::load_trees::{Run, build};
@@ -266,6 +267,14 @@ impl<'a> Loader<'a> {
         let groups = self.cx.groups.whole();
         for target in groups.all(one.slot) {
             self.round.write(target, one.image, table.slot.used_bytes());
+        }
+        let named = (one.place.bucket, hash_of(table, self.round.word(one.image.plus(KEY_AT))));
+        if let Some((at, print)) = loaded_print(table, one.slot, named) {
+            let byte = self.round.reserve(1);
+            self.round.bytes_mut(byte, 1)[0] = print;
+            for target in groups.all(at) {
+                self.round.write(target, byte, 1);
+            }
         }
         if !one.body.is_null() {
             for target in groups.all(one.body) {

@@ -237,6 +237,7 @@ pub fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<LogEn
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::prints::Prints;
     use crate::working_set::{LockKind, Piece};
     use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
     use tarn_fabric::round::VerbIndex;
@@ -254,6 +255,7 @@ mod tests {
             writes: true,
             old_version: Version::from_word(4),
             new_version: Version::from_word(5),
+            prints: Prints::UNKNOWN,
             verb: VerbIndex(0),
         });
         let piece = Piece { address: address.plus(8), new: old, old, len_bytes: 13, logged: true };

@@ -8,6 +8,7 @@
 use crate::catalog::{Catalog, Table};
 use crate::index::btree::plan::{Index, KeyBytes};
 use crate::index::btree::scan::{Own, ScanState, Visit};
+use crate::index::btree::seek::Seek;
 use crate::index_schema::IndexId;
 use crate::layout::Version;
 use crate::schema::Cells;
@@ -69,8 +70,14 @@ pub enum ChangePlace {
 pub struct Ordered {
     /// Whether anything is to be forgotten before the next transaction.
     pub is_used: bool,
-    /// Whether a scan is not at its end.
+    /// Whether a scan or a look-up is not at its end.
     pub pending: bool,
+    /// Look-ups of whole keys.
+    pub seeks: Vec<Seek>,
+    /// Look-ups before this one are at their end, or a scan's.
+    pub sought: usize,
+    /// Look-ups that are a scan's.
+    pub taken_over: usize,
     /// The scans; those from `live` on are an earlier transaction's, kept for their memory.
     pub scans: Vec<ScanState>,
     /// How many scans the transaction has.
@@ -79,6 +86,8 @@ pub struct Ordered {
     pub asked: u64,
     /// Nodes that were read or locked.
     pub leaves: Vec<Leaf>,
+    /// One bit of 64 for each of their addresses: what is not here is not among them.
+    seen: u64,
     /// Leaves that scans came to in this round.
     pub visits: Vec<Visit>,
     /// The transaction's own changes, as scans show them.
@@ -94,6 +103,8 @@ impl Ordered {
     #[cold]
     pub fn clear(&mut self) {
         (self.is_used, self.pending, self.live, self.asked) = (false, false, 0, 0);
+        (self.sought, self.taken_over, self.seen) = (0, 0, 0);
+        self.seeks.clear();
         self.has_own = false;
         self.leaves.clear();
         self.visits.clear();
@@ -110,14 +121,40 @@ impl Ordered {
         &mut self.scans[self.live - 1]
     }
 
+    /// A look-up that was planned is left to a scan.
+    pub fn seek_by_scan(&mut self, at: usize) {
+        let Seek { index, key, .. } = self.seeks[at];
+        self.next_scan().start(index, (key, key), 1, false);
+        self.seeks[at].scan = Some(self.live as u32 - 1);
+        self.taken_over += 1;
+    }
+
+    /// How many scans and look-ups the caller has asked for.
+    #[inline]
+    pub fn wishes(&self) -> usize {
+        self.live + self.seeks.len() - self.taken_over
+    }
+
     /// The leaf at an address, if the transaction knows it.
+    #[inline]
     pub fn leaf_at(&self, address: Address) -> Option<usize> {
+        if self.seen & Ordered::bit(address) == 0 {
+            return None;
+        }
         self.leaves.iter().position(|leaf| leaf.address == address)
     }
 
+    /// Nodes are a kibibyte apart, or two.
+    #[inline]
+    fn bit(address: Address) -> u64 {
+        1 << ((address.to_word() >> 10).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+    }
+
     /// Notes a leaf that was seen or is to be locked; its position.
+    #[inline]
     pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
         self.is_used = true;
+        self.seen |= Ordered::bit(visit.address);
         let Visit { address, version } = visit;
         let (lock, image, is_held) = (NO_LOCK, BufferOffset::default(), false);
         let new_version = Version::NEVER;

@@ -152,9 +152,26 @@ impl Scan {
     }
 }
 
-/// Names a scan of the current transaction.
+/// Names a scan or look-up of the current transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScanHandle(pub(crate) u32);
+
+impl ScanHandle {
+    /// Set: a look-up.
+    const SEEK: u32 = 1 << 31;
+
+    /// The `at`-th look-up.
+    #[inline]
+    pub(crate) fn of_seek(at: usize) -> ScanHandle {
+        ScanHandle(at as u32 | ScanHandle::SEEK)
+    }
+
+    /// Which look-up, if it is one.
+    #[inline]
+    pub(crate) fn seek(self) -> Option<usize> {
+        (self.0 & ScanHandle::SEEK != 0).then_some((self.0 & !ScanHandle::SEEK) as usize)
+    }
+}
 
 /// An entry of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,10 +7,13 @@
 use crate::context::Context;
 use crate::coordinator::Coordinator;
 use crate::index::btree::plan::Index;
+use crate::index::btree::seek::Seek;
 use crate::index_schema::IndexId;
+use crate::ordered::Ordered;
 use crate::outcome::Explanation;
 use crate::range::{IndexKey, SCANNED_MAX, SCANS_MAX, Scan, ScanEntry, ScanHandle};
 use crate::transaction::Transaction;
+use tarn_fabric::round::BufferOffset;
 
 impl Transaction<'_> {
     /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows what
@@ -25,7 +28,7 @@ impl Transaction<'_> {
         let left = SCANNED_MAX - ordered.asked as u32;
         let unlimited = scan.limit == SCANNED_MAX;
         let left = if unlimited { SCANNED_MAX } else { left };
-        let mistake = mistake_of(plan, &scan, ordered.live, left);
+        let mistake = mistake_of(plan, &scan, ordered.wishes(), left);
         if let Some(mistake) = mistake {
             return self.mistaken_scan(mistake);
         }
@@ -39,9 +42,21 @@ impl Transaction<'_> {
         ScanHandle(ordered.live as u32 - 1)
     }
 
-    /// Plans the look-up of one key of a unique index.
+    /// Plans the look-up of one key of a unique index; counts as a scan of one entry. Of a prefix of keys
+    /// it shows the first entry.
+    #[inline]
     pub fn seek(&mut self, index: IndexId, key: IndexKey) -> ScanHandle {
-        self.scan(index, Scan::prefix(key).limit(1))
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let (ordered, plan) = (&mut txn.ordered, cx.database().catalog.ordered(index));
+        let is_whole = key.as_bytes().is_some_and(|key| key.len() == plan.used_bytes);
+        let is_many = ordered.wishes() >= SCANS_MAX;
+        if !is_whole || is_many || ordered.asked >= u64::from(SCANNED_MAX) {
+            return self.scan(index, Scan::prefix(key).limit(1));
+        }
+        ordered.asked += 1;
+        (ordered.is_used, ordered.pending) = (true, true);
+        ordered.seeks.push(Seek::new(plan, key.least()));
+        ScanHandle::of_seek(ordered.seeks.len() - 1)
     }
 
     #[cold]
@@ -62,15 +77,33 @@ impl Transaction<'_> {
     /// If the scan was not fetched: a bug of the caller's that no input can cause.
     pub fn scanned(&self, handle: ScanHandle) -> impl Iterator<Item = ScanEntry<'_>> {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
-        let state = &txn.ordered.scans[handle.0 as usize];
-        assert!(state.is_done, "fetch before scanned");
-        let index = index_of(cx, state.index);
+        let (index, items) = shown(&txn.ordered, handle);
+        let index = index_of(cx, index);
         let (round, bytes) = (&txn.round, index.shape.slot_bytes(0));
-        state.items.iter().map(move |&at| {
+        items.iter().map(move |&at| {
             let slot = round.bytes(at, bytes);
             ScanEntry { key: &slot[..index.used_bytes], record: index.record_of(slot) }
         })
     }
+}
+
+/// The index of a scan or look-up, and where the slots lie that it shows.
+#[inline]
+fn shown(ordered: &Ordered, handle: ScanHandle) -> (u16, &[BufferOffset]) {
+    let scan = match handle.seek() {
+        None => handle.0,
+        Some(at) => {
+            assert!(at < ordered.sought, "fetch before scanned");
+            let seek = &ordered.seeks[at];
+            match seek.scan {
+                None => return (seek.index.0, seek.item.as_slice()),
+                Some(scan) => scan,
+            }
+        }
+    };
+    let state = &ordered.scans[scan as usize];
+    assert!(state.is_done, "fetch before scanned");
+    (state.index, &state.items)
 }
 
 fn index_of(cx: &Context, index: u16) -> &Index {

@@ -162,6 +162,12 @@ pub struct TableSchema {
     pub critical_bits: u64,
     /// How many records the table is laid out for; it may grow beyond.
     pub expected_records: u64,
+    /// Whether rows lie apart from their slots also if a slot has room for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub apart: bool,
+    /// Whether its buckets say which keys they may hold: see [`TableSchema::fingerprinted`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fingerprinted: bool,
     /// Its ordered indexes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexSchema>,
@@ -177,6 +183,8 @@ impl TableSchema {
             key: KeyWidth::Word,
             critical_bits: 0,
             expected_records,
+            apart: false,
+            fingerprinted: false,
             indexes: Vec::new(),
         }
     }
@@ -206,6 +214,22 @@ impl TableSchema {
     #[must_use]
     pub fn critical_bits(mut self, bits: u64) -> TableSchema {
         self.critical_bits = bits;
+        self
+    }
+
+    /// Rows lie apart from their slots, also if a slot of two lines had room for them. A bin is then one
+    /// line instead of four; a row is read in a round of its own, together with what is locked.
+    #[must_use]
+    pub fn apart(mut self) -> TableSchema {
+        self.apart = true;
+        self
+    }
+
+    /// Directory records hold a fingerprint of each key in their bucket: an insert reads one line
+    /// instead of the bucket. For tables that grow; loading a record takes a WRITE of a byte more.
+    #[must_use]
+    pub fn fingerprinted(mut self) -> TableSchema {
+        self.fingerprinted = true;
         self
     }
 

@@ -185,12 +185,13 @@ impl<'c> Transaction<'c> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let table = cx.table(table_id);
         let hash = hash_of(table, word);
-        let known = txn.may_have(hash) && find(txn, table, word, &[]).is_some();
         let cells = widened(table, mode, cells);
-        if !table.slot.is_plain() || known || cx.remembers || txn.entries.len() >= ENTRIES_MAX {
+        if !table.slot.is_plain() || cx.remembers || txn.entries.len() >= ENTRIES_MAX {
             return self.add_rarer(table_id, Key::Word(word), mode, cells);
         }
-        txn.note(hash);
+        if txn.note_again(hash) && find(txn, table, word, &[]).is_some() {
+            return self.add_rarer(table_id, Key::Word(word), mode, cells);
+        }
         let mut entry = Entry::new(table_id, word, mode, cells, Progress::Home);
         entry.address = home(cx.surroundings(), table, hash);
         push_at_home(cx, txn, table, entry)
@@ -213,14 +214,19 @@ impl<'c> Transaction<'c> {
             return self.note_mistake(table_id, width_fits);
         }
         let cells = widened(table, mode, cells);
-        if let Some(index) = find(txn, table, word, full_key) {
+        let hash = hash_of(table, word);
+        // Most keys are new: then nothing is looked through.
+        let known = match txn.may_have(hash) {
+            true => find(txn, table, word, full_key),
+            false => None,
+        };
+        if let Some(index) = known {
             if let Some(mistake) = fuse(cx, txn, index, mode, cells, table) {
                 cx.explain(mistake);
                 txn.mistaken = true;
             }
             return Handle(index as u32);
         }
-        let hash = hash_of(table, word);
         txn.note(hash);
         let handle = add_seen(cx, txn, table, (word, hash), mode, cells);
         if !full_key.is_empty() {
@@ -357,8 +363,11 @@ pub(crate) fn begin_lookup(
     at_bucket: bool,
 ) {
     let mut lookup = Lookup::start(cx.surroundings(), cx.table(entry.table), entry.key);
-    if at_bucket {
-        lookup.restart_at_bucket();
+    let table = cx.table(entry.table);
+    match entry.mode {
+        Mode::Insert if at_bucket => lookup.restart_for_insert(table),
+        _ if at_bucket => lookup.restart_at_bucket(),
+        _ => {}
     }
     (entry.progress, entry.lookup) = (Progress::Locate, lookups.len() as u32);
     lookups.push(lookup);

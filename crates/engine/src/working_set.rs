@@ -7,6 +7,7 @@
 //! be. A lock is what must be released; a piece is bytes to be written under a lock.
 
 use crate::index::hash::Lookup;
+use crate::index::prints::Prints;
 use crate::layout::Version;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
@@ -184,6 +185,8 @@ pub struct Lock {
     pub old_version: Version,
     /// VERSION to write.
     pub new_version: Version,
+    /// Of a bucket: the fingerprints to write with VERSION.
+    pub prints: Prints,
     /// The CAS, in the round that asked.
     pub verb: VerbIndex,
 }
@@ -213,8 +216,10 @@ pub struct Txn {
     pub round: Round,
     /// The caller's records, in the order they were asked for.
     pub entries: Vec<Entry>,
-    /// One bit of 64 for each of their keys' hashes: what is not here is not among the entries.
-    seen: u64,
+    /// One bit of 256 for each of their keys' hashes: what is not here is not among the entries.
+    seen: [u64; 4],
+    /// The same for the addresses of locks that were asked for.
+    locked: [u64; 4],
     /// READs of homes in the round that is being planned.
     pub at_home: usize,
     /// Locks on records that a short commit can write: see the protocol.
@@ -249,6 +254,12 @@ pub struct Txn {
     pub ordered: Ordered,
 }
 
+/// An address's bits, so that those that decide differ between neighbours.
+#[inline]
+fn spread(address: Address) -> u64 {
+    address.to_word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 impl Txn {
     /// An empty transaction under a first tag.
     pub fn new(tag: OwnerTag, coordinator: u32) -> Txn {
@@ -257,7 +268,8 @@ impl Txn {
             coordinator,
             round: Round::new(),
             entries: Vec::with_capacity(16),
-            seen: 0,
+            seen: [0; 4],
+            locked: [0; 4],
             at_home: 0,
             short_locks: 0,
             lookups: Vec::new(),
@@ -283,7 +295,8 @@ impl Txn {
         self.tag = tag;
         self.round.clear();
         self.entries.clear();
-        self.seen = 0;
+        self.seen = [0; 4];
+        self.locked = [0; 4];
         self.at_home = 0;
         self.short_locks = 0;
         self.lookups.clear();
@@ -301,22 +314,33 @@ impl Txn {
         }
     }
 
+    /// Notes the hash of a key that is added; whether one with the same bit was.
+    #[inline(always)]
+    pub fn note_again(&mut self, hash: u64) -> bool {
+        let (word, bit) = Txn::bit(hash);
+        let before = self.seen[word];
+        self.seen[word] = before | bit;
+        before & bit != 0
+    }
+
     /// Whether a record whose key has this hash may be among the entries.
     #[inline]
     pub fn may_have(&self, hash: u64) -> bool {
-        self.seen & Txn::bit(hash) != 0
+        let (word, bit) = Txn::bit(hash);
+        self.seen[word] & bit != 0
     }
 
     /// Notes the hash of a key that is added.
     #[inline]
     pub fn note(&mut self, hash: u64) {
-        self.seen |= Txn::bit(hash);
+        let (word, bit) = Txn::bit(hash);
+        self.seen[word] |= bit;
     }
 
     /// Of bits that decide nothing else.
     #[inline]
-    fn bit(hash: u64) -> u64 {
-        1 << (hash >> 40 & 63)
+    fn bit(hash: u64) -> (usize, u64) {
+        ((hash >> 46 & 3) as usize, 1 << (hash >> 40 & 63))
     }
 
     /// Whether nothing is locked and nothing will be written.
@@ -325,9 +349,20 @@ impl Txn {
         self.locks.is_empty()
     }
 
-    /// The lock on `address`, if this transaction asked for one.
+    /// Notes the address of a lock that is asked for.
+    #[inline]
+    pub fn note_lock(&mut self, address: Address) {
+        let (word, bit) = Txn::bit(spread(address));
+        self.locked[word] |= bit;
+    }
+
+    /// The lock on `address`, if this transaction asked for one and noted it.
     #[inline]
     pub fn lock_on(&self, address: Address) -> Option<u32> {
+        let (word, bit) = Txn::bit(spread(address));
+        if self.locked[word] & bit == 0 {
+            return None;
+        }
         self.locks.iter().position(|lock| lock.address == address).map(|index| index as u32)
     }
 

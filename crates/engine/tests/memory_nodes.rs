@@ -7,9 +7,11 @@
 
 mod common;
 
-use common::mix::{ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING};
+use common::mix::{
+    ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING, PHANTOMS, RANGES,
+};
 use common::scene::{Death, NODES, Rotation, Scene, When, run};
-use tarn_engine::metrics::Tally;
+use tarn_engine::metrics::{RecoveryEvent, Tally};
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let from = std::env::var("TARN_FROM").map_or(0, |from| from.parse().unwrap());
@@ -146,6 +148,39 @@ fn compute_nodes_die_while_a_spare_is_filled() {
         }
     }
     println!("{tally:?}");
+}
+
+/// The same with ordered indexes: the copier walks trees whose nodes split and merge meanwhile.
+#[test]
+fn a_spare_is_filled_with_trees_that_change() {
+    let mut tally = Tally::default();
+    for seed in seeds(16) {
+        for (mix, count) in [(RANGES, 60), (PHANTOMS, 24)] {
+            let node = draw(seed, 1, 3) as u16;
+            let slot = draw(seed, 2, u64::from(NODES)) as u16;
+            let mut deaths = vec![
+                (When::Turn(draw(seed, 5, 3_000)), Death::Memory(node)),
+                (When::Joining(draw(seed, 3, 9_000)), Death::Compute(slot)),
+            ];
+            // Every second time all compute nodes live.
+            deaths.truncate(1 + draw(seed, 4, 2) as usize);
+            let scene = Scene {
+                mix,
+                count,
+                memory_nodes: 3,
+                replicas: 2,
+                spares: 1,
+                deaths,
+                rotation: Rotation::None,
+            };
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.node_splits > 20 && tally.node_merges > 0, "{tally:?}");
+    assert!(tally.recovery[RecoveryEvent::Rereplicated as usize] > 10, "{tally:?}");
 }
 
 #[test]

@@ -217,6 +217,53 @@ fn what_was_loaded_is_scanned() {
     }
 }
 
+/// Every even key is there and no odd one, whatever lies at home and what has strayed; a look-up shows the
+/// transaction's own changes.
+#[test]
+fn a_look_up_finds_what_is_there_and_nothing_else() {
+    let world = World::new(&Shape::of(&[narrow("t", 4096).ordered("by_key")]));
+    let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
+    let mut by = world.coordinator(0, 0);
+    fill(&mut by, T, (0..800).map(|key| key * 2));
+    for from in (0..1600).step_by(16) {
+        let found = block_on(by.transact(async |tx| {
+            let key = |key| IndexKey::new().u64(key);
+            let seeks: Vec<_> =
+                (from..from + 16).map(|it| (it, tx.seek(by_key, key(it)))).collect();
+            tx.fetch().await?;
+            let is_right = |&(key, seek): &(u64, ScanHandle)| {
+                words(tx, seek) == if key % 2 == 0 { vec![key] } else { vec![] }
+            };
+            Ok(seeks.iter().all(is_right))
+        }));
+        assert_eq!(found, Ok(true), "from {from}");
+    }
+    let own = block_on(by.transact(async |tx| {
+        let row = tx.insert(T, 33);
+        tx.delete(T, 34);
+        tx.fetch().await?;
+        tx.set(row, A, 1u64);
+        let seeks = [33, 34].map(|key| tx.seek(by_key, IndexKey::new().u64(key)));
+        tx.fetch().await?;
+        Ok(seeks.map(|seek| words(tx, seek)))
+    }));
+    assert_eq!(own, Ok([vec![33], vec![]]));
+    world.assert_clean();
+}
+
+#[test]
+fn a_leaf_is_split_before_it_is_full() {
+    let world = World::new(&Shape::of(&[narrow("t", 4096).ordered("by_key")]));
+    let mut by = world.coordinator(0, 0);
+    for key in 0..1_000 {
+        fill(&mut by, T, [key]);
+    }
+    let tally = by.context().metrics.snapshot();
+    assert!(tally.node_splits > 10, "{tally:?}");
+    assert_eq!(tally.aborts[AbortReason::LeafFull as usize], 0, "{tally:?}");
+    world.assert_clean();
+}
+
 #[test]
 fn a_key_of_a_unique_index_is_one_records() {
     let schema = narrow("t", 64).index("by_a", &[IndexPart::Column(A)], true);

@@ -21,6 +21,8 @@ const DOUBLE: TableId = TableId(1);
 const APART: TableId = TableId(2);
 /// Four buckets: full, with a chain.
 const SMALL: TableId = TableId(3);
+/// Its buckets have fingerprints.
+const PRINTED: TableId = TableId(4);
 const REPLICAS: [usize; 2] = [1, 3];
 
 #[derive(PartialEq, Eq, Debug)]
@@ -103,8 +105,13 @@ struct Bench {
 }
 
 fn bench(replicas: usize, variant: &str) -> Bench {
-    let schemas =
-        [narrow("narrow", 4000), double("double", 4000), apart("apart", 4000), narrow("small", 1)];
+    let schemas = [
+        narrow("narrow", 4000),
+        double("double", 4000),
+        apart("apart", 4000),
+        narrow("small", 1),
+        narrow("printed", 4000).fingerprinted(),
+    ];
     // All records of a table in one group: groups do not multiply the writes.
     let mut shape = Shape::of(&schemas).nodes(replicas, replicas).variant(variant);
     shape.options.placement = tarn_engine::catalog::Placement::Table;
@@ -265,6 +272,41 @@ fn inserts_and_deletes_lock_the_directory_too() {
             Ok(())
         });
         assert_eq!(spent, cost(1, 0, 3, 0, 0));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn an_insert_reads_one_line_of_a_bucket_that_has_fingerprints() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, world, .. } = bench(replicas, "corrected");
+        let insert = |key: u64, is_new: bool| {
+            async move |tx: &mut Transaction<'_>| {
+                let row = tx.insert(PRINTED, key);
+                tx.fetch().await?;
+                assert_eq!(tx.existed(row), !is_new);
+                Ok(())
+            }
+        };
+        // The directory record; it and the slot locked and read; log, slot, directory.
+        for key in [500, 501, 502] {
+            let (spent, bytes) = measure(&mut cold, insert(key, true));
+            assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 2));
+            assert_eq!(bytes, 3 * 64 + lock_bytes(replicas, 2));
+        }
+        // Of a key that may be there the bucket is asked.
+        let (spent, _) = measure(&mut cold, insert(501, false));
+        assert_eq!(spent, cost(2, 0, 1 + 3, 0, 0));
+        // A delete frees the slot and its fingerprint.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            let row = tx.delete(PRINTED, 501u64);
+            tx.fetch().await?;
+            assert!(tx.existed(row));
+            Ok(())
+        });
+        assert_eq!(spent, write_cost(replicas, 3, 3 + 2, 3, 2));
+        let (spent, _) = measure(&mut cold, insert(501, true));
+        assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 2));
         world.assert_clean();
     }
 }

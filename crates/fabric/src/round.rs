@@ -171,7 +171,7 @@ impl Round {
     }
 
     /// Reserves `bytes` of buffer at a multiple of 64: what a READ of whole lines wants.
-    #[inline]
+    #[inline(always)]
     pub fn reserve_lines(&mut self, bytes: usize) -> BufferOffset {
         self.reserve_at(self.used_bytes.next_multiple_of(64), bytes)
     }
@@ -210,7 +210,7 @@ impl Round {
     }
 
     /// READ of `len_bytes` into fresh buffer, line-aligned. Returns where it will land.
-    #[inline]
+    #[inline(always)]
     pub fn read(&mut self, target: Target, len_bytes: usize) -> BufferOffset {
         let buffer =
             if len_bytes < 64 { self.reserve(len_bytes) } else { self.reserve_lines(len_bytes) };

@@ -1,9 +1,15 @@
 //! How fast one core looks up and scans an ordered index of an embedded cluster.
 //!
+//! A lookup takes an index key to the primary key of its record. Keys are drawn uniformly; a transaction
+//! looks up so many and commits, so that from two on every leaf is validated. Of the coroutines' lookups
+//! several are on their way at any time.
+//!
 //! Invariant: every lookup finds its record, every scan of 100 records brings 100, in order.
 //!
 //! `cargo run --release -p tarn --example ordered_index`; `TARN_RECORDS` sets how many records, a million
-//! unless it says otherwise.
+//! unless it says otherwise, `TARN_COROUTINES` how many transactions are in flight (12), `TARN_MEASURE`
+//! what one transaction does (`1 8 16 32 scan`: so many lookups, or a scan), `TARN_TRANSACTIONS` how many
+//! of each are run instead of for three seconds.
 
 #![allow(clippy::disallowed_methods, reason = "measures real time")]
 
@@ -16,37 +22,69 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{ColumnId, ColumnType, IndexId, Key, TableId, TableSchema};
-use tarn_engine::transaction::{IndexKey, Scan, ScanEntry};
+use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, ScanHandle};
 use tarn_fabric::executor::{Executor, block_on};
 
 const SCANNED: u32 = 100;
 const MEASURED: Duration = Duration::from_secs(3);
-const COROUTINES: u32 = 12;
+/// Transactions between two looks at the clock.
+const BATCH: u64 = 64;
+const LOOKUPS_MAX: usize = 64;
 
 /// What one transaction does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// One lookup.
-    Lookup,
-    /// Eight lookups.
-    Lookups,
+    /// So many lookups.
+    Lookups(usize),
     /// One scan of [`SCANNED`] records.
     Scan,
 }
 
+/// What is measured.
+#[derive(Clone, Copy)]
+struct Course {
+    records: u64,
+    coroutines: u32,
+    /// So many transactions of each kind; `None`: for [`MEASURED`].
+    transactions: Option<u64>,
+}
+
+/// A number from the environment.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| refuse(name, &text, "a number")))
+}
+
+fn refuse(name: &str, value: &str, allowed: &str) -> ! {
+    eprintln!("{name} = {value}; allowed: {allowed}");
+    std::process::exit(2)
+}
+
+fn kinds() -> Vec<Kind> {
+    let name = "TARN_MEASURE";
+    let text = std::env::var(name).unwrap_or_else(|_| "1 8 16 32 scan".to_owned());
+    let kind = |word: &str| match (word, word.parse()) {
+        ("scan", _) => Kind::Scan,
+        (_, Ok(lookups @ 1..=LOOKUPS_MAX)) => Kind::Lookups(lookups),
+        _ => refuse(name, word, "scan, or 1 to 64 lookups"),
+    };
+    text.split_whitespace().map(kind).collect()
+}
+
 fn main() {
-    let records = std::env::var("TARN_RECORDS").map_or(1_000_000, |text| {
-        text.parse().unwrap_or_else(|_| {
-            eprintln!("TARN_RECORDS = {text}; allowed: a number");
-            std::process::exit(2)
-        })
-    });
+    let course = Course {
+        records: number("TARN_RECORDS").unwrap_or(1_000_000),
+        coroutines: number("TARN_COROUTINES").unwrap_or(12) as u32,
+        transactions: number("TARN_TRANSACTIONS"),
+    };
+    let kinds = kinds();
+    let records = course.records;
     let schema = TableSchema::new("t", records).column("a", ColumnType::U64).ordered("by_key");
     let config = ClusterConfig::default();
     let cluster = Cluster::new(&[schema], &config).expect("a cluster");
     load(&cluster, records);
-    for kind in [Kind::Lookup, Kind::Lookups, Kind::Scan] {
-        measure(&cluster, records, kind);
+    for kind in kinds {
+        measure(&cluster, course, kind);
     }
 }
 
@@ -64,31 +102,47 @@ fn load(cluster: &Cluster, records: u64) {
     println!("{records} records loaded in {:.1} s", start.elapsed().as_secs_f64());
 }
 
-fn measure(cluster: &Cluster, records: u64, kind: Kind) {
+fn measure(cluster: &Cluster, course: Course, kind: Kind) {
     let cx = Rc::new(cluster.context(&cluster.join(0).expect("a life"), 0).expect("a thread"));
     let index = cluster.database().catalog.index_id("t", "by_key").expect("declared");
-    let (start, found, transactions) = (Instant::now(), Cell::new(0u64), Cell::new(0u64));
+    let counts = (Cell::new(0u64), Cell::new(0u64));
     let mut executor = Executor::new();
-    for number in 0..COROUTINES {
+    let start = Instant::now();
+    for number in 0..course.coroutines {
         let mut by = Coordinator::new(Rc::clone(&cx), number, Retry::default());
-        let (found, transactions) = (&found, &transactions);
+        let (found, transactions) = (&counts.0, &counts.1);
         executor.spawn(async move {
-            while start.elapsed() < MEASURED {
-                for _ in 0..64 {
-                    let seen = run(&mut by, (index, kind), records).await.expect("committed");
-                    found.set(found.get() + seen);
+            while course
+                .transactions
+                .map_or_else(|| start.elapsed() < MEASURED, |most| transactions.get() < most)
+            {
+                for _ in 0..BATCH {
+                    let seen = run(&mut by, (index, kind), course.records).await;
+                    found.set(found.get() + seen.expect("committed"));
                     transactions.set(transactions.get() + 1);
                 }
             }
         });
     }
-    executor.run();
+    run_all(&mut executor);
     let seconds = start.elapsed().as_secs_f64();
+    let (found, transactions) = (counts.0.get() as f64, counts.1.get() as f64);
+    let (rounds, reads) = (cx.port.counts().rounds as f64, cx.port.counts().verbs[0] as f64);
     println!(
-        "{kind:?}: {:.2} M transactions/s, {:.2} M entries/s, one core, {COROUTINES} coroutines",
-        transactions.get() as f64 / seconds / 1e6,
-        found.get() as f64 / seconds / 1e6
+        "{kind:?}: {:.3} M transactions/s, {:.2} M entries/s; {transactions} transactions, of each \
+         {:.2} rounds, {:.2} READs; one core, {} coroutines",
+        transactions / seconds / 1e6,
+        found / seconds / 1e6,
+        rounds / transactions,
+        reads / transactions,
+        course.coroutines
     );
+}
+
+/// What is counted when instructions are: all coroutines, from their first transaction to their last.
+#[inline(never)]
+fn run_all(executor: &mut Executor<'_>) {
+    executor.run();
 }
 
 /// Runs one transaction; how many entries it saw.
@@ -97,27 +151,47 @@ async fn run(
     (index, kind): (IndexId, Kind),
     records: u64,
 ) -> Result<u64, Failure> {
-    let first = by.rng().random_range(0..records - 800);
+    match kind {
+        Kind::Scan => scan(by, index, records).await,
+        Kind::Lookups(lookups) => look_up(by, index, (records, lookups)).await,
+    }
+}
+
+async fn look_up(
+    by: &mut Coordinator,
+    index: IndexId,
+    (records, lookups): (u64, usize),
+) -> Result<u64, Failure> {
+    let mut keys = [0; LOOKUPS_MAX];
+    let keys = &mut keys[..lookups];
+    keys.iter_mut().for_each(|key| *key = by.rng().random_range(0..records));
     by.transact(async |tx| {
-        if kind == Kind::Scan {
-            let from = IndexKey::new().u64(first);
-            let scan =
-                tx.scan(index, Scan::range(from, IndexKey::new().u64(records)).limit(SCANNED));
-            tx.fetch().await?;
-            let in_order = tx.scanned(scan).zip(first..).all(|(entry, key)| is(entry, key));
-            assert!(in_order && tx.scanned(scan).count() == SCANNED as usize);
-            return Ok(u64::from(SCANNED));
+        let mut seeks: [Option<ScanHandle>; LOOKUPS_MAX] = [None; LOOKUPS_MAX];
+        for (seek, &key) in seeks.iter_mut().zip(&*keys) {
+            *seek = Some(tx.seek(index, IndexKey::new().u64(key)));
         }
-        let keys = if kind == Kind::Lookup { 1 } else { 8 };
-        let seeks: [_; 8] = std::array::from_fn(|at| {
-            let key = first + at as u64 % keys * 97;
-            (at < keys as usize).then(|| (tx.seek(index, IndexKey::new().u64(key)), key))
-        });
         tx.fetch().await?;
-        for (seek, key) in seeks.into_iter().flatten() {
-            assert!(tx.scanned(seek).next().is_some_and(|entry| is(entry, key)));
+        for (seek, &key) in seeks.iter().flatten().zip(&*keys) {
+            assert!(tx.scanned(*seek).next().is_some_and(|entry| is(entry, key)));
         }
-        Ok(keys)
+        Ok(keys.len() as u64)
+    })
+    .await
+}
+
+async fn scan(by: &mut Coordinator, index: IndexId, records: u64) -> Result<u64, Failure> {
+    let first = by.rng().random_range(0..records - u64::from(SCANNED));
+    by.transact(async |tx| {
+        let from = IndexKey::new().u64(first);
+        let scan = tx.scan(index, Scan::range(from, IndexKey::new().u64(records)).limit(SCANNED));
+        tx.fetch().await?;
+        let mut next = first;
+        for entry in tx.scanned(scan) {
+            assert!(is(entry, next), "out of order");
+            next += 1;
+        }
+        assert!(next == first + u64::from(SCANNED), "not all");
+        Ok(u64::from(SCANNED))
     })
     .await
 }

@@ -49,7 +49,14 @@ const PLANTED: &[Planted] = &[
     planted("-fence-before-recovery", "intermediate-read", "1x1", FaultKind::Compute),
     planted("-settle-before-log", "successor", "1x1", FaultKind::Compute),
     planted("-release-own", "three-writers", "1x1", FaultKind::Compute),
+    planted("-protect-ranges", "range-phantom", "1x1", FaultKind::None),
+    planted("-sibling-with-split", "split-lost", "1x1", FaultKind::Compute),
+    planted("-check-fences", "split-leaf", "1x1", FaultKind::None),
 ];
+
+/// A way is stale only if a leaf was split and its separator entered after it was read: these two take
+/// some forty verbs alone.
+const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 
 /// Switches that change cost and nothing else.
 const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only"];
@@ -57,10 +64,6 @@ const HARMLESS: &[&str] = &["-log-every-group", "-write-changes-only"];
 /// A switch that changes cost alone as long as no backup is promoted. What it breaks then the random schedules
 /// show: `crates/tarn/tests/schedules.rs`.
 const HARMLESS_WITHOUT_DEATHS: &[&str] = &["-lock-at-primary"];
-
-/// Switches of ordered indexes. No litmus has one yet; each is planted in
-/// `crates/engine/tests/ordered_faults.rs` and `crates/engine/tests/ordered.rs`.
-const OF_ORDERED_INDEXES: &[&str] = &["-protect-ranges", "-check-fences", "-sibling-with-split"];
 
 fn order(planted: &Planted) -> Order {
     let crashes = u32::from(planted.fault != FaultKind::None);
@@ -97,6 +100,8 @@ fn small_litmuses_pass_with_every_crash_point() {
         ("intermediate-read", FaultKind::Zombie, false),
         ("lost-update", FaultKind::Memory, true),
         ("successor", FaultKind::Zombie, false),
+        ("split-lost", FaultKind::Compute, true),
+        ("range-phantom", FaultKind::Compute, false),
     ] {
         let order = Order {
             litmuses: vec![litmus.to_owned()],
@@ -131,7 +136,11 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
             "{missing}: {} {} {}: {} steps, {} executions, {kind}",
             row.litmus, row.shape, row.fault, found.steps, row.executions
         );
-        assert!(found.steps < STEPS_MAX, "{missing}: {} steps\n{sum}", found.steps);
+        let most = match missing {
+            "-check-fences" => STEPS_MAX_BY_STALE_WAYS,
+            _ => STEPS_MAX,
+        };
+        assert!(found.steps < most, "{missing}: {} steps\n{sum}", found.steps);
         let ended = tarn(&arguments(&found.replay));
         assert_eq!(ended.code, Some(1), "{missing}: {}", ended.err);
         assert!(ended.out.contains(found.text.lines().next().expect("a word")), "{}", ended.out);
@@ -148,7 +157,7 @@ fn every_switch_is_planted_or_harmless() {
                 missing.trim_start_matches("unsafe-no").ends_with(&format!("-{}", switch.name))
             };
             let planted = PLANTED.iter().any(|planted| is_it(planted.missing));
-            let others = [HARMLESS, HARMLESS_WITHOUT_DEATHS, OF_ORDERED_INDEXES].concat();
+            let others = [HARMLESS, HARMLESS_WITHOUT_DEATHS].concat();
             let harmless = others.iter().any(|missing| is_it(missing));
             assert!(planted != harmless, "{} {}: planted or harmless?", info.name, switch.name);
         }

@@ -88,3 +88,20 @@ fn a_small_litmus_is_exhausted_with_a_lost_compute_node() {
         assert_eq!((sum.total.violations, sum.total.exhausted), (0, 1), "{sum}");
     }
 }
+
+/// What the litmuses of splits and merges are about does happen.
+#[test]
+fn trees_change_their_shape_in_the_litmuses_that_are_about_it() {
+    for (litmus, shape, splits, merges) in [
+        ("split-scan", "2x2", true, false),
+        ("split-leaf", "1x1", true, false),
+        ("split-lost", "1x1", true, false),
+        ("split-insert", "1x1", true, false),
+        ("merge-scan", "2x2", false, true),
+    ] {
+        let order = Order { crashes: 0, fault: None, ..order(litmus, shape, FaultKind::None, 0) };
+        let (explored, tally) = explored(&order, 200);
+        assert!(explored.violations.is_empty(), "{litmus}: {:?}", explored.violations);
+        assert_eq!((tally.node_splits > 0, tally.node_merges > 0), (splits, merges), "{litmus}");
+    }
+}

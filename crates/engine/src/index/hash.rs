@@ -24,6 +24,7 @@
 
 use super::growth::IndexHeader;
 use super::locate::{IndexView, SEGMENTS_MAX, hash_of, low_bits, state_seen};
+use super::prints::{Prints, slot_for_new};
 use crate::catalog::{Catalog, Table};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
@@ -108,6 +109,7 @@ enum Step {
     #[default]
     Bin,
     Whole,
+    Directory,
     Bucket,
     Chain,
     Header,
@@ -141,11 +143,14 @@ pub struct Lookup {
     pub directory: Address,
     /// The directory's version, once the bucket was read.
     pub directory_version: Version,
-    /// The directory's image in the round's buffer, once the bucket was read.
+    /// The directory's image in the round's buffer, as read under its lock.
     pub directory_image: BufferOffset,
+    /// The bucket's image in the round's buffer, if all of it was read as of the directory's version.
+    pub bucket_image: Option<BufferOffset>,
     /// The last block of the bucket's chain, once the bucket was read.
     pub tail: Address,
-    /// A free slot and its version, if one was seen.
+    /// A free slot and its version, if one was seen; of one that only a fingerprint names,
+    /// [`Version::NEVER`].
     pub free: Option<(Address, Version)>,
     /// Whether an absence was seen by one batch that began and ended with the same directory
     /// version, and so needs no validation.
@@ -180,12 +185,23 @@ impl Lookup {
         self.step = if table.slot.by_bucket { Step::Whole } else { Step::Bin };
         self.stable = false;
         self.free = None;
+        self.bucket_image = None;
     }
 
     /// Goes to the bucket at once: what an insert or delete wants, or to read it anew.
     pub fn restart_at_bucket(&mut self) {
         self.step = Step::Bucket;
+        self.bucket_image = None;
         self.free = None;
+    }
+
+    /// Goes to the directory record alone, if it says which keys the bucket may hold: what an insert
+    /// wants.
+    pub fn restart_for_insert(&mut self, table: &Table) {
+        self.restart_at_bucket();
+        if Prints::apply(table) {
+            self.step = Step::Directory;
+        }
     }
 
     /// The replica group.
@@ -198,6 +214,9 @@ impl Lookup {
         match self.step {
             Step::Bin => self.plan_bin(near, table, round),
             Step::Bucket => self.plan_bucket(near, table, round),
+            Step::Directory => {
+                self.at = round.read(near.groups.primary(self.directory), DIRECTORY_BYTES);
+            }
             Step::Whole | Step::Chain => {
                 let target = near.groups.primary(self.block);
                 self.at = round.read(target, table.geometry.bucket_bytes);
@@ -258,6 +277,7 @@ impl Lookup {
             Step::Bin => self.absorb_bin(table, wanted, round),
             Step::Whole => self.absorb_whole(table, wanted, round),
             Step::Bucket => self.absorb_bucket(table, wanted, round),
+            Step::Directory => self.absorb_directory(table, wanted, round),
             Step::Chain => {
                 self.tail = self.block;
                 let next = round.word(self.at.plus(DIRECTORY_NEXT_AT));
@@ -271,7 +291,7 @@ impl Lookup {
     pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
         let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
         let (address, word) = match self.step {
-            Step::Bucket => (self.directory, word(self.at)),
+            Step::Bucket | Step::Directory => (self.directory, word(self.at)),
             Step::Header => (table.geometry.header(self.group()), word(self.at)),
             Step::Bin => {
                 let bin = DIRECTORY_BYTES + usize::from(self.bin) * table.geometry.bin_bytes;
@@ -329,19 +349,48 @@ impl Lookup {
         if (lock != 0 && lock != wanted.me) || !same_head(round, self.at, again) {
             return Answer::Unstable;
         }
+        if !self.admit(round) {
+            return Answer::More;
+        }
+        self.bucket_image = Some(self.at);
+        let next = round.word(self.at.plus(DIRECTORY_NEXT_AT));
+        self.absorb_block(table, wanted, round, Address::from_word(next))
+    }
+
+    /// Takes in the version of a directory record that was read; whether the bucket is as deep as was
+    /// believed.
+    fn admit(&mut self, round: &Round) -> bool {
         let depth = round.word(self.at.plus(DIRECTORY_DEPTH_AT));
         if depth != u64::from(self.depth) {
             self.depth_found = depth as u8;
             self.step = Step::Header;
-            return Answer::More;
+            return false;
         }
         self.directory_version = Version::from_word(round.word(self.at.plus(VERSION_AT)));
-        self.directory_image = self.at;
         self.tail = self.directory;
         self.stable = true;
         self.free = None;
-        let next = round.word(self.at.plus(DIRECTORY_NEXT_AT));
-        self.absorb_block(table, wanted, round, Address::from_word(next))
+        true
+    }
+
+    /// The directory record alone: one line, so of one moment. That a key is absent follows from true
+    /// fingerprints without a chain; all else is for the bucket to say.
+    fn absorb_directory(&mut self, table: &Table, wanted: Wanted, round: &Round) -> Answer {
+        let lock = round.word(self.at.plus(LOCK_AT));
+        if lock != 0 && lock != wanted.me {
+            return Answer::Unstable;
+        }
+        if !self.admit(round) {
+            return Answer::More;
+        }
+        let hash = hash_of(table, wanted.word);
+        let Some(slot) = slot_for_new(round, self.at, (hash, self.bin)) else {
+            self.step = Step::Bucket;
+            return Answer::More;
+        };
+        let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
+        self.free = Some((self.directory.plus(at), Version::NEVER));
+        Answer::Absent
     }
 
     /// Looks through one block's slots, and decides whether the chain goes on.

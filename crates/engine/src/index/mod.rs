@@ -10,6 +10,7 @@ pub mod bucket_shape;
 pub mod growth;
 pub mod hash;
 mod locate;
+pub mod prints;
 pub mod relocate;
 
 pub use locate::{

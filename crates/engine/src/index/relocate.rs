@@ -296,6 +296,7 @@ pub fn depth_after(step: &Step) -> u64 {
 mod tests {
     use super::*;
     use crate::catalog::{Catalog, Options};
+    use crate::index::prints::Prints;
     use crate::log::LoggedRecord;
     use crate::owner::OwnerTag;
     use crate::schema::{ColumnType, TableSchema};
@@ -385,6 +386,7 @@ mod tests {
                 writes: false,
                 old_version: Version::NEVER,
                 new_version: Version::NEVER,
+                prints: Prints::UNKNOWN,
                 verb: VerbIndex(0),
             });
         }

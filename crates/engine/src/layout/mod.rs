@@ -3,11 +3,13 @@
 //! Invariant: a layout is bytes and arithmetic only; who may change which word when is the
 //! protocol's business. Indexes and logs work on the [`Slot`] of any layout.
 
+mod reach;
 mod single_version;
 mod version;
 
+pub use reach::{Reach, WORD_BYTES};
 pub use single_version::{
-    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
-    VERSION_AT,
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, DIRECTORY_PRINTS_AT,
+    DIRECTORY_STAMP_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot, VERSION_AT,
 };
 pub use version::Version;

@@ -7,7 +7,8 @@
 //!   0        8        16       24       32             32 + k            (out of line)
 //!   | LOCK   | VERSION| KEY    | BODY   | full key (k bytes) |   payload lies at BODY
 //! a bucket's directory record, one line
-//!   | LOCK   | VERSION| DEPTH  | NEXT   | unused
+//!   0        8        16       24       32       40
+//!   | LOCK   | VERSION| STAMP  | PRINTS | DEPTH  | NEXT   | unused
 //! ```
 //! Invariants: LOCK is an owner's tag or 0, taken by CAS and given back by its holder; VERSION
 //! never falls; a record of one line is consistent when read by one READ (a line is atomic); one of
@@ -31,12 +32,18 @@ pub const KEY_AT: usize = 16;
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of a directory record.
 pub const DIRECTORY_BYTES: usize = LINE_BYTES;
+/// Offset of the VERSION of which a directory record's fingerprints are true.
+pub const DIRECTORY_STAMP_AT: usize = 16;
+/// Offset of a directory record's fingerprints, one byte a slot.
+pub const DIRECTORY_PRINTS_AT: usize = 24;
 /// Offset of a directory record's depth: how many hash bits its keys share.
-pub const DIRECTORY_DEPTH_AT: usize = KEY_AT;
+pub const DIRECTORY_DEPTH_AT: usize = 32;
 /// Offset of a directory record's overflow block.
-pub const DIRECTORY_NEXT_AT: usize = 24;
+pub const DIRECTORY_NEXT_AT: usize = 40;
 
 const _: () = assert!(HEADER_BYTES == KEY_AT + 8);
+const _: () =
+    assert!(DIRECTORY_STAMP_AT == VERSION_AT + 8 && DIRECTORY_PRINTS_AT == VERSION_AT + 16);
 const _: () = assert!(DIRECTORY_NEXT_AT + 8 <= DIRECTORY_BYTES);
 
 /// Largest slot that is stored in its bucket.
@@ -81,7 +88,7 @@ impl Slot {
         // The payload starts at a multiple of 8, so that words stay aligned.
         let payload_at = (HEADER_BYTES + full_key_bytes).next_multiple_of(8);
         let inline_bytes = slot_bytes(payload_at + payload_bytes);
-        if inline_bytes <= INLINE_BYTES_MAX {
+        if inline_bytes <= INLINE_BYTES_MAX && !schema.apart {
             let (slot_bytes, body_at, full_key_at) = (inline_bytes, None, HEADER_BYTES);
             return Slot {
                 slot_bytes,

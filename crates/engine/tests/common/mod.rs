@@ -164,9 +164,9 @@ pub fn narrow(name: &str, records: u64) -> TableSchema {
     TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::U64)
 }
 
-/// 8 bytes: a slot of half a line, which another record shares.
+/// 8 bytes: a slot of half a line, which another record shares; its buckets have fingerprints.
 pub fn half(name: &str, records: u64) -> TableSchema {
-    TableSchema::new(name, records).column("a", ColumnType::U64)
+    TableSchema::new(name, records).column("a", ColumnType::U64).fingerprinted()
 }
 
 /// 88 bytes: a slot of two lines.

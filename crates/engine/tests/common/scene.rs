@@ -200,7 +200,8 @@ fn is_member(cx: &Context) -> bool {
 }
 
 pub fn run(scene: &Scene, seed: u64) -> Outcome {
-    let shape = mix::shape(scene.memory_nodes, scene.replicas, "corrected");
+    let shape_of = if scene.mix.scans_in > 0 { mix::ordered_shape } else { mix::shape };
+    let shape = shape_of(scene.memory_nodes, scene.replicas, "corrected");
     let fabric = WeakFabric::with_spares(&shape, seed, scene.spares);
     let database = &fabric.database;
     for spare in 0..scene.spares {

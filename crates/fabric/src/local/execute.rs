@@ -8,9 +8,12 @@ use super::LocalBackend;
 use super::region::{Region, StuckStripe};
 use super::run::FENCE_AFTER_ATOMICS;
 use super::sync::{Ordering, fence};
-use crate::address::Target;
+use crate::address::{LINE_BYTES, Target};
 use crate::error::FabricError;
 use crate::round::{Round, Verb, VerbKind};
+
+/// From so many verbs on a round's lines are compared before they are asked for.
+const MANY_VERBS: usize = 8;
 
 /// Why a verb was not executed.
 enum Stop {
@@ -24,15 +27,39 @@ impl LocalBackend {
     /// them.
     #[inline(always)]
     pub(super) fn fetch_ahead(&self, round: &Round) {
+        match round.verbs().len() {
+            0..MANY_VERBS => self.gather::<false>(round),
+            _ => self.gather_many(round),
+        }
+    }
+
+    #[inline(never)]
+    fn gather_many(&self, round: &Round) {
+        self.gather::<true>(round);
+    }
+
+    /// In a round of many verbs a verb often stays in the line that the one before began with: then
+    /// it is worth `COMPARED`.
+    #[inline(always)]
+    fn gather<const COMPARED: bool>(&self, round: &Round) {
         let Some(mut first) = round.verbs().first().map(|verb| verb.target) else { return };
         let Some(mut region) = self.region(first) else { return };
         let ahead = &self.ahead;
+        let mut before = u64::MAX;
         for verb in round.verbs() {
             let mut offset = verb.target.offset_beside(first);
             if offset >= region.bytes() {
                 let Some(other) = self.region(verb.target) else { continue };
                 (first, region) = (verb.target, other);
                 offset = verb.target.offset_beside(first);
+                before = u64::MAX;
+            }
+            if COMPARED {
+                let last = offset.wrapping_add(verb.len_bytes() as u64).wrapping_sub(1);
+                if (offset ^ before) | (last ^ before) < LINE_BYTES as u64 {
+                    continue;
+                }
+                before = offset;
             }
             let (line, stripe) = region.places(offset);
             ahead.add(line, verb.len_bytes(), stripe, !verb.is(VerbKind::Read));

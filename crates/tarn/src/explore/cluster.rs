@@ -6,7 +6,9 @@
 //! litmus has: the steward, who loads, looks after the lost and looks at memory at rest, and outlives
 //! everything; and a deputy, who looks after the lost before him where he may be lost himself.
 
+use super::coordinate::write;
 use super::litmus::Litmus;
+use super::ranges::{self, Holder};
 use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
@@ -14,13 +16,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::index::btree::work::TreeTask;
 use tarn_engine::index::{IndexView, Place, hash_of};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::Membership;
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::TableId;
+use tarn_engine::schema::{TableId, TableSchema};
 use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::port::Port;
@@ -42,6 +46,8 @@ pub struct Cluster {
     variant: String,
     catalog: Catalog,
     keys: Vec<u64>,
+    /// Keys of fillers, and what each says.
+    fillers: Vec<(u64, u64)>,
 }
 
 impl Cluster {
@@ -59,10 +65,11 @@ impl Cluster {
             coordinators_max: litmus.coordinators.len() as u32 + 1,
             log_bytes: 1 << 10,
             chunk_bytes: 4 << 10,
+            // Each coordinator that splits a node takes a chunk of its own.
             spare_bytes: 4 << 10,
             ..Options::default()
         };
-        let catalog = Catalog::plan(&[litmus.layout.schema()], &options, shape.memory_nodes)?;
+        let catalog = Catalog::plan(&[schema(litmus)], &options, shape.memory_nodes)?;
         let keys = Places::new(&catalog, litmus).keys().ok_or_else(|| UsageError {
             field: "litmus".into(),
             value: format!("{} with {} records", litmus.name, litmus.records.len()),
@@ -70,8 +77,15 @@ impl Cluster {
                 "on {shape} fewer that are not put together: each has a bucket of its own"
             ),
         })?;
+        let fillers = Places::new(&catalog, litmus).fillers(&keys);
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
-        Ok(Cluster { litmus: Rc::clone(litmus), shape, protocol, variant, catalog, keys })
+        let litmus = Rc::clone(litmus);
+        Ok(Cluster { litmus, shape, protocol, variant, catalog, keys, fillers })
+    }
+
+    /// The only table's schema.
+    pub fn schema(&self) -> &TableSchema {
+        &self.catalog.table(TABLE).schema
     }
 
     /// The litmus.
@@ -97,6 +111,20 @@ impl Cluster {
     /// Whose key it is.
     pub fn record(&self, key: u64) -> Option<RecordIndex> {
         self.keys.iter().position(|known| *known == key).map(RecordIndex)
+    }
+
+    /// Keys of fillers, and what each says.
+    pub fn fillers(&self) -> &[(u64, u64)] {
+        &self.fillers
+    }
+
+    /// Whose entry says `value` and leads to the record of `key`.
+    pub fn holder(&self, key: u64, value: u64) -> Holder {
+        match self.record(key) {
+            Some(record) => Holder::Record(record),
+            None if self.fillers.contains(&(key, value)) => Holder::Filler,
+            None => Holder::Nobody,
+        }
     }
 
     /// A compute node of the litmus, in its only life.
@@ -162,18 +190,56 @@ impl Cluster {
     ///
     /// # Panics
     /// If memory cannot be written: nothing has broken yet.
-    pub fn load(&self, cx: &Context) {
+    pub fn load(&self, cx: &Rc<Context>) {
         let loaded: Result<u64, Failure> = block_on(async {
             let mut loader = Loader::new(cx, Part { index: 0, of: 1 });
-            for (content, &key) in self.litmus.initial.iter().zip(&self.keys) {
-                let Some(value) = content else { continue };
+            let named = self.litmus.initial.iter().zip(&self.keys);
+            let named = named.filter_map(|(content, &key)| Some((key, (*content)?)));
+            let early = self.fillers.iter().copied().filter(|filler| !self.is_late(filler));
+            for (key, value) in named.chain(early) {
                 let fill =
                     |bytes: &mut [u8]| bytes.as_chunks_mut::<8>().0.fill(value.to_le_bytes());
                 loader.insert(TABLE, key, |row| fill(row.payload())).await?;
             }
-            loader.finish().await
+            let loaded = loader.finish().await?;
+            self.prepare(cx).await?;
+            Ok(loaded)
         });
         loaded.expect("a cluster at rest can be loaded");
+    }
+
+    fn is_late(&self, &(_, value): &(u64, u64)) -> bool {
+        let ordered = self.litmus.ordered.as_ref();
+        ordered.is_some_and(|ordered| ordered.late.contains(&value))
+    }
+
+    /// Gives the tree its shape: by the engine's own transactions, under a number that is nobody's.
+    async fn prepare(&self, cx: &Rc<Context>) -> Result<(), Failure> {
+        let Some(ordered) = &self.litmus.ordered else { return Ok(()) };
+        let number = self.litmus.coordinators.len() as u32;
+        let mut by = Coordinator::new(Rc::clone(cx), number, Retry::default());
+        for &value in &ordered.splits {
+            cx.tree_works.request(ranges::work(TreeTask::Split, value));
+            by.transact(async |_| Ok(())).await?;
+        }
+        for &(key, value) in self.fillers.iter().filter(|filler| self.is_late(filler)) {
+            by.transact(async |tx| {
+                let row = tx.insert(TABLE, key);
+                tx.fetch().await?;
+                write(tx, row, value);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+fn schema(litmus: &Litmus) -> TableSchema {
+    let table = litmus.layout.schema();
+    match &litmus.ordered {
+        Some(ordered) => ordered.schema(table, litmus.records.len()),
+        None => table,
     }
 }
 
@@ -216,10 +282,27 @@ impl<'a> Places<'a> {
                     }
                 }
             };
-            keys.push((1..KEYS_MAX).find(|key| !keys.contains(key) && fits(key))?);
+            // In an ordered index records that say the same are in the order of their keys.
+            let ascends = |key: &u64| {
+                self.litmus.ordered.is_none() || keys.last().is_none_or(|last| last < key)
+            };
+            let is_free = |key: &u64| !keys.contains(key) && ascends(key);
+            keys.push((1..KEYS_MAX).find(|key| is_free(key) && fits(key))?);
             group += usize::from(partner.is_none());
         }
         Some(keys)
+    }
+
+    /// A key for each filler, behind those of records and in other buckets, with what it says.
+    fn fillers(&self, keys: &[u64]) -> Vec<(u64, u64)> {
+        let Some(ordered) = &self.litmus.ordered else { return Vec::new() };
+        let taken: Vec<Place> = keys.iter().map(|key| self.of(*key)).collect();
+        let is_apart = |key: &u64| {
+            let bucket = self.of(*key).bucket;
+            taken.iter().all(|it| it.bucket != bucket)
+        };
+        let free = (keys.last().map_or(1, |last| last + 1)..).filter(is_apart);
+        free.zip(ordered.fillers.iter().copied()).collect()
     }
 
     /// An earlier record that this one shares a bin with.

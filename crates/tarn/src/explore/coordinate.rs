@@ -6,15 +6,17 @@
 use super::cluster::{Cluster, TABLE};
 use super::desk::Desk;
 use super::oracle::Ended;
+use super::ranges::{Entry, INDEX, work};
 use super::recovery::LOOK_AGAIN;
-use super::script::{Content, Expression, Op, RecordIndex, Script};
+use super::script::{Base, Content, Expression, Op, RecordIndex, Saw, Script};
 use crate::schedules::mixture::fill;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
+use tarn_engine::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
+use tarn_engine::range::ScanHandle;
 use tarn_engine::recorder::HistorySink;
-use tarn_engine::schema::Cells;
+use tarn_engine::schema::{Cells, Key};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::error::FabricError;
@@ -72,7 +74,12 @@ impl Part {
     /// Runs one; whether the coordinator can go on.
     async fn transaction(&self, by: &mut Coordinator, index: usize, script: &Script) -> bool {
         self.desk.begins(self.number, index, by.context().port.observed());
-        let mut once = Once { cluster: &self.cluster, script, seen: Vec::new(), torn: false };
+        for op in &script.ops {
+            if let Op::Reshape(task, value) = *op {
+                by.context().tree_works.request(work(task, value));
+            }
+        }
+        let mut once = Once::new(&self.cluster, script);
         let (mut tries, most) = (0, self.tries);
         let result = by
             .transact(async |tx| {
@@ -100,6 +107,7 @@ impl Part {
         let failure = match result {
             Ok(()) => return (Ended::Committed(once.seen.clone()), true),
             Err(failure) if failure == Failure::user_abort() => return (Ended::Without, true),
+            Err(Failure::Abort(AbortReason::UniqueViolation)) => return (Ended::Refused, true),
             Err(failure) => failure,
         };
         match (failure, by.context().explanation(failure)) {
@@ -146,14 +154,23 @@ struct Once<'a> {
     cluster: &'a Cluster,
     script: &'a Script,
     /// What the reads of the last try saw.
-    seen: Vec<Content>,
+    seen: Vec<Saw>,
+    /// Its scans, by step.
+    scans: Vec<(usize, ScanHandle)>,
+    /// How many entries its last scan saw.
+    count: usize,
     /// Whether a row of the last try was torn.
     torn: bool,
 }
 
-impl Once<'_> {
+impl<'a> Once<'a> {
+    fn new(cluster: &'a Cluster, script: &'a Script) -> Once<'a> {
+        Once { cluster, script, seen: Vec::new(), scans: Vec::new(), count: 0, torn: false }
+    }
+
     async fn run(&mut self, tx: &mut Transaction<'_>) -> Result<(), Failure> {
         self.seen.clear();
+        self.scans.clear();
         self.torn = false;
         let mut known: Vec<Option<Handle>> = vec![None; self.cluster.litmus().records.len()];
         let mut asked = 0;
@@ -164,9 +181,15 @@ impl Once<'_> {
                 known[record.0] = Some(self.ask(tx, op, record));
                 continue;
             }
+            if let Op::Scan(range) = op {
+                self.scans.push((at, tx.scan(INDEX, range.scan())));
+            }
+            if op.is_ordered() {
+                continue;
+            }
             tx.fetch().await?;
-            for op in &ops[asked..at] {
-                self.take(tx, *op, &known);
+            for step in asked..at {
+                self.take(tx, step, &known);
             }
             asked = at;
             if op == Op::Abort {
@@ -182,17 +205,25 @@ impl Once<'_> {
             Op::Update(..) => tx.update(TABLE, key, Cells::ALL),
             Op::Insert(..) => tx.insert(TABLE, key),
             Op::Delete(_) => tx.delete(TABLE, key),
-            Op::Read(_) | Op::Fetch | Op::Abort => tx.read(TABLE, key, Cells::ALL),
+            _ => tx.read(TABLE, key, Cells::ALL),
         }
     }
 
     /// Uses what was fetched, in the order of the steps.
-    fn take(&mut self, tx: &mut Transaction<'_>, op: Op, known: &[Option<Handle>]) {
+    fn take(&mut self, tx: &mut Transaction<'_>, step: usize, known: &[Option<Handle>]) {
         let handle = |record: RecordIndex| known[record.0].expect("it was asked for");
-        match op {
+        match self.script.ops[step] {
             Op::Read(record) => {
                 let content = self.content(tx, handle(record));
-                self.seen.push(content);
+                self.seen.push(Saw::Content(content));
+            }
+            Op::Scan(_) => {
+                let scan = self.scans.iter().find(|(at, _)| *at == step);
+                let (_, scan) = *scan.expect("it was asked for");
+                let entries: Vec<Entry> =
+                    tx.scanned(scan).map(|entry| self.entry(entry.key, entry.record)).collect();
+                self.count = entries.len();
+                self.seen.push(Saw::Entries(entries));
             }
             Op::Update(record, it) => {
                 if self.content(tx, handle(record)).is_some() {
@@ -206,16 +237,29 @@ impl Once<'_> {
                     write(tx, handle(record), value);
                 }
             }
-            Op::Delete(_) | Op::Fetch | Op::Abort => {}
+            Op::Delete(_) | Op::Reshape(..) | Op::Fetch | Op::Abort => {}
         }
     }
 
+    /// An entry of the index in the litmus's terms: by the first part of its key, and its record.
+    fn entry(&self, key: &[u8], record: Key<'_>) -> Entry {
+        let value = u64::from_be_bytes(*key.first_chunk().expect("a number"));
+        let holder = match record {
+            Key::Word(word) => self.cluster.holder(word, value),
+            Key::Bytes(_) => unreachable!("keys are words"),
+        };
+        (value, holder)
+    }
+
     fn value(&mut self, tx: &Transaction<'_>, it: Expression, known: &[Option<Handle>]) -> u64 {
-        let content = it.record.map(|record| {
-            let handle = known[record.0].expect("scripts ask before they use");
-            self.content(tx, handle)
-        });
-        it.value(|_| content.flatten())
+        let content = match it.base {
+            Base::Record(record) => {
+                let handle = known[record.0].expect("scripts ask before they use");
+                self.content(tx, handle)
+            }
+            Base::Zero | Base::Count => None,
+        };
+        it.value(|_| content, self.count)
     }
 
     fn content(&mut self, tx: &Transaction<'_>, handle: Handle) -> Content {
@@ -226,7 +270,7 @@ impl Once<'_> {
 }
 
 /// The same number in every word.
-fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
+pub(super) fn write(tx: &mut Transaction<'_>, handle: Handle, value: u64) {
     if let Some(row) = tx.get(handle) {
         let bytes = row.payload().len();
         fill(tx, handle, bytes, value);

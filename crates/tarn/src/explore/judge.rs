@@ -10,7 +10,8 @@ use super::cluster::{Cluster, TABLE, seed};
 use super::coordinate::row_says;
 use super::desk::{Desk, Left};
 use super::oracle::{self, Ended};
-use super::script::{Content, Contents};
+use super::ranges::{Entry, Holder};
+use super::script::{Content, Contents, Saw};
 use crate::bench::history::history_of;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -43,9 +44,9 @@ pub fn judge(
 ) -> Result<Option<Vec<Content>>, String> {
     let left = desk.left();
     let (history, contradiction) = history(&left);
-    let schemas = [cluster.litmus().layout.schema()];
+    let schemas = std::slice::from_ref(cluster.schema());
     let report =
-        check(&history_of(BTreeMap::new(), &schemas, &history), Isolation::StrictSerializable);
+        check(&history_of(BTreeMap::new(), schemas, &history), Isolation::StrictSerializable);
     if !report.is_accepted() {
         return Err(format!("history: {report}"));
     }
@@ -129,10 +130,11 @@ async fn contents(
 ) -> Result<Result<Vec<Content>, String>, Failure> {
     let names = &cluster.litmus().records;
     let mut contents = vec![None; names.len()];
-    let mut wrong = None;
+    let (mut wrong, mut fillers) = (None, 0);
     scan(cx, TABLE, |stored| {
         let (value, is_whole) = row_says(stored.row.payload());
         match cluster.record(stored.key) {
+            None if cluster.fillers().contains(&(stored.key, value)) => fillers += 1,
             None => {
                 wrong = Some(format!("memory: a record of key {} that nobody made", stored.key))
             }
@@ -149,6 +151,10 @@ async fn contents(
         }
     })
     .await?;
+    if fillers != cluster.fillers().len() {
+        let all = cluster.fillers().len();
+        wrong = Some(format!("memory: {fillers} of {all} fillers are there"));
+    }
     Ok(match wrong {
         None => Ok(contents),
         Some(text) => Err(text),
@@ -164,8 +170,13 @@ fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> 
             Ended::Unknown if seen.began.is_none() => continue,
             Ended::Unknown => format!(" {index}: unknown;"),
             Ended::Without => format!(" {index}: no effect;"),
+            Ended::Refused => format!(" {index}: refused by the unique index;"),
             Ended::Committed(reads) => {
-                let reads: Vec<String> = reads.iter().map(shown).collect();
+                let saw = |it: &Saw| match it {
+                    Saw::Content(content) => shown(content),
+                    Saw::Entries(entries) => scanned(entries, &litmus.records),
+                };
+                let reads: Vec<String> = reads.iter().map(saw).collect();
                 format!(" {index}: committed, read [{}];", reads.join(", "))
             }
         };
@@ -180,4 +191,14 @@ fn unexplained(cluster: &Cluster, left: &Left, contents: Option<&[Content]>) -> 
 
 fn shown(content: &Content) -> String {
     content.map_or_else(|| "absent".to_owned(), |value| value.to_string())
+}
+
+/// Entries of a scan: `{3, x = 4}`; fillers are shown by what they say.
+fn scanned(entries: &[Entry], names: &[String]) -> String {
+    let one = |&(value, holder): &Entry| match holder {
+        Holder::Record(record) => format!("{} = {value}", names[record.0]),
+        Holder::Filler => value.to_string(),
+        Holder::Nobody => format!("nobody's {value}"),
+    };
+    format!("{{{}}}", entries.iter().map(one).collect::<Vec<_>>().join(", "))
 }

@@ -5,6 +5,7 @@
 //! are part of the program.
 
 use super::oracle;
+use super::ranges::{self, FileOrdered, Ordered};
 use super::script::{Content, Contents, Script, Stated, by_name};
 use super::shape::Shape;
 use crate::schedules::mixture::Layout;
@@ -38,14 +39,25 @@ embedded!(
     "insert-insert",
     "intermediate-read",
     "lost-update",
+    "merge-scan",
     "phantom",
+    "range-edge",
+    "range-gap",
+    "range-move",
+    "range-phantom",
+    "range-skew",
     "read-only-anomaly",
     "real-time",
+    "split-insert",
+    "split-leaf",
+    "split-lost",
+    "split-scan",
     "stale-address",
     "successor",
     "three-writers",
     "torn-body",
     "torn-row",
+    "unique-insert",
     "user-abort",
     "write-skew",
 );
@@ -61,6 +73,8 @@ pub struct Litmus {
     pub wrong: String,
     /// How its records lie.
     pub layout: Layout,
+    /// Its ordered index, by what records say; if it has one.
+    pub ordered: Option<Ordered>,
     /// Names of its records, ascending.
     pub records: Vec<String>,
     /// What is in them at first.
@@ -176,7 +190,7 @@ impl Litmus {
         if self.shapes.is_empty() {
             return Err("shapes = []; allowed: one at the least".into());
         }
-        Ok(())
+        ranges::mistake(self).map_or(Ok(()), Err)
     }
 }
 
@@ -188,6 +202,7 @@ struct File {
     #[serde(default = "narrow")]
     layout: String,
     records: BTreeMap<String, Stated>,
+    ordered: Option<FileOrdered>,
     #[serde(default)]
     together: Vec<Vec<String>>,
     #[serde(default = "one")]
@@ -249,6 +264,7 @@ impl File {
             title: self.title,
             wrong: self.wrong,
             layout,
+            ordered: self.ordered.as_ref().map(FileOrdered::ordered).transpose()?,
             together: together.collect::<Result<_, String>>()?,
             coordinators: self.coordinator.iter().map(crew).collect::<Result<_, String>>()?,
             tries: self.tries,
@@ -320,6 +336,9 @@ mod tests {
             ("node = 0", "node = 0\nsucceeds = 0", "allowed: a coordinator of another"),
             ("[[coord", "tries = 9\n[[coord", "allowed: 1 to 3"),
             ("[[coord", "together = [['z']]\n[[coord", "allowed: x, y"),
+            ("'read x'", "'read x', 'scan 1..2'", "allowed: with an ordered index"),
+            ("[[coord", "ordered = { unique = true }\n[[coord", "records that say the same"),
+            ("[[coord", "ordered = { fillers = [[2, 1]] }\n[[coord", "allowed: ranges apart"),
             ("[[coord", "[[outcome]]\nx = 0\ny = 2\n[[coord", "allowed: x = 0, y = 1"),
         ] {
             let said = Litmus::parse("bad", &SMALL.replace(from, to)).expect_err("refused");

@@ -1,6 +1,7 @@
 //! Litmuses under every order that the contract allows, by the explorer of `tarn-sim`.
 //!
-//! Map: [`litmus`] is the file, [`script`] its language, [`shape`] where it runs. [`cluster`] is the small
+//! Map: [`litmus`] is the file, [`script`] its language (`parse.rs` reads it), [`ranges`] its ordered index,
+//! [`shape`] where it runs. [`cluster`] is the small
 //! database of one, [`model`] what the explorer is given: coordinators ([`coordinate`]), who looks after
 //! the lost ([`recovery`]) as the membership [`service`] lets him, the judges ([`judge`], [`oracle`]).
 //! [`order`] says what to explore, [`run`]
@@ -18,6 +19,8 @@ pub mod litmus;
 pub mod model;
 pub mod oracle;
 pub mod order;
+mod parse;
+pub mod ranges;
 pub mod recovery;
 pub mod report;
 pub mod run;

@@ -5,7 +5,7 @@
 //! ended before another began comes first, gives every read and the contents that are left.
 
 use super::litmus::Litmus;
-use super::script::{Content, Script};
+use super::script::{Content, Saw, Script};
 
 /// How one transaction of a litmus ended.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -14,7 +14,9 @@ pub enum Ended {
     #[default]
     Unknown,
     /// Acknowledged; what its reads saw, in order.
-    Committed(Vec<Content>),
+    Committed(Vec<Saw>),
+    /// A unique index refused it, so it took no effect: at its place another record must have said the same.
+    Refused,
     /// It took no effect: aborted in every try, or failed before anything was committed.
     Without,
 }
@@ -55,7 +57,8 @@ pub fn results(litmus: &Litmus) -> Vec<Vec<Content>> {
 /// be looked at.
 pub fn explains(litmus: &Litmus, seen: &[Seen], left: Option<&[Content]>) -> bool {
     let scripts = scripts(litmus);
-    let must: Vec<bool> = seen.iter().map(|it| matches!(it.ended, Ended::Committed(_))).collect();
+    let is_placed = |ended: &Ended| matches!(ended, Ended::Committed(_) | Ended::Refused);
+    let must: Vec<bool> = seen.iter().map(|it| is_placed(&it.ended)).collect();
     let mut orders = Orders { litmus, scripts: &scripts, seen, must: &must };
     orders.walk(&mut vec![false; scripts.len()], &litmus.initial, &mut |contents, whole| {
         whole && left.is_none_or(|left| left == contents)
@@ -93,8 +96,13 @@ impl Orders<'_> {
                 continue;
             }
             let mut after = contents.to_vec();
-            let reads = self.scripts[next].interpret(&mut after);
-            if matches!(&self.seen[next].ended, Ended::Committed(saw) if *saw != reads) {
+            let reads = self.scripts[next].interpret(self.litmus.ordered.as_ref(), &mut after);
+            let is_as_seen = match &self.seen[next].ended {
+                Ended::Committed(saw) => reads.as_ref() == Some(saw),
+                Ended::Refused => reads.is_none(),
+                Ended::Unknown | Ended::Without => true,
+            };
+            if !is_as_seen {
                 continue;
             }
             done[next] = true;
@@ -150,7 +158,7 @@ mod tests {
     }
 
     fn committed(began: u64, told: u64, reads: &[Content]) -> Seen {
-        let ended = Ended::Committed(reads.to_vec());
+        let ended = Ended::Committed(reads.iter().copied().map(Saw::Content).collect());
         Seen { began: Some(began), told: Some(told), ended }
     }
 
@@ -181,5 +189,16 @@ mod tests {
         let without = Seen { ended: Ended::Without, ..doubt };
         let seen = [without, committed(1, 3, &[Some(0)])];
         assert!(!explains(&skew(), &seen, Some(&[Some(2), Some(1)])));
+    }
+
+    #[test]
+    fn who_was_refused_needs_somebody_who_said_the_same() {
+        let litmus = Litmus::load("unique-insert").expect("a litmus");
+        assert_eq!(results(&litmus), [[None, Some(5)], [Some(5), None]]);
+        let refused = Seen { began: Some(0), told: Some(9), ended: Ended::Refused };
+        let one = [committed(0, 9, &[]), refused.clone()];
+        assert!(explains(&litmus, &one, Some(&[Some(5), None])));
+        assert!(!explains(&litmus, &[refused.clone(), refused], None));
+        assert!(!explains(&litmus, &[committed(0, 9, &[]), committed(1, 8, &[])], None));
     }
 }

@@ -9,12 +9,20 @@
 //! update x = y + 1  change x, if it is there; y must have been asked for in this transaction
 //! insert x = 5      make x, if it is not there
 //! delete x          remove x, if it is there
+//! scan 3..7         see what the ordered index has from 3 to 7, both included; `back`: from the end,
+//!                   `limit 2`: no more than two entries
+//! split 5, merge 5  before the transaction, ask for a split or merge of the leaf where 5 belongs
 //! fetch             bring what was asked for so far (one more round of the transaction)
 //! abort             give up: nothing of it may remain
 //! ```
+//!
+//! Instead of a record an expression may say `count`: how many entries the scan before it saw.
 
+use super::parse::parse_op;
+use super::ranges::{Entry, Ordered, Range};
 use std::collections::BTreeMap;
 use std::fmt;
+use tarn_engine::index::btree::work::TreeTask;
 
 /// A record, by position among the names of its litmus.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,19 +31,43 @@ pub struct RecordIndex(pub usize);
 /// What is in a record: `None` if it is not there.
 pub type Content = Option<u64>;
 
-/// What a write writes: a number, or a record's content and a number, wrapping.
+/// What a step of a transaction saw.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Saw {
+    /// A read: the record.
+    Content(Content),
+    /// A scan: its entries, in its order.
+    Entries(Vec<Entry>),
+}
+
+/// What an expression begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// Nothing.
+    Zero,
+    /// A record's content; an absent record counts as 0.
+    Record(RecordIndex),
+    /// How many entries the scan before it saw.
+    Count,
+}
+
+/// What a write writes: a number, or something that was seen and a number, wrapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expression {
-    /// Whose content is added; an absent record counts as 0.
-    pub record: Option<RecordIndex>,
+    /// To what the number is added.
+    pub base: Base,
     /// What is added, as two's complement.
     pub number: u64,
 }
 
 impl Expression {
-    /// Its value, where a record's content is known.
-    pub fn value(self, content: impl Fn(RecordIndex) -> Content) -> u64 {
-        let base = self.record.map_or(0, |record| content(record).unwrap_or(0));
+    /// Its value, where a record's content is known, and how many entries were counted.
+    pub fn value(self, content: impl Fn(RecordIndex) -> Content, count: usize) -> u64 {
+        let base = match self.base {
+            Base::Zero => 0,
+            Base::Record(record) => content(record).unwrap_or(0),
+            Base::Count => count as u64,
+        };
         base.wrapping_add(self.number)
     }
 }
@@ -51,6 +83,10 @@ pub enum Op {
     Insert(RecordIndex, Expression),
     /// Removes a record.
     Delete(RecordIndex),
+    /// Looks at a range of the ordered index.
+    Scan(Range),
+    /// Asks, before the transaction, that the leaf of a value change its shape.
+    Reshape(TreeTask, u64),
     /// Brings what was asked for.
     Fetch,
     /// Gives up.
@@ -63,8 +99,17 @@ impl Op {
         match self {
             Op::Read(record) | Op::Update(record, _) | Op::Insert(record, _) => Some(record),
             Op::Delete(record) => Some(record),
-            Op::Fetch | Op::Abort => None,
+            Op::Scan(_) | Op::Reshape(..) | Op::Fetch | Op::Abort => None,
         }
+    }
+
+    /// Whether it needs an ordered index.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, Op::Scan(_) | Op::Reshape(..))
+    }
+
+    fn is_change(self) -> bool {
+        matches!(self, Op::Update(..) | Op::Insert(..) | Op::Delete(_))
     }
 }
 
@@ -104,16 +149,22 @@ impl Script {
         let name = |record: RecordIndex| &names[record.0];
         let mut asked: Vec<RecordIndex> = Vec::new();
         let mut deleted: Vec<RecordIndex> = Vec::new();
+        let (mut changes, mut scanned) = (false, false);
         for (at, op) in self.ops.iter().enumerate() {
             if *op == Op::Abort && at + 1 != self.ops.len() {
                 return Some("abort before the last step; allowed: as the last step".into());
             }
-            if let Op::Update(record, it) | Op::Insert(record, it) = *op
-                && let Some(other) = it.record
-                && other != record
-                && !asked.contains(&other)
-            {
-                return Some(format!("{} before it is asked for; allowed: after", name(other)));
+            if let Op::Update(record, it) | Op::Insert(record, it) = *op {
+                match it.base {
+                    Base::Record(other) if other != record && !asked.contains(&other) => {
+                        let of = name(other);
+                        return Some(format!("{of} before it is asked for; allowed: after"));
+                    }
+                    Base::Count if !scanned => {
+                        return Some("count before a scan; allowed: after".into());
+                    }
+                    _ => {}
+                }
             }
             match *op {
                 Op::Insert(record, _) if deleted.contains(&record) => {
@@ -123,85 +174,53 @@ impl Script {
                     ));
                 }
                 Op::Delete(record) => deleted.push(record),
+                // A scan shows what was changed before its fetch.
+                Op::Scan(_) if changes => {
+                    return Some("a scan after a change; allowed: with a fetch between".into());
+                }
+                Op::Scan(_) => scanned = true,
                 _ => {}
             }
+            changes = *op != Op::Fetch && (changes || op.is_change());
             asked.extend(op.record());
         }
-        if asked.is_empty() {
+        if asked.is_empty() && !self.ops.iter().any(|op| op.is_ordered()) {
             return Some("a transaction without a record; allowed: at least one".into());
         }
         None
     }
 
-    /// Runs it alone on `state`; what its reads saw. An aborted script changes nothing.
-    pub fn interpret(&self, state: &mut [Content]) -> Vec<Content> {
-        let mut seen = Vec::new();
+    /// Runs it alone on `state`, whose index, if it has one, is `ordered`; what its reads saw. `None`, and
+    /// nothing is changed: a unique index refuses it. An aborted script changes nothing.
+    pub fn interpret(&self, ordered: Option<&Ordered>, state: &mut [Content]) -> Option<Vec<Saw>> {
+        let (mut seen, mut count) = (Vec::new(), 0);
         let mut own = state.to_vec();
         for op in &self.ops {
             match *op {
-                Op::Read(record) => seen.push(own[record.0]),
+                Op::Read(record) => seen.push(Saw::Content(own[record.0])),
                 Op::Update(record, it) if own[record.0].is_some() => {
-                    own[record.0] = Some(it.value(|other| own[other.0]));
+                    own[record.0] = Some(it.value(|other| own[other.0], count));
                 }
                 Op::Insert(record, it) if own[record.0].is_none() => {
-                    own[record.0] = Some(it.value(|other| own[other.0]));
+                    own[record.0] = Some(it.value(|other| own[other.0], count));
                 }
                 Op::Delete(record) => own[record.0] = None,
-                Op::Update(..) | Op::Insert(..) | Op::Fetch | Op::Abort => {}
+                Op::Scan(range) => {
+                    let entries = ordered.map(|it| it.entries(range, &own)).unwrap_or_default();
+                    count = entries.len();
+                    seen.push(Saw::Entries(entries));
+                }
+                Op::Update(..) | Op::Insert(..) | Op::Reshape(..) | Op::Fetch | Op::Abort => {}
             }
         }
-        if !self.gives_up() {
-            state.copy_from_slice(&own);
+        if self.gives_up() {
+            return Some(seen);
         }
-        seen
-    }
-}
-
-const STEPS: &str = "read R, update R = E, insert R = E, delete R, fetch, abort; E is a number, R, \
-                     R + a number or R - a number";
-
-fn parse_op(step: &str, names: &[String]) -> Result<Op, String> {
-    let (left, right) = match step.split_once('=') {
-        Some((left, right)) => (left, Some(right)),
-        None => (step, None),
-    };
-    let words: Vec<&str> = left.split_whitespace().collect();
-    match (&words[..], right) {
-        (["fetch"], None) => Ok(Op::Fetch),
-        (["abort"], None) => Ok(Op::Abort),
-        (["read", name], None) => Ok(Op::Read(record(name, names)?)),
-        (["delete", name], None) => Ok(Op::Delete(record(name, names)?)),
-        (["update", name], Some(right)) => {
-            Ok(Op::Update(record(name, names)?, expression(right, names)?))
+        if ordered.is_some_and(|it| it.refuses(&own)) {
+            return None;
         }
-        (["insert", name], Some(right)) => {
-            Ok(Op::Insert(record(name, names)?, expression(right, names)?))
-        }
-        _ => Err(STEPS.to_owned()),
-    }
-}
-
-fn record(name: &str, names: &[String]) -> Result<RecordIndex, String> {
-    let at = names.iter().position(|known| known == name);
-    at.map(RecordIndex).ok_or_else(|| format!("records {}", names.join(", ")))
-}
-
-fn expression(text: &str, names: &[String]) -> Result<Expression, String> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let number = |word: &str| word.parse::<u64>().map_err(|_| STEPS.to_owned());
-    match words[..] {
-        [word] => match word.parse() {
-            Ok(number) => Ok(Expression { record: None, number }),
-            Err(_) => Ok(Expression { record: Some(record(word, names)?), number: 0 }),
-        },
-        [name, "+", word] => {
-            Ok(Expression { record: Some(record(name, names)?), number: number(word)? })
-        }
-        [name, "-", word] => {
-            let number = number(word)?.wrapping_neg();
-            Ok(Expression { record: Some(record(name, names)?), number })
-        }
-        _ => Err(STEPS.to_owned()),
+        state.copy_from_slice(&own);
+        Some(seen)
     }
 }
 
@@ -260,6 +279,7 @@ impl TryFrom<toml::Value> for Stated {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ranges::Holder;
     use super::*;
 
     fn script(steps: &[&str]) -> Result<Script, String> {
@@ -267,24 +287,45 @@ mod tests {
         Script::parse(&steps, &["x".to_owned(), "y".to_owned()])
     }
 
+    fn run(steps: &[&str], state: &mut [Content]) -> Vec<Saw> {
+        script(steps).expect("a script").interpret(None, state).expect("nothing refuses it")
+    }
+
     #[test]
     fn steps_take_effect_in_order_and_see_the_transaction_s_own_writes() {
-        let all = script(&["read y", "update x = y + 2", "fetch", "read x", "delete y", "read y"]);
         let mut state = [Some(1), Some(5)];
-        let seen = all.expect("a script").interpret(&mut state);
-        assert_eq!((seen, state), (vec![Some(5), Some(7), None], [Some(7), None]));
+        let steps = ["read y", "update x = y + 2", "fetch", "read x", "delete y", "read y"];
+        let seen = run(&steps, &mut state);
+        let contents = [Some(5), Some(7), None].map(Saw::Content);
+        assert_eq!((&seen[..], state), (&contents[..], [Some(7), None]));
     }
 
     #[test]
     fn what_is_not_there_is_not_updated_and_what_is_there_not_inserted() {
         let mut state = [None, Some(1)];
-        script(&["update x = 3", "insert y = 9"]).expect("a script").interpret(&mut state);
+        run(&["update x = 3", "insert y = 9"], &mut state);
         assert_eq!(state, [None, Some(1)]);
         script(&["insert x = y - 1"]).expect_err("y was not asked for");
-        script(&["read y", "insert x = y - 1"]).expect("a script").interpret(&mut state);
+        run(&["read y", "insert x = y - 1"], &mut state);
         assert_eq!(state, [Some(0), Some(1)]);
-        script(&["update x = 8", "abort"]).expect("a script").interpret(&mut state);
+        run(&["update x = 8", "abort"], &mut state);
         assert_eq!(state, [Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn scans_count_what_they_see_and_a_unique_index_refuses_a_whole_script() {
+        let ordered =
+            Ordered { unique: true, fillers: vec![3], splits: Vec::new(), late: Vec::new() };
+        let mut state = [Some(5), None];
+        let scan =
+            script(&["insert y = 2", "fetch", "scan 1..9 back limit 2", "update x = count + 7"]);
+        let scan = scan.expect("a script");
+        let seen = scan.interpret(Some(&ordered), &mut state).expect("nothing refuses it");
+        let entries = vec![(5, Holder::Record(RecordIndex(0))), (3, Holder::Filler)];
+        assert_eq!((seen, state), (vec![Saw::Entries(entries)], [Some(9), Some(2)]));
+        let twice = script(&["update y = 9"]).expect("a script");
+        assert_eq!(twice.interpret(Some(&ordered), &mut state), None);
+        assert_eq!(state, [Some(9), Some(2)]);
     }
 
     #[test]
@@ -297,6 +338,12 @@ mod tests {
             (&["fetch"], "at least one"),
             (&["abort", "read x"], "as the last step"),
             (&["delete x", "fetch", "insert x = 1"], "another transaction"),
+            (&["scan 9..1"], "does not end before"),
+            (&["scan 1..9 limit 0"], "a limit of 1 to"),
+            (&["scan 1..9 bakc"], "back"),
+            (&["insert x = count"], "after"),
+            (&["insert x = 1", "scan 1..9"], "with a fetch between"),
+            (&["split x"], "split N"),
         ] {
             let said = script(steps).expect_err("refused");
             assert!(said.contains(part) && said.contains("allowed"), "{said}");

@@ -14,6 +14,10 @@ use tarn_engine::membership::LeaseTerms;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::config::Chaos;
 
+/// One mixture in so many has ordered indexes.
+const INDEXED_IN: u32 = 3;
+/// Transactions more of each coordinator where there are several leaves: they need some to split.
+const MORE_TRANSACTIONS: u64 = 8;
 /// The stream of a run's shape.
 const DRAW_STREAM: u64 = 0x6472_6177;
 /// Every second seed runs the mixture, which reaches everything.
@@ -149,7 +153,7 @@ impl Drawn {
         let slots = usual.slots + pick(&mut rng, &[0, 0, 0, 1, 4]);
         let read_whole = rng.random_range(0..4) == 0;
         let bucket = BucketShape { slots, read_whole, ..usual };
-        Drawn {
+        let mut drawn = Drawn {
             workload: workload.to_owned(),
             mix_profile,
             records,
@@ -174,7 +178,14 @@ impl Drawn {
             // Drawn last: seeds that had another meaning before keep all the rest of it.
             succession: has_faults && rng.random_range(0..2) == 0,
             faults,
+        };
+        if is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
+            drawn.mix = drawn.mix.with_indexes(&mut rng);
+            drawn.records = drawn.mix.keys;
+            let has_leaves = drawn.mix.name == mixture::RANGES;
+            drawn.transactions += if has_leaves { MORE_TRANSACTIONS } else { 0 };
         }
+        drawn
     }
 
     /// How many memory nodes die.
@@ -280,6 +291,9 @@ impl fmt::Display for Drawn {
         if workload == mixture::NAME {
             write!(f, ", {} of {}", self.mix.name, layouts.join(", "))?;
         }
+        if let Some(ordered) = &self.mix.ordered {
+            write!(f, ", {}", ordered.name())?;
+        }
         let placement = match self.placement {
             Placement::Hash => "hash",
             Placement::Table => "table",
@@ -355,6 +369,7 @@ mod tests {
         let more = ["half", "apart", "1 replicas", "3 replicas", "no fault", "dies", "expelled"];
         let last =
             ["crashes", "leases", "dropped", "come back", "2 spares", "read whole", "taken over"];
+        let last = last.into_iter().chain(["narrow unique on", "wide on"]);
         for word in words.into_iter().chain(more).chain(last) {
             assert!(all.iter().any(|text| text.contains(word)), "{word} is never drawn");
         }

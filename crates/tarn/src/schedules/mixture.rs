@@ -5,16 +5,19 @@
 //! it is read and when all is over.
 
 use super::drawn::layouts;
+pub use super::layout::Layout;
+pub(crate) use super::layout::fill;
+use super::ordered::{self, Ordered, Range, Shown};
 use rand::RngExt as _;
 use std::cell::Cell;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::outcome::{AbortReason, Failure, UsageError};
 use tarn_engine::procedure::Procedure;
 use tarn_engine::row::Row;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
+use tarn_engine::schema::{Cells, ColumnId, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::{Handle, Mode};
 use tarn_fabric::rng::{Rng, mix};
@@ -23,47 +26,10 @@ use tarn_workloads::{Invariant, Profile, Settings, Workload};
 
 /// Its name.
 pub const NAME: &str = "mixture";
+/// The name of the mix whose ordered indexes have several leaves.
+pub const RANGES: &str = "ranges";
 const A: ColumnId = ColumnId(0);
 const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
-
-/// How a table's records lie.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Layout {
-    /// 16 bytes: a slot of one line.
-    Narrow,
-    /// 88 bytes: a slot of two lines.
-    Double,
-    /// 264 bytes, away from the slot.
-    Apart,
-    /// 8 bytes: two slots share a line.
-    Half,
-}
-
-impl Layout {
-    /// Every layout.
-    pub const ALL: [Layout; 4] = [Layout::Narrow, Layout::Double, Layout::Apart, Layout::Half];
-
-    /// Its name, and its table's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Layout::Narrow => "narrow",
-            Layout::Double => "double",
-            Layout::Apart => "apart",
-            Layout::Half => "half",
-        }
-    }
-
-    /// The table, laid out for one record: four buckets, which overflow and grow.
-    pub(crate) fn schema(self) -> TableSchema {
-        let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
-        match self {
-            Layout::Narrow => table.column("b", ColumnType::U64),
-            Layout::Double => table.column("b", ColumnType::Bytes(80)),
-            Layout::Apart => table.column("b", ColumnType::Bytes(248)).column("c", ColumnType::U64),
-            Layout::Half => table,
-        }
-    }
-}
 
 /// What transactions are drawn from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,19 +50,38 @@ pub struct Mix {
     user_abort_in: u32,
     /// One read in so many asks for one cell only; 0: none, so that a history has every value.
     partly_in: u32,
+    /// Ordered indexes of its tables, if they have any.
+    pub ordered: Option<Ordered>,
 }
 
 impl Mix {
     fn of(name: &'static str, keys: u64, wishes: usize, modes: [u32; 4]) -> Mix {
         let (read_only_in, user_abort_in, partly_in) = (4, 40, 4);
         let layouts = Vec::new();
-        Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in }
+        let ordered = None;
+        Mix { name, layouts, keys, wishes, modes, read_only_in, user_abort_in, partly_in, ordered }
     }
 
     /// Whether the values of a history tell its records' versions apart: every read is of a whole row,
     /// and nothing is deleted, since two absences look alike.
     pub fn tells_by_value(&self) -> bool {
-        self.partly_in == 0 && self.modes[3] == 0
+        self.partly_in == 0 && self.modes[3] == 0 && self.ordered.is_none()
+    }
+
+    /// The same with ordered indexes; in two of three cases over more records, so that there are several
+    /// leaves.
+    pub(super) fn with_indexes(self, rng: &mut Rng) -> Mix {
+        let mut mix = self;
+        if rng.random_range(0..3) > 0 {
+            // Half of them are loaded: wide leaves, three quarters full of 29, of 21 records each.
+            let keys = [rng.random_range(20..=90), 42, 84, 126][rng.random_range(0..4)];
+            let modes = [[2, 4, 6, 3], [1, 2, 8, 1], [2, 5, 1, 4]][rng.random_range(0..3)];
+            let (layouts, partly_in) = (mix.layouts, mix.partly_in);
+            mix = Mix { layouts, partly_in, ..Mix::of(RANGES, keys, 6, modes) };
+        }
+        mix.layouts.truncate(2);
+        mix.ordered = Some(Ordered::draw(rng, &mix.layouts, mix.keys));
+        mix
     }
 
     /// One for a seed.
@@ -132,10 +117,10 @@ impl Mix {
 
 /// One wish for one record.
 #[derive(Clone, Copy, Debug)]
-struct Wish {
-    table: TableId,
-    key: u64,
-    mode: Mode,
+pub(super) struct Wish {
+    pub(super) table: TableId,
+    pub(super) key: u64,
+    pub(super) mode: Mode,
     /// Only the first column is read.
     partly: bool,
     /// Whether the rows asked for so far are fetched before the next wish.
@@ -145,18 +130,39 @@ struct Wish {
 /// A transaction before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// A range of an index that is read before.
+    range: Option<Range>,
     wishes: Vec<Wish>,
     gives_up: bool,
     /// What it writes everywhere, with the number of the try mixed in: no two tries write alike, so
     /// that who saw what an aborted one wrote cannot be taken for a reader of the next.
     value: u64,
     tries: Cell<u64>,
+    /// Transactions of all coordinators that were drawn before.
+    count: u64,
 }
 
 /// See the module's text.
 pub struct Mixture {
     mix: Mix,
     keys: Keys,
+    drawn: Cell<u64>,
+}
+
+/// What committed transactions saw that must not be.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Odd {
+    /// Torn rows.
+    pub torn: u64,
+    /// Entries of an index, or their absence, that their records contradict.
+    pub entries: u64,
+}
+
+impl Odd {
+    fn add(&mut self, other: Odd) {
+        self.torn += other.torn;
+        self.entries += other.entries;
+    }
 }
 
 impl Mixture {
@@ -165,7 +171,7 @@ impl Mixture {
     /// # Errors
     /// An exponent that cannot be.
     pub fn of(mix: &Mix, zipf: f64) -> Result<Mixture, UsageError> {
-        Ok(Mixture { mix: mix.clone(), keys: Keys::new(mix.keys, zipf)? })
+        Ok(Mixture { mix: mix.clone(), keys: Keys::new(mix.keys, zipf)?, drawn: Cell::new(0) })
     }
 
     fn plan(&self, rng: &mut Rng) -> Plan {
@@ -194,7 +200,14 @@ impl Mixture {
                 unfetched = wishes.len();
             }
         }
-        Plan { wishes, gives_up, value: rng.random_range(1..u64::MAX), tries: Cell::new(0) }
+        let value = rng.random_range(1..u64::MAX);
+        // Drawn last: seeds without indexes keep what they draw.
+        let range = self.mix.ordered.as_ref().and_then(|it| it.plan(rng, read_only));
+        if range.is_some_and(|range| !range.leaves_wishes()) {
+            wishes.clear();
+        }
+        let count = self.drawn.replace(self.drawn.get() + 1);
+        Plan { range, wishes, gives_up, value, tries: Cell::new(0), count }
     }
 }
 
@@ -205,11 +218,14 @@ fn is_whole(row: &Row<'_>) -> bool {
 }
 
 impl Plan {
-    /// Runs it once; how many torn rows it was shown.
-    async fn run(&self, tx: &mut Transaction<'_>) -> Result<u64, Failure> {
+    /// Runs it once; what it saw that must not be.
+    async fn run(&self, tx: &mut Transaction<'_>, mix: &Mix) -> Result<Odd, Failure> {
         let mut asked: Vec<(Wish, Handle)> = Vec::new();
-        let mut torn = 0;
+        let (mut odd, mut shown) = (Odd::default(), Shown::new());
         self.tries.set(self.tries.get() + 1);
+        if let Some(range) = &self.range {
+            (shown, odd.entries) = range.run(tx).await?;
+        }
         for wish in &self.wishes {
             let cells = if wish.partly { Cells::one(A) } else { Cells::ALL };
             let handle = match wish.mode {
@@ -221,52 +237,52 @@ impl Plan {
             asked.push((*wish, handle));
             if wish.fetch {
                 tx.fetch().await?;
-                torn += self.use_rows(tx, &mut asked);
+                odd.add(self.use_rows(tx, mix, (&mut asked, &shown)));
             }
         }
         tx.fetch().await?;
-        torn += self.use_rows(tx, &mut asked);
-        if self.gives_up { tx.abort() } else { Ok(torn) }
+        odd.add(self.use_rows(tx, mix, (&mut asked, &shown)));
+        if self.gives_up { tx.abort() } else { Ok(odd) }
     }
 
     /// Looks at what was fetched, and writes.
-    fn use_rows(&self, tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>) -> u64 {
-        let mut torn = 0;
+    fn use_rows(
+        &self,
+        tx: &mut Transaction<'_>,
+        mix: &Mix,
+        (asked, shown): (&mut Vec<(Wish, Handle)>, &Shown),
+    ) -> Odd {
+        let mut odd = Odd::default();
         for (wish, row) in asked.drain(..) {
             if wish.mode == Mode::Delete {
                 continue;
             }
             if wish.mode != Mode::Insert && !wish.partly {
-                torn += u64::from(tx.get(row).is_some_and(|row| !is_whole(&row)));
+                odd.torn += u64::from(tx.get(row).is_some_and(|row| !is_whole(&row)));
+            }
+            if let Some(range) = &self.range
+                && ordered::is_unchanged(&wish, &self.wishes)
+            {
+                let says = tx.get(row).map(|row| ordered::first_word(row.payload()));
+                let of = (wish.table, wish.key);
+                odd.entries += u64::from(range.contradicts(shown, of, says));
             }
             if wish.mode != Mode::Read {
-                self.write(tx, row);
+                self.write(tx, mix, (&wish, row));
             }
         }
-        torn
+        odd
     }
 
-    fn write(&self, tx: &mut Transaction<'_>, row: Handle) {
+    fn write(&self, tx: &mut Transaction<'_>, mix_of: &Mix, (wish, row): (&Wish, Handle)) {
         let Some(there) = tx.get(row) else { return };
         let bytes = there.payload().len();
         let value = mix(self.value.wrapping_add(self.tries.get()));
+        let value = match &mix_of.ordered {
+            None => value,
+            Some(ordered) => ordered.value(value, (wish.table, wish.key), self.count),
+        };
         fill(tx, row, bytes, value);
-    }
-}
-
-/// Writes `value` to every word of a row of so many bytes: columns are as wide as the row's length
-/// says, see [`Layout`].
-pub(crate) fn fill(tx: &mut Transaction<'_>, row: Handle, row_bytes: usize, value: u64) {
-    let bytes = value.to_le_bytes().repeat(row_bytes / 8);
-    tx.set(row, A, value);
-    match row_bytes {
-        8 => {}
-        16 => tx.set(row, ColumnId(1), value),
-        88 => tx.set(row, ColumnId(1), &bytes[..80]),
-        _ => {
-            tx.set(row, ColumnId(1), &bytes[..248]);
-            tx.set(row, ColumnId(2), value);
-        }
     }
 }
 
@@ -276,8 +292,7 @@ impl Workload for Mixture {
         &[Profile { name: "drawn", note: "tables, keys and modes are drawn from the seed" }];
     const TRANSACTIONS: &'static [&'static str] = &["mixture"];
     type Input = Plan;
-    /// Torn rows that committed transactions were shown.
-    type Tally = u64;
+    type Tally = Odd;
 
     fn new(settings: &Settings) -> Result<Mixture, UsageError> {
         let mut mix = Mix::of("anything", settings.records.unwrap_or(5), 4, [3, 3, 2, 1]);
@@ -294,7 +309,11 @@ impl Workload for Mixture {
     }
 
     fn schemas(&self) -> Vec<TableSchema> {
-        self.mix.layouts.iter().map(|layout| layout.schema()).collect()
+        let schema = |(table, layout): (usize, &Layout)| match &self.mix.ordered {
+            None => layout.schema(),
+            Some(ordered) => ordered.schema(table, layout.schema()),
+        };
+        self.mix.layouts.iter().enumerate().map(schema).collect()
     }
 
     fn procedures(&self) -> Vec<Procedure> {
@@ -333,34 +352,38 @@ impl Workload for Mixture {
         &self,
         coordinator: &mut Coordinator,
         plan: &Plan,
-        torn: &mut u64,
+        odd: &mut Odd,
     ) -> Result<(), Failure> {
-        match coordinator.transact(async |tx| plan.run(tx).await).await {
+        match coordinator.transact(async |tx| plan.run(tx, &self.mix).await).await {
             Ok(seen) => {
-                *torn += seen;
+                odd.add(seen);
                 Ok(())
             }
             Err(failure) if failure == Failure::user_abort() => Ok(()),
+            // Another row says the same: the caller decides, and this one gives up.
+            Err(Failure::Abort(AbortReason::UniqueViolation)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
-    fn merge(into: &mut u64, other: u64) {
-        *into += other;
+    fn merge(into: &mut Odd, other: Odd) {
+        into.add(other);
     }
 
-    async fn check(&self, cx: &Context, torn: &u64) -> Result<Vec<Invariant>, Failure> {
+    async fn check(&self, cx: &Context, odd: &Odd) -> Result<Vec<Invariant>, Failure> {
         let mut torn_left = 0u64;
         for table in 0..self.mix.layouts.len() as u16 {
             let look = |row: &Row<'_>| u64::from(!is_whole(row));
             scan(cx, TableId(table), |stored| torn_left += look(&stored.row)).await?;
         }
+        let Odd { torn, entries } = *odd;
         let detail = format!("{torn} torn rows read, {torn_left} left");
-        Ok(vec![Invariant {
-            name: "rows are whole",
-            ok: *torn == 0 && torn_left == 0,
-            detail,
-            of_memory: false,
-        }])
+        let of_memory = false;
+        let ok = torn == 0 && torn_left == 0;
+        let rows = Invariant { name: "rows are whole", ok, detail, of_memory };
+        let detail = format!("{entries} entries that were scanned, or missing, contradict rows");
+        let ok = entries == 0;
+        let scans = Invariant { name: "scans show what rows say", ok, detail, of_memory };
+        Ok(vec![rows, scans])
     }
 }

@@ -5,7 +5,7 @@
 //! cannot be reached in a variant is said with the reason, and shown in the variant that reaches it.
 
 use super::Subject;
-use super::coverage::{Coverage, Deaths};
+use super::coverage::{Coverage, Deaths, lacks_ordered_indexes};
 use super::drawn::Drawn;
 use super::judge::FindingKind;
 use super::many::Order;
@@ -30,16 +30,6 @@ pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
     "corrected,-fuse-log",
     "with fuse-log on, the undo log travels with the data and has no round of its own",
 )];
-/// Phases and reasons to abort that only tables with ordered indexes have.
-const OF_ORDERED_INDEXES: [&str; 4] = ["scan", "lock_leaf", "leaf_full", "unique_violation"];
-
-/// Why nothing of this name is in the seeds of this subject, if it is because of their workloads.
-pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
-    let lacks = subject.workload.as_deref() != Some("tpcc") && OF_ORDERED_INDEXES.contains(&name);
-    lacks
-        .then_some("no workload that seeds draw has an ordered index; tpcc has, if it is asked for")
-}
-
 /// Seeds that are tried to show one.
 const SHOW_WITHIN: u64 = 20;
 

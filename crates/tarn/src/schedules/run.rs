@@ -65,9 +65,12 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The share of tries that the protocol aborted; the callers' own are not counted.
+    /// The share of tries that the protocol aborted; the callers' own, and those that a unique index refused,
+    /// are not counted.
     pub fn conflict_rate(&self) -> f64 {
-        let aborted = self.tally.aborted() - self.tally.aborts[AbortReason::User as usize];
+        let others = [AbortReason::User, AbortReason::UniqueViolation];
+        let others = others.map(|reason| self.tally.aborts[reason as usize]);
+        let aborted = self.tally.aborted() - others.iter().sum::<u64>();
         let tries = self.tally.aborted() + self.tally.committed;
         aborted as f64 / tries.max(1) as f64
     }

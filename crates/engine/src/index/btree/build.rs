@@ -4,7 +4,7 @@
 //! that is filled; nodes come out one after the other, each level's left to right, leaves first, the root
 //! last.
 
-use super::edit::{NodeMut, mask};
+use super::edit::NodeMut;
 use super::node::CHILD_BYTES;
 use super::plan::Index;
 use crate::layout::{VERSION_AT, Version};
@@ -76,9 +76,8 @@ impl Level<'_> {
         node.set_kind(self.level, index.tree());
         node.set_fences(&self.low(index, at), high.as_deref());
         node.set_next(self.nodes.get(at + 1).copied().unwrap_or(Address::NULL));
-        node.set_bitmap(mask(share.len() / len));
-        let from = index.shape.slot_at(self.level, 0);
-        image[from..from + share.len()].copy_from_slice(share);
+        let has_room = node.add_slots(share.chunks_exact(len));
+        assert!(has_room, "a node's share fits it");
         image[VERSION_AT..VERSION_AT + 8].copy_from_slice(&version.word().to_le_bytes());
     }
 

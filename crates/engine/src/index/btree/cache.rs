@@ -4,78 +4,24 @@
 //! the key, the path is forgotten and read anew. A node that was read takes the place of its earlier
 //! image. It holds a bounded number of nodes of each index, and forgets all of them beyond.
 
-use super::node::{Bits, Node};
+use super::inner::{NO_NODE, Rest, Searched};
+use super::node::{Bits, Node, first_of};
 use super::plan::Index;
+use super::seek::Seek;
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 
 /// Most inner nodes of one index that a thread remembers.
 const NODES_MAX: usize = 1 << 16;
-const NO_NODE: u32 = u32::MAX;
-
-/// An inner node, decoded.
-#[derive(Default)]
-struct Inner {
-    /// Where it lies; null: nobody's.
-    address: u64,
-    level: u8,
-    low: Vec<u8>,
-    high: Option<Vec<u8>>,
-    /// The first 8 bytes of each separator, ascending.
-    firsts: Vec<u64>,
-    /// The separators, one after the other.
-    keys: Vec<u8>,
-    children: Vec<Address>,
-    /// Where the children are remembered, as far as known.
-    kids: Vec<u32>,
-}
-
-impl Inner {
-    fn fill(&mut self, address: Address, node: Node<'_>) {
-        let mut slots: Vec<usize> = node.used().collect();
-        slots.sort_unstable_by(|&one, &other| node.key(one).cmp(node.key(other)));
-        (self.address, self.level) = (address.to_word(), node.level());
-        self.low = node.low().to_vec();
-        self.high = node.high().map(<[u8]>::to_vec);
-        self.firsts = slots.iter().map(|&slot| first_of(node.key(slot))).collect();
-        self.keys = slots.iter().flat_map(|&slot| node.key(slot)).copied().collect();
-        self.children = slots.iter().map(|&slot| node.child(slot)).collect();
-        self.kids = vec![NO_NODE; slots.len()];
-    }
-
-    fn covers(&self, key: &[u8]) -> bool {
-        self.low[..] <= *key && self.high.as_ref().is_none_or(|high| *key < high[..])
-    }
-
-    /// The child whose separator is the last that is not beyond `key`.
-    #[inline]
-    fn child_of(&self, key: &[u8]) -> Option<usize> {
-        let first = first_of(key);
-        if key.len() == 8 {
-            return self.firsts.partition_point(|&it| it <= first).checked_sub(1);
-        }
-        let mut at = self.firsts.partition_point(|&it| it < first);
-        let equal = |at: usize| self.firsts.get(at) == Some(&first);
-        while equal(at) && self.key(at, key.len()) <= key {
-            at += 1;
-        }
-        at.checked_sub(1)
-    }
-
-    fn key(&self, at: usize, len: usize) -> &[u8] {
-        &self.keys[at * len..(at + 1) * len]
-    }
-}
-
-#[inline]
-fn first_of(key: &[u8]) -> u64 {
-    u64::from_be_bytes(*key.first_chunk().expect("keys have 8 bytes or more"))
-}
 
 /// What is remembered of one index.
 #[derive(Default)]
 struct Tree {
-    nodes: Vec<Inner>,
+    nodes: Vec<Searched>,
+    /// The rest of each.
+    rests: Vec<Rest>,
+    /// Where the root is, if it is known.
+    root: Option<u32>,
     free: Vec<u32>,
     by_address: BTreeMap<u64, u32>,
 }
@@ -120,7 +66,8 @@ impl TreeCache {
     #[inline]
     pub fn locate(&mut self, index: &Index, course: Course<'_>, found: &mut Vec<Address>) -> Way {
         let tree = &mut self.trees[usize::from(index.id.0)];
-        let Some(mut at) = tree.known(index.root) else { return Way::Read(index.root) };
+        let Some(root) = tree.root else { return Way::Read(index.root) };
+        let mut at = root as usize;
         if tree.nodes[at].level < course.level {
             return Way::Read(index.root); // the tree is not that high
         }
@@ -129,30 +76,18 @@ impl TreeCache {
             return Way::There;
         }
         loop {
-            let node = &tree.nodes[at];
-            let Some(child) = node.child_of(course.key) else {
+            let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
+            let Some(child) = node.child_of(rest, course.key) else {
                 let address = Address::from_word(node.address);
                 return Way::Read(address); // it covers no such key: it is another by now
             };
             if node.level == course.level + 1 {
-                node.note(child, course, found);
+                note(node, rest, (child, course), found);
                 return Way::There;
             }
-            let address = node.children[child];
-            let kid = node.kids[child];
-            let is_it =
-                tree.nodes.get(kid as usize).is_some_and(|it| it.address == address.to_word());
-            let kid = match is_it {
-                true => kid as usize,
-                false => match tree.known(address) {
-                    Some(kid) => {
-                        tree.nodes[at].kids[child] = kid as u32;
-                        kid
-                    }
-                    None => return Way::Read(address),
-                },
-            };
-            if !tree.nodes[kid].covers(course.key) {
+            let address = node.child(child);
+            let Some(kid) = tree.kid_of(at, child) else { return Way::Read(address) };
+            if !tree.rests[kid].covers(course.key) {
                 return Way::Read(address);
             }
             if tree.nodes[kid].level + 1 != tree.nodes[at].level {
@@ -162,6 +97,38 @@ impl TreeCache {
                 return Way::Read(stale);
             }
             at = kid;
+        }
+    }
+
+    /// Finds the leaves of looked-up keys, level by level for all of them, so that their memory accesses
+    /// overlap. A key whose way is not remembered is left without an address.
+    pub fn locate_all(&mut self, index: &Index, seeks: &mut [Seek]) {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        let root = tree.root.unwrap_or(NO_NODE);
+        seeks.iter_mut().for_each(|seek| (seek.node, seek.address) = (root, Address::NULL));
+        let Some(top) = tree.root.map(|root| tree.nodes[root as usize].level) else { return };
+        for level in (2..=top).rev() {
+            for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+                seek.node = tree.next_of(seek.node as usize, level, seek.key(index));
+            }
+        }
+        if index.shape.key_bytes != 8 {
+            for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+                let (node, rest) =
+                    (&tree.nodes[seek.node as usize], &tree.rests[seek.node as usize]);
+                let child = node.child_of(rest, seek.key(index)).filter(|_| node.level == 1);
+                seek.address = child.map_or(Address::NULL, |child| node.child(child));
+            }
+            return;
+        }
+        for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+            seek.line = tree.nodes[seek.node as usize].line_of(first_of(&seek.key)) as u8;
+        }
+        for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+            let node = &tree.nodes[seek.node as usize];
+            let child = node.child_in(usize::from(seek.line), first_of(&seek.key));
+            let child = child.filter(|_| node.level == 1);
+            seek.address = child.map_or(Address::NULL, |child| node.child(child));
         }
     }
 
@@ -176,13 +143,17 @@ impl TreeCache {
             None => {
                 let at = tree.free.pop().map(|at| at as usize).unwrap_or(tree.nodes.len());
                 if at == tree.nodes.len() {
-                    tree.nodes.push(Inner::default());
+                    tree.nodes.push(Searched::default());
+                    tree.rests.push(Rest::default());
                 }
                 tree.by_address.insert(address.to_word(), at as u32);
                 at
             }
         };
-        tree.nodes[at].fill(address, node);
+        (tree.nodes[at], tree.rests[at]) = (Searched::of(address, node), Rest::of(node));
+        if address == index.root {
+            tree.root = Some(at as u32);
+        }
     }
 
     /// Forgets the nodes on the way to `key` that lie at `level` or above: they are read anew.
@@ -190,11 +161,10 @@ impl TreeCache {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
         while let Some(here) = at {
-            let node = &tree.nodes[here];
-            if node.level < level {
+            if tree.nodes[here].level < level {
                 return;
             }
-            at = node.child_of(key).and_then(|child| tree.known(node.children[child]));
+            at = tree.child_on_way(here, key);
             tree.remove(here);
         }
     }
@@ -212,11 +182,10 @@ impl TreeCache {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
         while let Some(here) = at {
-            let node = &tree.nodes[here];
-            if node.level <= level {
+            if tree.nodes[here].level <= level {
                 return tree.remove(here);
             }
-            at = node.child_of(key).and_then(|child| tree.known(node.children[child]));
+            at = tree.child_on_way(here, key);
         }
     }
 }
@@ -226,33 +195,69 @@ impl Tree {
         self.by_address.get(&address.to_word()).map(|&at| at as usize)
     }
 
+    /// Where a child of a remembered node is remembered.
+    #[inline]
+    fn kid_of(&mut self, at: usize, child: usize) -> Option<usize> {
+        let address = self.nodes[at].child(child);
+        let kid = self.nodes[at].kid(child);
+        match self.nodes.get(kid as usize) {
+            Some(node) if node.address == address.to_word() => Some(kid as usize),
+            _ => self.learn_kid(at, child),
+        }
+    }
+
+    #[cold]
+    fn learn_kid(&mut self, at: usize, child: usize) -> Option<usize> {
+        let kid = self.known(self.nodes[at].child(child))?;
+        self.nodes[at].set_kid(child, kid as u32);
+        Some(kid)
+    }
+
+    /// The remembered child, towards `key`, of a node of `level`.
+    #[inline]
+    fn next_of(&mut self, at: usize, level: u8, key: &[u8]) -> u32 {
+        let node = &self.nodes[at];
+        let child = node.child_of(&self.rests[at], key).filter(|_| node.level == level);
+        child.and_then(|child| self.kid_of(at, child)).map_or(NO_NODE, |kid| kid as u32)
+    }
+
+    fn child_on_way(&self, at: usize, key: &[u8]) -> Option<usize> {
+        let node = &self.nodes[at];
+        node.child_of(&self.rests[at], key).and_then(|child| self.known(node.child(child)))
+    }
+
     fn remove(&mut self, at: usize) {
         self.by_address.remove(&self.nodes[at].address);
-        self.nodes[at] = Inner::default();
+        (self.nodes[at], self.rests[at]) = (Searched::default(), Rest::default());
         self.free.push(at as u32);
+        if self.root == Some(at as u32) {
+            self.root = None;
+        }
     }
 }
 
-impl Inner {
-    /// The children from `child` on, as far as the course goes.
-    fn note(&self, child: usize, course: Course<'_>, found: &mut Vec<Address>) {
-        found.push(self.children[child]);
-        let len = course.key.len();
-        for more in 1..course.nodes {
-            if course.backward {
-                // The node before ends where this one begins: if that is beyond the last key.
-                let Some(at) = child.checked_sub(more) else { return };
-                if self.key(at + 1, len) <= course.last {
-                    return;
-                }
-                found.push(self.children[at]);
-            } else {
-                let at = child + more;
-                if at >= self.children.len() || self.key(at, len) > course.last {
-                    return;
-                }
-                found.push(self.children[at]);
+/// The children of a node from `child` on, as far as the course goes.
+fn note(
+    node: &Searched,
+    rest: &Rest,
+    (child, course): (usize, Course<'_>),
+    found: &mut Vec<Address>,
+) {
+    found.push(node.child(child));
+    for more in 1..course.nodes {
+        if course.backward {
+            // The node before ends where this one begins: if that is beyond the last key.
+            let Some(at) = child.checked_sub(more) else { return };
+            if !node.is_beyond(rest, at + 1, course.last) {
+                return;
             }
+            found.push(node.child(at));
+        } else {
+            let at = child + more;
+            if at >= node.count() || node.is_beyond(rest, at, course.last) {
+                return;
+            }
+            found.push(node.child(at));
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use super::node::{
     BITMAP_AT, BOUNDED, Bits, CHILD_BYTES, DEAD, LOW_AT, META_AT, NEXT_AT, Node, NodeShape,
+    STRAYS_AT,
 };
 use tarn_fabric::address::Address;
 
@@ -51,6 +52,25 @@ impl<'a> NodeMut<'a> {
         self.set_word(BITMAP_AT, bitmap);
     }
 
+    /// Sets of which groups of slots an entry may lie elsewhere.
+    pub fn set_strays(&mut self, strays: u64) {
+        self.set_word(STRAYS_AT, strays);
+    }
+
+    /// Sets it as the entries have it: after some went.
+    fn count_strays(&mut self) {
+        let (node, shape) = (self.node(), self.shape);
+        let stray = |slot: usize| {
+            let home = shape.home(node.key(slot));
+            u64::from(NodeShape::group_bits(home) >> slot & 1 == 0) << home
+        };
+        let strays = match node.level() {
+            0 => node.used().map(stray).fold(0, |all, stray| all | stray),
+            _ => 0,
+        };
+        self.set_strays(strays);
+    }
+
     /// Sets the fences.
     pub fn set_fences(&mut self, low: &[u8], high: Option<&[u8]>) {
         let len = self.shape.key_bytes;
@@ -79,16 +99,34 @@ impl<'a> NodeMut<'a> {
         &mut self.bytes[at..at + len]
     }
 
-    /// Becomes a node of these slots of another of its level, in their order.
-    pub fn take_slots(&mut self, from: Node<'_>, image: &[u8], slots: &[usize]) {
-        let (level, shape) = (from.level(), self.shape);
-        let len = shape.slot_bytes(level);
-        for (to, &slot) in slots.iter().enumerate() {
-            let at = shape.slot_at(level, slot);
-            let to = shape.slot_at(level, to);
-            self.bytes[to..to + len].copy_from_slice(&image[at..at + len]);
+    /// Takes in entries, as slots, beside those that it has. Whether there was room.
+    pub fn add_slots<'s>(&mut self, slots: impl Iterator<Item = &'s [u8]>) -> bool {
+        let (node, shape) = (self.node(), self.shape);
+        let (level, mut bitmap, mut strays) = (node.level(), node.bitmap(), node.strays());
+        for from in slots {
+            let Some((slot, stray)) = shape.place(level, &from[..shape.key_bytes], bitmap) else {
+                return false;
+            };
+            self.slot_mut(slot).copy_from_slice(from);
+            bitmap |= 1 << slot;
+            strays |= stray;
         }
-        self.set_bitmap(mask(slots.len()));
+        self.set_bitmap(bitmap);
+        self.set_strays(strays);
+        true
+    }
+
+    /// Becomes a node of these slots of another of its level, in their order.
+    fn take_slots(&mut self, from: Node<'_>, image: &[u8], slots: &[usize]) {
+        let (level, shape) = (from.level(), self.shape);
+        let bytes = |&slot: &usize| {
+            let at = shape.slot_at(level, slot);
+            &image[at..at + shape.slot_bytes(level)]
+        };
+        self.set_bitmap(0);
+        self.set_strays(0);
+        let has_room = self.add_slots(slots.iter().map(bytes));
+        assert!(has_room, "entries of one node fit another");
     }
 
     /// Enters a child; the slot, or `None` if there is no room.
@@ -145,6 +183,7 @@ pub fn split(
     right.set_fences(&separator, old.high());
     right.take_slots(old, image, go);
     left.set_bitmap(stay.iter().fold(0, |bits, &slot| bits | 1 << slot));
+    left.count_strays();
     left.set_next(address);
     left.set_fences(old.low(), Some(&separator));
     separator
@@ -178,6 +217,7 @@ pub fn split_root<'a>(
     root.set_child(0, old.low(), left_at);
     root.set_child(1, separator, right_at);
     root.set_bitmap(0b11);
+    root.set_strays(0);
 }
 
 /// Moves the entries of `right`, whose image is at `image`, to the node before it. `right` is dead then.
@@ -185,22 +225,20 @@ pub fn split_root<'a>(
 pub fn merge(left: &mut NodeMut<'_>, (right, image): (&mut NodeMut<'_>, &[u8])) -> bool {
     let shape = left.shape;
     let moving = Node::new(shape, image);
-    let (level, before) = (moving.level(), left.node().bitmap());
+    let level = moving.level();
+    let slot = |slot: usize| {
+        let at = shape.slot_at(level, slot);
+        &image[at..at + shape.slot_bytes(level)]
+    };
     if left.node().count() + moving.count() > shape.slots(level) {
         return false;
     }
-    let mut bitmap = before;
-    for slot in Bits(moving.bitmap()) {
-        let (at, len) = (shape.slot_at(level, slot), shape.slot_bytes(level));
-        let to = bitmap.trailing_ones() as usize;
-        left.slot_mut(to).copy_from_slice(&image[at..at + len]);
-        bitmap |= 1 << to;
-    }
-    left.set_bitmap(bitmap);
+    left.add_slots(Bits(moving.bitmap()).map(slot));
     left.set_next(moving.next());
     let low = left.node().low().to_vec();
     left.set_fences(&low, moving.high());
     right.set_bitmap(0);
+    right.set_strays(0);
     right.set_dead();
     true
 }
@@ -234,7 +272,17 @@ mod tests {
             bitmap |= 1 << slot;
         }
         node.set_bitmap(bitmap);
+        node.count_strays();
         bytes
+    }
+
+    /// Whether every entry of a leaf lies where a lookup finds it.
+    fn are_at_home(node: Node<'_>, shape: &NodeShape) -> bool {
+        let at_home = |slot: usize| {
+            let home = shape.home(node.key(slot));
+            (NodeShape::group_bits(home) >> slot | node.strays() >> home) & 1 != 0
+        };
+        node.level() > 0 || node.used().all(at_home)
     }
 
     fn entries(image: &[u8], shape: &NodeShape) -> BTreeMap<u64, u64> {
@@ -280,6 +328,7 @@ mod tests {
             prop_assert_eq!(other.low(), &separator[..]);
             prop_assert_eq!((one.next(), other.next()), (at(4096), Address::NULL));
             prop_assert!(one.count() > 0 && other.count() > 0);
+            prop_assert!(are_at_home(one, &shape) && are_at_home(other, &shape));
             prop_assert!(one.used().all(|slot| one.covers(one.key(slot))));
             prop_assert!(other.used().all(|slot| other.covers(other.key(slot))));
             prop_assert_eq!(one.bitmap() & !Node::new(&shape, &image).bitmap(), 0);
@@ -291,6 +340,7 @@ mod tests {
             let mut other = NodeMut::new(&shape, &mut right);
             prop_assert!(merge(&mut one, (&mut other, &before)));
             prop_assert!(other.node().is_dead() && !one.node().is_dead());
+            prop_assert!(are_at_home(one.node(), &shape));
             prop_assert_eq!(one.node().high(), None);
             prop_assert_eq!(entries(&left, &shape), keys);
         }
@@ -319,6 +369,7 @@ mod tests {
             prop_assert_eq!((top.key(0), top.key(1)), (one.low(), other.low()));
             prop_assert_eq!(one.high(), Some(other.low()));
             prop_assert!(top.high().is_none() && other.high().is_none());
+            prop_assert!(are_at_home(one, &shape) && are_at_home(other, &shape));
             let mut all = entries(&left, &shape);
             all.extend(entries(&right, &shape));
             prop_assert_eq!(all, keys);

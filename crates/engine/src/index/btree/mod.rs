@@ -14,7 +14,10 @@
 pub mod build;
 pub mod cache;
 pub mod edit;
+pub mod inner;
 pub mod node;
+pub mod order;
 pub mod plan;
 pub mod scan;
+pub mod seek;
 pub mod work;

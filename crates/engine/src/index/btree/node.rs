@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! 0        8        16        24       32       40       48       48+K     48+2K
-//! | LOCK   | VERSION| META    | NEXT   | BITMAP | unused | LOW    | HIGH   | padding to a line
+//! | LOCK   | VERSION| META    | NEXT   | BITMAP | STRAYS | LOW    | HIGH   | padding to a line
 //! META     | level u8 | flags u8 | tree u16 | 0 u32 |
 //! slots, from the next line on:   leaf {key K, value V}     inner {key K, child's address 8}
 //! ```
-//! Invariants: LOCK, VERSION, META, NEXT and BITMAP are in one line, so that one READ of it says which
-//! slots are in use as of VERSION; slots that are not in use hold anything. Slots are not sorted: an
-//! insert writes one of them and the header. A node covers LOW up to HIGH, which it does not; without
-//! the flag `BOUNDED` there is no upper end. Zeros at the root's address are an empty leaf that covers every
-//! key: an empty tree. Anywhere else they are no node: `tree` is an index's number and one. A node that is
-//! `DEAD` was merged into another, and is used again only in its own tree.
+//! Invariants: LOCK, VERSION, META, NEXT, BITMAP and STRAYS are in one line, so that one READ of it says
+//! which slots are in use as of VERSION; slots that are not in use hold anything. Slots are not sorted: an
+//! insert writes one of them and the header. A leaf's slots form groups of [`GROUP_SLOTS`], each whole
+//! lines; what is left over at the end is nobody's home. An entry lies in the group that its key hashes
+//! to, or the group's bit in STRAYS is set: so whoever reads the first line and one group finds the entry,
+//! knows that it is absent, or knows that only the whole leaf says. A node covers LOW up to HIGH, which it
+//! does not; without the flag `BOUNDED` there is no upper end. Zeros at the root's address are an empty leaf
+//! that covers every key: an empty tree. Anywhere else they are no node: `tree` is an index's number and
+//! one. A node that is `DEAD` was merged into another, and is used again only in its own tree.
 
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -22,6 +25,10 @@ pub const META_AT: usize = 16;
 pub const NEXT_AT: usize = 24;
 /// Offset of BITMAP.
 pub const BITMAP_AT: usize = 32;
+/// Offset of STRAYS: one bit a group of slots, set if an entry whose home it is may lie elsewhere.
+pub const STRAYS_AT: usize = 40;
+/// Slots of a group: always whole lines, since slots are whole words.
+pub const GROUP_SLOTS: usize = 8;
 /// Offset of the LOW fence; HIGH follows.
 pub const LOW_AT: usize = 48;
 /// Most slots of a node: bits of BITMAP.
@@ -38,7 +45,8 @@ const WIDE_NODE_BYTES: usize = 2048;
 /// Keys wider than this make wide nodes.
 const NARROW_KEY_BYTES: usize = 16;
 
-const _: () = assert!(BITMAP_AT + 8 <= LINE_BYTES && LOW_AT == BITMAP_AT + 16);
+const _: () = assert!(STRAYS_AT == BITMAP_AT + 8 && LOW_AT == STRAYS_AT + 8);
+const _: () = assert!(LOW_AT <= LINE_BYTES && GROUP_SLOTS * 8 == LINE_BYTES);
 const _: () = assert!(VERSION_AT + 8 == META_AT && LOCK_AT == 0);
 
 /// How the nodes of one index lie.
@@ -56,6 +64,8 @@ pub struct NodeShape {
     pub leaf_slots: usize,
     /// Slots of an inner node.
     pub inner_slots: usize,
+    /// Groups of a leaf's slots that are homes.
+    pub homes: usize,
 }
 
 impl NodeShape {
@@ -68,7 +78,62 @@ impl NodeShape {
         let slots = |slot: usize| ((node_bytes - header_bytes) / slot).min(SLOTS_MAX);
         let (leaf_slots, inner_slots) =
             (slots(key_bytes + value_bytes), slots(key_bytes + CHILD_BYTES));
-        NodeShape { key_bytes, value_bytes, node_bytes, header_bytes, leaf_slots, inner_slots }
+        let homes = leaf_slots / GROUP_SLOTS;
+        assert!(homes > 0, "a leaf has at least one group of slots");
+        NodeShape {
+            key_bytes,
+            value_bytes,
+            node_bytes,
+            header_bytes,
+            leaf_slots,
+            inner_slots,
+            homes,
+        }
+    }
+
+    /// The group of a leaf's slots that a key's entry lies in, if there is room. Keys that follow one
+    /// another come to different groups: multiplying by the golden ratio keeps them apart (Knuth, "The
+    /// Art of Computer Programming", vol. 3, section 6.4). Keys that end in zeros have their upper half
+    /// where it counts.
+    #[inline]
+    pub fn home(&self, key: &[u8]) -> usize {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let of = |hash: u64, word: &[u8; 8]| {
+            let word = u64::from_be_bytes(*word);
+            (hash.rotate_left(32) ^ word ^ word >> 32).wrapping_mul(GOLDEN)
+        };
+        let hash = key.as_chunks::<8>().0.iter().fold(0, of);
+        (((hash >> 32) * self.homes as u64) >> 32) as usize
+    }
+
+    /// The slots of a leaf's group.
+    #[inline]
+    pub fn group_bits(group: usize) -> u64 {
+        0xff << (group * GROUP_SLOTS)
+    }
+
+    /// Where a leaf's group lies, and its size.
+    #[inline]
+    pub fn group_at(&self, group: usize) -> (usize, usize) {
+        let bytes = GROUP_SLOTS * (self.key_bytes + self.value_bytes);
+        (self.header_bytes + group * bytes, bytes)
+    }
+
+    /// The slot for a new entry of a node of this level, of which those in `taken` are not to be used,
+    /// and the bit to be set in STRAYS; `None` if there is no room.
+    pub fn place(&self, level: u8, key: &[u8], taken: u64) -> Option<(usize, u64)> {
+        let free = !taken & super::edit::mask(self.slots(level));
+        if level > 0 {
+            return (free != 0).then_some((free.trailing_zeros() as usize, 0));
+        }
+        let home = self.home(key);
+        let near = free & NodeShape::group_bits(home);
+        if near != 0 {
+            return Some((near.trailing_zeros() as usize, 0));
+        }
+        // From the end, where slots may be nobody's home.
+        let last = free.checked_ilog2()?;
+        Some((last as usize, 1 << home))
     }
 
     /// Slots of a node of this level.
@@ -162,7 +227,13 @@ impl<'a> Node<'a> {
         self.word(BITMAP_AT)
     }
 
-    /// How many.
+    /// Groups of slots of which an entry may lie elsewhere.
+    #[inline]
+    pub fn strays(&self) -> u64 {
+        self.word(STRAYS_AT)
+    }
+
+    /// How many slots are in use.
     #[inline]
     pub fn count(&self) -> usize {
         self.bitmap().count_ones() as usize
@@ -216,31 +287,12 @@ impl<'a> Node<'a> {
         }
         Bits(among).find(|&slot| self.key(slot) == key)
     }
+}
 
-    /// The slots in use whose keys are in `from..=to`, by key, into `order`.
-    pub fn sorted_between(&self, from: &[u8], to: &[u8], order: &mut Order) {
-        order.clear();
-        if let (Ok(from), Ok(to)) = (<[u8; 8]>::try_from(from), <[u8; 8]>::try_from(to)) {
-            let range = u64::from_be_bytes(from)..=u64::from_be_bytes(to);
-            let level = self.level();
-            let (stride, start) = (self.shape.slot_bytes(level), self.shape.header_bytes);
-            for slot in self.used() {
-                let key = self.word(start + slot * stride).swap_bytes();
-                if range.contains(&key) {
-                    order.push(key, slot);
-                }
-            }
-            order.sort();
-            return;
-        }
-        for slot in self.used() {
-            let key = self.key(slot);
-            if key >= from && key <= to {
-                order.push(u64::from_be_bytes(*key.first_chunk().expect("8 bytes")), slot);
-            }
-        }
-        order.sort_by(|one, other| self.key(one).cmp(self.key(other)));
-    }
+/// The first word of a key, as it compares.
+#[inline]
+pub fn first_of(key: &[u8]) -> u64 {
+    u64::from_be_bytes(*key.first_chunk().expect("keys have 8 bytes or more"))
 }
 
 /// The positions of a word's bits.
@@ -258,43 +310,6 @@ impl Iterator for Bits {
         let at = self.0.trailing_zeros() as usize;
         self.0 &= self.0 - 1;
         Some(at)
-    }
-}
-
-/// Slots in the order of their keys; the memory is kept.
-#[derive(Default)]
-pub struct Order {
-    /// The first 8 bytes of each key, and its slot.
-    slots: Vec<(u64, u8)>,
-}
-
-impl Order {
-    fn clear(&mut self) {
-        self.slots.clear();
-    }
-
-    #[inline]
-    fn push(&mut self, first: u64, slot: usize) {
-        self.slots.push((first, slot as u8));
-    }
-
-    /// Slots that were filled in order are in order.
-    fn sort(&mut self) {
-        if !self.slots.is_sorted() {
-            self.slots.sort_unstable();
-        }
-    }
-
-    fn sort_by(&mut self, mut compare: impl FnMut(usize, usize) -> std::cmp::Ordering) {
-        self.slots.sort_unstable_by(|one, other| {
-            let rest = || compare(usize::from(one.1), usize::from(other.1));
-            one.0.cmp(&other.0).then_with(rest)
-        });
-    }
-
-    /// The slots, first key first.
-    pub fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
-        self.slots.iter().map(|&(_, slot)| usize::from(slot))
     }
 }
 
@@ -326,6 +341,31 @@ mod tests {
         assert_eq!((wide.leaf_slots, wide.inner_slots), (38, 33));
         let widest = NodeShape::of(64, 64);
         assert_eq!((widest.header_bytes, widest.leaf_slots, widest.inner_slots), (192, 14, 25));
+    }
+
+    #[test]
+    fn keys_that_follow_one_another_share_the_homes() {
+        let shape = NodeShape::of(8, 0);
+        for (stride, shift) in [(1, 0), (97, 0), (1, 8), (1, 32), (3, 16), (1 << 20, 0)] {
+            let mut counts = [0; 8];
+            let keys = (0..48u64).map(|at| (1_000_003 + at * stride) << shift);
+            keys.for_each(|key| counts[shape.home(&key.to_be_bytes())] += 1);
+            assert!(counts.iter().all(|&count| count <= 8), "{stride} << {shift}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_at_home_is_a_stray() {
+        let shape = NodeShape::of(8, 8);
+        assert_eq!((shape.homes, shape.leaf_slots), (7, 60));
+        let key = 5u64.to_be_bytes();
+        let home = shape.home(&key);
+        let (slot, stray) = shape.place(0, &key, 0).expect("room");
+        assert_eq!((slot / GROUP_SLOTS, stray), (home, 0));
+        let taken = NodeShape::group_bits(home);
+        assert_eq!(shape.place(0, &key, taken), Some((59, 1 << home)));
+        assert_eq!(shape.place(0, &key, super::super::edit::mask(60)), None);
+        assert_eq!(shape.place(1, &key, 0b101), Some((1, 0)));
     }
 
     #[test]

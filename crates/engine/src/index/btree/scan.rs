@@ -8,7 +8,8 @@
 //! scan follows NEXT, anything else sends it back to the root.
 
 use super::cache::{Course, TreeCache, Way};
-use super::node::{Node, Order, before};
+use super::node::{Node, before};
+use super::order::Order;
 use super::plan::{Index, KeyBytes};
 use super::work::{TreeTask, TreeWork, TreeWorks};
 use crate::index_schema::{INDEX_KEY_BYTES_MAX, IndexId};
@@ -21,7 +22,8 @@ use tarn_fabric::round::{BufferOffset, Round};
 const LEAVES_AHEAD: usize = 8;
 /// A scan that was sent back to the root so often gives up.
 const DETOURS_MAX: u8 = 16;
-const HEAD_BYTES: usize = 16;
+/// LOCK and VERSION.
+pub const HEAD_BYTES: usize = 16;
 
 /// What scans work with.
 #[derive(Clone, Copy)]
@@ -337,7 +339,7 @@ impl ScanState {
         let len = index.shape.key_bytes;
         let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
         let (from, to) = if self.backward { (last, cursor) } else { (cursor, last) };
-        leaf.sorted_between(from, to, &mut self.order);
+        self.order.fill(leaf, from, to);
         let room = self.limit - self.items.len();
         let at = |slot: usize| image.plus(index.shape.slot_at(0, slot));
         if own.is_empty() {

@@ -9,6 +9,7 @@ use super::{Ford, On, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Answer, Lookup, Wanted, same_head};
+use crate::index::prints::Prints;
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
@@ -334,11 +335,12 @@ fn absorb_lock(
         return Err(AbortReason::LockRefused);
     }
     if entry.mode != Mode::Update {
-        absorb_directory(ford, txn, entry)?;
+        absorb_directory(ford, txn, entry, table)?;
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
-        if version != entry.version {
+        // Its counter is what it is: a slot that only a fingerprint named was not read before.
+        if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
         keep_attached_body(cx, txn, entry, table);
@@ -388,12 +390,22 @@ fn absorb_body(
 }
 
 /// The bucket, under its lock: as it was when the record was looked for?
-fn absorb_directory(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), AbortReason> {
-    let Lookup { directory, directory_image: image, directory_version: expected, .. } =
-        *txn.lookup(entry);
+fn absorb_directory(
+    ford: &Ford,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let lookup = *txn.lookup(entry);
+    let Lookup { directory, directory_image: image, directory_version: expected, .. } = lookup;
     let version = Version::from_word(txn.round.word(image.plus(VERSION_AT)));
     let lock = &mut txn.locks[entry.directory_lock as usize];
     lock.old_version = version;
+    if Prints::apply(table) {
+        let seen = lookup.bucket_image.filter(|_| version == expected);
+        let seen = seen.map(|bucket| Prints::of_slots(table, &txn.round, bucket));
+        lock.prints = Prints::read(&txn.round, image).or(seen).unwrap_or(Prints::UNKNOWN);
+    }
     if entry.mode == Mode::Insert && version != expected && ford.on(On::ProtectAbsent) {
         return Err(AbortReason::IndexChanged);
     }

@@ -12,8 +12,8 @@ use crate::layout::LOCK_AT;
 use crate::log;
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
-use crate::working_set::{Lock, Txn};
-use tarn_fabric::address::{GroupId, Target};
+use crate::working_set::{Lock, Piece, Txn};
+use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 /// Commits the transaction; see the module's text for what is awaited.
@@ -222,11 +222,26 @@ fn add_data(
             add_log(&mut txn.round, groups.replica(area, position), entry, len);
         }
         let Txn { round, pieces, .. } = txn;
-        for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
+        let mut rest = pieces.iter().filter(|piece| piece.address.group() == group).peekable();
+        while let Some(piece) = rest.next() {
             let target = groups.replica(piece.address, position);
-            round.write(target, piece.new, piece.len_bytes as usize);
+            let mut len_bytes = piece.len_bytes as usize;
+            if let Some(next) = rest.next_if(|next| continues(piece, next)) {
+                len_bytes += next.len_bytes as usize;
+            }
+            round.write(target, piece.new, len_bytes);
         }
     }
+}
+
+/// Whether `next` lies behind `piece` in memory and in the buffer, in one line: then one WRITE brings
+/// both, at once.
+fn continues(piece: &Piece, next: &Piece) -> bool {
+    let len_bytes = piece.len_bytes as usize;
+    let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
+    next.address == piece.address.plus(len_bytes)
+        && next.new == piece.new.plus(len_bytes)
+        && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
 }
 
 /// The published form: data and unlock in one batch at the primary, the backups not awaited. Here

@@ -11,6 +11,7 @@ use super::validate::{absorb_early, plan_early};
 use super::{Ford, On, Phase, enter, home, scans};
 use crate::catalog::Table;
 use crate::context::Context;
+use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_BYTES, LOCK_AT, Version};
 use crate::outcome::{Explanation, Failure};
 use crate::schema::Cells;
@@ -187,7 +188,7 @@ fn plan_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
 }
 
 /// Asks for a lock that the transaction does not hold.
-#[inline]
+#[inline(always)]
 pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let target = cx.groups.primary(address);
     let verb = match txn.assumes_locks {
@@ -195,6 +196,7 @@ pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind)
         true => HELD,
     };
     let index = txn.locks.len() as u32;
+    txn.note_lock(address);
     txn.locks.push(Lock {
         address,
         kind,
@@ -202,6 +204,7 @@ pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind)
         writes: false,
         old_version: Version::NEVER,
         new_version: Version::NEVER,
+        prints: Prints::UNKNOWN,
         verb,
     });
     index
@@ -231,6 +234,15 @@ pub(super) fn for_each_run(
     if cells.0 & every == every {
         let whole = table.slot.payload_bytes.next_multiple_of(unit);
         return if whole > 0 { run(0, whole) };
+    }
+    if let Some(mut units) = table.reach.units(unit, cells.0 & every) {
+        while units != 0 {
+            let from = units.trailing_zeros();
+            let len = (units >> from).trailing_ones();
+            units &= !(u64::MAX >> (64 - len) << from);
+            run(from as usize * unit, (from + len) as usize * unit);
+        }
+        return;
     }
     let (mut from, mut to, mut left) = (0, 0, cells.0 & every);
     while left != 0 {

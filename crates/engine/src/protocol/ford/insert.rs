@@ -20,7 +20,9 @@ pub(super) fn wants_blocks(txn: &Txn) -> bool {
 
 /// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
 pub(super) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    for index in txn.fetched..txn.entries.len() {
+    // Inserts before have their slots' locks.
+    let first = txn.fetched;
+    for index in first..txn.entries.len() {
         let entry = txn.entries[index];
         if entry.mode != Mode::Insert
             || entry.progress != Progress::Lock
@@ -29,12 +31,14 @@ pub(super) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
             continue;
         }
         let table = cx.table(entry.table);
-        let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| txn.lock_on(slot).is_none());
         // A slot whose record was read, and is gone since, does not count: validation will tell.
         let takes = |other: &Entry, slot| {
             other.mode == Mode::Insert && !other.found && other.address == slot
         };
-        let chosen = chosen.filter(|&(slot, _)| !txn.entries.iter().any(|e| takes(e, slot)));
+        let is_taken = |slot| {
+            txn.lock_on(slot).is_some() || txn.entries[first..].iter().any(|it| takes(it, slot))
+        };
+        let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| !is_taken(slot));
         let group = txn.lookup(&entry).group();
         if chosen.is_none() && txn.lookup(&entry).free.is_some() {
             // Another insert of this transaction has the slot: look again once that is locked.

@@ -4,14 +4,14 @@
 //! Invariants: a leaf is locked, and read in the same batch behind the lock; if a scan has shown it
 //! before, it is still what was shown. Entries that go are taken out before any comes in. A slot that was
 //! in use when the leaf was read is not filled: so what is written into a slot replaces nothing, and
-//! only BITMAP and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP before
-//! VERSION.
+//! only BITMAP, STRAYS and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP
+//! before VERSION.
 
 use super::execute::{HELD, ask, suspect_all_locks};
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
 use crate::index::btree::cache::{Course, Way};
-use crate::index::btree::node::{BITMAP_AT, Bits, Node};
+use crate::index::btree::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
 use crate::index::btree::plan::Index;
 use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeTask, TreeWork};
@@ -26,6 +26,8 @@ use tarn_fabric::round::BufferOffset;
 const ROUNDS_MAX: usize = 24;
 /// A leaf that a delete leaves with less than one in so many slots in use is worth a merge.
 const LIGHT: usize = 8;
+/// A leaf that an insert leaves with less than one in so many slots free is worth a split.
+const TIGHT: usize = 16;
 
 /// Locks the leaves of all entries that come and go, and gathers what is to be written.
 #[inline(never)]
@@ -229,13 +231,13 @@ fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
     let Leaf { index, address, image, lock, .. } = txn.ordered.leaves[at];
     let index = cx.database().catalog.ordered(index);
     let (shape, bytes) = (&index.shape, index.shape.used_bytes(0));
-    let old = Node::new(shape, txn.round.bytes(image, bytes)).bitmap();
+    let before = Node::new(shape, txn.round.bytes(image, bytes));
+    let (old, mut strays) = (before.bitmap(), before.strays());
     let mine = |change: &&Change| change.place == ChangePlace::Leaf(at as u32);
     let mut bitmap = old;
     for change in txn.ordered.changes.iter().filter(mine).filter(|it| !it.adds) {
-        let node = Node::new(shape, txn.round.bytes(image, bytes));
         // An entry that is not there is not taken away: the audit counts what is missing.
-        let gone = node.find(&change.key[..shape.key_bytes], bitmap);
+        let gone = before.find(&change.key[..shape.key_bytes], bitmap);
         bitmap &= !gone.map_or(0, |slot| 1 << slot);
     }
     let adds = txn.ordered.changes.iter().filter(mine).filter(|it| it.adds).count();
@@ -246,8 +248,7 @@ fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
             continue;
         }
         let key = &change.key[..shape.key_bytes];
-        let node = |image| Node::new(shape, txn.round.bytes(image, bytes));
-        let known = node(image).find(key, bitmap & old);
+        let known = Node::new(shape, txn.round.bytes(image, bytes)).find(key, bitmap & old);
         let added = Bits(bitmap & !old).any(|slot| {
             let slot = txn.round.bytes(copy.plus(shape.slot_at(0, slot)), shape.key_bytes);
             slot == key
@@ -255,21 +256,33 @@ fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
         if known.is_some() || added {
             return Err(AbortReason::UniqueViolation.into());
         }
-        let slot = (bitmap | old).trailing_ones() as usize;
-        if slot >= shape.leaf_slots {
+        let Some((slot, stray)) = shape.place(0, key, bitmap | old) else {
             return Err(full(cx, index, &change, adds));
-        }
+        };
         bitmap |= 1 << slot;
+        strays |= stray;
         fill(cx, txn, index, &change, copy.plus(shape.slot_at(0, slot)));
     }
-    if (bitmap.count_ones() as usize) < shape.leaf_slots / LIGHT && bitmap.count_ones() < old.count_ones() {
+    if let Some(task) = reshaping(shape, (old, bitmap), adds) {
         let key = txn.ordered.changes.iter().find(mine).map(|change| change.key);
-        let (task, level) = (TreeTask::Merge, 0);
-        let work = key.map(|key| TreeWork { index: index.id, task, level, key });
+        let work = key.map(|key| TreeWork { index: index.id, task, level: 0, key });
         work.into_iter().for_each(|work| cx.tree_works.request(work));
     }
-    write_leaf(txn, index, (address, lock), (image, copy), (old, bitmap));
+    write_leaf(txn, index, (address, lock), (image, copy), (old, bitmap, strays));
     Ok(())
+}
+
+/// What should become of a leaf, after the commit, of which other slots are in use than before: one that
+/// has no room for as many entries as came is split before the next transaction meets it full.
+fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<TreeTask> {
+    let (before, after) = (old.count_ones() as usize, new.count_ones() as usize);
+    let room = shape.leaf_slots - after;
+    if after < shape.leaf_slots / LIGHT && after < before {
+        return Some(TreeTask::Merge);
+    }
+    let is_tight = room < adds.max(shape.leaf_slots / TIGHT);
+    // What is no more than half full is not split.
+    (adds > 0 && is_tight && after * 2 > shape.leaf_slots).then_some(TreeTask::Split)
 }
 
 /// A leaf has no room: it will be split, unless that would never make enough.
@@ -302,7 +315,7 @@ fn write_leaf(
     index: &Index,
     (address, lock): (Address, u32),
     (image, copy): (BufferOffset, BufferOffset),
-    (old, new): (u64, u64),
+    (old, new, strays): (u64, u64, u64),
 ) {
     let shape = &index.shape;
     let mut filled = new & !old;
@@ -319,13 +332,16 @@ fn write_leaf(
             logged: false,
         });
     }
-    let word = txn.round.reserve(8);
-    txn.round.set_word(word, new);
+    const { assert!(STRAYS_AT == BITMAP_AT + 8) };
+    let before_strays = Node::new(shape, txn.round.bytes(image, shape.used_bytes(0))).strays();
+    let words = txn.round.reserve(16);
+    txn.round.set_word(words, new);
+    txn.round.set_word(words.plus(8), strays);
     txn.pieces.push(Piece {
         address: address.plus(BITMAP_AT),
-        new: word,
+        new: words,
         old: image.plus(BITMAP_AT),
-        len_bytes: 8,
+        len_bytes: if strays == before_strays { 8 } else { 16 },
         logged: true,
     });
     let lock = &mut txn.locks[lock as usize];

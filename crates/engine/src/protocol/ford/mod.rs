@@ -269,7 +269,7 @@ impl Protocol for Ford {
         caps: ProtocolCaps { snapshot_isolation: false, ranges: true, crash_recovery: true },
         switches: SWITCHES,
         phases: PHASES,
-        layout: "single-version-3",
+        layout: "single-version-4",
     };
 
     fn new(switches: Switches) -> Ford {

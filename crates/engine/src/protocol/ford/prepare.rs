@@ -7,10 +7,12 @@ use super::execute::for_each_run;
 use super::{Ford, On};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::layout::{KEY_AT, VERSION_AT, Version};
+use crate::index::hash_of;
+use crate::index::prints::Prints;
+use crate::layout::{DIRECTORY_STAMP_AT, KEY_AT, VERSION_AT, Version, WORD_BYTES};
 use crate::log;
 use crate::outcome::{Explanation, Failure};
-use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Piece, Txn};
+use crate::working_set::{Entry, Lock, LockKind, Mode, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
@@ -28,7 +30,7 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
             }
             Mode::Update if entry.dirty.0 != 0 => prepare_update(ford, txn, entry, table),
             Mode::Insert => prepare_insert(ford, txn, entry, table),
-            Mode::Delete => prepare_delete(txn, entry),
+            Mode::Delete => prepare_delete(txn, entry, table),
             Mode::Update | Mode::Read => {}
         }
         entry.new_version = txn.locks[entry.lock as usize].new_version;
@@ -41,6 +43,9 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
             txn.locks[index].new_version = lock.old_version;
         } else if lock.kind == LockKind::Directory {
             version_piece(txn, lock.address, lock.old_version, lock.new_version);
+            if lock.prints != Prints::UNKNOWN {
+                prints_piece(txn, &lock);
+            }
         }
     }
     let Txn { groups, pieces, .. } = txn;
@@ -72,7 +77,7 @@ fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     set_new_version(txn, entry.lock, new_version);
     if table.slot.is_out_of_line() {
         let Txn { pieces, .. } = txn;
-        for_each_run(table, entry.dirty, 1, |from, to| {
+        for_each_run(table, entry.dirty, WORD_BYTES, |from, to| {
             pieces.push(Piece {
                 address: entry.body.plus(from),
                 new: entry.payload.plus(from),
@@ -91,6 +96,7 @@ fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let last = 63 - entry.dirty.0.leading_zeros() as usize;
     let column = &table.schema.columns[last];
     let changed = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let changed = changed.next_multiple_of(WORD_BYTES);
     let end = if ford.on(On::WriteChangesOnly) { changed } else { table.slot.slot_bytes };
     slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
 }
@@ -127,6 +133,7 @@ fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     };
     set_new_version(txn, entry.lock, new_version);
     raise_directory(txn, entry.directory_lock, Version::NEVER);
+    change_prints(txn, entry, table, Some(hash_of(table, entry.key)));
     let head = match slot.body_at {
         None => BufferOffset(entry.payload.0 - slot.payload_at as u32),
         Some(body_at) => {
@@ -136,7 +143,7 @@ fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
                 address: entry.body,
                 new: entry.payload,
                 old: entry.payload,
-                len_bytes: slot.payload_bytes as u32,
+                len_bytes: slot.payload_bytes.next_multiple_of(WORD_BYTES) as u32,
                 logged: false,
             });
             head
@@ -146,14 +153,26 @@ fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     txn.round.set_word(head.plus(KEY_AT), entry.key);
     txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
     // What a slot without a record held does not matter, but its VERSION and KEY do.
-    slot_pieces(txn, entry, head, (VERSION_AT, slot.used_bytes()), false);
+    let end = match slot.body_at {
+        None => slot.used_bytes().next_multiple_of(WORD_BYTES),
+        Some(_) => slot.used_bytes(),
+    };
+    slot_pieces(txn, entry, head, (VERSION_AT, end), false);
 }
 
-fn prepare_delete(txn: &mut Txn, entry: &Entry) {
+fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table) {
     let new_version = entry.version.absent_after();
     set_new_version(txn, entry.lock, new_version);
     version_piece(txn, entry.address, entry.version, new_version);
     raise_directory(txn, entry.directory_lock, new_version);
+    change_prints(txn, entry, table, None);
+}
+
+/// The bucket's fingerprints, once the entry's slot holds the key with this hash, or nothing.
+fn change_prints(txn: &mut Txn, entry: &Entry, table: &Table, hash: Option<u64>) {
+    let lock = &mut txn.locks[entry.directory_lock as usize];
+    let slot = (lock.address, entry.address);
+    lock.prints = lock.prints.changed(table, slot, hash);
 }
 
 fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
@@ -179,4 +198,22 @@ fn version_piece(txn: &mut Txn, record: Address, old: Version, new: Version) {
     let (new, old) = (words, words.plus(8));
     let address = record.plus(VERSION_AT);
     txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+}
+
+/// STAMP and PRINTS behind the VERSION whose piece was added last, in the line and in the buffer: one
+/// WRITE brings them. Nothing is logged: under any other VERSION they say nothing.
+fn prints_piece(txn: &mut Txn, lock: &Lock) {
+    let Some(version) = txn.pieces.last().copied() else { return };
+    let (stamp, word) = (version.new.plus(8), txn.round.reserve(8));
+    debug_assert!(version.old == stamp && word == stamp.plus(8));
+    // The old VERSION steps aside.
+    let old = txn.round.reserve(8);
+    txn.round.set_word(old, lock.old_version.word());
+    txn.round.set_word(stamp, lock.new_version.word());
+    txn.round.set_word(word, lock.prints.word());
+    if let Some(piece) = txn.pieces.last_mut() {
+        piece.old = old;
+    }
+    let address = lock.address.plus(DIRECTORY_STAMP_AT);
+    txn.pieces.push(Piece { address, new: stamp, old: stamp, len_bytes: 16, logged: false });
 }

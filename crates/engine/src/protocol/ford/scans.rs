@@ -1,15 +1,17 @@
-//! FORD's reads of ordered indexes: the scans of a block, beside its records.
+//! FORD's reads of ordered indexes: the scans and look-ups of a block, beside its records.
 //!
-//! Invariant: every leaf that a scan has shown is validated like a directory record that an absence was
+//! Invariant: every leaf that a scan or look-up has shown is validated like a directory record that an absence was
 //! read from, at the version that was shown. A leaf that a transaction meets twice has one version.
 
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
-use crate::index::btree::scan::{Answer, Near, Own};
+use crate::index::btree::scan::{Answer, Near, Own, Visit};
+use crate::index::btree::seek::Sought;
 use crate::index_schema::IndexId;
 use crate::ordered::{Ordered, effects};
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{Check, Mode, Txn};
+use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
 /// What scans need from their thread.
@@ -18,9 +20,13 @@ fn near<'a>(ford: &Ford, cx: &'a Context) -> Near<'a> {
     Near { groups: &cx.groups, works: &cx.tree_works, checks_fences }
 }
 
-/// Adds the next READs of every scan that is not at its end.
+/// Adds the next READs of every look-up and scan that is not at its end.
 #[inline(never)]
 pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
+    let near = near(ford, cx);
+    if txn.ordered.sought < txn.ordered.seeks.len() {
+        plan_seeks(near, cx, txn);
+    }
     if !txn.ordered.has_own {
         gather_own(cx, txn);
     }
@@ -28,7 +34,42 @@ pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
     let Txn { ordered, round, .. } = txn;
     for scan in ordered.scans[..ordered.live].iter_mut().filter(|scan| !scan.is_done) {
         enter(cx, Phase::Scan);
-        scan.plan(near(ford, cx), catalog.ordered(IndexId(scan.index)), &mut cache, round);
+        scan.plan(near, catalog.ordered(IndexId(scan.index)), &mut cache, round);
+    }
+}
+
+/// Adds the READs of every look-up. One whose way is not remembered is a scan's, and so is every one of a
+/// transaction that has changed anything: scans show its changes.
+fn plan_seeks(near: Near<'_>, cx: &Context, txn: &mut Txn) {
+    let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
+    let is_reading = txn.locks.is_empty();
+    let Txn { ordered, round, .. } = txn;
+    let (mut from, mut all) = (ordered.sought, true);
+    while let Some(first) = ordered.seeks[from..].first() {
+        let index = catalog.ordered(first.index);
+        let run = ordered.seeks[from..].iter().take_while(|seek| seek.index == index.id).count();
+        let seeks = &mut ordered.seeks[from..from + run];
+        if is_reading {
+            cache.locate_all(index, seeks);
+        }
+        for seek in seeks {
+            match seek.address.is_null() {
+                true => all = false,
+                false => {
+                    enter(cx, Phase::Scan);
+                    seek.plan(&index.shape, near.groups, round);
+                }
+            }
+        }
+        from += run;
+    }
+    if all {
+        return;
+    }
+    for at in ordered.sought..ordered.seeks.len() {
+        if ordered.seeks[at].address.is_null() {
+            ordered.seek_by_scan(at);
+        }
     }
 }
 
@@ -36,51 +77,89 @@ pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
 #[inline(never)]
 pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let mut verdict = Ok(());
-    let catalog = &cx.database().catalog;
-    for at in 0..txn.ordered.live {
-        let Txn { ordered, round, tag, .. } = &mut *txn;
-        let Ordered { scans, own, visits, .. } = ordered;
-        let scan = &mut scans[at];
-        if scan.is_done {
-            continue;
+    // A look-up that becomes a scan's now has no READs in this round.
+    let planned = txn.ordered.live;
+    if txn.ordered.sought < txn.ordered.seeks.len() {
+        verdict = absorb_seeks(ford, cx, txn);
+    }
+    for at in 0..planned {
+        if !txn.ordered.scans[at].is_done {
+            verdict = verdict.and(absorb_scan(ford, cx, txn, at));
         }
-        let index = catalog.ordered(IndexId(scan.index));
-        visits.clear();
-        let mut cache = cx.trees.borrow_mut();
-        let (cache, me) = ((&mut *cache, &own[..]), (&*round, tag.word()));
-        let answer = scan.absorb(near(ford, cx), index, cache, me, visits);
-        let settled = match answer {
-            Answer::More | Answer::Done => Ok(()),
-            Answer::Unstable(met) => {
-                if let Some((address, word)) = met {
-                    cx.meet(address, word);
-                }
-                Err(AbortReason::ReadLocked)
-            }
-            Answer::Lost => Err(AbortReason::StaleAddress),
-        };
-        verdict = verdict.and(settled).and(protect(ford, txn, index.id));
     }
     let ordered = &mut txn.ordered;
     ordered.pending = ordered.scans[..ordered.live].iter().any(|scan| !scan.is_done);
     Ok(verdict?)
 }
 
-/// Leaves that a scan came to in this round are to be validated.
-fn protect(ford: &Ford, txn: &mut Txn, index: IndexId) -> Result<(), AbortReason> {
-    let Txn { ordered, checks, .. } = txn;
-    for at in 0..ordered.visits.len() {
-        let visit = ordered.visits[at];
-        if let Some(known) = ordered.leaf_at(visit.address) {
-            if ordered.leaves[known].version != visit.version && ford.on(On::ProtectRanges) {
-                return Err(AbortReason::VersionChanged);
-            }
+fn absorb_scan(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
+    let Txn { ordered, round, tag, .. } = &mut *txn;
+    let Ordered { scans, own, visits, .. } = ordered;
+    let scan = &mut scans[at];
+    let index = cx.database().catalog.ordered(IndexId(scan.index));
+    visits.clear();
+    let mut cache = cx.trees.borrow_mut();
+    let (cache, me) = ((&mut *cache, &own[..]), (&*round, tag.word()));
+    let settled = match scan.absorb(near(ford, cx), index, cache, me, visits) {
+        Answer::More | Answer::Done => Ok(()),
+        Answer::Unstable(met) => refused(cx, met),
+        Answer::Lost => Err(AbortReason::StaleAddress),
+    };
+    for at in 0..txn.ordered.visits.len() {
+        let visit = txn.ordered.visits[at];
+        settled.and(protect(ford, txn, index.id, visit))?;
+    }
+    settled
+}
+
+/// Takes in the look-ups that were planned.
+fn absorb_seeks(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
+    let (catalog, near) = (&cx.database().catalog, near(ford, cx));
+    let mut verdict = Ok(());
+    let me = txn.tag.word();
+    for at in txn.ordered.sought..txn.ordered.seeks.len() {
+        let Txn { ordered, round, .. } = &mut *txn;
+        let seek = &mut ordered.seeks[at];
+        if seek.scan.is_some() {
             continue;
         }
-        ordered.note(index, visit, true);
-        if ford.on(On::ProtectRanges) {
-            checks.push(Check { address: visit.address, version: visit.version, covered: false });
+        let index = catalog.ordered(seek.index);
+        let settled = match seek.absorb(near, index, round, me) {
+            Sought::Known(visit) => protect(ford, txn, index.id, visit),
+            Sought::Unstable(met) => refused(cx, met),
+            Sought::Elsewhere => {
+                ordered.seek_by_scan(at);
+                Ok(())
+            }
+        };
+        verdict = verdict.and(settled);
+    }
+    txn.ordered.sought = txn.ordered.seeks.len();
+    verdict
+}
+
+/// A node was locked, or changed while it was read.
+#[cold]
+fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason> {
+    if let Some((address, word)) = met {
+        cx.meet(address, word);
+    }
+    Err(AbortReason::ReadLocked)
+}
+
+/// A leaf that a scan or look-up came to in this round is to be validated.
+#[inline]
+fn protect(ford: &Ford, txn: &mut Txn, index: IndexId, visit: Visit) -> Result<(), AbortReason> {
+    let Txn { ordered, checks, .. } = txn;
+    if let Some(known) = ordered.leaf_at(visit.address) {
+        if ordered.leaves[known].version != visit.version && ford.on(On::ProtectRanges) {
+            return Err(AbortReason::VersionChanged);
         }
+        return Ok(());
+    }
+    ordered.note(index, visit, true);
+    if ford.on(On::ProtectRanges) {
+        checks.push(Check { address: visit.address, version: visit.version, covered: false });
     }
     Ok(())
 }
@@ -90,7 +169,7 @@ fn protect(ford: &Ford, txn: &mut Txn, index: IndexId) -> Result<(), AbortReason
 fn gather_own(cx: &Context, txn: &mut Txn) {
     txn.ordered.has_own = true;
     txn.ordered.own.clear();
-    if txn.locks.is_empty() {
+    if txn.locks.is_empty() || txn.ordered.live == 0 {
         return;
     }
     let catalog = &cx.database().catalog;

@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::index::growth::{Grown, IndexHeader, Next, Shard, Step};
 use crate::index::hash::Geometry;
 use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_word};
+use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
 use crate::log;
 use crate::outcome::{AbortReason, Failure};
@@ -316,7 +317,9 @@ pub(super) fn ask(
     let verb = txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word());
     let (old_version, new_version) = (Version::NEVER, Version::NEVER);
     let (granted, writes) = (false, false);
-    txn.locks.push(Lock { address, kind, granted, writes, old_version, new_version, verb });
+    let prints = Prints::UNKNOWN;
+    let lock = Lock { address, kind, granted, writes, old_version, new_version, prints, verb };
+    txn.locks.push(lock);
     txn.round.read(target, len_bytes)
 }
 

@@ -57,6 +57,10 @@ impl Names {
             let name = format!("dir({name})");
             add(&mut records, Known { at: place.bucket, bytes: DIRECTORY_BYTES, name });
         }
+        for index in catalog.indexes() {
+            let (at, bytes) = (index.root, index.shape.node_bytes);
+            add(&mut records, Known { at, bytes, name: format!("root({})", index.schema.name) });
+        }
         let areas = areas(cluster);
         Names { records, areas }
     }

@@ -1,0 +1,215 @@
+//! The ordered index of a litmus: which records have entries in it, and what a scan of it must show.
+//!
+//! Invariant: the index orders records by what they say, then by name; keys of records ascend with their
+//! names, so that both mean the same. Knows values only: it is the map that the engine's trees are held
+//! against. Fillers are records that no script names; they give trees their shape and never change.
+
+use super::litmus::Litmus;
+use super::script::{Content, RecordIndex};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use tarn_engine::index::btree::plan::KeyBytes;
+use tarn_engine::index::btree::work::{TreeTask, TreeWork};
+use tarn_engine::range::{IndexKey, Scan};
+use tarn_engine::schema::{ColumnId, INDEX_KEY_BYTES_MAX, IndexId, IndexPart, TableSchema};
+
+/// The only index.
+pub const INDEX: IndexId = IndexId(0);
+/// Most fillers of a litmus: a few leaves.
+const FILLERS_MAX: usize = 200;
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// Whether no two records may say the same.
+    pub unique: bool,
+    /// What fillers say, ascending, one record each.
+    pub fillers: Vec<u64>,
+    /// Before anything else, the leaves of these values are split.
+    pub splits: Vec<u64>,
+    /// Of the fillers, those that come after that, by transactions: leaves are loaded three quarters full.
+    pub late: Vec<u64>,
+}
+
+/// As a litmus file states it.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct FileOrdered {
+    #[serde(default)]
+    unique: bool,
+    /// Ranges of what fillers say, both ends included.
+    #[serde(default)]
+    fillers: Vec<(u64, u64)>,
+    #[serde(default)]
+    splits: Vec<u64>,
+    /// As `fillers`.
+    #[serde(default)]
+    late: Vec<(u64, u64)>,
+}
+
+impl FileOrdered {
+    /// The index.
+    ///
+    /// # Errors
+    /// Names the range of fillers that cannot be.
+    pub fn ordered(&self) -> Result<Ordered, String> {
+        let mut fillers = BTreeSet::new();
+        let mut of = |ranges: &[(u64, u64)]| -> Result<Vec<u64>, String> {
+            let mut all = Vec::new();
+            for &(from, to) in ranges {
+                let count = to.saturating_sub(from).saturating_add(1);
+                let fits = from <= to && count <= FILLERS_MAX as u64;
+                if !fits || !(from..=to).all(|value| fillers.insert(value)) {
+                    let allowed = format!("ranges apart, of at most {FILLERS_MAX} values in all");
+                    return Err(format!("fillers = [{from}, {to}]; allowed: {allowed}"));
+                }
+                all.extend(from..=to);
+            }
+            Ok(all)
+        };
+        of(&self.fillers)?;
+        let late = of(&self.late)?;
+        if fillers.len() > FILLERS_MAX {
+            return Err(format!("{} fillers; allowed: at most {FILLERS_MAX}", fillers.len()));
+        }
+        let (unique, splits) = (self.unique, self.splits.clone());
+        Ok(Ordered { unique, fillers: fillers.into_iter().collect(), splits, late })
+    }
+}
+
+/// A range of values that a step wants to see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The least value.
+    pub from: u64,
+    /// The greatest value, included.
+    pub to: u64,
+    /// No more entries than this, if it is said.
+    pub limit: Option<u32>,
+    /// From the greatest to the least.
+    pub backward: bool,
+}
+
+impl Range {
+    /// The engine's.
+    pub fn scan(self) -> Scan {
+        let key = |value| IndexKey::new().u64(value);
+        let mut scan = Scan::range(key(self.from), key(self.to));
+        scan = self.limit.map_or(scan, |limit| scan.limit(limit));
+        if self.backward { scan.backward() } else { scan }
+    }
+}
+
+/// Whose entry a scan saw.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Holder {
+    /// A record of the litmus.
+    Record(RecordIndex),
+    /// A filler.
+    Filler,
+    /// A record that nobody made.
+    Nobody,
+}
+
+/// An entry as a scan saw it.
+pub type Entry = (u64, Holder);
+
+impl Ordered {
+    /// The table's schema with the index, laid out for all records.
+    pub fn schema(&self, table: TableSchema, records: usize) -> TableSchema {
+        let parts = [IndexPart::Column(ColumnId(0))];
+        let mut table = table.index("by_value", &parts, self.unique);
+        table.expected_records = (records + self.fillers.len()) as u64;
+        table
+    }
+
+    /// What a scan shows where the records hold `contents`.
+    pub fn entries(&self, range: Range, contents: &[Content]) -> Vec<Entry> {
+        let named = contents.iter().enumerate();
+        let named = named.filter_map(|(at, it)| Some(((*it)?, Holder::Record(RecordIndex(at)))));
+        let fillers = self.fillers.iter().map(|&value| (value, Holder::Filler));
+        let is_inside = |entry: &Entry| (range.from..=range.to).contains(&entry.0);
+        let mut all: Vec<Entry> = named.chain(fillers).filter(is_inside).collect();
+        all.sort_unstable();
+        if range.backward {
+            all.reverse();
+        }
+        all.truncate(range.limit.map_or(usize::MAX, |limit| limit as usize));
+        all
+    }
+
+    /// Whether the index refuses that the records come to hold `contents`.
+    pub fn refuses(&self, contents: &[Content]) -> bool {
+        let mut values: Vec<u64> = contents.iter().flatten().copied().collect();
+        values.sort_unstable();
+        let is_twice = values.windows(2).any(|pair| pair[0] == pair[1]);
+        let is_filler = |value: &u64| self.fillers.binary_search(value).is_ok();
+        self.unique && (is_twice || values.iter().any(is_filler))
+    }
+}
+
+/// The request to change the shape of the tree where a value belongs: its leaf.
+pub fn work(task: TreeTask, value: u64) -> TreeWork {
+    let mut key: KeyBytes = [0; INDEX_KEY_BYTES_MAX];
+    key[..8].copy_from_slice(&value.to_be_bytes());
+    TreeWork { index: INDEX, task, level: 0, key }
+}
+
+/// What is wrong with a litmus's use of its index, or with its having none.
+pub fn mistake(litmus: &Litmus) -> Option<String> {
+    if litmus.records.iter().any(|name| name == "count") {
+        return Some("a record called count; allowed: another name".into());
+    }
+    let scripts = || litmus.coordinators.iter().flat_map(|crew| &crew.transactions);
+    let Some(ordered) = &litmus.ordered else {
+        let needs = scripts().any(|script| script.ops.iter().any(|op| op.is_ordered()));
+        return needs.then(|| "a scan, split or merge; allowed: with an ordered index".into());
+    };
+    let refused = ordered.refuses(&litmus.initial);
+    refused.then(|| "records that say the same; allowed: if the index is not unique".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(unique: bool) -> Ordered {
+        Ordered { unique, fillers: vec![3, 5], splits: Vec::new(), late: Vec::new() }
+    }
+
+    #[test]
+    fn a_scan_shows_records_and_fillers_by_value_and_name() {
+        let [x, y] = [0, 1].map(|at| Holder::Record(RecordIndex(at)));
+        let range = Range { from: 2, to: 5, limit: None, backward: false };
+        let contents = [Some(4), Some(3), None, Some(6)];
+        let all = ordered(false).entries(range, &contents);
+        assert_eq!(all, [(3, y), (3, Holder::Filler), (4, x), (5, Holder::Filler)]);
+        let two = Range { limit: Some(2), backward: true, ..range };
+        assert_eq!(ordered(false).entries(two, &contents), [(5, Holder::Filler), (4, x)]);
+    }
+
+    #[test]
+    fn a_unique_index_refuses_what_another_says() {
+        assert!(ordered(true).refuses(&[Some(4), Some(4)]));
+        assert!(ordered(true).refuses(&[Some(5), None]));
+        assert!(!ordered(true).refuses(&[Some(4), None, None]));
+        assert!(!ordered(false).refuses(&[Some(4), Some(4), Some(5)]));
+    }
+
+    #[test]
+    fn fillers_that_overlap_or_are_too_many_are_refused() {
+        let file = |fillers: &[(u64, u64)]| FileOrdered {
+            unique: false,
+            fillers: fillers.into(),
+            splits: Vec::new(),
+            late: vec![(3, 3)],
+        };
+        let ordered = file(&[(1, 2), (4, 4)]).ordered().expect("fillers");
+        assert_eq!((&ordered.fillers[..], &ordered.late[..]), (&[1, 2, 3, 4][..], &[3][..]));
+        for fillers in [&[(2, 1)][..], &[(1, 3), (3, 4)], &[(0, u64::MAX)], &[(1, 150), (200, 300)]]
+        {
+            let said = file(fillers).ordered().expect_err("refused");
+            assert!(said.contains("allowed: "), "{said}");
+        }
+    }
+}

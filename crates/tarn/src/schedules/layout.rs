@@ -1,0 +1,64 @@
+//! How the records of random schedules and of litmuses lie in memory.
+//!
+//! Invariant: every column is whole words, so that a row can say one number in each of them.
+
+use tarn_engine::schema::{ColumnId, ColumnType, TableSchema};
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::Handle;
+
+const A: ColumnId = ColumnId(0);
+
+/// How a table's records lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Layout {
+    /// 16 bytes: a slot of one line.
+    Narrow,
+    /// 88 bytes: a slot of two lines.
+    Double,
+    /// 264 bytes, away from the slot.
+    Apart,
+    /// 8 bytes: two slots share a line.
+    Half,
+}
+
+impl Layout {
+    /// Every layout.
+    pub const ALL: [Layout; 4] = [Layout::Narrow, Layout::Double, Layout::Apart, Layout::Half];
+
+    /// Its name, and its table's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Narrow => "narrow",
+            Layout::Double => "double",
+            Layout::Apart => "apart",
+            Layout::Half => "half",
+        }
+    }
+
+    /// The table, laid out for one record: four buckets, which overflow and grow.
+    pub(crate) fn schema(self) -> TableSchema {
+        let table = TableSchema::new(self.name(), 1).column("a", ColumnType::U64);
+        match self {
+            Layout::Narrow => table.column("b", ColumnType::U64),
+            Layout::Double => table.column("b", ColumnType::Bytes(80)),
+            Layout::Apart => table.column("b", ColumnType::Bytes(248)).column("c", ColumnType::U64),
+            Layout::Half => table,
+        }
+    }
+}
+
+/// Writes `value` to every word of a row of so many bytes: columns are as wide as the row's length
+/// says, see [`Layout`].
+pub(crate) fn fill(tx: &mut Transaction<'_>, row: Handle, row_bytes: usize, value: u64) {
+    let bytes = value.to_le_bytes().repeat(row_bytes / 8);
+    tx.set(row, A, value);
+    match row_bytes {
+        8 => {}
+        16 => tx.set(row, ColumnId(1), value),
+        88 => tx.set(row, ColumnId(1), &bytes[..80]),
+        _ => {
+            tx.set(row, ColumnId(1), &bytes[..248]);
+            tx.set(row, ColumnId(2), value);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Ordered indexes of the mixture: what they are, what transactions ask of them, and what must be so.
+//!
+//! Invariant: indexes are over the number that a row says, which is one of few where there are any, so
+//! that unique ones refuse, and leaves fill, empty, split and merge. What a scan shows is held against
+//! rows that the same transaction reads: that is judged of those that committed.
+
+use super::mixture::{Layout, Wish};
+use rand::RngExt as _;
+use tarn_engine::outcome::Failure;
+use tarn_engine::range::{IndexKey, Scan, ScanHandle};
+use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, TableSchema};
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::Mode;
+use tarn_fabric::rng::{Rng, mix};
+
+const A: ColumnId = ColumnId(0);
+/// A key of so many parts of 8 bytes makes nodes of the fewest slots: 29.
+const WIDE_PARTS: usize = 7;
+/// Numbers that rows say crowd in one of so many parts of all.
+const ZONES: u64 = 4;
+/// Transactions after which the crowd moves on.
+const ZONE_TRANSACTIONS: u64 = 30;
+
+/// An index of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct One {
+    table: usize,
+    unique: bool,
+    parts: usize,
+}
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    indexes: Vec<One>,
+    /// Rows say less than this.
+    values: u64,
+    /// One transaction in so many scans.
+    scans_in: u32,
+}
+
+/// A range that is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    index: IndexId,
+    table: TableId,
+    from: u64,
+    to: u64,
+    limit: Option<u32>,
+    backward: bool,
+    /// One key of a unique index.
+    seeks: bool,
+    then: Then,
+}
+
+/// What is done about what a scan has shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Then {
+    /// The transaction's wishes follow.
+    Wishes,
+    /// Each record is read.
+    Read,
+    /// Each record is deleted.
+    Delete,
+}
+
+/// What a scan has shown: what the rows said, and their keys.
+pub(super) type Shown = Vec<(u64, u64)>;
+
+impl Ordered {
+    /// For tables of these layouts, of `keys` each.
+    pub(super) fn draw(rng: &mut Rng, layouts: &[Layout], keys: u64) -> Ordered {
+        let mut indexes = Vec::new();
+        for table in 0..layouts.len() {
+            let kinds = [&[false][..], &[true], &[false, true]][rng.random_range(0..3)];
+            let parts = [1, WIDE_PARTS, WIDE_PARTS][rng.random_range(0..3)];
+            indexes.extend(kinds.iter().map(|&unique| One { table, unique, parts }));
+        }
+        let values = keys * [2, 4, 4, 16][rng.random_range(0..4)] + 2;
+        Ordered { indexes, values, scans_in: rng.random_range(1..=3) }
+    }
+
+    /// A table's schema with its indexes.
+    pub(super) fn schema(&self, table: usize, schema: TableSchema) -> TableSchema {
+        self.indexes.iter().filter(|one| one.table == table).fold(schema, |schema, one| {
+            let name = if one.unique { "by_value_unique" } else { "by_value" };
+            schema.index(name, &vec![IndexPart::Column(A); one.parts], one.unique)
+        })
+    }
+
+    /// For people.
+    pub(super) fn name(&self) -> String {
+        let one = |one: &One| {
+            let width = if one.parts == 1 { "narrow" } else { "wide" };
+            let unique = if one.unique { " unique" } else { "" };
+            format!("{width}{unique} on table {}", one.table)
+        };
+        let all: Vec<String> = self.indexes.iter().map(one).collect();
+        format!("indexes of {} values: {}", self.values, all.join(", "))
+    }
+
+    /// What the row of `key` says in a try that draws `chance`; `count` transactions were drawn before.
+    pub(super) fn value(&self, chance: u64, (table, key): (TableId, u64), count: u64) -> u64 {
+        let draw = mix(chance ^ mix(u64::from(table.0) << 32 | key));
+        let zone = count / ZONE_TRANSACTIONS % ZONES;
+        match draw % 4 {
+            0 => (draw >> 2) % self.values,
+            _ => self.values * zone / ZONES + (draw >> 2) % self.values.div_ceil(ZONES),
+        }
+        .min(self.values - 1)
+    }
+
+    /// The range that a transaction reads first, if it does.
+    pub(super) fn plan(&self, rng: &mut Rng, read_only: bool) -> Option<Range> {
+        if rng.random_range(0..self.scans_in) > 0 {
+            return None;
+        }
+        let at = rng.random_range(0..self.indexes.len());
+        let one = self.indexes[at];
+        let from = rng.random_range(0..self.values);
+        let seeks = one.unique && rng.random_range(0..4) == 0;
+        let most = [4, self.values / 8, self.values][rng.random_range(0..3)].max(1);
+        let to = if seeks { from } else { from.saturating_add(rng.random_range(0..most)) };
+        let limit = [None, None, Some(rng.random_range(1..=12))][rng.random_range(0..3)];
+        let then = match rng.random_range(0..6) {
+            0 if !read_only => Then::Delete,
+            1 | 2 => Then::Read,
+            _ => Then::Wishes,
+        };
+        let limit = if then == Then::Wishes { limit } else { Some(limit.unwrap_or(12)) };
+        let (index, table) = (IndexId(at as u16), TableId(one.table as u16));
+        let backward = rng.random_range(0..2) == 0;
+        Some(Range { index, table, from, to, limit, backward, seeks, then })
+    }
+}
+
+impl Range {
+    /// Whether the transaction's wishes follow.
+    pub(super) fn leaves_wishes(&self) -> bool {
+        self.then == Then::Wishes
+    }
+
+    fn ask(&self, tx: &mut Transaction<'_>) -> ScanHandle {
+        let key = |value: u64| IndexKey::new().u64(value);
+        if self.seeks {
+            return tx.seek(self.index, key(self.from));
+        }
+        let scan = Scan::range(key(self.from), key(self.to));
+        let scan = self.limit.map_or(scan, |limit| scan.limit(limit));
+        tx.scan(self.index, if self.backward { scan.backward() } else { scan })
+    }
+
+    /// Reads it and does what is to be done then. What it showed, and how much of that is odd.
+    pub(super) async fn run(&self, tx: &mut Transaction<'_>) -> Result<(Shown, u64), Failure> {
+        let handle = self.ask(tx);
+        tx.fetch().await?;
+        let shown: Shown = tx.scanned(handle).map(|it| (said(it.key), word(it.record))).collect();
+        let mut odd = self.out_of_place(&shown);
+        match self.then {
+            Then::Wishes => {}
+            Then::Read => {
+                let read = |tx: &mut Transaction<'_>, key| tx.read(self.table, key, Cells::one(A));
+                let rows: Vec<_> = shown.iter().map(|&(_, key)| read(tx, key)).collect();
+                tx.fetch().await?;
+                for (row, &(value, _)) in rows.into_iter().zip(&shown) {
+                    let says = tx.get(row).map(|row| first_word(row.payload()));
+                    odd += u64::from(says != Some(value));
+                }
+            }
+            Then::Delete => {
+                shown.iter().for_each(|&(_, key)| {
+                    tx.delete(self.table, key);
+                });
+                tx.fetch().await?;
+            }
+        }
+        Ok((shown, odd))
+    }
+
+    /// Entries out of order, or not of the range, or more than were asked for.
+    fn out_of_place(&self, shown: &Shown) -> u64 {
+        let outside = shown.iter().filter(|(value, _)| !(self.from..=self.to).contains(value));
+        let ordered = |pair: &&[(u64, u64)]| (pair[0] < pair[1]) != self.backward;
+        let disordered = shown.windows(2).filter(|pair| !ordered(pair)).count();
+        let most = if self.seeks { Some(1) } else { self.limit };
+        let too_many = most.is_some_and(|most| shown.len() > most as usize);
+        (outside.count() + disordered + usize::from(too_many)) as u64
+    }
+
+    /// Whether what it showed contradicts what a row says that the transaction has read and not changed:
+    /// `None` if the row is not there.
+    pub(super) fn contradicts(
+        &self,
+        shown: &Shown,
+        (table, key): (TableId, u64),
+        says: Option<u64>,
+    ) -> bool {
+        if table != self.table {
+            return false;
+        }
+        let entries = || shown.iter().filter(|(_, of)| *of == key);
+        if entries().any(|(value, _)| Some(*value) != says) || entries().count() > 1 {
+            return true;
+        }
+        let is_inside = says.is_some_and(|value| (self.from..=self.to).contains(&value));
+        let is_whole = self.limit.is_none() && !self.seeks;
+        is_inside && is_whole && entries().next().is_none()
+    }
+}
+
+/// Whether no wish of a plan changes this one's record.
+pub(super) fn is_unchanged(wish: &Wish, wishes: &[Wish]) -> bool {
+    let same = |other: &&Wish| (other.table, other.key) == (wish.table, wish.key);
+    wishes.iter().filter(same).all(|other| other.mode == Mode::Read)
+}
+
+/// The first word of a row.
+pub(super) fn first_word(payload: &[u8]) -> u64 {
+    u64::from_le_bytes(*payload.first_chunk().expect("a row has 8 bytes"))
+}
+
+/// What the row of an entry says.
+fn said(key: &[u8]) -> u64 {
+    u64::from_be_bytes(*key.first_chunk().expect("a part"))
+}
+
+fn word(key: Key<'_>) -> u64 {
+    match key {
+        Key::Word(word) => word,
+        Key::Bytes(_) => unreachable!("the mixture's keys are words"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::rng::seeded;
+
+    fn range(limit: Option<u32>) -> Range {
+        let (index, table) = (IndexId(0), TableId(0));
+        let (seeks, then) = (false, Then::Wishes);
+        Range { index, table, from: 3, to: 7, limit, backward: false, seeks, then }
+    }
+
+    #[test]
+    fn entries_out_of_place_are_counted() {
+        assert_eq!(range(None).out_of_place(&vec![(3, 9), (5, 1), (5, 2)]), 0);
+        assert_eq!(range(None).out_of_place(&vec![(5, 2), (5, 1)]), 1);
+        assert_eq!(range(None).out_of_place(&vec![(3, 1), (8, 1)]), 1);
+        assert_eq!(range(Some(1)).out_of_place(&vec![(3, 1), (4, 1)]), 1);
+        let back = Range { backward: true, ..range(None) };
+        assert_eq!(back.out_of_place(&vec![(5, 2), (5, 1)]), 0);
+    }
+
+    #[test]
+    fn a_row_contradicts_a_scan_that_shows_it_otherwise_or_lacks_it() {
+        let (shown, of) = (vec![(4, 1)], |key| (TableId(0), key));
+        assert!(!range(None).contradicts(&shown, of(1), Some(4)));
+        assert!(range(None).contradicts(&shown, of(1), Some(5)));
+        assert!(range(None).contradicts(&shown, of(1), None));
+        assert!(range(None).contradicts(&shown, of(2), Some(5)));
+        assert!(!range(Some(3)).contradicts(&shown, of(2), Some(5)), "it may lie behind the limit");
+        assert!(!range(None).contradicts(&shown, of(2), Some(8)));
+        assert!(!range(None).contradicts(&shown, (TableId(1), 1), Some(5)));
+    }
+
+    #[test]
+    fn values_crowd_and_the_crowd_moves() {
+        let ordered = Ordered::draw(&mut seeded(1, 2), &[Layout::Narrow], 50);
+        let early = (0..90).filter(|&chance| {
+            let value = ordered.value(chance, (TableId(0), 7), 0);
+            assert!(value < ordered.values);
+            value < ordered.values / ZONES + 1
+        });
+        assert!(early.count() > 60);
+        let value = |count| ordered.value(5, (TableId(0), 9), count);
+        assert_eq!(value(0), value(ZONE_TRANSACTIONS - 1));
+    }
+}
