@@ -392,10 +392,14 @@ fn overflow_blocks(schema: &TableSchema, options: &Options, groups: usize) -> u6
     records.div_ceil(u64::from(options.bucket.slots)) + buckets(schema, options, groups)
 }
 
+/// Raised whenever what nodes of ordered indexes say comes to mean something else. 1: zeros belong to no
+/// index. 2: entries lie in home groups.
+const NODES_LAYOUT: u32 = 2;
+
 fn stamp(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 {
     use std::hash::{Hash, Hasher};
     let mut hasher = StampHasher(0xcbf2_9ce4_8422_2325);
-    (schemas, options, groups).hash(&mut hasher);
+    (NODES_LAYOUT, schemas, options, groups).hash(&mut hasher);
     hasher.finish().max(1)
 }
 

@@ -13,9 +13,10 @@ use crate::doubts::Doubts;
 use crate::heap::{Ground, Heap, claim};
 use crate::index::IndexView;
 use crate::index::btree::cache::TreeCache;
-use crate::index::btree::work::TreeWorks;
+use crate::index::btree::work::{DeadNodes, TreeWorks};
 use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
+use crate::index_schema::IndexId;
 use crate::load_trees::Loads;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
@@ -85,6 +86,8 @@ pub struct ComputeNode {
     pub turns: Turns,
     /// Which coordinators' numbers its threads still need.
     pub numbers: Numbers,
+    /// Nodes of ordered indexes that its threads have merged away.
+    pub(crate) dead_nodes: DeadNodes,
 }
 
 impl ComputeNode {
@@ -92,8 +95,8 @@ impl ComputeNode {
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
-        let numbers = Numbers::default();
-        ComputeNode { database, id, index_view, clearance, turns, numbers }
+        let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
+        ComputeNode { database, id, index_view, clearance, turns, numbers, dead_nodes }
     }
 }
 
@@ -369,13 +372,27 @@ impl Context {
         }
     }
 
-    /// Takes over the configuration that was opened last, if nothing of this thread runs.
+    /// Takes over the configuration that was opened last, if nothing of this thread runs. What it remembers
+    /// of ordered indexes is forgotten: a copy that has joined lacks nodes that were dead before.
     pub fn follow(&self) {
         let open = self.database().configurations.open();
         if self.active.get() == 0 && open.number != self.configuration.get() {
             self.groups.become_copy_of(&open.groups);
             self.configuration.set(open.number);
+            if self.has_ordered {
+                *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
+            }
         }
+    }
+
+    /// A node that is dead, or was never part of its tree, as of a transaction that has just ended.
+    pub(crate) fn keep_dead(&self, index: IndexId, node: Address) {
+        self.node.dead_nodes.keep(self.configuration.get(), index, node);
+    }
+
+    /// A dead node of this tree, to be used again by the transaction that runs.
+    pub(crate) fn take_dead(&self, index: IndexId) -> Option<Address> {
+        self.node.dead_nodes.take(self.configuration.get(), index)
     }
 
     /// Whether the thread has the configuration that was opened last.

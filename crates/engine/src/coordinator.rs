@@ -129,8 +129,10 @@ impl Coordinator {
                 return Err(failure);
             }
             tries += 1;
-            if failure == Failure::Abort(AbortReason::LeafFull) {
-                Box::pin(self.grow()).await;
+            if failure == Failure::Abort(AbortReason::LeafFull)
+                && let Some(lasting) = Box::pin(self.grow()).await
+            {
+                return Err(lasting);
             }
             if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
                 continue;
@@ -174,7 +176,7 @@ impl Coordinator {
         }
         if self.cx.wants_restructuring() {
             // What an earlier transaction made necessary: its caller has the reply by now.
-            self.grow().await;
+            let _ = self.grow().await;
             return Ok(start.map(|_| self.cx.port.now()));
         }
         Ok(start)

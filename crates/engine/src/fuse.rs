@@ -8,7 +8,7 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::outcome::Explanation;
 use crate::schema::Cells;
-use crate::transaction::ask_index;
+use crate::transaction::{ask_index, widened};
 use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::round::Round;
 
@@ -23,6 +23,9 @@ pub(crate) fn fuse(
     table: &Table,
 ) -> Option<Explanation> {
     let entry = &mut txn.entries[index];
+    // Old and new index keys are made of what was read of the record, whoever asked for it.
+    let stronger = if entry.mode == Mode::Update { Mode::Update } else { mode };
+    let cells = widened(table, stronger, entry.cells.union(cells));
     if entry.progress != Progress::Done && entry.mode != mode {
         return fuse_unfetched(entry, mode, cells, table);
     }
@@ -31,7 +34,7 @@ pub(crate) fn fuse(
         fetched: entry.progress == Progress::Done,
         more: !entry.cells.covers(cells) && table.slot.is_out_of_line(),
     };
-    entry.cells = entry.cells.union(cells);
+    entry.cells = cells;
     let mistake = match fuse_fetched(txn, index, wish, table) {
         Fused::Mistake(mistake) => return Some(mistake),
         Fused::AskIndex => {
@@ -72,7 +75,7 @@ fn fuse_unfetched(
     table: &Table,
 ) -> Option<Explanation> {
     let before = entry.mode;
-    entry.cells = entry.cells.union(cells);
+    entry.cells = cells;
     match (before, mode) {
         (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
         (Mode::Update, Mode::Read) => {}

@@ -37,7 +37,7 @@ pub(crate) async fn audit_index(
             let fits = Some(node.low()) == last.as_deref()
                 && node.level() == level
                 && !node.is_dead()
-                && (address == index.root || node.tree() == index.tree())
+                && index.owns(address, node)
                 && holds_its_own(node)
                 && are_at_home(index, node)
                 && below.as_ref().is_none_or(|below| leads_to(node, below));

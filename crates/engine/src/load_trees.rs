@@ -2,13 +2,14 @@
 //! last builds the trees.
 //!
 //! Invariant: nobody else uses the database meanwhile. An index that has entries already is built anew
-//! with all of them; its old nodes are not used again.
+//! with all of them; its old nodes are marked dead then, for whoever remembers them, and are not used again.
 
 use crate::context::Context;
 use crate::index::btree::build::{Level, nodes_of, sort};
+use crate::index::btree::edit::NodeMut;
 use crate::index::btree::node::Node;
 use crate::index::btree::plan::Index;
-use crate::layout::Version;
+use crate::layout::{VERSION_AT, Version};
 use crate::outcome::{AbortReason, Failure};
 use crate::trees;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -72,6 +73,7 @@ async fn build_tree(cx: &Context, index: &Index, mut run: Run) -> Result<(), Fai
     if version != Version::LOADED {
         run.extend(trees::entries(cx, index).await?);
     }
+    let old = trees::below_root(cx, index).await?;
     let (slot_bytes, key_bytes) = (index.shape.slot_bytes(0), index.shape.key_bytes);
     sort(&mut run, slot_bytes);
     let mut before = None;
@@ -96,11 +98,37 @@ async fn build_tree(cx: &Context, index: &Index, mut run: Run) -> Result<(), Fai
         let built = Level { level, slots: &slots, nodes: &nodes };
         write_level(cx, &mut round, index, built, version).await?;
         if count == 1 {
-            return Ok(());
+            return bury(cx, &mut round, index, &old).await;
         }
         slots = built.separators(index);
         level += 1;
     }
+}
+
+/// Marks nodes as dead at every replica, as a merge does.
+async fn bury(
+    cx: &Context,
+    round: &mut Round,
+    index: &Index,
+    nodes: &[Address],
+) -> Result<(), Failure> {
+    let (groups, shape) = (cx.groups.whole(), &index.shape);
+    for &node in nodes {
+        let mut image = trees::read(cx, round, index, node, 0).await?.to_vec();
+        let version = Node::new(shape, &image).version().present_after(Version::NEVER);
+        let mut dead = NodeMut::new(shape, &mut image);
+        dead.set_dead();
+        dead.set_bitmap(0);
+        image[VERSION_AT..VERSION_AT + 8].copy_from_slice(&version.word().to_le_bytes());
+        round.clear();
+        let head = round.reserve_lines(shape.header_bytes);
+        round.bytes_mut(head, shape.header_bytes).copy_from_slice(&image[..shape.header_bytes]);
+        for target in groups.all(node) {
+            round.write(target, head, shape.header_bytes);
+        }
+        cx.port.execute(round).await?;
+    }
+    Ok(())
 }
 
 async fn write_level(

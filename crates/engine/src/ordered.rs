@@ -61,7 +61,7 @@ pub enum ChangePlace {
     Inner(Address, BufferOffset),
     /// To be locked here.
     At(Address),
-    /// Locked: an index into the leaves.
+    /// Its lock is asked for, or held: an index into the leaves.
     Leaf(u32),
 }
 
@@ -92,6 +92,8 @@ pub struct Ordered {
     pub visits: Vec<Visit>,
     /// The transaction's own changes, as scans show them.
     pub own: Vec<Own>,
+    /// Whether they are those before this fetch.
+    pub has_own: bool,
     /// The transaction's own changes, as the commit makes them.
     pub changes: Vec<Change>,
 }
@@ -103,6 +105,7 @@ impl Ordered {
         (self.is_used, self.pending, self.live, self.asked) = (false, false, 0, 0);
         (self.sought, self.taken_over, self.seen) = (0, 0, 0);
         self.seeks.clear();
+        self.has_own = false;
         self.leaves.clear();
         self.visits.clear();
         self.own.clear();
@@ -190,12 +193,17 @@ pub fn effects(
         false => entry.image.plus(slot.payload_at),
     };
     let key = |index: &Index, at| index.key_of(entry.key, full_key, payload(at));
+    let old_key = |index: &Index| {
+        let is_read = !slot.is_out_of_line() || entry.cells.covers(index.columns);
+        assert!(is_read, "a key of index {} of columns that were not read", index.schema.name);
+        key(index, before)
+    };
     for index in catalog.indexes_of(table) {
         match entry.mode {
             Mode::Insert if !entry.void => tell(index, key(index, entry.payload), true),
-            Mode::Delete if entry.found => tell(index, key(index, before), false),
+            Mode::Delete if entry.found => tell(index, old_key(index), false),
             Mode::Update if entry.dirty.0 & index.columns.0 != Cells::NONE.0 => {
-                let (old, new) = (key(index, before), key(index, entry.payload));
+                let (old, new) = (old_key(index), key(index, entry.payload));
                 if old != new {
                     tell(index, old, false);
                     tell(index, new, true);

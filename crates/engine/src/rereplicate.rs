@@ -16,7 +16,7 @@ use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::Failure;
 use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
-use crate::trees::{Walk, root_level};
+use crate::trees::{Step, Walk};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
 
 /// Chunk words that are copied at a time.
@@ -280,31 +280,37 @@ impl Copier<'_> {
 
     /// Copies the nodes of an ordered index that lie in `group`. A node that comes while the walk is under
     /// way is written whole by who makes it, and entries that move to another node are written there: so
-    /// one walk along each level is enough. False if it was broken off.
+    /// one walk is enough. Dead nodes are not copied: who has merged one uses it again in the same
+    /// configuration only, in which its mark reached the joining copy too. False if it was broken off.
     async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<bool, Failure> {
         let table = self.cx.table(index.table);
-        for level in (0..=root_level(self.cx, index).await?).rev() {
-            let mut walk = Walk::new(self.cx, index, level);
-            let mut nodes = Vec::new();
-            loop {
-                let next = walk.next().await?;
-                let node = |(address, _)| Unit::new(Kind::Node, address, index.shape.node_bytes);
-                nodes.extend(next.filter(|(address, _)| address.group() == group).map(node));
-                if next.is_none() || nodes.len() >= self.pace.blocks.max(1) {
-                    let began = self.cx.port.now();
-                    self.copy_units(table, std::mem::take(&mut nodes)).await?;
-                    let took = self.cx.port.now() - began;
-                    self.cx.port.sleep(self.pace.after_copying(took)).await;
-                    if !(self.goes_on)() {
-                        return Ok(false);
-                    }
-                }
-                if next.is_none() {
-                    break;
+        let mut walk = Walk::new(self.cx, index);
+        loop {
+            let began = self.cx.port.now();
+            let (mut nodes, mut last) = (Vec::new(), Step::End);
+            for _ in 0..self.pace.blocks.max(1) {
+                last = walk.next().await?;
+                let Step::Past(address) = last else { break };
+                if address.group() == group {
+                    nodes.push(Unit::new(Kind::Node, address, index.shape.node_bytes));
                 }
             }
+            self.copy_units(table, nodes).await?;
+            if let Step::Held(address, lock) = last
+                && is_stray(self.cx, lock)
+            {
+                let at = self.cx.groups.primary(address.plus(LOCK_AT));
+                self.write(vec![Wish::Clear(at, lock)]).await?;
+            }
+            let took = self.cx.port.now() - began;
+            self.cx.port.sleep(self.pace.after_copying(took)).await;
+            if !(self.goes_on)() {
+                return Ok(false);
+            }
+            if last == Step::End {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
     /// Copies units until each is equal, or was free at one version before its WRITE and after it. Returns
@@ -412,7 +418,8 @@ impl Copier<'_> {
         Ok(read)
     }
 
-    /// What of a unit differs, all but the LOCK word. The line with VERSION comes last.
+    /// What of a unit differs, all but the LOCK word. The span with VERSION comes last; the lines of one span
+    /// come in any order.
     fn add_writes(
         &mut self,
         unit: &Unit,

@@ -2,7 +2,8 @@
 //!
 //! Invariant: the caller's transaction is over and acknowledged before any of this begins, and
 //! nothing here is its error: growth that is refused, or for which there is no memory, is counted
-//! and left to the next request. A future that is dropped in the middle gives up what it held; one
+//! and left to the next request. But a transaction that found a leaf full cannot do without its split: it
+//! is told what keeps it from coming about. A future that is dropped in the middle gives up what it held; one
 //! dropped while its data are on their way is resolved before the coordinator runs the next. So is
 //! the caller's own transaction, if it was left in doubt.
 
@@ -14,18 +15,21 @@ use crate::outcome::Failure;
 use crate::recovery::free_met;
 
 impl Coordinator {
-    /// Grows the shard that was asked for last.
+    /// Changes the shape of trees as was asked, then grows the shard that was asked for last. The failure of
+    /// a split that trying again would not help, if there was one.
     #[cold]
-    pub(crate) async fn grow(&mut self) {
+    pub(crate) async fn grow(&mut self) -> Option<Failure> {
         // A split would forget a transaction in doubt, its locks with it, and use its log area.
         assert!(!self.txn.in_doubt, "it was resolved before");
         let cx = std::rc::Rc::clone(&self.cx);
         while let Some(work) = cx.tree_works.take() {
-            if !self.reshape(&cx, work).await {
-                return; // it is asked for again
+            if let Err(failure) = self.reshape(&cx, work).await {
+                // It is asked for again.
+                let lasts = matches!(failure, Some(Failure::OutOfMemory | Failure::Usage));
+                return failure.filter(|_| lasts && work.task == TreeTask::Split);
             }
         }
-        let Some(working) = cx.growth.take() else { return };
+        let working = cx.growth.take()?;
         let full = loop {
             if !cx.enter() {
                 break false; // the configuration changes: the next insert asks again
@@ -44,20 +48,23 @@ impl Coordinator {
         if full {
             cx.growth.rest_when_full(working.shard);
         }
+        None
     }
 
     /// Does a request about an ordered index, with what must come before it and what follows from it.
-    /// Whether it is done with.
+    ///
+    /// # Errors
+    /// It is not done with; why, unless that is for another to know.
     #[cold]
-    async fn reshape(&mut self, cx: &Context, work: TreeWork) -> bool {
+    async fn reshape(&mut self, cx: &Context, work: TreeWork) -> Result<(), Option<Failure>> {
         let mut open = vec![work];
         for _ in 0..STEPS_MAX {
-            let Some(&next) = open.last() else { return true };
+            let Some(&next) = open.last() else { return Ok(()) };
             if self.txn.in_doubt && self.resolve_own().await.is_err() {
-                return false;
+                return Err(None);
             }
             if !cx.enter() {
-                return false; // the configuration changes
+                return Err(None); // the configuration changes
             }
             match Restructuring::begin(self).reshape(next).await {
                 Ok(TreeDone::Changed(follows)) => {
@@ -66,21 +73,23 @@ impl Coordinator {
                 }
                 Ok(TreeDone::Needless) => {
                     if next.task == TreeTask::Merge {
+                        // Nor can a merge that waited for it come about.
                         cx.tree_works.rest_from_merges();
+                        return Ok(());
                     }
                     open.pop();
                 }
                 Ok(TreeDone::First(other)) if !open.contains(&other) => open.push(other),
-                Ok(TreeDone::First(_)) => return true,
-                Err(_) => {
+                Ok(TreeDone::First(_)) => return Ok(()),
+                Err(failure) => {
                     if cx.has_met() {
                         free_met(cx).await;
                     }
-                    return false;
+                    return Err(Some(failure));
                 }
             }
         }
-        true
+        Ok(())
     }
 }
 
@@ -112,6 +121,9 @@ impl<'c> Restructuring<'c> {
             }
             Err(Failure::CommitUnknown) => {} // resolved before the next transaction
             Ok(_) | Err(_) => {
+                if matches!(result, Err(Failure::OutOfMemory | Failure::Usage)) {
+                    cx.metrics.split_refused();
+                }
                 txn.in_doubt = false;
                 protocol.rollback(cx, txn);
             }

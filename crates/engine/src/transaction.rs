@@ -272,7 +272,7 @@ impl<'c> Transaction<'c> {
 
 /// Who changes or deletes a record needs all columns that its index keys are made of.
 #[inline(always)]
-fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
+pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
     let changes =
         mode == Mode::Delete || (mode == Mode::Update && cells.0 & table.index_cells.0 != 0);
     if changes { cells.union(table.index_cells) } else { cells }

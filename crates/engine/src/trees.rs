@@ -1,15 +1,16 @@
 //! Walks over whole ordered indexes: every node of every level, leftmost first.
 //!
-//! Invariant: read-only, one node after the other along NEXT. Whoever walks beside transactions looks at
-//! LOW: it is the last node's HIGH, or a node went out from under the walk, which begins that level anew.
+//! Invariant: read-only, one node after the other along NEXT. Whoever walks beside transactions goes by
+//! nodes that nobody holds: each covers the key at which the one before ended, or a node went out from under
+//! the walk, which looks for that key from the root.
 
 use crate::context::Context;
 use crate::index::btree::cache::sorted_slots;
 use crate::index::btree::node::Node;
 use crate::index::btree::plan::Index;
-use crate::outcome::Failure;
+use crate::index::btree::scan::{plan_node, settle_node};
+use crate::outcome::{AbortReason, Failure};
 use tarn_fabric::address::Address;
-use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Round;
 
 /// The leftmost node of every level, the root first.
@@ -88,105 +89,128 @@ pub async fn entries(cx: &Context, index: &Index) -> Result<Vec<u8>, Failure> {
     Ok(all)
 }
 
-/// How long a walk waits for a node that is being changed.
-const LOOK_AGAIN: Nanos = Nanos(1_000);
-/// A walk that looks so often for one node, and does not find it, walks on a broken tree.
-const LOOKS_MAX: u32 = 4_096;
+/// All nodes but the root, while nobody changes the tree.
+///
+/// # Errors
+/// The fabric's.
+pub async fn below_root(cx: &Context, index: &Index) -> Result<Vec<Address>, Failure> {
+    let mut all = Vec::new();
+    for (_, first) in leftmost(cx, index).await?.into_iter().skip(1) {
+        each_node(cx, index, first, |address, _, _| all.push(address)).await?;
+    }
+    Ok(all)
+}
 
-/// Where a walk is: the next node, if it is known (else null), and where it begins.
-pub type Place = (Address, Vec<u8>);
+/// Nodes that one look for the next one reads, each of them free. Beyond that others change the tree as
+/// fast as it is read, or it is broken, which an audit tells.
+const LOOKS_MAX: usize = 4_096;
 
-/// A walk along one level, beside transactions.
+/// Where a walk is.
+pub struct Place {
+    level: u8,
+    /// The next node, if it is known; else null.
+    next: Address,
+    /// Where it begins.
+    low: Vec<u8>,
+}
+
+/// What a walk has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// This node was free as it was read: the walk is past it.
+    Past(Address),
+    /// Somebody holds this node, under this LOCK word, or (0) was changing it. What it says may be undone, so
+    /// that the walk is not past it: ask again. It need not be of the level that is walked.
+    Held(Address, u64),
+    /// The walk is over.
+    End,
+}
+
+/// A walk over a whole tree beside transactions: each level from left to right, the leaves first.
+///
+/// Invariant: what it goes by is committed. It believes a node that was free and the same throughout, and
+/// waits for any other. So a node that was there as the walk began, and is when it ends, was gone past.
+/// That holds for new roots too: levels come at the top, which the walk comes to last.
 pub struct Walk<'a> {
     cx: &'a Context,
     index: &'a Index,
-    level: u8,
-    /// The next node, if it is known, and where it begins; `None`: the walk is at its end.
-    next: Option<Place>,
+    /// `None`: it is over.
+    place: Option<Place>,
     round: Round,
-    looks: u32,
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at the left end of `level`.
-    pub fn new(cx: &'a Context, index: &'a Index, level: u8) -> Walk<'a> {
-        Walk::resume(cx, index, level, None)
+    /// Begins at the leftmost leaf.
+    pub fn new(cx: &'a Context, index: &'a Index) -> Walk<'a> {
+        Walk::resume(cx, index, None)
     }
 
-    /// Goes on at `place`; begins at the left end if there is none.
-    pub fn resume(cx: &'a Context, index: &'a Index, level: u8, place: Option<Place>) -> Walk<'a> {
-        let next = place.or_else(|| Some((Address::NULL, vec![0; index.shape.key_bytes])));
-        Walk { cx, index, level, next, round: Round::new(), looks: 0 }
+    /// Goes on at `place`; begins at the leftmost leaf if there is none.
+    pub fn resume(cx: &'a Context, index: &'a Index, place: Option<Place>) -> Walk<'a> {
+        let place = place.or_else(|| Some(Place::left_end(index, 0)));
+        Walk { cx, index, place, round: Round::new() }
     }
 
     /// Where it is; `None` at its end.
     pub fn place(self) -> Option<Place> {
-        self.next
+        self.place
     }
 
-    /// The next node and its LOCK word. Every node that was there when the walk began, and still is when
-    /// it ends, is shown; a node that comes meanwhile may be.
+    /// Goes past the next node, or says who holds it up.
     ///
     /// # Errors
-    /// The fabric's.
-    ///
-    /// # Panics
-    /// If no node covers a key: our bug.
-    pub async fn next(&mut self) -> Result<Option<(Address, u64)>, Failure> {
-        let Some((mut address, low)) = self.next.take() else { return Ok(None) };
-        loop {
-            if address.is_null() {
-                address = self.find(&low).await?;
+    /// The fabric's; `StaleAddress` if no node covers a key.
+    pub async fn next(&mut self) -> Result<Step, Failure> {
+        let Walk { cx, index, place, round } = self;
+        let Some(Place { level, next, low }) = place else { return Ok(Step::End) };
+        let bytes = index.shape.node_bytes;
+        let mut address = if next.is_null() { index.root } else { *next };
+        for _ in 0..LOOKS_MAX {
+            round.clear();
+            let at = plan_node(&cx.groups, round, address, bytes);
+            cx.port.execute(round).await?;
+            if let Err(met) = settle_node(round, (address, at, bytes), 0) {
+                return Ok(Step::Held(address, met.map_or(0, |(_, word)| word)));
             }
-            let bytes = read(self.cx, &mut self.round, self.index, address, 0).await?;
-            let node = Node::new(&self.index.shape, bytes);
-            let mine = address == self.index.root || node.tree() == self.index.tree();
-            if node.is_dead() || !mine || node.level() != self.level || !node.covers(&low) {
-                address = Address::NULL; // it went out from under the walk
-                self.look_again().await;
-                continue;
-            }
-            self.looks = 0;
-            self.next = node.high().map(|high| (node.next(), high.to_vec()));
-            return Ok(Some((address, node.lock())));
-        }
-    }
-
-    /// The node of the level that covers `key`, from the root.
-    async fn find(&mut self, key: &[u8]) -> Result<Address, Failure> {
-        let mut address = self.index.root;
-        loop {
-            let bytes = read(self.cx, &mut self.round, self.index, address, 0).await?;
-            let node = Node::new(&self.index.shape, bytes);
-            let mine = address == self.index.root || node.tree() == self.index.tree();
-            let beyond = node.high().is_some_and(|high| high <= key);
-            let child = sorted_slots(node).into_iter().rfind(|&slot| node.key(slot) <= key);
-            address = match child {
-                _ if node.is_dead() || !mine || node.level() < self.level => self.index.root,
-                _ if beyond => node.next(),
-                _ if node.level() == self.level => return Ok(address),
-                Some(slot) => node.child(slot),
-                None => self.index.root,
+            let node = Node::new(&index.shape, round.bytes(at, bytes));
+            let leads_on = |node: Node<'_>| {
+                let beyond = node.high().is_some_and(|high| high <= &low[..]);
+                if node.is_dead() || !index.owns(address, node) || node.level() < *level {
+                    return None; // it went out from under the walk
+                }
+                if beyond || !node.covers(low) {
+                    return beyond.then(|| node.next()).filter(|next| !next.is_null());
+                }
+                if node.level() == *level {
+                    return Some(address);
+                }
+                let child =
+                    sorted_slots(node).into_iter().rfind(|&slot| node.key(slot) <= &low[..]);
+                child.map(|slot| node.child(slot))
             };
-            if address == self.index.root {
-                self.look_again().await;
+            match leads_on(node) {
+                Some(here) if here == address => {
+                    *place = place_after(index, (address, node), *level);
+                    return Ok(Step::Past(address));
+                }
+                Some(other) => address = other,
+                None => address = index.root,
             }
         }
-    }
-
-    async fn look_again(&mut self) {
-        self.looks += 1;
-        assert!(self.looks < LOOKS_MAX, "index {} has a key of no node", self.index.schema.name);
-        self.cx.port.sleep(LOOK_AGAIN).await;
+        Err(AbortReason::StaleAddress.into())
     }
 }
 
-/// The level of a root.
-///
-/// # Errors
-/// The fabric's.
-pub async fn root_level(cx: &Context, index: &Index) -> Result<u8, Failure> {
-    let mut round = Round::new();
-    let bytes = read(cx, &mut round, index, index.root, 0).await?;
-    Ok(Node::new(&index.shape, bytes).level())
+impl Place {
+    fn left_end(index: &Index, level: u8) -> Place {
+        Place { level, next: Address::NULL, low: vec![0; index.shape.key_bytes] }
+    }
+}
+
+/// Where a walk goes on behind a node; `None` behind the top level, which has the root alone.
+fn place_after(index: &Index, (address, node): (Address, Node<'_>), level: u8) -> Option<Place> {
+    match node.high() {
+        Some(high) => Some(Place { level, next: node.next(), low: high.to_vec() }),
+        None => (address != index.root).then(|| Place::left_end(index, level + 1)),
+    }
 }

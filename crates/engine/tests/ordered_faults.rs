@@ -18,6 +18,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::Failure;
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
@@ -35,6 +36,7 @@ fn shape(seed: u64, variant: &str) -> Shape {
 fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, Tally) {
     let fabric = WeakFabric::new(&shape(seed, variant), seed);
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
+    let failed: RefCell<Vec<Failure>> = RefCell::default();
     let retry = Retry {
         deadline: Some(Nanos(200_000)),
         pause_first_ns: 10,
@@ -49,10 +51,12 @@ fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, T
         for _ in 0..seed {
             let _ = rand::RngExt::random::<u64>(by.rng()); // another seed, other transactions
         }
-        let recorded = &recorded;
+        let (recorded, failed) = (&recorded, &failed);
         executor.spawn(async move {
             by.record_history();
-            let _ = mix::run(&mut by, mix, count).await;
+            // One index is unique, by the primary key: nothing but a deadline may end a coordinator.
+            let ended = mix::run(&mut by, mix, count).await.err();
+            failed.borrow_mut().extend(ended.filter(|&it| it != Failure::DeadlineExceeded));
             recorded.borrow_mut().extend(by.take_history());
         });
     }
@@ -66,8 +70,10 @@ fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, T
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
     let report = check(&history(&fabric.database, recorded.take()), Isolation::StrictSerializable);
-    let sound = report.is_accepted() && audit.is_clean();
-    (if sound { Ok(()) } else { Err(format!("seed {seed}, {mix:?}: {report}{audit}")) }, tally)
+    let failed = failed.take();
+    let sound = report.is_accepted() && audit.is_clean() && failed.is_empty();
+    let text = || format!("seed {seed}, {mix:?}: {report}{audit}; failed: {failed:?}");
+    (if sound { Ok(()) } else { Err(text()) }, tally)
 }
 
 fn seeds(default: u64) -> u64 {
@@ -76,9 +82,10 @@ fn seeds(default: u64) -> u64 {
 
 #[test]
 fn there_are_no_phantoms_under_any_order() {
-    let mut tally = Tally::default();
+    let (mut tally, mut planned) = (Tally::default(), 0);
     for seed in 0..seeds(40) {
         for (mix, count) in [(RANGES, 20), (PHANTOMS, 12)] {
+            planned += count * u64::from(NODES) * COORDINATORS as u64;
             let (verdict, counts) = run("corrected", mix, seed, count);
             verdict.unwrap_or_else(|text| panic!("{text}"));
             tally.add(&counts);
@@ -86,7 +93,8 @@ fn there_are_no_phantoms_under_any_order() {
     }
     println!("{tally:?}");
     assert!(tally.node_splits > 20 && tally.node_merges > 5, "{tally:?}");
-    assert!(tally.committed > tally.aborted() / 20);
+    // Some give up, few miss their deadline.
+    assert!(tally.committed * 10 > planned * 9, "{} of {planned}", tally.committed);
 }
 
 #[test]
@@ -101,16 +109,12 @@ fn whoever_dies_when_trees_stay_whole() {
     assert!(found.tally.node_splits > 0 && found.tally.node_merges > 0, "{found:?}");
 }
 
-/// How many schedules it takes to find what the variant breaks.
+/// How many schedules it takes to find what the variant breaks. A panic is no finding.
 fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Result<(), String>) {
     let variant = format!("corrected,-{switch}");
     for seed in 0..limit {
-        let outcome =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(&variant, seed)));
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(text)) => return println!("{variant}: schedule {}: {text}", seed + 1),
-            Err(_) => return println!("{variant}: schedule {}: a panic", seed + 1),
+        if let Err(text) = run(&variant, seed) {
+            return println!("{variant}: schedule {}: {text}", seed + 1);
         }
     }
     panic!("{variant}: nothing found in {limit} schedules");

@@ -13,7 +13,7 @@ use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::protocol::ALL;
 use tarn_engine::schema::{Cells, ColumnId, TableId};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
 
 const NARROW: TableId = TableId(0);
@@ -374,6 +374,40 @@ fn records_away_from_home_cost_a_round_for_the_bucket_and_one_for_each_block() {
     // Two slots of each of sixteen bins at most; then buckets; then chains.
     assert!((1..=32).contains(&seen[1]), "{seen:?}");
     assert!(seen[2] > 0 && seen[3] > 0 && seen[4] > 0, "{seen:?}");
+}
+
+/// Rounds until the reply, and locks, with what a scan or a change of an index adds.
+#[test]
+fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_not_remembered() {
+    let (full, empty) = (TableId(0), TableId(1));
+    let ordered = |name| narrow(name, 4000).ordered("by_key");
+    let world = World::new(&Shape::of(&[ordered("full"), ordered("empty")]));
+    let by_key = world.database.catalog.index_id("full", "by_key").unwrap();
+    fill(&mut world.coordinator(0, 0), full, (0..200).map(|key| key * 2));
+    let mut by = world.coordinator(1, 0);
+    let mut scan = |from: u64, to: u64| {
+        let range = Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to));
+        let (spent, _) = measure(&mut by, async |tx| {
+            let seen = tx.scan(by_key, range);
+            tx.fetch().await?;
+            assert_eq!(tx.scanned(seen).count() as u64, (to - from) / 2 + 1);
+            Ok(())
+        });
+        (spent.rounds, spent.cas)
+    };
+    // The root and the leaf; then the leaf alone; two leaves are validated.
+    assert_eq!((scan(0, 20), scan(0, 20), scan(40, 200)), ((2, 0), (1, 0), (2, 0)));
+    let mut insert = |table: TableId, key: u64| {
+        let (spent, _) = measure(&mut by, async |tx| {
+            tx.insert(table, key);
+            tx.fetch().await
+        });
+        (spent.rounds, spent.cas)
+    };
+    // As an insert without an index, and the leaf under its lock. A root that is a leaf is never
+    // remembered: it is read, then locked.
+    assert_eq!((insert(full, 33), insert(empty, 1)), ((4, 3), (5, 3)));
+    world.assert_clean();
 }
 
 #[test]

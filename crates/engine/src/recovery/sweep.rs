@@ -14,7 +14,7 @@ use crate::index::hash::Geometry;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::Failure;
-use crate::trees::{Place, Walk, root_level};
+use crate::trees::{Place, Step, Walk};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::Round;
 
@@ -49,8 +49,7 @@ pub(super) struct Pass {
     chained: Vec<Address>,
     /// Ordered indexes that are swept.
     trees: usize,
-    /// Of the next one: levels that are left, and where the walk along the last of them is.
-    levels: Vec<u8>,
+    /// Where the walk over the next one is, if it has begun.
     place: Option<Place>,
 }
 
@@ -88,27 +87,29 @@ impl Pass {
         Ok(true)
     }
 
-    /// Ordered indexes, the root's level first: what splits meanwhile leaves its strays where they were. A
-    /// node that was merged away is not looked at: who uses it again meets its lock.
+    /// Ordered indexes, one walk each. A stray is where it was as long as it is there: nothing is split or
+    /// merged under a lock. A node that was merged away is not looked at: who uses it again meets its lock.
+    /// A node that somebody holds ends the step: the walk does not go past it.
     async fn step_tree(&mut self, cx: &Context, nodes: usize) -> Result<bool, Failure> {
         let Some(index) = cx.database().catalog.indexes().get(self.trees) else { return Ok(false) };
         cx.follow();
-        let Some(&level) = self.levels.last() else {
-            self.levels = (0..=root_level(cx, index).await?).collect();
-            return Ok(true);
-        };
-        let mut walk = Walk::resume(cx, index, level, self.place.take());
-        let mut locks = Vec::new();
-        while locks.len() < nodes.max(1) {
-            let Some(lock) = walk.next().await? else { break };
-            locks.push(lock);
+        let mut walk = Walk::resume(cx, index, self.place.take());
+        let (mut past, mut held) = (0, Vec::new());
+        while past < nodes.max(1) as u64 {
+            match walk.next().await? {
+                Step::Past(_) => past += 1,
+                Step::Held(address, word) => {
+                    held.push((address, word));
+                    break;
+                }
+                Step::End => break,
+            }
         }
         self.place = walk.place();
-        self.swept.add(free(cx, &locks).await?);
-        if self.place.is_none() {
-            self.levels.pop();
-            self.trees += usize::from(self.levels.is_empty());
-        }
+        // Who is held up looks again: each node counts once.
+        let freed = free(cx, &held).await?.freed;
+        self.swept.add(Swept { looked_at: past, freed });
+        self.trees += usize::from(self.place.is_none());
         Ok(true)
     }
 

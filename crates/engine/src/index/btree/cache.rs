@@ -90,6 +90,12 @@ impl TreeCache {
             if !tree.rests[kid].covers(course.key) {
                 return Way::Read(address);
             }
+            if tree.nodes[kid].level + 1 != tree.nodes[at].level {
+                // A dead node that serves another level by now: who leads to it is of before.
+                let stale = Address::from_word(tree.nodes[at].address);
+                tree.remove(at);
+                return Way::Read(stale);
+            }
             at = kid;
         }
     }

@@ -12,9 +12,9 @@
 //! lines; what is left over at the end is nobody's home. An entry lies in the group that its key hashes
 //! to, or the group's bit in STRAYS is set: so whoever reads the first line and one group finds the entry,
 //! knows that it is absent, or knows that only the whole leaf says. A node covers LOW up to HIGH, which it
-//! does not; without the flag `BOUNDED` there is no upper end. A node of zeros is an empty leaf that covers
-//! every key: an empty tree. A node that is `DEAD` was merged into another, and is used again only in its
-//! own tree.
+//! does not; without the flag `BOUNDED` there is no upper end. Zeros at the root's address are an empty leaf
+//! that covers every key: an empty tree. Anywhere else they are no node: `tree` is an index's number and
+//! one. A node that is `DEAD` was merged into another, and is used again only in its own tree.
 
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -209,7 +209,7 @@ impl<'a> Node<'a> {
         self.has(DEAD)
     }
 
-    /// The index it belongs to; a root that was never split does not say.
+    /// The index it belongs to, its number and one; a root that was never split says 0.
     #[inline]
     pub fn tree(&self) -> u16 {
         u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])
@@ -313,7 +313,7 @@ impl Iterator for Bits {
     }
 }
 
-/// The key before `key`, or `None` if there is none.
+/// Makes of a key the one before it; false, and ones, if there is none.
 pub fn before(key: &mut [u8]) -> bool {
     for byte in key.iter_mut().rev() {
         let (less, borrowed) = byte.overflowing_sub(1);

@@ -3,7 +3,7 @@
 //! Invariant: a pure function of schemas and options. Index key and primary key are fixed in width; the
 //! primary key is part of the index key or the leaf's value, so that an entry leads to its record.
 
-use super::node::NodeShape;
+use super::node::{Node, NodeShape};
 use crate::index_schema::{
     INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema, encode_column, primary_key_bytes,
 };
@@ -149,9 +149,16 @@ impl Index {
         GroupId(first + (mix(seed) % u64::from(count)) as u16)
     }
 
-    /// What its nodes say of it.
+    /// What its nodes say of it: never 0, so that zeros are no node of any tree.
     pub fn tree(&self) -> u16 {
-        self.id.0
+        self.id.0 + 1
+    }
+
+    /// Whether what lies at `address` is a node of this tree, alive or dead: it says so, or it is the root,
+    /// which need not say it. Memory that nobody has written is none.
+    #[inline]
+    pub fn owns(&self, address: Address, node: Node<'_>) -> bool {
+        address == self.root || node.tree() == self.tree()
     }
 
     /// Nodes for so many entries, when they are half full and a few more.

@@ -233,12 +233,12 @@ impl ScanState {
                 return Answer::Unstable(met);
             }
             let node = Node::new(&index.shape, round.bytes(image, bytes));
-            let is_mine = address == index.root || node.tree() == index.tree();
-            if node.is_dead() || !is_mine {
+            if node.is_dead() || !index.owns(address, node) {
                 return self.detour(index, cache);
             }
             if node.level() > 0 {
-                return match bytes == index.shape.node_bytes {
+                // In a leaf's place, who leads to it is of before.
+                return match matches!(self.step, Step::Inner(_)) {
                     true => self.absorb_inner(near, index, cache, (address, node)),
                     false => self.detour(index, cache),
                 };
@@ -290,7 +290,7 @@ impl ScanState {
         request_post(near.works, index, leaf);
         cache.forget_parent(index, key, 1);
         self.step = Step::Leaf(leaf.next());
-        self.detours += 1;
+        self.detours = self.detours.saturating_add(1);
         Accepted::GoOn
     }
 

@@ -2,10 +2,13 @@
 //!
 //! Invariant: requests are a thread's own and may be lost: a leaf that stays full asks again, a
 //! separator that is missing costs whoever passes a step along NEXT and is asked for again. Nothing here
-//! decides what is right.
+//! decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
+//! joins in a later one never had them, and their VERSION would begin anew there.
 
+use crate::configuration::ConfigurationNumber;
 use crate::index_schema::IndexId;
 use std::cell::{Cell, RefCell};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_fabric::address::Address;
 
 use super::plan::KeyBytes;
@@ -50,12 +53,47 @@ pub enum TreeDone {
     First(TreeWork),
 }
 
-/// One thread's requests, and memory of nodes that were merged away.
+/// One thread's requests.
 #[derive(Default)]
 pub struct TreeWorks {
     waiting: RefCell<Vec<TreeWork>>,
     rest: Cell<u32>,
-    dead: RefCell<Vec<(IndexId, Address)>>,
+}
+
+/// Nodes that a compute node's threads have merged away: any of them may use one again, in its own tree.
+#[derive(Default, Debug)]
+pub struct DeadNodes(Mutex<Kept>);
+
+#[derive(Default, Debug)]
+struct Kept {
+    /// In which they were merged.
+    configuration: Option<ConfigurationNumber>,
+    nodes: Vec<(IndexId, Address)>,
+}
+
+impl DeadNodes {
+    /// What was kept in this configuration; that of an earlier one is forgotten.
+    fn kept(&self, configuration: ConfigurationNumber) -> MutexGuard<'_, Kept> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.configuration != Some(configuration) {
+            kept.nodes.clear();
+            kept.configuration = Some(configuration);
+        }
+        kept
+    }
+
+    /// A node of this tree is dead, or was never part of it, as of a transaction of this configuration. No
+    /// transaction of an earlier one runs any more.
+    pub fn keep(&self, configuration: ConfigurationNumber, index: IndexId, node: Address) {
+        self.kept(configuration).nodes.push((index, node));
+    }
+
+    /// The one of this tree that was kept last.
+    pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
+        let mut kept = self.kept(configuration);
+        let at = kept.nodes.iter().rposition(|&(of, _)| of == index)?;
+        Some(kept.nodes.swap_remove(at).1)
+    }
 }
 
 impl TreeWorks {
@@ -86,16 +124,25 @@ impl TreeWorks {
     pub fn rest_from_merges(&self) {
         self.rest.set(REST);
     }
+}
 
-    /// A node that is dead: this thread may use it again, in the same tree.
-    pub fn keep_dead(&self, index: IndexId, node: Address) {
-        self.dead.borrow_mut().push((index, node));
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::GroupId;
 
-    /// A dead node of this tree.
-    pub fn take_dead(&self, index: IndexId) -> Option<Address> {
-        let mut dead = self.dead.borrow_mut();
-        let at = dead.iter().position(|&(of, _)| of == index)?;
-        Some(dead.swap_remove(at).1)
+    #[test]
+    fn dead_nodes_are_used_in_their_tree_and_their_configuration() {
+        let [one, two] = [1, 2].map(ConfigurationNumber);
+        let at = |offset| Address::new(GroupId(0), offset);
+        let dead = DeadNodes::default();
+        dead.keep(one, IndexId(0), at(1024));
+        dead.keep(one, IndexId(1), at(2048));
+        assert_eq!(dead.take(one, IndexId(2)), None);
+        assert_eq!(dead.take(one, IndexId(1)), Some(at(2048)));
+        assert_eq!(dead.take(one, IndexId(1)), None, "once");
+        dead.keep(two, IndexId(1), at(4096));
+        assert_eq!(dead.take(two, IndexId(0)), None, "of another map");
+        assert_eq!(dead.take(two, IndexId(1)), Some(at(4096)));
     }
 }

@@ -10,7 +10,7 @@ use super::{Ford, On, Phase, enter, leaves, published, short};
 use crate::context::Context;
 use crate::layout::LOCK_AT;
 use crate::log;
-use crate::outcome::{Explanation, Failure};
+use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
 use crate::working_set::{Lock, Piece, Txn};
 use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
@@ -21,8 +21,10 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
     }
-    if cx.has_ordered {
-        leaves::change(ford, cx, txn).await?;
+    if cx.has_ordered
+        && let Err(failure) = leaves::change(ford, cx, txn).await
+    {
+        return Err(judge(ford, cx, txn, failure).await);
     }
     if short::applies(ford, cx, txn) {
         return commit_short(ford, cx, txn).await;
@@ -43,6 +45,18 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         unlock(ford, cx, txn);
     }
     Ok(())
+}
+
+/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
+/// transaction has read is still so. If not, no order has it see both: it is tried again.
+#[cold]
+async fn judge(ford: &Ford, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    match failure {
+        Failure::Abort(AbortReason::UniqueViolation) => {
+            validate(ford, cx, txn).await.err().unwrap_or(failure)
+        }
+        _ => failure,
+    }
 }
 
 /// As [`commit`], where log, data and releases are one batch at one node.

@@ -28,6 +28,7 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
         return Err(again_after(cx, txn, failure));
     }
     txn.assumes_locks = !ford.on(On::LockCas);
+    txn.ordered.has_own = false;
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = loop {

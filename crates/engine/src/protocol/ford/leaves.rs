@@ -144,11 +144,12 @@ fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
 /// A leaf whose lock was asked for: was it granted, and is the leaf as it was shown?
 fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
     let leaf = txn.ordered.leaves[at];
-    if leaf.lock == NO_LOCK || txn.locks[leaf.lock as usize].verb == HELD {
+    if leaf.lock == NO_LOCK || leaf.is_held {
         return Ok(());
     }
+    // Who assumes its locks (a switch) has asked for none, and reads the leaf all the same.
     let verb = txn.locks[leaf.lock as usize].verb;
-    if !txn.round.swapped(verb) {
+    if verb != HELD && !txn.round.swapped(verb) {
         cx.meet(leaf.address, txn.round.found(verb));
         return Err(AbortReason::LockRefused);
     }
@@ -190,7 +191,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReas
     };
     let is_read = matches!(change.place, ChangePlace::Inner(..));
     let mut cache = cx.trees.borrow_mut();
-    let is_mine = address == index.root || node.tree() == index.tree();
+    let is_mine = index.owns(address, node);
     let beyond = node.high().is_some_and(|high| high <= key);
     let level = node.level();
     if node.is_dead() || !is_mine || (level > 0 && !is_read) || !(beyond || node.covers(key)) {

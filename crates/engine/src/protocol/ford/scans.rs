@@ -27,7 +27,9 @@ pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
     if txn.ordered.sought < txn.ordered.seeks.len() {
         plan_seeks(near, cx, txn);
     }
-    gather_own(cx, txn);
+    if !txn.ordered.has_own {
+        gather_own(cx, txn);
+    }
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
     let Txn { ordered, round, .. } = txn;
     for scan in ordered.scans[..ordered.live].iter_mut().filter(|scan| !scan.is_done) {
@@ -162,8 +164,10 @@ fn protect(ford: &Ford, txn: &mut Txn, index: IndexId, visit: Visit) -> Result<(
     Ok(())
 }
 
-/// What the transaction has changed so far in the indexes that it scans.
+/// What the transaction had changed before this fetch in the indexes that it scans. What the fetch itself
+/// brings is done after more or fewer rounds: scans would show it or not by how warm the way is.
 fn gather_own(cx: &Context, txn: &mut Txn) {
+    txn.ordered.has_own = true;
     txn.ordered.own.clear();
     if txn.locks.is_empty() || txn.ordered.live == 0 {
         return;

@@ -65,7 +65,7 @@ fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Node<'a> {
 
 /// Whether a node is alive and of this tree.
 fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
-    !node.is_dead() && (address == index.root || node.tree() == index.tree())
+    !node.is_dead() && index.owns(address, node)
 }
 
 /// The node of `level` that covers `key`, read just now; `None` if the tree is not that high.
@@ -77,14 +77,14 @@ async fn descend(
 ) -> Result<Option<(Address, BufferOffset)>, Failure> {
     let mut next = None;
     for _ in 0..STEPS_MAX {
-        let address = match next.take() {
-            Some(next) => next,
+        let (address, is_promised) = match next.take() {
+            Some(next) => (next, false),
             None => {
                 let mut found = Vec::new();
                 let course = Course { key, last: key, backward: false, nodes: 1, level };
                 match cx.trees.borrow_mut().locate(index, course, &mut found) {
-                    Way::There => found[0],
-                    Way::Read(address) => address,
+                    Way::There => (found[0], true),
+                    Way::Read(address) => (address, false),
                 }
             }
         };
@@ -115,6 +115,9 @@ async fn descend(
                 return Ok(None);
             }
             cache.forget(index, key, 0);
+        } else if is_promised {
+            // It has risen: a dead node that serves another level. Who leads to it is of before.
+            cache.forget_parent(index, key, level + 1);
         }
     }
     Err(AbortReason::StaleAddress.into())
@@ -158,7 +161,7 @@ fn note(index: &Index, txn: &mut Txn, held: Held) {
 
 /// A new node's memory: one that is dead, or a block. It is kept if the transaction fails.
 async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Failure> {
-    if let Some(dead) = cx.tree_works.take_dead(index.id) {
+    if let Some(dead) = cx.take_dead(index.id) {
         return Ok(dead);
     }
     let seed = txn.tag.word();
@@ -184,7 +187,7 @@ async fn split(
     let outcome = split_at(ford, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
         // Memory of new nodes is kept for the next try: their LOCK words may have been written.
-        nodes.iter().for_each(|&node| cx.tree_works.keep_dead(index.id, node));
+        nodes.iter().for_each(|&node| cx.keep_dead(index.id, node));
     }
     let follow = outcome?;
     let mut cache = cx.trees.borrow_mut();
@@ -378,10 +381,9 @@ async fn post(
         && (bottom.level(), bottom.low()) == (work.level, &low[..])
         && !is_posted(top);
     let mut new = txn.round.bytes(held[0].image, index.shape.node_bytes).to_vec();
-    let slot = NodeMut::new(&index.shape, &mut new).post(&low, child);
-    let (true, Some(slot)) = (same, slot) else {
-        return Err(AbortReason::IndexChanged.into());
-    };
+    // What is no inner node any more has no room for a child.
+    let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();
+    let Some(slot) = slot else { return Err(AbortReason::IndexChanged.into()) };
     write_node(txn, index, held[0], &new, 1 << slot);
     commit::commit(ford, cx, txn).await?;
     cx.trees.borrow_mut().forget_node(index, parent);
@@ -419,7 +421,7 @@ async fn merge(
     let [top, one, other] = [0, 1, 2].map(|at| image(index, txn, held[at].image));
     let posted = top.find(other.low(), top.bitmap());
     let same = is_mine(index, parent, top)
-        && top.level() == above
+        && (top.level(), top.covers(one.low())) == (above, true)
         && is_mine(index, left, one)
         && is_mine(index, right, other)
         && (one.level(), other.level()) == (work.level, work.level)
@@ -444,7 +446,7 @@ async fn merge(
     write_node(txn, index, held[2], &gone, 0);
     write_node(txn, index, held[0], &up, 0);
     commit::commit(ford, cx, txn).await?;
-    cx.tree_works.keep_dead(index.id, right);
+    cx.keep_dead(index.id, right);
     let mut cache = cx.trees.borrow_mut();
     [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));
     cx.metrics.node_merge();
