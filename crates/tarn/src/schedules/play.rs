@@ -6,7 +6,7 @@
 
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
-use super::drawn::Drawn;
+use super::drawn::{ASKED_FOR, Drawn};
 use super::faults::{self, Event, PACE, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
@@ -247,7 +247,7 @@ impl<'a, W: Workload> Play<'a, W> {
             if self.committed() > committed || events.peek().is_some() {
                 (committed, moved_at) = (self.committed(), now);
             }
-            if now > moved_at + PATIENCE {
+            if now > moved_at + self.patience() {
                 return Ok(Some(self.why_stuck()));
             }
         }
@@ -259,6 +259,13 @@ impl<'a, W: Workload> Play<'a, W> {
             return Ok(Some(stuck));
         }
         self.sweep_at_last()
+    }
+
+    /// If nothing has committed for so long, nothing ever will: copying a workload's tables, and sweeping
+    /// them, takes longer than a mixture's few records.
+    fn patience(&self) -> Nanos {
+        let is_large = self.drawn.workload == ASKED_FOR.0;
+        if is_large { Nanos(PATIENCE.0 * 50) } else { PATIENCE }
     }
 
     /// Members whose threads run.
@@ -306,7 +313,8 @@ impl<'a, W: Workload> Play<'a, W> {
         self.scheduler.spawn(&port, async move {
             told.set(Some(recovery::sweep(&cx, PACE).await.err()));
         });
-        let ended = self.scheduler.run_until(self.cluster.fabric.now() + PATIENCE);
+        let until = self.cluster.fabric.now() + self.patience();
+        let ended = self.scheduler.run_until(until);
         Ok(match swept.get() {
             Some(failure) => failure.map(|failure| format!("the last sweep: {failure}")),
             None => Some(format!("the last sweep does not end: {ended:?}")),
@@ -324,7 +332,7 @@ impl<'a, W: Workload> Play<'a, W> {
         format!(
             "{} ms after the last commit: {at_work} coordinators at work; not recovered: {:?}; dead \
              memory nodes in the map: {:?}; {open:?}, announced {:?}",
-            PATIENCE.0 / 1_000_000,
+            self.patience().0 / 1_000_000,
             database.membership.unrecovered(),
             database.configurations.dead(),
             database.configurations.announced(),
