@@ -72,7 +72,7 @@ impl Wanted {
             .transact(async |tx| {
                 let row = tx.read(table, key, Cells::NONE);
                 tx.fetch().await?;
-                Ok(tx.get(row).is_some())
+                Ok(tx.existed(row))
             })
             .await?;
         if !is_there {
