@@ -341,6 +341,12 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
+    /// Forgets all inner nodes of ordered indexes.
+    #[cold]
+    pub(crate) fn forget_ways(&self) {
+        *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
+    }
+
     /// Whether an index should grow, or a tree change its shape.
     #[inline]
     pub(crate) fn wants_restructuring(&self) -> bool {
@@ -380,7 +386,7 @@ impl Context {
             self.groups.become_copy_of(&open.groups);
             self.configuration.set(open.number);
             if self.has_ordered {
-                *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
+                self.forget_ways();
             }
         }
     }
