@@ -26,6 +26,11 @@ fn draw(seed: u64, what: u64, below: u64) -> u64 {
     tarn_fabric::rng::mix(seed ^ (what << 32)) % below
 }
 
+/// Three memory nodes, two copies of everything, one spare.
+fn three_nodes((mix, count): (Mix, u64), deaths: Vec<(When, Death)>) -> Scene {
+    Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths, rotation: Rotation::None }
+}
+
 #[test]
 fn a_memory_node_dies_and_transactions_go_on() {
     let mut tally = Tally::default();
@@ -33,15 +38,7 @@ fn a_memory_node_dies_and_transactions_go_on() {
         for (mix, count) in mixes() {
             let node = draw(seed, 1, 3) as u16;
             let deaths = vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))];
-            let scene = Scene {
-                mix,
-                count,
-                memory_nodes: 3,
-                replicas: 2,
-                spares: 1,
-                deaths,
-                rotation: Rotation::None,
-            };
+            let scene = three_nodes((mix, count), deaths);
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -65,15 +62,7 @@ fn a_memory_node_and_a_compute_node_die_in_any_order() {
             };
             let later = When::Turn(at + draw(seed, 4, near));
             let deaths = vec![(When::Turn(at), Death::Memory(node)), (later, compute)];
-            let scene = Scene {
-                mix,
-                count,
-                memory_nodes: 3,
-                replicas: 2,
-                spares: 1,
-                deaths,
-                rotation: Rotation::None,
-            };
+            let scene = three_nodes((mix, count), deaths);
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -102,15 +91,7 @@ fn two_memory_nodes_and_two_compute_nodes_die() {
                 (at(12), Death::Compute(slots)),
                 (at(13), Death::Compute((slots + 1) % NODES)),
             ];
-            let scene = Scene {
-                mix,
-                count,
-                memory_nodes: 3,
-                replicas: 3,
-                spares: 2,
-                deaths,
-                rotation: Rotation::None,
-            };
+            let scene = Scene { replicas: 3, spares: 2, ..three_nodes((mix, count), deaths) };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -133,15 +114,7 @@ fn compute_nodes_die_while_a_spare_is_filled() {
                 (other, Death::Compute((slot + 1) % NODES)),
             ];
             let count = 4 * count;
-            let scene = Scene {
-                mix,
-                count,
-                memory_nodes: 3,
-                replicas: 2,
-                spares: 1,
-                deaths,
-                rotation: Rotation::None,
-            };
+            let scene = three_nodes((mix, count), deaths);
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -164,15 +137,7 @@ fn a_spare_is_filled_with_trees_that_change() {
             ];
             // Every second time all compute nodes live.
             deaths.truncate(1 + draw(seed, 4, 2) as usize);
-            let scene = Scene {
-                mix,
-                count,
-                memory_nodes: 3,
-                replicas: 2,
-                spares: 1,
-                deaths,
-                rotation: Rotation::None,
-            };
+            let scene = three_nodes((mix, count), deaths);
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -195,15 +160,7 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
                 (When::After(draw(seed, 4, 400)), Death::Memory(node)),
                 (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
             ];
-            let mut scene = Scene {
-                mix,
-                count,
-                memory_nodes: 3,
-                replicas: 2,
-                spares: 1,
-                deaths,
-                rotation: Rotation::None,
-            };
+            let mut scene = three_nodes((mix, count), deaths);
             match draw(seed, 6, 4) {
                 0 => scene.deaths.truncate(2),
                 1 => {}
@@ -230,7 +187,7 @@ fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
         (When::Turn(draw(seed, 4, 6_000)), Death::Memory(draw(seed, 5, 3) as u16)),
     ];
     deaths.truncate(draw(seed, 6, 4) as usize);
-    Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths, rotation }
+    Scene { rotation, ..three_nodes((mix, count), deaths) }
 }
 
 /// Locks that a recovered life has left stay behind at nodes that are no primaries any more, and come back
