@@ -27,17 +27,20 @@ pub struct Retry {
 
 impl Default for Retry {
     fn default() -> Retry {
-        Retry {
-            deadline: None,
-            tries_max: 0,
-            pause_first_ns: 500,
-            pause_max_ns: 64_000,
-            patient_tries: 24,
-        }
+        Retry::PATIENT
     }
 }
 
 impl Retry {
+    /// Until it commits, with growing pauses: the default.
+    pub const PATIENT: Retry = Retry {
+        deadline: None,
+        tries_max: 0,
+        pause_first_ns: 500,
+        pause_max_ns: 64_000,
+        patient_tries: 24,
+    };
+
     /// Whether a transaction that was aborted so often is not tried again.
     pub(crate) fn is_over(&self, aborts: u32) -> bool {
         self.tries_max != 0 && aborts >= self.tries_max

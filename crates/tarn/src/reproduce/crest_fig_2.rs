@@ -11,7 +11,7 @@
 use super::curve::{Point, Series};
 use super::report::Reproduction;
 use super::row::{Published, Row, Standing};
-use super::stage::{Layout, PATIENT, Stage, System, Testbed};
+use super::stage::{Layout, Stage, System, Testbed};
 use super::{Figure, Scale};
 use crate::bench::run::RunError;
 use crate::machine;
@@ -59,12 +59,12 @@ const FORD: System = System {
     about: "public code; three tries; no ordered accesses",
     variant: "measured",
     charges: &[],
-    retry: Retry { tries_max: TRIES_MAX, ..PATIENT },
+    retry: Retry { tries_max: TRIES_MAX, ..Retry::PATIENT },
 };
 const FORD_AT_ONCE: System = System {
     name: "FORD, dropped when aborted",
     about: "the same, but one try, as in FORD's own public code",
-    retry: Retry { tries_max: 1, ..PATIENT },
+    retry: Retry { tries_max: 1, ..Retry::PATIENT },
     ..FORD
 };
 const FORD_CX3: System = System {
@@ -77,7 +77,7 @@ const OURS: System = System {
     about: "corrected protocol, ordered indexes, every transaction as specified, tried until it commits",
     variant: "corrected",
     charges: &[],
-    retry: PATIENT,
+    retry: Retry::PATIENT,
 };
 const OURS_CX3: System =
     System { name: "ours, all of TPC-C, on cx3-56g", about: "the same on older hardware", ..OURS };

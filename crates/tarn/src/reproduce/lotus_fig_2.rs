@@ -12,13 +12,14 @@ use super::curve::{Point, Series};
 use super::ford_software::SOFTWARE;
 use super::report::{Reproduction, Sent};
 use super::row::{Published, Relation, Row, Standing};
-use super::stage::{Layout, PATIENT, Stage, System, Testbed};
+use super::stage::{Layout, Stage, System, Testbed};
 use super::{Figure, Scale};
 use crate::bench::run::RunError;
 use crate::machine;
 use crate::simulate::run::Watch;
 use std::time::Instant;
 use tarn_engine::catalog::Placement;
+use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Settings;
@@ -71,7 +72,7 @@ const FORD_STOCK: System = System {
     about: "public code; a table on one node; 200,000 buckets for 20 M accounts, so chains",
     variant: "measured",
     charges: &[],
-    retry: PATIENT,
+    retry: Retry::PATIENT,
 };
 const FORD_STOCK_SOFTWARE: System = System {
     name: "FORD, stock buckets, its software",
@@ -84,7 +85,7 @@ const FORD_STOCK_NO_CAS: System = System {
     about: "the same without the CAS of locks",
     variant: "measured,unsafe-no-lock-cas",
     charges: &[],
-    retry: PATIENT,
+    retry: Retry::PATIENT,
 };
 const FORD_SIZED: System = System {
     name: "FORD, sized buckets",
@@ -103,7 +104,7 @@ const OURS: System = System {
     about: "corrected protocol, our buckets: a lookup reads a bin of two slots; log with the data",
     variant: "corrected",
     charges: &[],
-    retry: PATIENT,
+    retry: Retry::PATIENT,
 };
 
 const OWN: Layout = Layout {

@@ -81,15 +81,6 @@ pub struct System {
     pub retry: Retry,
 }
 
-/// Until it commits, with growing pauses: our own way.
-pub const PATIENT: Retry = Retry {
-    deadline: None,
-    tries_max: 0,
-    pause_first_ns: 500,
-    pause_max_ns: 64_000,
-    patient_tries: 24,
-};
-
 /// What the checks found in a layout's memory after its safe series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
