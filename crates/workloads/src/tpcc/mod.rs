@@ -37,6 +37,7 @@ mod wait;
 pub use input::{Input, Line, Lines, Who};
 pub use tally::Tally;
 
+use crate::untold::Untold;
 use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
 use input::{Draws, unused_item};
 use new_order::Buyer;
@@ -214,6 +215,10 @@ impl Workload for Tpcc {
                 stock_level::run(coordinator, (w_id, d_id), threshold, tally).await
             }
         }
+    }
+
+    fn untold(&self, input: &Input, ended: Untold, tally: &mut Tally) {
+        tally.untold(input, ended, unused_item(self.scale.items));
     }
 
     fn merge(into: &mut Tally, other: Tally) {

@@ -3,11 +3,25 @@
 //! Invariant: counted after the commit. The checks use the numbers of orders, payments, deliveries and of
 //! rows that were missing alone; all money is judged on what is stored.
 
-use super::input::Line;
+use super::input::{Input, Line};
 use super::scale::DISTRICTS;
 use super::tables::{SESSION_ROWS, SESSIONS, history_key};
+use crate::untold::{Slack, Untold};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::schema::TableId;
+
+/// What transactions may have done that nobody has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Uncounted {
+    /// Orders.
+    pub orders: Slack,
+    /// Their lines.
+    pub lines: Slack,
+    /// Payments.
+    pub payments: Slack,
+    /// Orders delivered, by district, those of warehouse 1 first.
+    pub delivered: Vec<Slack>,
+}
 
 /// See the module's text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,6 +54,8 @@ pub struct Tally {
     pub missing: u64,
     /// The first of them.
     pub first_missing: Option<(TableId, u64)>,
+    /// What nobody has counted of orders, lines and payments, and of orders delivered, by district.
+    pub untold: Uncounted,
     /// Where the next row of HISTORY goes; session 0 is none.
     session: u64,
     count: u64,
@@ -85,6 +101,33 @@ impl Tally {
         self.delivered[at] += 1;
     }
 
+    /// A transaction that was not counted; one whose last item does not exist changes nothing.
+    pub(super) fn untold(&mut self, input: &Input, ended: Untold, i_unused: u32) {
+        let untold = &mut self.untold;
+        match input {
+            Input::NewOrder { lines, .. } if lines.iter().all(|line| line.i_id != i_unused) => {
+                untold.orders.note(ended, 1, 1);
+                let lines = lines.len() as i64;
+                untold.lines.note(ended, lines, lines);
+            }
+            Input::Payment { .. } => untold.payments.note(ended, 1, 1),
+            Input::Delivery { w_id, .. } => {
+                let (first, last) = (district_index(*w_id, 1), district_index(*w_id, DISTRICTS));
+                if untold.delivered.len() <= last {
+                    untold.delivered.resize(last + 1, Slack::default());
+                }
+                // A district may have had nothing to deliver.
+                untold.delivered[first..=last].iter_mut().for_each(|it| it.note(ended, 0, 1));
+            }
+            Input::NewOrder { .. } | Input::OrderStatus { .. } | Input::StockLevel { .. } => {}
+        }
+    }
+
+    /// What of this district was delivered and not counted.
+    pub(super) fn untold_in(&self, index: usize) -> Slack {
+        self.untold.delivered.get(index).copied().unwrap_or_default()
+    }
+
     /// Orders of this district that were delivered.
     pub(super) fn delivered_in(&self, index: usize) -> u64 {
         self.delivered.get(index).copied().unwrap_or(0)
@@ -106,6 +149,16 @@ impl Tally {
         self.first_missing = self.first_missing.or(other.first_missing);
         if self.delivered.len() < other.delivered.len() {
             self.delivered.resize(other.delivered.len(), 0);
+        }
+        let (mine, theirs) = (&mut self.untold, other.untold);
+        mine.orders.add(theirs.orders);
+        mine.lines.add(theirs.lines);
+        mine.payments.add(theirs.payments);
+        if mine.delivered.len() < theirs.delivered.len() {
+            mine.delivered.resize(theirs.delivered.len(), Slack::default());
+        }
+        for (mine, theirs) in mine.delivered.iter_mut().zip(theirs.delivered) {
+            mine.add(theirs);
         }
         for (mine, theirs) in self.delivered.iter_mut().zip(other.delivered) {
             *mine += theirs;
