@@ -37,6 +37,8 @@ pub struct Checks {
     pub rules: Invariants,
     /// Transactions whose end nobody was told: the rules allow for each to have committed or not.
     pub unknown: u64,
+    /// Locks of the dead that a sweep has left which was over.
+    pub locks_missed: u64,
     /// Members of the group that has fewest.
     pub copies: usize,
     /// Whether every coroutine of the living came to its end.
@@ -134,13 +136,15 @@ impl Outage {
 
     /// What is wrong with the memory, if anything.
     pub fn failed(&self) -> Vec<String> {
-        let Checks { audit, rules, copies, all_ended, failures, .. } = &self.checks;
+        let Checks { audit, rules, locks_missed, copies, all_ended, failures, .. } = &self.checks;
         let mut failed = failures.clone();
         let mut check = |ok: bool, text: String| failed.extend((!ok).then_some(text));
         check(audit.ok, audit.detail.clone());
         for rule in &rules.each {
             check(rule.ok, format!("{}: {}", rule.name, rule.detail));
         }
+        let missed = format!("a sweep was over, and {locks_missed} locks of the dead were left");
+        check(*locks_missed == 0, missed);
         check(*all_ended, "transactions did not end".into());
         let lost = self.shape.crash_memory.saturating_sub(self.shape.spare_nodes);
         let wanted = self.shape.replicas - lost;

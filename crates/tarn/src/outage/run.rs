@@ -234,12 +234,13 @@ pub(super) fn run_and_meddle<W: Workload + 'static>(
     if all_ended {
         scheduler.drain();
     }
+    let is_swept = is_mended(&cast, &stage);
     drop(scheduler);
     let cx = stage.thread(&stage.join_any(cast.shape.compute_nodes)?, 0)?;
     meddle(&cx);
     let (tally, unknown) = cast.books.close(&cast.workload);
     let (copies, failures) = (copies(&stage), desk.failures.take());
-    let known = Known { tally, unknown, copies, all_ended, failures };
+    let known = Known { tally, unknown, is_swept, copies, all_ended, failures };
     let checks = judge(&*cast.workload, &cx, known)?;
     let outage = Outage::new::<W>(plan, records, desk.counts.take(), desk.events.take(), checks);
     drop(graveyard);

@@ -8,11 +8,14 @@ use super::run::run_and_meddle;
 use super::{Plan, Shape};
 use std::rc::Rc;
 use tarn_engine::context::Context;
+use tarn_engine::layout::LOCK_AT;
 use tarn_engine::membership::Standing;
 use tarn_engine::outcome::Resolution;
+use tarn_engine::owner::OwnerTag;
 use tarn_engine::recovery::Unsettled;
-use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+use tarn_fabric::address::{Address, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
+use tarn_fabric::round::Round;
 use tarn_sim::profile::Profile;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::smallbank::SmallBank;
@@ -141,4 +144,20 @@ fn every_workload_is_sound_after_crashes() {
             assert_eq!(one.failed(), [""; 0], "{}, seed {seed}", one.workload);
         }
     }
+}
+
+#[test]
+fn a_lock_that_the_sweep_has_left_is_noticed() {
+    let meddle = |cx: &Rc<Context>| {
+        let dead = lives(cx, Standing::Recovered);
+        let tag = OwnerTag::new(*dead.first().expect("one has crashed"), 0, 7);
+        let record: Address = logged(cx)[0].entry.records[0].address;
+        let mut round = Round::new();
+        let word = round.reserve(8);
+        round.set_word(word, tag.word());
+        round.write(cx.groups.primary(record.plus(LOCK_AT)), word, 8);
+        block_on(cx.port.execute(&mut round)).expect("nothing is broken");
+    };
+    let said = outage::<Kvs>(("wo", 400), 1, 1, &meddle).failed();
+    assert_eq!(said, ["a sweep was over, and 1 locks of the dead were left"]);
 }
