@@ -264,6 +264,19 @@ fn without_the_order_behind_dropped_rounds_halves_stay() {
     }
 }
 
+/// What a thread left that ended in doubt: no sweep takes it, but the recovery of its node does.
+fn ends_with_its_node(stage: &Stage) {
+    let (fabric, other, dead) = (&stage.fabric, &stage.other, stage.node.id);
+    let swept = fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
+    assert_eq!(swept.freed, 0, "a lock of the living was taken");
+    fabric.database.membership.expel(dead);
+    fabric.block_on(recovery::recover(other, dead)).unwrap();
+    fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
+    fabric.block_on(happened(&mut by(other, 2))).unwrap();
+    let audit = fabric.block_on(inspect::audit(other)).unwrap();
+    assert!(audit.is_clean(), "{audit}");
+}
+
 /// The thread that left a number in doubt is no more: nobody may log under it before recovery.
 #[test]
 fn a_number_whose_thread_ended_in_doubt_is_refused() {
@@ -290,6 +303,7 @@ fn a_number_whose_thread_ended_in_doubt_is_refused() {
                     let asked = stage.fabric.block_on(by(beside, 7).resolve_of(id, 0));
                     assert_eq!(asked, Err::<Resolution, _>(Failure::Usage));
                 }
+                ends_with_its_node(&stage);
             }
         }
         stage.fabric.end();
