@@ -54,6 +54,12 @@ pub struct Tally {
     pub missing: u64,
     /// The first of them.
     pub first_missing: Option<(TableId, u64)>,
+    /// Transactions that were given up because they missed, again and again, a row that is there.
+    pub overlooked: u64,
+    /// The row of the first of them.
+    pub first_overlooked: Option<(TableId, u64)>,
+    /// Tries that missed a row which was there when it was looked for once more.
+    pub looked_again: u64,
     /// What nobody has counted of orders, lines and payments, and of orders delivered, by district.
     pub untold: Uncounted,
     /// Where the next row of HISTORY goes; session 0 is none.
@@ -82,6 +88,12 @@ impl Tally {
     pub(super) fn missed(&mut self, table: TableId, key: u64) {
         self.missing += 1;
         self.first_missing.get_or_insert((table, key));
+    }
+
+    /// A transaction misses a row again and again that is there.
+    pub(super) fn overlooked(&mut self, table: TableId, key: u64) {
+        self.overlooked += 1;
+        self.first_overlooked.get_or_insert((table, key));
     }
 
     /// An order was entered at warehouse `w`.
@@ -147,6 +159,9 @@ impl Tally {
         self.low_stocks += other.low_stocks;
         self.missing += other.missing;
         self.first_missing = self.first_missing.or(other.first_missing);
+        self.overlooked += other.overlooked;
+        self.first_overlooked = self.first_overlooked.or(other.first_overlooked);
+        self.looked_again += other.looked_again;
         if self.delivered.len() < other.delivered.len() {
             self.delivered.resize(other.delivered.len(), 0);
         }
@@ -170,7 +185,7 @@ impl Tally {
         let delivered: u64 = self.delivered.iter().sum();
         let deliveries = (delivered + self.skipped) / u64::from(DISTRICTS);
         let updates = self.orders + self.rolled_back + self.payments + deliveries;
-        updates + self.statuses + self.levels + self.missing
+        updates + self.statuses + self.levels + self.missing + self.overlooked
     }
 
     /// In words, beside what is specified.
@@ -189,6 +204,7 @@ impl Tally {
             ("remote_payments", format!("{remote:.1} %")),
             ("by_last_name", format!("{named:.1} % of Payments and Order-Status")),
             ("delivered", format!("{delivered} orders, {} districts had none", self.skipped)),
+            ("looked_again", format!("{} rows that a try missed and that were there", self.looked_again)),
             (
                 "low_stocks",
                 format!("{:.1} a Stock-Level", self.low_stocks as f64 / self.levels.max(1) as f64),

@@ -1,4 +1,4 @@
-//! The consistency conditions of clause 3.3.2, and three of ours.
+//! The consistency conditions of clause 3.3.2, and four of ours.
 //!
 //! Invariant: a condition counts the warehouses, districts, orders, customers or stocks for which it does
 //! not hold; it holds if there are none.
@@ -11,7 +11,7 @@ use crate::workload::Invariant;
 use std::fmt::Write as _;
 
 /// Names of the invariants, which tests and reports go by.
-pub(super) const NAMES: [&str; 15] = [
+pub(super) const NAMES: [&str; 16] = [
     "C1: W_YTD = sum of D_YTD",
     "C2: D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID",
     "C3: NO_O_IDs of a district have no gap",
@@ -27,10 +27,11 @@ pub(super) const NAMES: [&str; 15] = [
     "stocks agree with the lines ordered from them",
     "rows as loaded and as committed, each of something that exists",
     "what transactions needed was there",
+    "what was there was found",
 ];
 
 /// Those that need to know what was committed.
-const OF_TALLY: [&str; 3] = [NAMES[10], NAMES[13], NAMES[14]];
+const OF_TALLY: [&str; 4] = [NAMES[10], NAMES[13], NAMES[14], NAMES[15]];
 
 /// All verdicts, in the order of [`NAMES`].
 pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
@@ -59,6 +60,7 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         count(seen.stocks.iter().map(|it| !agrees(it))),
         rows_wrong(seen, tally) + seen.strangers,
         tally.missing,
+        tally.overlooked,
     ];
     let of = [
         (seen.warehouses.len(), "warehouses"),
@@ -76,6 +78,7 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         (seen.stocks.len(), "stocks"),
         (seen.rows.iter().sum::<u64>() as usize, "rows"),
         (tally.transactions() as usize, "transactions"),
+        (tally.transactions() as usize, "transactions"),
     ];
     let verdict = |((name, wrong), (all, what)): ((&'static str, u64), (usize, &str))| Invariant {
         name,
@@ -84,8 +87,10 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         of_memory: !OF_TALLY.contains(&name),
     };
     let mut verdicts: Vec<Invariant> = NAMES.into_iter().zip(wrong).zip(of).map(verdict).collect();
-    if let (Some((table, key)), Some(last)) = (tally.first_missing, verdicts.last_mut()) {
-        let _ = write!(last.detail, "; first: key {key} of table {}", table.0);
+    for (first, at) in [(tally.first_missing, 14), (tally.first_overlooked, 15)] {
+        if let Some((table, key)) = first {
+            let _ = write!(verdicts[at].detail, "; first: key {key} of table {}", table.0);
+        }
     }
     verdicts
 }
