@@ -100,6 +100,31 @@ impl TreeCache {
         }
     }
 
+    /// Notes the nodes that `course` wants below an inner node that has just been learned and covers its key,
+    /// or says which child to read: what is remembered of the way below is not believed. So whoever has read
+    /// a node gets below it, also if nothing that is remembered leads to it: its separator may be missing in
+    /// the level above, as the new half's is after a split.
+    pub fn below(
+        &self,
+        index: &Index,
+        address: Address,
+        course: Course<'_>,
+        found: &mut Vec<Address>,
+    ) -> Way {
+        let tree = &self.trees[usize::from(index.id.0)];
+        let child = tree.known(address).and_then(|at| {
+            let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
+            Some((&tree.nodes[at], &tree.rests[at], child))
+        });
+        // Without a child it is none of ours: the way begins anew.
+        let Some((node, rest, child)) = child else { return Way::Read(index.root) };
+        if node.level != course.level + 1 {
+            return Way::Read(node.child(child));
+        }
+        note(node, rest, (child, course), found);
+        Way::There
+    }
+
     /// Finds the leaves of looked-up keys, level by level for all of them, so that their memory accesses
     /// overlap. A key whose way is not remembered is left without an address.
     pub fn locate_all(&mut self, index: &Index, seeks: &mut [Seek]) {

@@ -13,7 +13,7 @@ use crate::index::btree::cache::{Course, Way, sorted_slots};
 use crate::index::btree::edit::{self, NodeMut};
 use crate::index::btree::node::{META_AT, Node};
 use crate::index::btree::plan::{Index, KeyBytes};
-use crate::index::btree::scan::{Visit, plan_node, settle_node};
+use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use crate::index_schema::INDEX_KEY_BYTES_MAX;
 use crate::layout::Version;
@@ -68,25 +68,24 @@ fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
     !node.is_dead() && index.owns(address, node)
 }
 
-/// The node of `level` that covers `key`, read just now; `None` if the tree is not that high.
+/// The node of `level` that covers `key`, read just now; `None` if the tree is not that high. Separators
+/// that are missing above that level are asked for; a node that covers the key is gone down from.
 async fn descend(
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
     (level, key): (u8, &[u8]),
 ) -> Result<Option<(Address, BufferOffset)>, Failure> {
-    let mut next = None;
+    let course = Course { key, last: key, backward: false, nodes: 1, level };
+    let (mut next, mut found) = (None, Vec::new());
     for _ in 0..STEPS_MAX {
+        found.clear();
         let (address, is_promised) = match next.take() {
             Some(next) => (next, false),
-            None => {
-                let mut found = Vec::new();
-                let course = Course { key, last: key, backward: false, nodes: 1, level };
-                match cx.trees.borrow_mut().locate(index, course, &mut found) {
-                    Way::There => (found[0], true),
-                    Way::Read(address) => (address, false),
-                }
-            }
+            None => match cx.trees.borrow_mut().locate(index, course, &mut found) {
+                Way::There => (found[0], true),
+                Way::Read(address) => (address, false),
+            },
         };
         txn.round.begin();
         let bytes = index.shape.node_bytes;
@@ -108,6 +107,9 @@ async fn descend(
         if beyond {
             cache.forget_parent(index, key, node.level() + 1);
             next = Some(node.next());
+            if node.level() > level {
+                request_post(&cx.tree_works, index, node);
+            }
         } else if node.level() == level {
             return Ok(Some((address, at)));
         } else if node.level() < level {
@@ -115,9 +117,16 @@ async fn descend(
                 return Ok(None);
             }
             cache.forget(index, key, 0);
-        } else if is_promised {
-            // It has risen: a dead node that serves another level. Who leads to it is of before.
-            cache.forget_parent(index, key, level + 1);
+        } else {
+            if is_promised {
+                // It has risen: a dead node that serves another level. Who leads to it is of before.
+                cache.forget_parent(index, key, level + 1);
+            }
+            found.clear();
+            next = Some(match cache.below(index, address, course, &mut found) {
+                Way::There => found[0],
+                Way::Read(child) => child,
+            });
         }
     }
     Err(AbortReason::StaleAddress.into())
