@@ -341,12 +341,6 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
-    /// Forgets all inner nodes of ordered indexes.
-    #[cold]
-    pub(crate) fn forget_ways(&self) {
-        *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
-    }
-
     /// Whether an index should grow, or a tree change its shape.
     #[inline]
     pub(crate) fn wants_restructuring(&self) -> bool {
@@ -386,7 +380,7 @@ impl Context {
             self.groups.become_copy_of(&open.groups);
             self.configuration.set(open.number);
             if self.has_ordered {
-                self.forget_ways();
+                *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
             }
         }
     }

@@ -8,10 +8,12 @@ mod common;
 
 use common::*;
 use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::index::btree::work::{TreeTask, TreeWork};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
+use tarn_fabric::address::GroupId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 
@@ -111,6 +113,41 @@ fn a_full_heap_ends_an_insert_into_a_full_leaf() {
     let (entries, failure) = insert_into(T);
     println!("{bodies} bodies, {entries} entries");
     assert_eq!(failure, Failure::OutOfMemory);
+    world.assert_clean();
+}
+
+/// What another index of the thread needs, and there is no memory for, is not this transaction's failure.
+#[test]
+fn an_insert_is_told_of_its_own_split_alone() {
+    let tables = ["t", "u"].map(|name| narrow(name, 4_000).ordered("by_key"));
+    let mut shape = Shape::of(&tables);
+    shape.options.spare_bytes = 0;
+    let world = World::new(&shape);
+    let mut by = world.coordinator(0, 0);
+    let cx = std::rc::Rc::clone(by.context());
+    let (other, mine) = (TableId(0), TableId(1));
+    // A node of `mine` is split and merged again: a dead one is left over.
+    fill(&mut by, mine, 0..64);
+    block_on(by.transact(async |tx| {
+        (10..64u64).for_each(|key| _ = tx.delete(mine, key));
+        tx.fetch().await
+    }))
+    .unwrap();
+    fill(&mut by, mine, 10..12);
+    assert_eq!(cx.metrics.snapshot().node_merges, 1);
+    while block_on(cx.allocate(GroupId(0), 1024)).is_ok() {}
+    fill(&mut by, other, 0..60);
+    fill(&mut by, mine, 12..54);
+    let splits = cx.metrics.snapshot().node_splits;
+    let inserted = block_on(by.transact(async |tx| {
+        let work = TreeWork { index: IndexId(0), task: TreeTask::Split, level: 0, key: [0; 64] };
+        cx.tree_works.request(work);
+        (100..120u64).for_each(|key| _ = tx.insert(mine, key));
+        tx.fetch().await
+    }));
+    assert_eq!(inserted, Ok(()));
+    let tally = cx.metrics.snapshot();
+    assert_eq!((tally.node_splits - splits, tally.splits_refused), (1, 1), "{tally:?}");
     world.assert_clean();
 }
 

@@ -13,6 +13,8 @@ use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::schema::{IndexId, IndexPart, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
 use tarn_engine::trees;
+use tarn_fabric::address::GroupId;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 
 const T: TableId = TableId(0);
@@ -53,7 +55,10 @@ struct Tree {
 impl Tree {
     fn new() -> Tree {
         let schema = narrow("t", 4_000).index("by_key", &[IndexPart::Key; TIMES], true);
-        let world = World::new(&Shape::of(&[schema]));
+        Tree::of(World::new(&Shape::of(&[schema])))
+    }
+
+    fn of(world: World) -> Tree {
         let index = world.database.catalog.index_id("t", "by_key").unwrap();
         Tree { world, index, keys: Vec::new() }
     }
@@ -229,4 +234,64 @@ fn transactions_that_all_need_an_unposted_node_commit() {
     assert_eq!(tally.aborts[stale], 0, "{tally:?}");
     drop(all);
     tree.world.assert_clean();
+}
+
+/// The heap has room for so many nodes when the root is full: an inner node is split, and its separator has
+/// no place. Whatever was inserted is found, changed and deleted all the same.
+fn without_room_for_a_separator(nodes: usize) -> Failure {
+    let schema = narrow("t", 40_000).index("by_key", &[IndexPart::Key; TIMES], true);
+    let mut shape = Shape::of(&[schema]);
+    shape.options.spare_bytes = 0;
+    let tree = Tree::of(World::new(&shape));
+    let (world, index) = (&tree.world, tree.world.database.catalog.ordered(tree.index));
+    let retry = Retry { deadline: Some(Nanos(1_000_000_000)), ..Retry::PATIENT };
+    let cx = world.context(0, 0);
+    let mut by = Coordinator::new(std::rc::Rc::clone(&cx), 0, retry);
+    let (bytes, mut is_full, mut kept) = (index.shape.node_bytes as u32, false, Vec::new());
+    let mut keys = (0..15_000u64).rev();
+    let (failed, failure) = loop {
+        let key = keys.next().expect("the heap is not full");
+        if !is_full {
+            block_on(trees::each_node(&cx, index, index.root, |_, node, _| {
+                is_full = node.level() == 2 && node.count() == index.shape.inner_slots;
+            }))
+            .unwrap();
+            if is_full {
+                while let Ok(block) = block_on(cx.allocate(GroupId(0), bytes)) {
+                    kept.push(block);
+                }
+                kept.drain(..nodes).for_each(|block| cx.give_back(block, bytes));
+            }
+        }
+        if let Err(failure) = block_on(insert(&mut by, key)) {
+            break (key, failure);
+        }
+    };
+    let least = failed + 1;
+    let mut reader = Coordinator::new(world.context(1, 0), 1, retry);
+    for key in (least..least + 1_500).chain((least..15_000).step_by(97)) {
+        let found = block_on(reader.transact(async |tx| {
+            let handle = tx.seek(tree.index, whole(key));
+            tx.fetch().await?;
+            Ok(keys_of(tx, handle))
+        }));
+        assert_eq!(found, Ok(vec![key]), "{nodes} nodes");
+    }
+    for key in (least..least + 1_500).step_by(7) {
+        let deleted = block_on(reader.transact(async |tx| {
+            tx.delete(T, key);
+            tx.fetch().await
+        }));
+        assert_eq!(deleted, Ok(()), "{nodes} nodes");
+    }
+    world.assert_clean();
+    failure
+}
+
+#[test]
+fn a_separator_without_room_keeps_nobody_from_what_is_there() {
+    // About fourteen leaves are split before the inner node above them is full.
+    for nodes in 12..20 {
+        assert_eq!(without_room_for_a_separator(nodes), Failure::OutOfMemory, "{nodes} nodes");
+    }
 }

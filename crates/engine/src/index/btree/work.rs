@@ -1,13 +1,14 @@
 //! What should be done about the shape of a tree, and who asked.
 //!
 //! Invariant: requests are a thread's own and may be lost: a leaf that stays full asks again, a
-//! separator that is missing costs whoever passes a step along NEXT and is asked for again. Nothing here
-//! decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
+//! separator that is missing, at whatever level, costs whoever passes a step along NEXT and is asked for again.
+//! None waits for another's success. Nothing here decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
 //! joins in a later one never had them, and their VERSION would begin anew there.
 
 use crate::configuration::ConfigurationNumber;
 use crate::index_schema::IndexId;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_fabric::address::Address;
 
@@ -56,7 +57,7 @@ pub enum TreeDone {
 /// One thread's requests.
 #[derive(Default)]
 pub struct TreeWorks {
-    waiting: RefCell<Vec<TreeWork>>,
+    waiting: RefCell<VecDeque<TreeWork>>,
     rest: Cell<u32>,
 }
 
@@ -111,13 +112,23 @@ impl TreeWorks {
         }
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() < WAITING_MAX && !waiting.contains(&work) {
-            waiting.push(work);
+            waiting.push_back(work);
         }
     }
 
-    /// The request that was made last.
+    /// How many requests wait.
+    pub fn count(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
+    /// The request that has waited longest.
     pub fn take(&self) -> Option<TreeWork> {
-        self.waiting.borrow_mut().pop()
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Somebody sees to this one: it waits no more.
+    pub fn withdraw(&self, work: TreeWork) {
+        self.waiting.borrow_mut().retain(|it| *it != work);
     }
 
     /// A merge was asked for in vain.

@@ -274,7 +274,7 @@ fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
             return Err(AbortReason::UniqueViolation.into());
         }
         let Some((slot, stray)) = shape.place(0, key, bitmap | old) else {
-            return Err(full(cx, index, &change, adds));
+            return Err(full(cx, txn, index, (&change, adds)));
         };
         bitmap |= 1 << slot;
         strays |= stray;
@@ -304,14 +304,14 @@ fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<T
 
 /// A leaf has no room: it will be split, unless that would never make enough.
 #[cold]
-fn full(cx: &Context, index: &Index, change: &Change, adds: usize) -> Failure {
+fn full(cx: &Context, txn: &mut Txn, index: &Index, (change, adds): (&Change, usize)) -> Failure {
     let most = index.shape.leaf_slots / 2;
     if adds > most {
         let field = format!("entries of one transaction in one leaf of {}", index.schema.name);
         return cx.explain(Explanation::usage(&field, adds, &format!("at most {most}")));
     }
     let (task, level) = (TreeTask::Split, 0);
-    cx.tree_works.request(TreeWork { index: index.id, task, level, key: change.key });
+    txn.ordered.needs = Some(TreeWork { index: index.id, task, level, key: change.key });
     AbortReason::LeafFull.into()
 }
 
