@@ -236,6 +236,34 @@ fn transactions_that_all_need_an_unposted_node_commit() {
     tree.world.assert_clean();
 }
 
+/// A queue whose leftmost leaf was split, and the new half is not posted: both are emptied, and merged by
+/// whoever goes on taking from the queue.
+#[test]
+fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
+    let mut tree = Tree::new();
+    tree.split_and_drop(|levels, splits| levels == 2 && splits == 1);
+    let (index, third) = (tree.index, tree.keys.len() / 3);
+    let pop = async |tx: &mut Transaction<'_>| {
+        let handle = tx.scan(index, Scan::prefix(IndexKey::new()).limit(1));
+        tx.fetch().await?;
+        let first = keys_of(tx, handle)[0];
+        tx.delete(T, first);
+        tx.fetch().await?;
+        Ok(first)
+    };
+    // By threads that are no more when it comes to merges.
+    for &key in &tree.keys[..2 * third + 2] {
+        assert_eq!(tree.cold(pop), Ok(key));
+    }
+    let mut by = tree.world.coordinator(2, 0);
+    for _ in 0..10 {
+        block_on(by.transact(async |tx| pop(tx).await)).unwrap();
+    }
+    let tally = by.context().metrics.snapshot();
+    assert!(tally.node_merges >= 2, "{tally:?}");
+    tree.world.assert_clean();
+}
+
 /// The heap has room for so many nodes when the root is full: an inner node is split, and its separator has
 /// no place. Whatever was inserted is found, changed and deleted all the same.
 fn without_room_for_a_separator(nodes: usize) -> Failure {

@@ -438,7 +438,8 @@ async fn merge(
         && one.high() == Some(other.low())
         && posted.is_some_and(|slot| top.child(slot) == right);
     let Some(slot) = posted.filter(|_| same) else {
-        return Err(AbortReason::IndexChanged.into());
+        let first = unposted_between((index, work), (left, one), other);
+        return first.map(TreeDone::First).ok_or(AbortReason::IndexChanged.into());
     };
     let (before, count) = (one.bitmap(), top.count() - 1);
     let [mut up, mut into, from] =
@@ -461,6 +462,18 @@ async fn merge(
     cx.metrics.node_merge();
     let follows = parent != index.root && count < index.shape.inner_slots / LIGHT;
     Ok(TreeDone::Changed(follows.then_some(TreeWork { level: above, ..work })))
+}
+
+/// What must be posted before two nodes can be merged that are neighbours to their parent, and are not: it
+/// does not know of the node between them.
+fn unposted_between(
+    (index, work): (&Index, TreeWork),
+    (address, one): (Address, Node<'_>),
+    other: Node<'_>,
+) -> Option<TreeWork> {
+    let high = one.high().filter(|&high| high < other.low())?;
+    let is_one = is_mine(index, address, one) && one.level() == work.level;
+    is_one.then(|| TreeWork { task: TreeTask::Post, key: padded(high), ..work })
 }
 
 /// Of two or three neighbours, the lighter two that fit into three quarters of a node.
