@@ -385,9 +385,10 @@ impl Context {
         }
     }
 
-    /// A node that is dead, or was never part of its tree, as of a transaction that has just ended.
-    pub(crate) fn keep_dead(&self, index: IndexId, node: Address) {
-        self.node.dead_nodes.keep(self.configuration.get(), index, node);
+    /// A node that is dead, or was never part of its tree, as of a transaction that has just ended; whether
+    /// somebody else has it locked.
+    pub(crate) fn keep_dead(&self, index: IndexId, node: Address, was_refused: bool) {
+        self.node.dead_nodes.keep(self.configuration.get(), (index, node), was_refused);
     }
 
     /// A dead node of this tree, to be used again by the transaction that runs.

@@ -69,7 +69,15 @@ pub struct DeadNodes(Mutex<Kept>);
 struct Kept {
     /// In which they were merged.
     configuration: Option<ConfigurationNumber>,
-    nodes: Vec<(IndexId, Address)>,
+    nodes: Vec<Dead>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dead {
+    index: IndexId,
+    address: Address,
+    /// Somebody with an old way had it locked, and may hold it for as long as a lease lasts.
+    was_refused: bool,
 }
 
 impl DeadNodes {
@@ -84,16 +92,26 @@ impl DeadNodes {
     }
 
     /// A node of this tree is dead, or was never part of it, as of a transaction of this configuration. No
-    /// transaction of an earlier one runs any more.
-    pub fn keep(&self, configuration: ConfigurationNumber, index: IndexId, node: Address) {
-        self.kept(configuration).nodes.push((index, node));
+    /// transaction of an earlier one runs any more. If its lock was refused, others come first.
+    pub fn keep(
+        &self,
+        configuration: ConfigurationNumber,
+        (index, address): (IndexId, Address),
+        was_refused: bool,
+    ) {
+        self.kept(configuration).nodes.push(Dead { index, address, was_refused });
     }
 
-    /// The one of this tree that was kept last.
+    /// The one of this tree that was kept last and was not refused. If all were, `None`, once: then the heap is
+    /// to be asked, and after that they are tried again.
     pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
         let mut kept = self.kept(configuration);
-        let at = kept.nodes.iter().rposition(|&(of, _)| of == index)?;
-        Some(kept.nodes.swap_remove(at).1)
+        let at = kept.nodes.iter().rposition(|it| it.index == index && !it.was_refused);
+        if at.is_none() {
+            let refused = kept.nodes.iter_mut().filter(|it| it.index == index);
+            refused.for_each(|it| it.was_refused = false);
+        }
+        at.map(|at| kept.nodes.swap_remove(at).address)
     }
 }
 
@@ -140,6 +158,7 @@ impl TreeWorks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index_schema::INDEX_KEY_BYTES_MAX;
     use tarn_fabric::address::GroupId;
 
     #[test]
@@ -147,13 +166,50 @@ mod tests {
         let [one, two] = [1, 2].map(ConfigurationNumber);
         let at = |offset| Address::new(GroupId(0), offset);
         let dead = DeadNodes::default();
-        dead.keep(one, IndexId(0), at(1024));
-        dead.keep(one, IndexId(1), at(2048));
+        dead.keep(one, (IndexId(0), at(1024)), false);
+        dead.keep(one, (IndexId(1), at(2048)), false);
         assert_eq!(dead.take(one, IndexId(2)), None);
         assert_eq!(dead.take(one, IndexId(1)), Some(at(2048)));
         assert_eq!(dead.take(one, IndexId(1)), None, "once");
-        dead.keep(two, IndexId(1), at(4096));
+        dead.keep(two, (IndexId(1), at(4096)), false);
         assert_eq!(dead.take(two, IndexId(0)), None, "of another map");
         assert_eq!(dead.take(two, IndexId(1)), Some(at(4096)));
+    }
+
+    #[test]
+    fn a_dead_node_that_was_refused_lets_others_go_first() {
+        let (number, index) = (ConfigurationNumber(1), IndexId(0));
+        let at = |offset| Address::new(GroupId(0), offset);
+        let dead = DeadNodes::default();
+        dead.keep(number, (index, at(1024)), false);
+        dead.keep(number, (index, at(2048)), true);
+        dead.keep(number, (IndexId(1), at(4096)), true);
+        assert_eq!(dead.take(number, index), Some(at(1024)));
+        assert_eq!(dead.take(number, index), None, "the heap's turn");
+        assert_eq!(dead.take(number, index), Some(at(2048)));
+        assert_eq!(dead.take(number, index), None);
+        assert_eq!(dead.take(number, IndexId(1)), None, "of another tree");
+        assert_eq!(dead.take(number, IndexId(1)), Some(at(4096)));
+    }
+
+    fn work(task: TreeTask, key: u8) -> TreeWork {
+        TreeWork { index: IndexId(0), task, level: 0, key: [key; INDEX_KEY_BYTES_MAX] }
+    }
+
+    #[test]
+    fn requests_are_taken_in_turn_and_once() {
+        let works = TreeWorks::default();
+        let all = [TreeTask::Post, TreeTask::Split, TreeTask::Merge].map(|task| work(task, 1));
+        all.iter().chain(&all).for_each(|&each| works.request(each));
+        works.withdraw(all[1]);
+        assert_eq!((works.count(), works.take(), works.take()), (2, Some(all[0]), Some(all[2])));
+        assert!(!works.is_wanted() && works.take().is_none());
+        works.rest_from_merges();
+        (0..REST).for_each(|_| works.request(all[2]));
+        assert!(!works.is_wanted(), "it rests");
+        works.request(all[2]);
+        assert!(works.is_wanted());
+        (0..=255).for_each(|key| works.request(work(TreeTask::Post, key)));
+        assert_eq!(works.count(), WAITING_MAX);
     }
 }

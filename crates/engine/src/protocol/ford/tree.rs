@@ -174,7 +174,11 @@ async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Fa
         return Ok(dead);
     }
     let seed = txn.tag.word();
-    cx.allocate(index.group(seed), index.shape.node_bytes as u32).await
+    match cx.allocate(index.group(seed), index.shape.node_bytes as u32).await {
+        // Better one that was locked last time than none.
+        Err(Failure::OutOfMemory) => cx.take_dead(index.id).ok_or(Failure::OutOfMemory),
+        block => block,
+    }
 }
 
 async fn split(
@@ -196,7 +200,11 @@ async fn split(
     let outcome = split_at(ford, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
         // Memory of new nodes is kept for the next try: their LOCK words may have been written.
-        nodes.iter().for_each(|&node| cx.keep_dead(index.id, node));
+        let has_met = outcome == Err(AbortReason::LockRefused.into());
+        for node in nodes {
+            let is_held = txn.locks.iter().any(|lock| lock.address == node);
+            cx.keep_dead(index.id, node, has_met && !is_held);
+        }
     }
     let follow = outcome?;
     let mut cache = cx.trees.borrow_mut();
@@ -456,7 +464,7 @@ async fn merge(
     write_node(txn, index, held[2], &gone, 0);
     write_node(txn, index, held[0], &up, 0);
     commit::commit(ford, cx, txn).await?;
-    cx.keep_dead(index.id, right);
+    cx.keep_dead(index.id, right, false);
     let mut cache = cx.trees.borrow_mut();
     [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));
     cx.metrics.node_merge();
