@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything that can be refused is refused before memory is laid out.
 
+use super::own_input::refuse_own_input;
 use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Settings};
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict, progress::Progress};
@@ -55,6 +56,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let Some(path) = &arguments.scenario {
         settings = settings.over(Settings::read(path)?);
     }
+    let scenario = ("--scenario", arguments.scenario.as_deref());
+    refuse_own_input(("--history", settings.history.as_deref()), &[scenario])?;
     let Some(workload) = settings.workload.clone() else {
         let allowed = tarn_workloads::NAMES.join(", ");
         return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}")));

@@ -3,6 +3,7 @@
 //! Invariant: a history that cannot be read whole gets no verdict; an export appears under its name
 //! only when it is whole.
 
+use super::own_input::refuse_own_input;
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, verdict};
 use clap::ValueEnum;
@@ -51,6 +52,8 @@ enum Model {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let input = ("HISTORY", Some(arguments.history.as_path()));
+    refuse_own_input(("--elle", arguments.elle.as_deref()), &[input])?;
     let history = History::read_from(&arguments.history).map_err(|error| {
         let file = &error.file;
         Stop::Input(format!("HISTORY = {file}; allowed: a whole history; {}", error.problem))

@@ -4,11 +4,12 @@
 //! bytes. A file appears only when it is whole.
 
 use super::bench::within;
+use super::own_input::refuse_own_input;
 use super::progress::Progress;
 use super::scenario::{number, whole};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn::explore::diagram::{Scene, svg, text};
 use tarn::explore::litmus::Litmus;
@@ -102,6 +103,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         let allowed = format!("all, {} or a file.toml", names.join(", "));
         return Err(Stop::Input(format!("LITMUS = nothing; allowed: {allowed}")));
     }
+    let litmuses = arguments.litmus.iter().map(|name| ("LITMUS", Some(Path::new(name))));
+    refuse_own_input(("--svg", arguments.svg.as_deref()), &litmuses.collect::<Vec<_>>())?;
     let order = order(arguments)?;
     if let Some(schedule) = &arguments.replay {
         return replay(arguments, &order, schedule);

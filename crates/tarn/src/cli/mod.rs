@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod complaint;
 mod explore;
+mod own_input;
 mod profiles;
 mod progress;
 mod reproduce;

@@ -4,10 +4,11 @@
 
 use super::load_profile;
 use crate::cli::bench::within;
+use crate::cli::own_input::refuse_own_input;
 use crate::cli::scenario::{number, whole};
 use crate::cli::whole_file::WholeFile;
 use crate::cli::{Stop, Verdict, verdict};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tarn::outage::report::Outage;
 use tarn::outage::{Plan, Shape, run};
 use tarn_engine::outcome::UsageError;
@@ -126,8 +127,9 @@ spares. 1: it is not. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
-    let plan = plan(arguments)?;
     let svg = arguments.svg.as_deref();
+    refuse_own_input(("--svg", svg), &[("--profile", Some(Path::new(&arguments.profile)))])?;
+    let plan = plan(arguments)?;
     let svg = svg.map(|path| WholeFile::create("--svg", path)).transpose()?;
     let outage: Outage =
         with_workload!(&arguments.workload, W => run_workload::<W>(arguments, &plan))??;

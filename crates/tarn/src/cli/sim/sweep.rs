@@ -6,12 +6,13 @@
 
 use super::{Arguments, plan_of, workload_of};
 use crate::cli::bench::within;
+use crate::cli::own_input::refuse_own_input;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
 use crate::cli::{Stop, Verdict, complaint, verdict};
 use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tarn::machine;
@@ -58,6 +59,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         let path = path.display();
         return Err(Stop::Input(format!("--history = {path}; allowed: without --sweep")));
     }
+    refuse_own_inputs(arguments, &axes)?;
     let jobs = within("jobs", arguments.sweep.jobs, 1..=JOBS_MAX as u64)?;
     let jobs = jobs.map_or_else(machine::processors, |jobs| jobs as usize).min(JOBS_MAX);
     let base = base(std::env::args_os().skip(1))?;
@@ -86,6 +88,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         failed.join("; ")
     );
     Ok(Verdict::Bad)
+}
+
+/// The page may be none of the profiles: neither that of all points nor that of one.
+fn refuse_own_inputs(arguments: &Arguments, axes: &[Axis]) -> Result<(), Stop> {
+    let of_all = ("--profile", arguments.settings.profile.as_deref().map(Path::new));
+    let of_points = axes.iter().filter(|axis| axis.name == "profile").flat_map(|axis| &axis.values);
+    let of_points = of_points.map(|value| ("--sweep profile", Some(Path::new(value))));
+    let inputs: Vec<_> = std::iter::once(of_all).chain(of_points).collect();
+    refuse_own_input(("--html", arguments.sweep.html.as_deref()), &inputs)
 }
 
 /// From now on a signal sets this and does nothing else: files are removed and points ended in order.

@@ -1,0 +1,71 @@
+//! What a user gives is kept and understood: inputs are never written over, and a value that is refused
+//! is refused by its own name, with a range that is true.
+//!
+//! Invariant: bad input ends in one line on standard error and exit code 2, and leaves every file as it
+//! was.
+
+mod common;
+
+use common::{assert_refused, root, tarn_line};
+use std::fs;
+use std::path::Path;
+
+/// Refused, and the input is as it was, alone in its folder.
+fn assert_kept(input: &Path, line: &str, start: &str, than: &str) {
+    let before = fs::read(input).expect("there");
+    let path = input.to_str().expect("a name");
+    assert_refused("", &[(&line.replace("FILE", path), start, than)]);
+    assert_eq!(fs::read(input).expect("there"), before, "{line}");
+    let folder = input.parent().expect("a folder");
+    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 2, "{line}");
+}
+
+#[test]
+fn no_command_writes_over_its_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, link) = (folder.path().join("input.toml"), folder.path().join("link"));
+    std::os::unix::fs::symlink(&input, &link).expect("a link");
+    let link = link.to_str().expect("a name");
+    // A profile is copied for those that read one, so that nothing else is wrong with the line.
+    fs::copy(root().join("crates/sim/profiles/cx5-100g.toml"), &input).expect("a profile");
+    for (line, start, than) in [
+        ("sim smallbank --profile FILE --history FILE", "error: --history = ", "--profile"),
+        (
+            "sim smallbank --profile FILE --sweep seed=1,2 --html FILE",
+            "error: --html = ",
+            "--profile",
+        ),
+        ("sim smallbank --sweep profile=FILE,cx3-56g --html FILE", "error: --html = ", "--sweep"),
+        ("trace smallbank --profile FILE --output FILE", "error: --output = ", "--profile"),
+        ("sim outage --profile FILE --svg FILE", "error: --svg = ", "--profile"),
+        ("check FILE --elle FILE", "error: --elle = ", "HISTORY"),
+    ] {
+        let than = format!("another file than {than}");
+        // Both names alike, and the link for either.
+        let (first, last) = line.rsplit_once("FILE").expect("two names");
+        let through = [format!("{first}{link}{last}"), line.replacen("FILE", link, 1)];
+        for line in through.iter().map(String::as_str).chain([line]) {
+            assert_kept(&input, line, start, &than);
+        }
+    }
+    fs::write(&input, "workload = \"smallbank\"\nrecords = 100\n").expect("written");
+    let than = "another file than --scenario";
+    assert_kept(&input, "bench --scenario FILE --history FILE", "error: --history = ", than);
+    let line = format!("bench --scenario {link} --history FILE");
+    assert_kept(&input, &line, "error: --history = ", than);
+    let line = "explore FILE --replay 0 --svg FILE";
+    assert_kept(&input, line, "error: --svg = ", "another file than LITMUS");
+}
+
+#[test]
+fn another_file_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let history = folder.path().join("bank.jsonl");
+    let history = history.to_str().expect("a name");
+    let run = "sim smallbank --records 200 --virtual-ms 0.5";
+    let ended = tarn_line(&format!("{run} --history {history}"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let ended = tarn_line(&format!("check {history} --elle {history}.edn"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(Path::new(&format!("{history}.edn")).exists());
+}
