@@ -27,7 +27,7 @@ fn no_command_writes_over_its_input() {
     std::os::unix::fs::symlink(&input, &link).expect("a link");
     let link = link.to_str().expect("a name");
     // A profile is copied for those that read one, so that nothing else is wrong with the line.
-    fs::copy(root().join("crates/sim/profiles/cx5-100g.toml"), &input).expect("a profile");
+    fs::copy(root().join("profiles/cx5-100g.toml"), &input).expect("a profile");
     for (line, start, than) in [
         ("sim smallbank --profile FILE --history FILE", "error: --history = ", "--profile"),
         (
@@ -68,4 +68,18 @@ fn another_file_is_written() {
     let ended = tarn_line(&format!("check {history} --elle {history}.edn"));
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert!(Path::new(&format!("{history}.edn")).exists());
+}
+
+#[test]
+fn more_addresses_than_memory_allows_are_refused_with_a_true_range() {
+    // 64 threads of 4 Gi addresses are 8 TiB.
+    for run in
+        ["bench smallbank --records 100 --threads 64", "sim smallbank --records 100 --threads 63"]
+    {
+        let ended = tarn_line(&format!("{run} --address-cache 4294967296"));
+        assert_eq!(ended.code, Some(2), "{run}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{run}: {}", ended.err);
+        let start = "error: --address-cache = 4294967296; allowed: 0 to ";
+        assert!(ended.err.starts_with(start), "{run}: {}", ended.err);
+    }
 }

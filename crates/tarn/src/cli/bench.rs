@@ -26,7 +26,6 @@ const COROUTINES_MAX: u64 = 1024;
 const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
-const ADDRESSES_MAX: u64 = 1 << 32;
 
 /// Runs a workload: opens a cluster, loads it, runs a verification phase whose history is checked
 /// for strict serializability, then the measured phase, then judges the memory.
@@ -134,7 +133,6 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     // Copies need as many nodes, if nobody says how many there are.
     let memory_nodes = memory_nodes.unwrap_or(settings.replicas.unwrap_or(1).clamp(1, 16));
     let replicas = within("replicas", settings.replicas, 1..=memory_nodes)?.unwrap_or(1);
-    let cache = within("address-cache", settings.address_cache, 0..=ADDRESSES_MAX)?.unwrap_or(0);
     let mut config = ClusterConfig {
         prefetch: !settings.no_prefetch,
         protocol: protocol.to_owned(),
@@ -142,7 +140,8 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         memory_nodes: memory_nodes as usize,
         replicas: replicas as usize,
         seed: settings.seed.unwrap_or(1),
-        address_cache_entries: cache as usize,
+        // The memory that there is bounds it, once the layout is known.
+        address_cache_entries: settings.address_cache.unwrap_or(0) as usize,
         ..ClusterConfig::default()
     };
     config.options.placement = match settings.placement.unwrap_or(Placement::Hash) {
