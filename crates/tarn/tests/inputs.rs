@@ -83,3 +83,13 @@ fn more_addresses_than_memory_allows_are_refused_with_a_true_range() {
         assert!(ended.err.starts_with(start), "{run}: {}", ended.err);
     }
 }
+
+#[test]
+fn a_history_is_of_one_seed() {
+    let start = "error: --history = none.jsonl; allowed: ";
+    let lines = ["--schedules 3", "--schedules 1", "--seconds 1", "--first-seed 7", ""];
+    let lines = lines.map(|flags| format!("--history none.jsonl {flags}"));
+    let lines: Vec<_> = lines.iter().map(|line| (line.as_str(), start, "with --seed")).collect();
+    assert_refused("sim random", &lines);
+    assert!(!root().join("none.jsonl").exists());
+}

@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
     /// Write the history of the one seed to this file, whether it passes or not
-    #[arg(long, value_name = "FILE", requires = "seed")]
+    #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
@@ -87,6 +87,11 @@ Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if let (Some(path), None) = (&arguments.history, arguments.seed) {
+        // clap lets it pass beside what excludes --seed.
+        let path = path.display();
+        return Err(Stop::Input(format!("--history = {path}; allowed: with --seed, of that one seed")));
+    }
     let order = order(arguments)?;
     if let Some(path) = &arguments.history {
         record(&order, path)?;
