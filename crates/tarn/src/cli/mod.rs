@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod complaint;
 mod explore;
+mod interrupt;
 mod own_input;
 mod profiles;
 mod progress;
@@ -67,10 +68,15 @@ const EXAMPLES: &str = "Examples:
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
 
+/// What shells report of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
 /// How a command that did its work came out.
 enum Verdict {
     Good,
     Bad,
+    /// A signal ended it early, and nothing was wrong until then.
+    Interrupted,
 }
 
 /// Why a command could not do its work.
@@ -121,6 +127,7 @@ pub fn main() -> ExitCode {
     match ended {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(Verdict::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(Stop::Failed(text)) => complain(1, &text),
         Err(Stop::Input(text)) => complain(2, &text),
     }

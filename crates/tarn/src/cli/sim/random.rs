@@ -90,14 +90,19 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let (Some(path), None) = (&arguments.history, arguments.seed) {
         // clap lets it pass beside what excludes --seed.
         let path = path.display();
-        return Err(Stop::Input(format!("--history = {path}; allowed: with --seed, of that one seed")));
+        return Err(Stop::Input(format!(
+            "--history = {path}; allowed: with --seed, of that one seed"
+        )));
     }
     let order = order(arguments)?;
     if let Some(path) = &arguments.history {
         record(&order, path)?;
     }
     let progress = Progress::new();
-    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, order.schedules))?;
+    // With a limit of time alone the order goes to the last seed that there is.
+    let is_counted = arguments.schedules.is_some() || arguments.seconds.is_none();
+    let all = is_counted.then_some(order.schedules);
+    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, all))?;
     progress.end();
     sum.finish(&order.subject);
     match arguments.json {

@@ -9,11 +9,10 @@ use crate::cli::bench::within;
 use crate::cli::own_input::refuse_own_input;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
-use crate::cli::{Stop, Verdict, complaint, verdict};
+use crate::cli::{Stop, Verdict, complaint, interrupt, verdict};
 use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tarn::machine;
 use tarn::sweep::pool::{Done, JOBS_MAX, Pool, PoolError};
@@ -68,7 +67,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         point.memory_bytes =
             look_at(&point.arguments).map_err(|stop| in_point(&stop_text(stop), &point.name()))?;
     }
-    let stop = stopped_by_signals()?;
+    // Files are removed and points ended in order. A sweep is over soon after; who has no patience even for
+    // that sends another signal.
+    let stop = interrupt::flag()?;
     let html = arguments.sweep.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
     let done = run_points(&points, jobs, &stop)?;
@@ -97,16 +98,6 @@ fn refuse_own_inputs(arguments: &Arguments, axes: &[Axis]) -> Result<(), Stop> {
     let of_points = of_points.map(|value| ("--sweep profile", Some(Path::new(value))));
     let inputs: Vec<_> = std::iter::once(of_all).chain(of_points).collect();
     refuse_own_input(("--html", arguments.sweep.html.as_deref()), &inputs)
-}
-
-/// From now on a signal sets this and does nothing else: files are removed and points ended in order.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>, Stop> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Stop::Failed(format!("a handler of signal {signal}: {error}")))?;
-    }
-    Ok(stop)
 }
 
 fn run_points(points: &[Point], jobs: usize, stop: &AtomicBool) -> Result<Vec<Done>, Stop> {
