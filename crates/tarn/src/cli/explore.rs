@@ -57,7 +57,8 @@ pub struct Arguments {
     /// Every shape of each litmus
     #[arg(long, conflicts_with = "shape")]
     deep: bool,
-    /// Real time for all of it, shared among the litmuses
+    /// Real time for all of it, shared among the litmuses; what some leave over goes to those that gave up,
+    /// which begin anew
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Most executions of one litmus
