@@ -7,6 +7,7 @@
 mod common;
 
 use common::{assert_refused, root, tarn_line};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
@@ -92,4 +93,23 @@ fn a_history_is_of_one_seed() {
     let lines: Vec<_> = lines.iter().map(|line| (line.as_str(), start, "with --seed")).collect();
     assert_refused("sim random", &lines);
     assert!(!root().join("none.jsonl").exists());
+}
+
+#[test]
+fn every_switch_that_is_listed_is_taken_as_it_stands_there() {
+    let ended = tarn_line("switches --json");
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    let switches = report["switches"].as_array().expect("a list");
+    let named = tarn_line("bench kvs --variant none").err;
+    assert!(switches.len() > 10);
+    for switch in switches {
+        let (name, off) = (switch["switch"].as_str(), switch["off"].as_str().expect("a form"));
+        assert!(named.contains(name.expect("a name")), "{named}");
+        // Too many replicas: what is refused is not the variant.
+        let line = format!("sim kvs --variant corrected,{off} --replicas 9 --memory-nodes 1");
+        let ended = tarn_line(&line);
+        assert!(ended.err.starts_with("error: --replicas = 9; "), "{line}: {}", ended.err);
+    }
+    assert!(tarn_line("switches").out.contains("unsafe-no-lock-cas"));
 }

@@ -15,6 +15,7 @@ mod reproduce;
 mod scenario;
 mod sim;
 mod swarm;
+mod switches;
 mod trace;
 mod verdict;
 mod whole_file;
@@ -49,6 +50,8 @@ enum Command {
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
+    /// List what a protocol's variant can switch off
+    Switches(switches::Arguments),
     /// Decide whether a recorded history is strictly serializable
     Check(check::Arguments),
 }
@@ -65,6 +68,7 @@ const EXAMPLES: &str = "Examples:
   tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
+  tarn switches
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
 
@@ -122,6 +126,7 @@ pub fn main() -> ExitCode {
         Command::Explore(arguments) => explore::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
+        Command::Switches(arguments) => switches::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };
     match ended {
