@@ -113,3 +113,50 @@ fn every_switch_that_is_listed_is_taken_as_it_stands_there() {
     }
     assert!(tarn_line("switches").out.contains("unsafe-no-lock-cas"));
 }
+
+#[test]
+fn a_refusal_names_the_flag_that_was_given() {
+    assert_refused(
+        "",
+        &[
+            (
+                "sim outage --crash-at-ms 0",
+                "error: --crash-at-ms = 0; allowed: 5, ",
+                "to 59, one before",
+            ),
+            (
+                "sim outage --crash-at-ms -3",
+                "error: --crash-at-ms = -3; allowed: 5, ",
+                "to 59, one before",
+            ),
+            (
+                "sim outage --virtual-ms 0",
+                "error: --virtual-ms = 0; allowed: 21 to 10000",
+                "--crash-at-ms 20",
+            ),
+            ("sim outage --virtual-ms nan", "error: --virtual-ms = NaN; allowed: 21 ", "10000"),
+            (
+                "sim outage --interval-ms 5",
+                "error: --interval-ms = 5; allowed: 0.01 to 4",
+                "a fifth",
+            ),
+            (
+                "sim outage --virtual-ms 10",
+                "error: --crash-at-ms = 20; allowed: 5",
+                "to 9, one before",
+            ),
+            ("sim kvs --html x.html", "error: --html = x.html; allowed: ", "together with --sweep"),
+            ("sim --jobs 2", "error: --jobs = 2; allowed: ", "together with --sweep"),
+            ("check x --elle-model rw-register", "error: --elle-model = rw-register; ", "--elle"),
+            ("explore write-skew --svg x.svg", "error: --svg = x.svg; ", "together with --replay"),
+            ("explore write-skew --replay=", "error: --replay = nothing; allowed: ", "a schedule"),
+            (
+                "bench smallbank --replicas 0",
+                "error: --replicas = 0; ",
+                "1 to 4096 (the memory nodes)",
+            ),
+            ("bench \u{1b}[31mx", "error: WORKLOAD = \\u{1b}[31mx; ", "kvs"),
+            ("bench kvs --seed -1", "error: --seed = -1; allowed: ", "without a sign"),
+        ],
+    );
+}

@@ -130,9 +130,10 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
     AnyProtocol::by_name(protocol, variant)?;
     let memory_nodes = within("memory-nodes", settings.memory_nodes, 1..=GROUPS_MAX as u64)?;
+    let copies_max = memory_nodes.unwrap_or(GROUPS_MAX as u64);
+    let replicas = within("replicas", settings.replicas, 1..=copies_max)?.unwrap_or(1);
     // Copies need as many nodes, if nobody says how many there are.
-    let memory_nodes = memory_nodes.unwrap_or(settings.replicas.unwrap_or(1).clamp(1, 16));
-    let replicas = within("replicas", settings.replicas, 1..=memory_nodes)?.unwrap_or(1);
+    let memory_nodes = memory_nodes.unwrap_or(replicas);
     let mut config = ClusterConfig {
         prefetch: !settings.no_prefetch,
         protocol: protocol.to_owned(),

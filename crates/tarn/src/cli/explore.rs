@@ -75,11 +75,11 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
     /// Run only this schedule of one litmus, and draw it: what a violation's last line says
-    #[arg(long, value_name = "SCHEDULE", value_parser = str::parse::<Schedule>,
+    #[arg(long, value_name = "SCHEDULE", value_parser = schedule,
           conflicts_with_all = ["json", "deep", "budget", "executions", "states", "depth", "jobs"])]
     replay: Option<Schedule>,
     /// Draw it to this file, as a picture
-    #[arg(long, value_name = "FILE", requires = "replay")]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
@@ -107,6 +107,9 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     }
     let litmuses = arguments.litmus.iter().map(|name| ("LITMUS", Some(Path::new(name))));
     refuse_own_input(("--svg", arguments.svg.as_deref()), &litmuses.collect::<Vec<_>>())?;
+    if let (Some(path), None) = (&arguments.svg, &arguments.replay) {
+        return Err(super::complaint::only_with("--svg", path.display(), "--replay"));
+    }
     let order = order(arguments)?;
     if let Some(schedule) = &arguments.replay {
         return replay(arguments, &order, schedule);
@@ -125,6 +128,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         eprintln!("{} on {} never came to: {}", row.litmus, row.shape, row.not_reached.join("; "));
     }
     Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
+}
+
+/// A schedule that is given. An empty one would be the first execution, which nobody means by it.
+fn schedule(text: &str) -> Result<Schedule, String> {
+    match text.trim() {
+        "" => Err("a schedule that a violation printed, as in 3*0-1".to_owned()),
+        text => text.parse().map_err(|error: tarn_sim::explore::ScheduleError| error.to_string()),
+    }
 }
 
 fn list() -> Result<Verdict, Stop> {

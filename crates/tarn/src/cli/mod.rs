@@ -140,7 +140,15 @@ pub fn main() -> ExitCode {
 
 fn complain(code: u8, text: &str) -> ExitCode {
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    eprintln!("error: {line}");
+    // What the user gave may hold bytes that a terminal obeys.
+    let shown: String = line
+        .chars()
+        .flat_map(|it| match it.is_control() {
+            true => it.escape_default().collect::<Vec<_>>(),
+            false => vec![it],
+        })
+        .collect();
+    eprintln!("error: {shown}");
     ExitCode::from(code)
 }
 

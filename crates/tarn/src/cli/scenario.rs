@@ -173,7 +173,7 @@ pub(super) fn whole(text: &str) -> Result<u64, String> {
     let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().map_err(|_| match is_whole {
         true => format!("a whole number up to {}", u64::MAX),
-        false => "a whole number".to_owned(),
+        false => "a whole number without a sign".to_owned(),
     })
 }
 

@@ -90,6 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if !arguments.sweep.sweep.is_empty() {
         return sweep::run(arguments);
     }
+    arguments.sweep.check_alone()?;
     let Some(workload) = &arguments.settings.workload else { return Err(no_workload()) };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     verdict::print(&report, arguments.json)?;

@@ -28,12 +28,24 @@ pub struct SweepFlags {
     #[arg(long, value_name = "FLAG=VALUE,VALUE")]
     pub sweep: Vec<String>,
     /// Points that run at once, each in a process of its own [default: as many as processors]
-    #[arg(long, value_name = "COUNT", value_parser = crate::cli::scenario::whole, requires = "sweep",
+    #[arg(long, value_name = "COUNT", value_parser = crate::cli::scenario::whole,
           allow_negative_numbers = true)]
     pub jobs: Option<u64>,
     /// Write the sweep as a page with figures to this file
-    #[arg(long, value_name = "FILE", requires = "sweep")]
+    #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+impl SweepFlags {
+    /// Refuses what only a sweep has, where there is none.
+    pub(super) fn check_alone(&self) -> Result<(), Stop> {
+        let jobs = self.jobs.map(|jobs| ("--jobs", jobs.to_string()));
+        let html = self.html.as_ref().map(|path| ("--html", path.display().to_string()));
+        match html.or(jobs) {
+            Some((flag, value)) => Err(complaint::only_with(flag, value, "--sweep")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Flags that are not a point's own, and whether a value follows them.
