@@ -65,8 +65,7 @@ const EXAMPLES: &str = "Examples:
   tarn swarm --seeds 2000 --require-coverage
   tarn swarm --minutes 1 --variant corrected,-validate-reads
 
-Ctrl-C (or SIGTERM) ends it when the seeds at work have ended, with the report of all that were run; a second
-one at once, without.
+Ctrl-C (or SIGTERM) ends it when the seeds at work have ended, with the report of all that were run.
 
 Exit code 0: every seed passed. 1: one failed, and the command that runs it again is printed; or a cell is
 empty that was required. 2: bad input. 130: ended by a signal, and no seed had failed.";

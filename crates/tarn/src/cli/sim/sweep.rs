@@ -79,8 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         point.memory_bytes =
             look_at(&point.arguments).map_err(|stop| in_point(&stop_text(stop), &point.name()))?;
     }
-    // Files are removed and points ended in order. A sweep is over soon after; who has no patience even for
-    // that sends another signal.
+    // Files are removed and points ended in order.
     let stop = interrupt::flag()?;
     let html = arguments.sweep.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
