@@ -41,7 +41,7 @@ impl SweepFlags {
     pub(super) fn check_alone(&self) -> Result<(), Stop> {
         let jobs = self.jobs.map(|jobs| ("--jobs", jobs.to_string()));
         let html = self.html.as_ref().map(|path| ("--html", path.display().to_string()));
-        match html.or(jobs) {
+        match jobs.or(html) {
             Some((flag, value)) => Err(complaint::only_with(flag, value, "--sweep")),
             None => Ok(()),
         }
