@@ -10,7 +10,7 @@ use crate::history::{
 use crate::layout::Version;
 use crate::ordered::Leaf;
 use crate::schema::{Cells, TableId};
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Entry, Mode, Progress, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_fabric::clock::Nanos;
@@ -99,17 +99,16 @@ fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead>
         (Mode::Update, true) if slot.is_out_of_line() => hash(entry.old_payload),
         (Mode::Update, true) => hash(entry.image.plus(slot.payload_at)),
     };
-    let version = match entry.mode {
-        Mode::Insert if !entry.found => txn.lookup(entry).directory_version.counter(),
-        _ => entry.version.counter(),
-    };
     let (table, key, present) = (entry.table, entry.key, entry.found);
+    let version = entry.version.counter();
     Some(RecordedRead { table, key, version, present, fingerprint })
 }
 
 fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
     let version = entry.new_version.counter();
-    if version == 0 || entry.lock == NO_LOCK || entry.new_version == entry.version {
+    // An insert's former version is its directory's, with which its new one has nothing in common.
+    let is_same = entry.mode != Mode::Insert && entry.new_version == entry.version;
+    if version == 0 || !entry.writable || is_same {
         return None;
     }
     let hash = || payload_fingerprint(cx, txn, entry, entry.payload);

@@ -11,7 +11,7 @@ use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::recovery::{self, Asker, Unsettled};
-use crate::working_set::{Entry, Txn};
+use crate::working_set::{Added, Further, Handle, Txn};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
 
@@ -149,9 +149,13 @@ pub trait Protocol: Sized {
     /// With these switches.
     fn new(switches: Switches) -> Self;
 
-    /// A record whose home is known is being added: plans the look at it, in the round that the next
-    /// fetch sends. See [`crate::working_set::Progress::Home`].
-    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry);
+    /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
+    /// that the next fetch sends, while key, hash and table are at hand.
+    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
+
+    /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
+    /// wanted by now; what the next fetch is to do about it goes into its progress.
+    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further);
 
     /// The switches that it was made with.
     fn switches(&self) -> Switches;
@@ -304,16 +308,15 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
             }
 
-            /// See [`Protocol::plan_home`].
+            /// See [`Protocol::add`].
             #[inline(always)]
-            pub fn plan_home(
-                &self,
-                cx: &Context,
-                round: &mut Round,
-                table: &Table,
-                entry: &mut Entry,
-            ) {
-                match self { $(AnyProtocol::$name(it) => it.plan_home(cx, round, table, entry)),+ }
+            pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+                match self { $(AnyProtocol::$name(it) => it.add(cx, txn, table, added)),+ }
+            }
+
+            /// See [`Protocol::wish_again`].
+            pub fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+                match self { $(AnyProtocol::$name(it) => it.wish_again(cx, txn, index, further)),+ }
             }
 
             /// What this variant lacks that may be missing in simulations alone: whoever runs on

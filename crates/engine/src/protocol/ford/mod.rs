@@ -48,9 +48,8 @@ use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
-use crate::working_set::{Entry, Txn};
+use crate::working_set::{Added, Further, Handle, Txn};
 use tarn_fabric::address::NodeId;
-use tarn_fabric::round::Round;
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -277,8 +276,12 @@ impl Protocol for Ford {
     }
 
     #[inline(always)]
-    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
-        home::plan(cx, round, table, entry);
+    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        home::add(cx, txn, table, added)
+    }
+
+    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        home::wish_again(cx, txn, index, further);
     }
 
     fn switches(&self) -> Switches {

@@ -127,8 +127,9 @@ fn slot_pieces(
 fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let slot = &table.slot;
     let directory = txn.locks[entry.directory_lock as usize];
+    let former = txn.locks[entry.lock as usize].old_version;
     let new_version = match ford.on(On::KeepVersion) {
-        true => entry.version.present_after(directory.old_version),
+        true => former.present_after(directory.old_version),
         false => Version::NEVER.present_after(Version::NEVER),
     };
     set_new_version(txn, entry.lock, new_version);
