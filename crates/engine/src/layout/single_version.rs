@@ -19,6 +19,7 @@
 //! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
 
+use super::RecordLayout;
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
@@ -78,12 +79,14 @@ pub struct Slot {
     pub payload_bytes: usize,
     /// Whether lookups read whole buckets: then no record has a home of its own.
     pub by_bucket: bool,
+    /// What a slot says of its record.
+    pub record: RecordLayout,
     /// See [`Slot::is_plain`]: every record that is added asks.
     plain: bool,
 }
 
 impl Slot {
-    /// The slot for rows of `schema`.
+    /// The slot for rows of `schema` in the single-version layout.
     pub fn of(schema: &TableSchema) -> Slot {
         let full_key_bytes = schema.stored_key_bytes();
         let payload_bytes = schema.payload_bytes();
@@ -100,6 +103,7 @@ impl Slot {
                 payload_at,
                 payload_bytes,
                 by_bucket: false,
+                record: RecordLayout::InPlace,
                 plain: false,
             }
             .shaped(0, false);
@@ -113,6 +117,7 @@ impl Slot {
             payload_at: 0,
             payload_bytes,
             by_bucket: false,
+            record: RecordLayout::InPlace,
             plain: false,
         }
         .shaped(0, false)

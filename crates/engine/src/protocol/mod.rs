@@ -5,12 +5,14 @@
 //! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
 //! enum whose asynchronous calls cost a branch and no allocation.
 
-use crate::catalog::Table;
+use crate::catalog::{Catalog, Options, Table};
 use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
+use crate::layout::LayoutKind;
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::recovery::{self, Asker, Unsettled};
+use crate::schema::TableSchema;
 use crate::working_set::{Added, Further, Handle, Txn};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
@@ -56,8 +58,6 @@ pub struct ProtocolInfo {
     pub switches: &'static [Switch],
     /// Its phases, in the order of [`crate::metrics::Tally::phases`].
     pub phases: &'static [&'static str],
-    /// Its record layout, for the catalog's stamp.
-    pub layout: &'static str,
 }
 
 /// Which switches are on.
@@ -148,6 +148,9 @@ pub trait Protocol: Sized {
 
     /// With these switches.
     fn new(switches: Switches) -> Self;
+
+    /// How its records lie in a database of these options: what they say of the layout is not heeded.
+    fn layout(&self, asked: &Options) -> LayoutKind;
 
     /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
     /// that the next fetch sends, while key, hash and table are at hand.
@@ -306,6 +309,21 @@ macro_rules! protocols {
             /// What there is to know about it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
+            }
+
+            /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol
+            /// needs: what everybody calls who is to run transactions on it.
+            ///
+            /// # Errors
+            /// As [`Catalog::plan`].
+            pub fn catalog(
+                &self,
+                schemas: &[TableSchema],
+                options: &Options,
+                groups: usize,
+            ) -> Result<Catalog, UsageError> {
+                let layout = match self { $(AnyProtocol::$name(it) => it.layout(options)),+ };
+                Catalog::plan(schemas, &Options { layout, ..options.clone() }, groups)
             }
 
             /// See [`Protocol::add`].

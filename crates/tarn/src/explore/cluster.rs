@@ -61,7 +61,7 @@ impl Cluster {
         shape: Shape,
         (protocol, variant): (&str, &str),
     ) -> Result<Cluster, UsageError> {
-        AnyProtocol::by_name(protocol, variant)?;
+        let planner = AnyProtocol::by_name(protocol, variant)?;
         let options = Options {
             coordinators_max: litmus.coordinators.len() as u32 + 1,
             log_bytes: 1 << 10,
@@ -70,7 +70,7 @@ impl Cluster {
             spare_bytes: 4 << 10,
             ..Options::default()
         };
-        let catalog = Catalog::plan(&[schema(litmus)], &options, shape.memory_nodes)?;
+        let catalog = planner.catalog(&[schema(litmus)], &options, shape.memory_nodes)?;
         let keys = Places::new(&catalog, litmus).keys().ok_or_else(|| UsageError {
             field: "litmus".into(),
             value: format!("{} with {} records", litmus.name, litmus.records.len()),

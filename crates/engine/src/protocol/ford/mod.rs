@@ -42,10 +42,11 @@ mod tree;
 mod validate;
 
 use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
-use crate::catalog::Table;
+use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
+use crate::layout::LayoutKind;
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
 use crate::working_set::{Added, Further, Handle, Txn};
@@ -268,11 +269,14 @@ impl Protocol for Ford {
         caps: ProtocolCaps { snapshot_isolation: false, ranges: true, crash_recovery: true },
         switches: SWITCHES,
         phases: PHASES,
-        layout: "single-version-4",
     };
 
     fn new(switches: Switches) -> Ford {
         Ford { switches }
+    }
+
+    fn layout(&self, _: &Options) -> LayoutKind {
+        LayoutKind::SingleVersion
     }
 
     #[inline(always)]
