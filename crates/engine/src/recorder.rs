@@ -74,7 +74,8 @@ fn record_leaf(
     reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
     if leaf.new_version != Version::NEVER {
         let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
-        writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0 });
+        let undone = (cx.database().protocol.info().undone)(kind, version);
+        writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
     }
 }
 
@@ -119,5 +120,6 @@ fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrit
         Mode::Delete => (WriteKind::Delete, 0),
     };
     let (table, key) = (entry.table, entry.key);
-    Some(RecordedWrite { table, key, version, kind, fingerprint })
+    let undone = (cx.database().protocol.info().undone)(kind, version);
+    Some(RecordedWrite { table, key, version, kind, fingerprint, undone })
 }

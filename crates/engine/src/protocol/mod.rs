@@ -7,17 +7,19 @@
 
 use crate::catalog::{Catalog, Options, Table};
 use crate::context::Context;
+use crate::history::WriteKind;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
-use crate::outcome::{Failure, Resolution, TxnId, UsageError};
-use crate::recovery::{self, Asker, Unsettled};
+use crate::log::Entry;
+use crate::outcome::{AbortReason, Failure, Resolution, TxnId, UsageError};
+use crate::recovery::{self, Asker, Turn, Unsettled};
 use crate::schema::TableSchema;
 use crate::working_set::{Added, Further, Handle, Txn};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
 
-/// What a protocol promises beyond strict serializability.
+/// What a protocol promises beyond its [`Isolation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolCaps {
     /// Offers snapshot isolation as well.
@@ -45,6 +47,35 @@ pub struct Switch {
     pub simulated_only: bool,
 }
 
+/// What transactions can rely on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// Some serial order explains all reads, and it respects real time.
+    StrictSerializable,
+}
+
+/// When a phase can be reached at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Only {
+    /// In this variant, and not in the corrected one.
+    InVariant(&'static str),
+    /// While no memory node dies.
+    WithoutMemoryDeath,
+    /// On tables with ordered indexes.
+    WithOrderedIndexes,
+}
+
+/// A phase that cannot be reached always: who asks that everything be reached does not ask for it elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// One of the protocol's phases.
+    pub phase: &'static str,
+    /// When it can.
+    pub only: Only,
+    /// Why.
+    pub why: &'static str,
+}
+
 /// What there is to know about a protocol without running it.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolInfo {
@@ -58,6 +89,21 @@ pub struct ProtocolInfo {
     pub switches: &'static [Switch],
     /// Its phases, in the order of [`crate::metrics::Tally::phases`].
     pub phases: &'static [&'static str],
+    /// Those that cannot be reached always.
+    pub limits: &'static [Limit],
+    /// Why it may abort a transaction: no other reason is ever given.
+    pub aborts: &'static [AbortReason],
+    /// The version under which a record has its old value once a transaction was undone that had written
+    /// it, by its kind and its version's counter; `None` if undoing leaves no trace that a reader sees.
+    pub undone: fn(WriteKind, u64) -> Option<u64>,
+}
+
+impl ProtocolInfo {
+    /// Whether a phase is reached on tables with ordered indexes alone.
+    pub fn needs_ordered_indexes(&self, phase: &str) -> bool {
+        let needs = |it: &Limit| it.phase == phase && it.only == Only::WithOrderedIndexes;
+        self.limits.iter().any(needs)
+    }
 }
 
 /// Which switches are on.
@@ -146,8 +192,14 @@ pub trait Protocol: Sized {
     /// What there is to know without running it.
     const INFO: ProtocolInfo;
 
+    /// What it writes down of a transaction, and what its recovery finds out about it.
+    type Entry: Entry;
+
     /// With these switches.
     fn new(switches: Switches) -> Self;
+
+    /// What this variant guarantees, or means to: judges hold histories against it.
+    fn isolation(&self) -> Isolation;
 
     /// How its records lie in a database of these options: what they say of the layout is not heeded.
     fn layout(&self, asked: &Options) -> LayoutKind;
@@ -238,25 +290,33 @@ pub trait Protocol: Sized {
     ///
     /// # Errors
     /// As `fence`.
-    async fn enumerate(&self, cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure>;
+    async fn enumerate(
+        &self,
+        cx: &Context,
+        dead: NodeId,
+    ) -> Result<Vec<Unsettled<Self::Entry>>, Failure>;
 
     /// Recovery, 3: has each of them committed?
     ///
     /// # Errors
     /// As `fence`.
-    async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure>;
+    async fn decide(
+        &self,
+        cx: &Context,
+        left: &mut [Unsettled<Self::Entry>],
+    ) -> Result<(), Failure>;
 
     /// Recovery, 4: writes back what the aborted have changed, then makes their entries invalid.
     ///
     /// # Errors
     /// As `fence`.
-    async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure>;
+    async fn apply(&self, cx: &Context, left: &[Unsettled<Self::Entry>]) -> Result<(), Failure>;
 
     /// Recovery, 5: releases what they still hold.
     ///
     /// # Errors
     /// As `fence`.
-    async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure>;
+    async fn release(&self, cx: &Context, left: &[Unsettled<Self::Entry>]) -> Result<(), Failure>;
 
     /// Adds the verb that takes away a lock whose owner's life is recovered.
     fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
@@ -309,6 +369,11 @@ macro_rules! protocols {
             /// What there is to know about it.
             pub fn info(&self) -> ProtocolInfo {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
+            }
+
+            /// See [`Protocol::isolation`].
+            pub fn isolation(&self) -> Isolation {
+                match self { $(AnyProtocol::$name(it) => it.isolation()),+ }
             }
 
             /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol
@@ -450,40 +515,20 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.fence(cx, whom).await),+ }
             }
 
-            /// See [`Protocol::enumerate`].
+            /// See [`recovery::settle_dead`]: what a protocol has found in logs is of its own type, so that
+            /// all hooks are called in one place.
             ///
             /// # Errors
             /// As there.
-            pub async fn enumerate(
+            pub(crate) async fn settle_dead(
                 &self,
                 cx: &Context,
                 dead: NodeId,
-            ) -> Result<Vec<Unsettled>, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.enumerate(cx, dead).await),+ }
-            }
-
-            /// See [`Protocol::decide`].
-            ///
-            /// # Errors
-            /// As there.
-            pub async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.decide(cx, left).await),+ }
-            }
-
-            /// See [`Protocol::apply`].
-            ///
-            /// # Errors
-            /// As there.
-            pub async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.apply(cx, left).await),+ }
-            }
-
-            /// See [`Protocol::release`].
-            ///
-            /// # Errors
-            /// As there.
-            pub async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.release(cx, left).await),+ }
+                turn: &Turn<'_>,
+            ) -> Result<Vec<(TxnId, Resolution)>, Failure> {
+                match self {
+                    $(AnyProtocol::$name(it) => recovery::settle_dead(it, cx, dead, turn).await),+
+                }
             }
 
             /// See [`Protocol::free_stray`].

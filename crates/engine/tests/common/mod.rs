@@ -65,6 +65,12 @@ impl Shape {
         }
     }
 
+    /// Under another protocol than the first.
+    pub fn protocol(mut self, name: &'static str) -> Shape {
+        self.protocol = name;
+        self
+    }
+
     /// With so many memory nodes, each record on so many of them.
     pub fn nodes(mut self, memory_nodes: usize, replicas: usize) -> Shape {
         (self.memory_nodes, self.replicas) = (memory_nodes, replicas);
