@@ -305,3 +305,26 @@ fn each_transaction_takes_few_rounds() {
     let usual = counts.map(|of| (0..32).max_by_key(|&rounds| of[rounds]).unwrap_or_default());
     assert_eq!(usual, ROUNDS, "{counts:?}");
 }
+
+/// FORD's public code: a fetch for what an order has once, one for its rows, two for each line.
+#[test]
+fn the_public_code_orders_line_by_line() {
+    let workload: Tpcc = small("crest-code", 1);
+    let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 5);
+    let mut coordinator = Coordinator::new(Rc::clone(&cluster.cx), 0, Retry::default());
+    let (mut rng, mut tally, mut orders) = (seeded(9, 9), Tally::default(), 0);
+    while orders < 100 {
+        let input = workload.draw(&mut rng);
+        let Input::NewOrder { ref lines, .. } = input else { continue };
+        let fetches = 2 + 2 * lines.len() as u64;
+        let before = cluster.cx.port.counts().rounds;
+        block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
+        let rounds = cluster.cx.port.counts().rounds - before;
+        // One that names no item lacks a row; most fetches locate first, then lock.
+        assert!((fetches - 1..4 * fetches).contains(&rounds), "{fetches} fetches, {rounds} rounds");
+        orders += 1;
+    }
+    let invariants = cluster.check(&workload, &tally);
+    assert!(all_ok(&invariants), "{invariants:#?}");
+    assert!(cluster.audit().is_clean());
+}

@@ -195,7 +195,8 @@ impl Workload for Tpcc {
                 let date = date(coordinator);
                 let i_unused = unused_item(self.scale.items);
                 let buyer = Buyer { w: w_id, d: d_id, c: c_id, i_unused, date };
-                new_order::run(coordinator, buyer, lines, tally).await
+                let by_line = self.variant.is_line_by_line;
+                new_order::run(coordinator, buyer, lines, by_line, tally).await
             }
             Input::Payment { w_id, d_id, c_w_id, c_d_id, who, cents } => {
                 let (date, history) = (date(coordinator), tally.history_key(w_id, &self.sessions));

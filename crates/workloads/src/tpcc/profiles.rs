@@ -21,6 +21,8 @@ pub(super) struct Variant {
     pub(super) rollback_percent: u64,
     /// Whether terminals wait: keying and thinking.
     pub(super) waits: bool,
+    /// Whether a New-Order asks for one record after the other.
+    pub(super) is_line_by_line: bool,
 }
 
 /// New-Order, Payment, Order-Status, Delivery, Stock-Level.
@@ -40,6 +42,7 @@ const fn spec(name: &'static str, note: &'static str, warehouses: u64) -> Varian
         remote_line_percent: 1,
         rollback_percent: 1,
         waits: false,
+        is_line_by_line: false,
     }
 }
 
@@ -82,9 +85,11 @@ pub(super) const VARIANTS: &[Variant] = &[
         sizes: Sizes { warehouses: 40, customers: 300, items: 10_000, room: 500_000 },
         mix: CREST_CODE,
         by_name_percent: 0,
+        is_line_by_line: true,
         ..spec(
             "crest-code",
-            "as crest, with the mix of its public code, 50/46/4/0/0, and no customer by last name",
+            "as crest, with the mix of its public code, 50/46/4/0/0, no customer by last name, and, as in \
+             FORD's, New-Orders that fetch line by line: item and stock, then the order line",
             40,
         )
     },
