@@ -12,8 +12,10 @@ use super::ranges::{self, Holder};
 use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
+use crate::bench::checks::guaranteed;
 use std::rc::Rc;
 use std::sync::Arc;
+use tarn_check::Isolation;
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
@@ -45,6 +47,7 @@ pub struct Cluster {
     shape: Shape,
     protocol: String,
     variant: String,
+    isolation: Isolation,
     catalog: Catalog,
     keys: Vec<u64>,
     /// Keys of fillers, and what each says.
@@ -81,7 +84,8 @@ impl Cluster {
         let fillers = Places::new(&catalog, litmus).fillers(&keys);
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
         let litmus = Rc::clone(litmus);
-        Ok(Cluster { litmus, shape, protocol, variant, catalog, keys, fillers })
+        let isolation = guaranteed(&planner);
+        Ok(Cluster { litmus, shape, protocol, variant, isolation, catalog, keys, fillers })
     }
 
     /// The only table's schema.
@@ -97,6 +101,11 @@ impl Cluster {
     /// The shape.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// What histories are held against.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
     }
 
     /// The plan of the memory.

@@ -12,7 +12,6 @@ use super::desk::{Desk, Left};
 use super::oracle::{self, Ended};
 use super::ranges::{Entry, Holder};
 use super::script::{Content, Contents, Saw};
-use crate::bench::checks::guaranteed;
 use crate::bench::history::history_of;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -46,8 +45,8 @@ pub fn judge(
     let left = desk.left();
     let (history, contradiction) = history(&left);
     let schemas = std::slice::from_ref(cluster.schema());
-    let isolation = guaranteed(&left.contexts[0].database().protocol);
-    let report = check(&history_of(BTreeMap::new(), schemas, &history), isolation);
+    let recorded = history_of(BTreeMap::new(), schemas, &history);
+    let report = check(&recorded, cluster.isolation());
     if !report.is_accepted() {
         return Err(format!("history: {report}"));
     }
