@@ -433,6 +433,8 @@ impl Context {
 }
 
 impl Drop for Context {
+    /// What is in doubt stays so, with its locks, until the node's life ends: the other threads of the node are
+    /// not ended for it (docs/fault-model.md).
     fn drop(&mut self) {
         self.doubts.unsettled().into_iter().for_each(|id| self.node.numbers.leave(id));
         self.node.database.configurations.stand_up(&self.seat);

@@ -251,8 +251,9 @@ async fn audit_bucket(
                 keys.push(key);
             }
         }
-        compare_replicas(cx, &mut round, table, block, at, audit).await?;
-        audit.overflow_blocks += u64::from(block != bucket);
+        let is_bucket = block == bucket;
+        compare_replicas(cx, &mut round, table, (block, is_bucket), at, audit).await?;
+        audit.overflow_blocks += u64::from(!is_bucket);
         block = Address::from_word(round.word(at.plus(DIRECTORY_NEXT_AT)));
     }
     Ok(())
@@ -262,13 +263,15 @@ async fn compare_replicas(
     cx: &Context,
     round: &mut Round,
     table: &Table,
-    block: Address,
+    (block, is_bucket): (Address, bool),
     at: BufferOffset,
     audit: &mut Audit,
 ) -> Result<(), Failure> {
     for position in 1..cx.groups.whole().members(block.group()).len() {
         let other = read_block(cx, round, table, block, position).await?;
         audit.replicas_differ += differing(round, table, at, other);
+        // Whoever is promoted is believed.
+        audit.misplaced += u64::from(is_bucket && are_wrong(table, round, other));
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
             let bodies: Vec<Address> = table.slot.apart(slot_at(round, table, image)).collect();
@@ -305,11 +308,12 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
             let bytes =
                 |image: BufferOffset, from, to| round.bytes(image.plus(offset + from), to - from);
             let same = |from, to| bytes(first, from, to) == bytes(second, from, to);
-            // What an undo left of fingerprints is void.
-            let void = (offset == 0).then(|| void_words(round, first)).flatten();
-            let equal = match void {
-                Some((from, to)) => same(VERSION_AT, from) && same(to, end),
-                None => same(line + skip, end),
+            // What an undo left of fingerprints is void, at every replica.
+            let void = |image| (offset == 0).then(|| void_words(round, image)).flatten();
+            let equal = match (void(first), void(second)) {
+                (Some((from, to)), Some(_)) => same(VERSION_AT, from) && same(to, end),
+                (None, None) => same(line + skip, end),
+                (Some(_), None) | (None, Some(_)) => false,
             };
             lines += u64::from(!equal);
         }

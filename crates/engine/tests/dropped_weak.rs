@@ -20,8 +20,8 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect;
 use tarn_engine::outcome::{Failure, Resolution};
 use tarn_engine::recovery::{self, Attempt, Pace};
-use tarn_engine::schema::{Cells, TableId};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
+use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
@@ -61,8 +61,14 @@ fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
 
 impl Stage {
     fn new(seed: u64) -> Stage {
+        Stage::with(seed, None)
+    }
+
+    /// With one more table.
+    fn with(seed: u64, more: Option<TableSchema>) -> Stage {
         let schemas =
             [narrow("narrow", 8), double("double", 8), apart("apart", 8), narrow("aside", 8)];
+        let schemas: Vec<TableSchema> = schemas.into_iter().chain(more).collect();
         // With one group, all that is ever logged under a number stands in one place.
         let (nodes, replicas) = [(3, 2), (1, 1), (2, 2)][seed as usize % 3];
         let fabric = WeakFabric::new(&Shape::of(&schemas).nodes(nodes, replicas), seed);
@@ -261,7 +267,25 @@ fn without_the_order_behind_dropped_rounds_halves_stay() {
         let found = (0..seeds()).find(fails);
         println!("{next:?}: found by seed {found:?}");
         assert!(found.is_some(), "{next:?}: not found");
+        let fails =
+            |seed: &u64| catch_unwind(AssertUnwindSafe(|| run_ordered(*seed, next, true))).is_err();
+        let found = (0..8 * seeds()).find(fails);
+        println!("{next:?}: of a split found by seed {found:?}");
+        assert!(found.is_some(), "{next:?}: of a split: not found");
     }
+}
+
+/// What a thread left that ended in doubt: no sweep takes it, but the recovery of its node does.
+fn ends_with_its_node(stage: &Stage) {
+    let (fabric, other, dead) = (&stage.fabric, &stage.other, stage.node.id);
+    let swept = fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
+    assert_eq!(swept.freed, 0, "a lock of the living was taken");
+    fabric.database.membership.expel(dead);
+    fabric.block_on(recovery::recover(other, dead)).unwrap();
+    fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
+    fabric.block_on(happened(&mut by(other, 2))).unwrap();
+    let audit = fabric.block_on(inspect::audit(other)).unwrap();
+    assert!(audit.is_clean(), "{audit}");
 }
 
 /// The thread that left a number in doubt is no more: nobody may log under it before recovery.
@@ -290,10 +314,127 @@ fn a_number_whose_thread_ended_in_doubt_is_refused() {
                     let asked = stage.fabric.block_on(by(beside, 7).resolve_of(id, 0));
                     assert_eq!(asked, Err::<Resolution, _>(Failure::Usage));
                 }
+                ends_with_its_node(&stage);
             }
         }
         stage.fabric.end();
     }
     println!("{refused} refused");
     assert!(refused > 0);
+}
+
+/// A table with fingerprints and an ordered index.
+const ORDERED: TableId = TableId(4);
+
+/// How far a coordinator has come that inserts one key after the other: each beyond the last such key.
+#[derive(Default)]
+struct Told {
+    asked: Cell<u64>,
+    /// Its transaction has begun: what an earlier one made necessary is done.
+    begun: Cell<u64>,
+    acknowledged: Cell<u64>,
+}
+
+/// Inserts keys. A leaf that one leaves with little room is split before the next begins.
+async fn insert(
+    by: &mut Coordinator,
+    keys: std::ops::Range<u64>,
+    told: &Told,
+) -> Result<(), Failure> {
+    for key in keys {
+        told.asked.set(key + 1);
+        let inserted = by.transact(async |tx| {
+            told.begun.set(key + 1);
+            let row = tx.insert(ORDERED, key);
+            tx.fetch().await?;
+            tx.set(row, A, key);
+            Ok(())
+        });
+        inserted.await?;
+        told.acknowledged.set(key + 1);
+    }
+    Ok(())
+}
+
+/// How many keys there are, by the index and by themselves: all from 0 on.
+async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
+    by.transact(async |tx| {
+        let all = tx.scan(IndexId(0), Scan::prefix(IndexKey::new()));
+        let rows: Vec<_> = (0..most).map(|key| tx.read(ORDERED, key, Cells::ALL)).collect();
+        tx.fetch().await?;
+        let rows: Vec<bool> = rows.into_iter().map(|row| tx.get(row).is_some()).collect();
+        let word = |key: Key<'_>| match key {
+            Key::Word(word) => word,
+            Key::Bytes(_) => panic!("keys are words"),
+        };
+        let all: Vec<u64> = tx.scanned(all).map(|entry| word(entry.record)).collect();
+        Ok((all, rows))
+    })
+    .await
+    .map(|(all, rows)| {
+        let count = all.len() as u64;
+        assert_eq!(all, (0..count).collect::<Vec<u64>>());
+        assert_eq!(rows, (0..most).map(|key| key < count).collect::<Vec<bool>>());
+        count
+    })
+}
+
+/// Whether a split was dropped, and whether anybody had to decide how a transaction ended. If the order behind
+/// dropped rounds is taken away, splits alone are looked at.
+fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
+    let stage =
+        Stage::with(seed, Some(half("ordered", 64).index("by_key", &[IndexPart::Key; 7], true)));
+    let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
+    let (mut gone, told) = (by(cx, 0), Told::default());
+    let first = 20 + fabric.draw(16) as u64;
+    fabric.block_on(insert(&mut gone, 0..first, &told)).unwrap();
+    let most = first + 6;
+    let decided = cx.decisions().len();
+    if has_planted {
+        fabric.let_dropped_rounds_be_passed();
+    }
+    stage.drop_somewhere(insert(&mut gone, first..most, &told));
+    if has_planted && told.asked.get() == told.begun.get() {
+        return (false, false);
+    }
+    match next {
+        Next::Itself => fabric.block_on(aside(&mut gone)).unwrap(),
+        Next::Successor => {
+            drop(gone);
+            fabric.block_on(aside(&mut by(cx, 0))).unwrap();
+        }
+        Next::OtherThread => {
+            drop(gone);
+            go_on_elsewhere(&stage, cx, beside);
+        }
+        Next::Recovery => recover(&stage, gone),
+    }
+    let there = fabric.block_on(keys_there(&mut by(&stage.other, 2), most)).unwrap();
+    let (asked, begun) = (told.asked.get(), told.begun.get());
+    let expected = told.acknowledged.get()..=begun;
+    assert!(expected.contains(&there), "{there} keys, {expected:?} expected");
+    (0..3_000).for_each(|_| fabric.step());
+    let again = fabric.block_on(keys_there(&mut by(&stage.other, 2), most)).unwrap();
+    assert_eq!(there, again, "it came later");
+    let more = fabric.block_on(insert(&mut by(&stage.other, 2), there..there + 20, &told));
+    more.unwrap();
+    let audit = fabric.block_on(inspect::audit(&stage.other)).unwrap();
+    assert!(audit.is_clean(), "{audit}");
+    let settled = cx.decisions().len() + stage.other.decisions().len() > decided;
+    fabric.end();
+    (asked > begun, asked > begun && settled)
+}
+
+#[test]
+fn a_split_that_is_dropped_half_way_is_whole_whoever_comes_next() {
+    for next in ALL {
+        let (mut splits, mut in_doubt) = (0, 0);
+        for seed in 0..2 * seeds() {
+            let (is_split, was_in_doubt) = run_ordered(seed, next, false);
+            splits += u32::from(is_split);
+            in_doubt += u32::from(was_in_doubt);
+        }
+        println!("{next:?}: {splits} splits dropped, {in_doubt} of them in doubt");
+        assert!(splits > 0 && in_doubt > 0, "{next:?}: {splits}, {in_doubt} in doubt");
+    }
 }

@@ -6,15 +6,55 @@ mod common;
 
 use common::*;
 use tarn_engine::coordinator::Coordinator;
+use tarn_engine::layout::DIRECTORY_STAMP_AT;
 use tarn_engine::outcome::Explanation;
 use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::executor::block_on;
+use tarn_fabric::round::Round;
 
 const T: TableId = TableId(0);
 const C: ColumnId = ColumnId(2);
 
 fn world(schema: TableSchema) -> World {
     World::new(&Shape::of(&[schema]))
+}
+
+/// Fingerprints that are void at the primary, and believed at a backup: whoever promotes it would take a
+/// used slot for free.
+#[test]
+fn the_audit_looks_at_fingerprints_of_every_replica() {
+    let world = World::new(&Shape::of(&[half("half", 8)]).nodes(3, 2));
+    let mut by = world.coordinator(0, 0);
+    fill(&mut by, TableId(0), 0..4);
+    world.assert_clean();
+    let cx = world.context(1, 0);
+    let table = cx.table(TableId(0));
+    let hash = tarn_engine::index::hash_of(table, 2);
+    let place = cx.node.index_view.place(&cx.database().catalog, table, hash);
+    let [at_primary, at_backup] =
+        [0, 1].map(|at| cx.groups.whole().replica(place.bucket.plus(DIRECTORY_STAMP_AT), at));
+    let mut round = Round::new();
+    let seen = round.read(at_primary, 16);
+    block_on(cx.port.execute(&mut round)).unwrap();
+    let (stamp, prints) = (round.word(seen), round.word(seen.plus(8)));
+    assert_ne!(prints, 0);
+    let put = |target, stamp: u64, prints: u64| {
+        let mut round = Round::new();
+        let words = round.reserve(16);
+        round.set_word(words, stamp);
+        round.set_word(words.plus(8), prints);
+        round.write(target, words, 16);
+        block_on(cx.port.execute(&mut round)).unwrap();
+    };
+    put(at_primary, stamp + 1, 0);
+    put(at_backup, stamp + 2, 7);
+    world.assert_clean(); // Void at both: they say nothing.
+    put(at_backup, stamp, prints);
+    let one = world.audit();
+    assert_eq!((one.replicas_differ, one.misplaced), (1, 0), "{one}");
+    put(at_backup, stamp, 0);
+    let wrong = world.audit();
+    assert_eq!((wrong.replicas_differ, wrong.misplaced), (1, 1), "{wrong}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use tarn_fabric::address::Target;
+use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::port::Port;
@@ -192,5 +192,71 @@ fn in_no_order_does_anything_pass_a_dropped_round() {
             assert_eq!(outcome.logs[0], [1000; 4], "{outcome:?}");
             assert_eq!(outcome.memory[..2], [1000, 1000], "{outcome:?}");
         }
+    }
+}
+
+/// The explorer, of a round to two memory nodes that is dropped: in every order what follows comes behind it
+/// at each; where one batch is done and the other is not, nobody waits at the one for the other.
+#[test]
+fn a_dropped_round_holds_back_at_each_node_what_is_its_own() {
+    let write = |node, line| Op::Write { node, line, lines: 1, fenced: false };
+    let read = |node, line| Do::Round(vec![Op::Read { node, line, lines: 1 }]);
+    let dropped = Do::Dropped(vec![write(0, 0), write(1, 0)]);
+    // It says in line 1 of the first node that it has been there after its dropped WRITE.
+    let dropper = vec![dropped, read(0, 0), Do::Round(vec![write(0, 1)]), read(1, 0)];
+    let looker = vec![read(0, 1), read(1, 0)];
+    let toy = Toy::new(&[program(vec![dropper]), program(vec![looker])], 2, 2);
+    let config = tarn_sim::explore::ExploreConfig { faults: FaultBudget::NONE, ..toy.config() };
+    for reduction in [Reduction::None, Reduction::States, Reduction::Full] {
+        let (outcomes, explored) = toy.outcomes(&config, reduction);
+        assert!(is_all(&explored));
+        for outcome in &outcomes {
+            assert_eq!(outcome.logs[0], [1000; 2], "{outcome:?}");
+            assert_eq!(outcome.memory, [1000, 1000, 1000, 0], "{outcome:?}");
+        }
+        let looks: BTreeSet<&[u64]> = outcomes.iter().map(|it| &it.logs[1][..]).collect();
+        // It was there already, and the other node's batch still on its way: among all.
+        let all: [&[u64]; 4] = [&[0, 0], &[0, 1000], &[1000, 0], &[1000, 1000]];
+        assert_eq!(looks, BTreeSet::from(all), "{reduction:?}");
+    }
+}
+
+/// The same in time: a long batch to one node and a short one to the other.
+#[test]
+fn what_follows_a_dropped_round_to_two_nodes_comes_after_it_at_both() {
+    let other = |offset_bytes| Address::new(GroupId(0), offset_bytes).at(NodeSlot(1));
+    for mode in [|_| Mode::Timed, |seed| Mode::Random(Chaos::of(seed))] {
+        let dropped = Cell::new(0);
+        for seed in 0..60 {
+            let fabric = fabric("cx5-100g", mode(seed), seed);
+            let port = port(&fabric, 0, 0);
+            let (by, dropped) = (port.clone(), &dropped);
+            Scheduler::new(&fabric).block_on(&port, async move {
+                for value in 1..25 {
+                    let mut round = Round::new();
+                    write(&mut round, at(1024), value);
+                    write(&mut round, at(2048), value);
+                    let line = round.reserve_lines(64);
+                    round.set_word(line, value);
+                    round.write(other(1024), line, 8);
+                    let pause = Nanos((value + seed) % 12 * 250);
+                    dropped
+                        .set(dropped.get() + u32::from(drop_after(&by, &mut round, pause).await));
+                    let first = if value % 2 == 0 { at(2048) } else { other(1024) };
+                    let one = look(&by, first).await[0];
+                    let rest = [look(&by, at(1024)).await[5], look(&by, at(2048)).await[5]];
+                    let short = look(&by, other(1024)).await[0];
+                    by.sleep(Nanos(200_000)).await;
+                    let later = [look(&by, at(1024)).await[5], look(&by, at(2048)).await[5]];
+                    assert_eq!(
+                        (rest, short),
+                        (later, look(&by, other(1024)).await[0]),
+                        "seed {seed}"
+                    );
+                    assert_eq!(one, if value % 2 == 0 { later[1] } else { short }, "seed {seed}");
+                }
+            });
+        }
+        assert!(dropped.get() > 600, "{} dropped", dropped.get());
     }
 }

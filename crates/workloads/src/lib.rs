@@ -1,8 +1,9 @@
 //! Standard benchmarks: one folder each, with schema, load, one file a transaction, invariants.
 //!
-//! Map: [`workload`] is what a benchmark is; [`distribution`] draws keys; then one module a
-//! benchmark: [`kvs`], [`smallbank`], [`tatp`], [`tpcc`], [`ycsb`]. [`NAMES`] lists them, and
-//! [`with_workload!`] runs code for the one that a command line names:
+//! Map: [`workload`] is what a benchmark is; [`distribution`] draws keys; [`untold`] is what
+//! committed uncounted; then one module a benchmark: [`kvs`], [`smallbank`], [`tatp`], [`tpcc`],
+//! [`ycsb`]. [`NAMES`] lists them, and [`with_workload!`] runs code for the one that a command line
+//! names:
 //!
 //! ```
 //! use tarn_workloads::{Settings, Workload, with_workload};
@@ -19,8 +20,10 @@
 #![forbid(unsafe_code)]
 
 pub mod distribution;
+pub mod untold;
 pub mod workload;
 
+pub use untold::{Slack, Untold};
 pub use workload::{Invariant, Profile, Settings, Workload};
 
 use tarn_engine::outcome::UsageError;

@@ -3,6 +3,7 @@
 //! Invariant: `draw` decides everything about a transaction before it runs, so that a retry runs
 //! the same transaction again; `run` may keep only what committed.
 
+use crate::untold::Untold;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
@@ -60,7 +61,7 @@ pub trait Workload: Sized {
     /// A transaction's inputs.
     type Input;
     /// What committed transactions add up to (money paid in, versions written …), per coordinator.
-    type Tally: Default;
+    type Tally: Default + Clone;
 
     /// The benchmark as the user chose it.
     ///
@@ -118,6 +119,10 @@ pub trait Workload: Sized {
         input: &Self::Input,
         tally: &mut Self::Tally,
     ) -> Result<(), Failure>;
+
+    /// Notes a transaction that was in doubt and that [`Workload::run`] did not count: what
+    /// [`Workload::check`] holds against the tally allows for it, and for nothing else.
+    fn untold(&self, input: &Self::Input, ended: Untold, tally: &mut Self::Tally);
 
     /// Adds another coordinator's tally.
     fn merge(into: &mut Self::Tally, other: Self::Tally);

@@ -1,16 +1,21 @@
 //! Nodes that crash under load on a simulated cluster: what it costs, and for how long.
 //!
 //! Map: [`Plan`] is what happens; `stage` is the cluster with whoever looks after it; [`run`] lets it
-//! happen; [`report`] says what came of it, in words, as an object and as a picture.
+//! happen; `books` keep what was acknowledged, and `judge` holds it against memory; [`report`] says what
+//! came of it, in words, as an object and as a picture.
 //!
 //! Invariant: a function of plan and seed: all times are virtual. A crashed compute node
 //! stops between two turns of its coroutines; what it had posted goes on until its access is revoked.
 //! That a restarted machine must boot and connect again has no constant in the profile: it is a part of
 //! the plan.
 
+mod books;
+mod judge;
 pub mod report;
 pub mod run;
 mod stage;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 use tarn_engine::outcome::UsageError;

@@ -33,8 +33,12 @@ pub struct Event {
 pub struct Checks {
     /// What the engine says of it.
     pub audit: AuditReport,
-    /// The workload's rules that memory alone decides: what the dead had committed, nobody has counted.
+    /// The workload's rules, held against what was acknowledged.
     pub rules: Invariants,
+    /// Transactions whose end nobody was told: the rules allow for each to have committed or not.
+    pub unknown: u64,
+    /// Locks of the dead that a sweep has left which was over.
+    pub locks_missed: u64,
     /// Members of the group that has fewest.
     pub copies: usize,
     /// Whether every coroutine of the living came to its end.
@@ -132,13 +136,15 @@ impl Outage {
 
     /// What is wrong with the memory, if anything.
     pub fn failed(&self) -> Vec<String> {
-        let Checks { audit, rules, copies, all_ended, failures } = &self.checks;
+        let Checks { audit, rules, locks_missed, copies, all_ended, failures, .. } = &self.checks;
         let mut failed = failures.clone();
         let mut check = |ok: bool, text: String| failed.extend((!ok).then_some(text));
         check(audit.ok, audit.detail.clone());
         for rule in &rules.each {
             check(rule.ok, format!("{}: {}", rule.name, rule.detail));
         }
+        let missed = format!("a sweep was over, and {locks_missed} locks of the dead were left");
+        check(*locks_missed == 0, missed);
         check(*all_ended, "transactions did not end".into());
         let lost = self.shape.crash_memory.saturating_sub(self.shape.spare_nodes);
         let wanted = self.shape.replicas - lost;
@@ -288,12 +294,13 @@ impl fmt::Display for Outage {
         writeln!(f, "their locks swept  {}", ms(self.swept_after_ms))?;
         writeln!(f, "all copies again   {}", ms(self.whole_after_ms))?;
         let failed = self.failed();
-        let Checks { audit, rules, .. } = &self.checks;
+        let Checks { audit, rules, unknown, .. } = &self.checks;
         if failed.is_empty() {
             let count = rules.each.len();
             return writeln!(
                 f,
-                "memory             sound: {}; {count} rules of the workload",
+                "memory             sound: {}; {count} rules of the workload, held against what was \
+                 acknowledged ({unknown} transactions in doubt)",
                 audit.detail
             );
         }

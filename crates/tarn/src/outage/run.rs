@@ -2,7 +2,9 @@
 //!
 //! Invariant: what is counted are transactions whose caller was told that they are committed.
 
-use super::report::{Checks, Event, Outage};
+use super::books::{Account, Books};
+use super::judge::{Known, judge};
+use super::report::{Event, Outage};
 use super::stage::{Graveyard, Mortal, Stage};
 use super::{Plan, Shape};
 use crate::bench::run::RunError;
@@ -13,17 +15,16 @@ use std::sync::Arc;
 use tarn_engine::clearance;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::inspect::audit;
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::mend::{Mended, mend};
 use tarn_engine::outcome::{Explanation, Failure, Resolution};
 use tarn_engine::reconfigure::Terms;
-use tarn_engine::recovery::{self, Pace, Share, sweep};
+use tarn_engine::recovery::{self, Pace, Share};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_sim::scheduler::{Ended, Scheduler};
-use tarn_workloads::{Invariant, Workload};
+use tarn_workloads::{Untold, Workload};
 
 /// The driver looks around so often.
 const SLICE: Nanos = Nanos(20_000);
@@ -67,8 +68,9 @@ impl Desk {
 }
 
 /// Who is there.
-struct Cast<W> {
+struct Cast<W: Workload> {
     workload: Rc<W>,
+    books: Books<W>,
     desk: Rc<Desk>,
     shape: Shape,
     graveyard: Graveyard,
@@ -92,7 +94,8 @@ impl<W: Workload + 'static> Cast<W> {
             for coroutine in 0..shape.coroutines {
                 let number = (slot * shape.threads + thread) * shape.coroutines + coroutine;
                 let by = Coordinator::new(Rc::clone(&cx), number as u32, Retry::default());
-                let body = coordinate(Rc::clone(&self.workload), by, Rc::clone(&self.desk));
+                let (workload, desk) = (Rc::clone(&self.workload), Rc::clone(&self.desk));
+                let body = coordinate(workload, by, desk, self.books.open());
                 let mortal = Mortal::new(Box::pin(body), &is_dead, &self.graveyard);
                 scheduler.spawn(&cx.port, mortal);
             }
@@ -113,20 +116,37 @@ impl<W: Workload + 'static> Cast<W> {
     }
 }
 
-async fn coordinate<W: Workload>(workload: Rc<W>, mut by: Coordinator, desk: Rc<Desk>) {
+async fn coordinate<W: Workload>(
+    workload: Rc<W>,
+    mut by: Coordinator,
+    desk: Rc<Desk>,
+    account: Rc<Account<W>>,
+) {
     let cx = Rc::clone(by.context());
     let (mut rng, mut tally) = (cx.port.rng(), W::Tally::default());
     while !desk.stop.get() {
-        let input = workload.draw(&mut rng);
+        let input = account.begin(workload.draw(&mut rng));
         let result = workload.run(&mut by, &input, &mut tally).await;
         let now = cx.port.observed();
-        match result.map_err(|failure| (failure, cx.explanation(failure))) {
-            Ok(()) => desk.count(now),
-            Err((_, Some(Explanation::Unknown(id)))) => {
-                if by.resolve(id).await == Ok(Resolution::Committed) {
-                    desk.count(cx.port.observed());
-                }
+        let ended = result.map_err(|failure| (failure, cx.explanation(failure)));
+        if let Err((_, Some(Explanation::Unknown(id)))) = ended {
+            // If it dies here, it is in doubt.
+            let resolved = by.resolve(id).await;
+            let untold = match resolved {
+                Ok(Resolution::Committed) => Untold::Committed,
+                Ok(Resolution::Aborted) => Untold::Aborted,
+                Err(_) => Untold::Unknown,
+            };
+            workload.untold(&input, untold, &mut tally);
+            account.end(&tally);
+            if untold == Untold::Committed {
+                desk.count(cx.port.observed());
             }
+            continue;
+        }
+        account.end(&tally);
+        match ended {
+            Ok(()) => desk.count(now),
             Err((Failure::Fabric, _)) if !cx.database().membership.is_member(cx.node.id) => return,
             Err((Failure::Fabric, _)) => cx.port.sleep(Nanos(5_000)).await,
             Err((failure, _)) => {
@@ -174,6 +194,16 @@ pub fn run<W: Workload + 'static>(
     plan: &Plan,
     progress: &dyn Fn(u64),
 ) -> Result<Outage, RunError> {
+    run_and_meddle(workload, plan, progress, &|_| {})
+}
+
+/// The same; before memory is judged, something is done to it.
+pub(super) fn run_and_meddle<W: Workload + 'static>(
+    workload: W,
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+    meddle: &dyn Fn(&Rc<Context>),
+) -> Result<Outage, RunError> {
     plan.shape.validate()?;
     let stage = Stage::new(&workload.schemas(), plan)?;
     load(&workload, &stage)?;
@@ -193,35 +223,25 @@ pub fn run<W: Workload + 'static>(
     let graveyard = Graveyard::default();
     let cast = Cast {
         workload: Rc::new(workload),
+        books: Books::default(),
         desk: Rc::clone(&desk),
         shape,
         graveyard: Rc::clone(&graveyard),
         dead: RefCell::new(dead),
     };
     let mut scheduler = Scheduler::new(&stage.fabric);
-    let has_ended = play(&cast, &stage, &mut scheduler, progress)?;
-    if has_ended {
+    let all_ended = play(&cast, &stage, &mut scheduler, progress)?;
+    if all_ended {
         scheduler.drain();
     }
+    let is_swept = is_mended(&cast, &stage);
     drop(scheduler);
     let cx = stage.thread(&stage.join_any(cast.shape.compute_nodes)?, 0)?;
-    let judged = block_on(async {
-        // At rest no time passes, so that nobody may sleep.
-        sweep(&cx, Pace::UNPACED).await?;
-        // What the dead had committed, nobody has counted.
-        let rules = cast.workload.check(&cx, &W::Tally::default()).await?;
-        Ok::<_, Failure>((audit(&cx).await?, rules))
-    });
-    let (audit, rules) =
-        judged.map_err(|failure| RunError::Failed(format!("the memory: {failure}")))?;
-    let rules: Vec<Invariant> = rules.into_iter().filter(|rule| rule.of_memory).collect();
-    let checks = Checks {
-        audit: (&audit).into(),
-        rules: rules.into(),
-        copies: copies(&stage),
-        all_ended: has_ended,
-        failures: desk.failures.take(),
-    };
+    meddle(&cx);
+    let (tally, unknown) = cast.books.close(&cast.workload);
+    let (copies, failures) = (copies(&stage), desk.failures.take());
+    let known = Known { tally, unknown, is_swept, copies, all_ended, failures };
+    let checks = judge(&*cast.workload, &cx, known)?;
     let outage = Outage::new::<W>(plan, records, desk.counts.take(), desk.events.take(), checks);
     drop(graveyard);
     Ok(outage)
@@ -304,7 +324,7 @@ fn play<W: Workload + 'static>(
 
 /// Whether the dead are expelled, recovered and swept after, and each copy that was lost is on a spare, as
 /// far as there are any.
-fn is_mended<W>(cast: &Cast<W>, stage: &Stage) -> bool {
+fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
     let (shape, database) = (&cast.shape, &stage.database);
     let (configurations, open) = (&database.configurations, database.configurations.open());
     let lost = shape.crash_memory.saturating_sub(shape.spare_nodes);
@@ -319,7 +339,7 @@ fn is_mended<W>(cast: &Cast<W>, stage: &Stage) -> bool {
         && copies(stage) >= shape.replicas - lost
 }
 
-fn crash<W>(cast: &Cast<W>, stage: &Stage, now: Nanos) {
+fn crash<W: Workload>(cast: &Cast<W>, stage: &Stage, now: Nanos) {
     let (shape, desk) = (&cast.shape, &cast.desk);
     for node in 0..shape.crash_memory {
         desk.event(now, format!("memory node {node} crashes"));

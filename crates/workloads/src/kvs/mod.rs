@@ -10,6 +10,7 @@ mod read_one;
 mod update_one;
 
 use crate::distribution::Keys;
+use crate::untold::{Slack, Untold};
 use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
@@ -66,6 +67,19 @@ pub enum Input {
     UpdateOne(u64),
 }
 
+/// What committed transactions add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Updates.
+    pub updates: u64,
+    /// Values whose bytes did not agree.
+    pub torn: u64,
+    /// Updates that nobody has counted.
+    pub untold: Slack,
+    /// Those among them that may have been undone: then a version has counted on, and its value has not.
+    pub undone: u64,
+}
+
 /// The value of a record after `updates` updates: its count, then bytes that agree with it.
 fn value(updates: u64) -> [u8; VALUE_BYTES] {
     let mut value = [0; VALUE_BYTES];
@@ -91,8 +105,7 @@ impl Workload for Kvs {
     const PROFILES: &'static [Profile] = profiles_of!(VARIANTS);
     const TRANSACTIONS: &'static [&'static str] = &["read_one", "update_one"];
     type Input = Input;
-    /// Committed updates, and values whose bytes did not agree.
-    type Tally = (u64, u64);
+    type Tally = Tally;
 
     fn new(settings: &Settings) -> Result<Kvs, UsageError> {
         let profile = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
@@ -160,7 +173,7 @@ impl Workload for Kvs {
         &self,
         coordinator: &mut Coordinator,
         input: &Input,
-        tally: &mut (u64, u64),
+        tally: &mut Tally,
     ) -> Result<(), Failure> {
         match *input {
             Input::ReadOne(key) => read_one::run(coordinator, key, tally).await,
@@ -168,33 +181,53 @@ impl Workload for Kvs {
         }
     }
 
-    fn merge(into: &mut (u64, u64), other: (u64, u64)) {
-        into.0 += other.0;
-        into.1 += other.1;
+    fn untold(&self, input: &Input, ended: Untold, tally: &mut Tally) {
+        let updates = Self::kind(input) as i64;
+        tally.untold.note(ended, updates, updates);
+        tally.undone += u64::from(ended != Untold::Committed && updates > 0);
     }
 
-    async fn check(&self, cx: &Context, tally: &(u64, u64)) -> Result<Vec<Invariant>, Failure> {
-        let (mut records, mut updates, mut wrong) = (0u64, 0u64, 0u64);
+    fn merge(into: &mut Tally, other: Tally) {
+        into.updates += other.updates;
+        into.torn += other.torn;
+        into.untold.add(other.untold);
+        into.undone += other.undone;
+    }
+
+    async fn check(&self, cx: &Context, tally: &Tally) -> Result<Vec<Invariant>, Failure> {
+        let (mut records, mut updates, mut wrong, mut ahead) = (0u64, 0u64, 0u64, 0u64);
         scan(cx, TABLE, |stored| {
             records += 1;
             let told = updates_told(stored.row.bytes(VALUE));
             updates += told.unwrap_or(0);
-            wrong += u64::from(told.is_none_or(|told| stored.version.counter() != told + 1));
+            let changes = stored.version.counter() - 1;
+            wrong += u64::from(told.is_none_or(|told| changes < told));
+            ahead += u64::from(told.is_some_and(|told| changes > told));
         })
         .await?;
-        let (committed, torn) = *tally;
+        let Tally { updates: committed, torn, untold, undone } = *tally;
+        let is_all = untold.admits(updates as i64, committed as i64);
         Ok(vec![
             Invariant {
                 name: "no update lost",
-                ok: updates == committed && records == self.keys.records(),
-                detail: format!("{updates} found, {committed} committed, {records} records"),
+                ok: is_all && records == self.keys.records(),
+                detail: format!("{updates} found, {committed} committed{untold}, {records} records"),
                 of_memory: false,
             },
             Invariant {
-                name: "version = 1 + updates, values whole",
+                name: "values are whole, and none is ahead of its version",
                 ok: wrong == 0 && torn == 0,
                 detail: format!("{wrong} wrong records, {torn} torn reads"),
                 of_memory: true,
+            },
+            Invariant {
+                name: "version = 1 + updates, values whole",
+                ok: wrong == 0 && torn == 0 && ahead <= undone,
+                detail: format!(
+                    "{wrong} wrong records, {torn} torn reads, {ahead} versions ahead, {undone} \
+                     updates that may have been undone"
+                ),
+                of_memory: false,
             },
         ])
     }

@@ -1,6 +1,6 @@
 //! ReadOne: one record's value.
 
-use super::{TABLE, VALUE, updates_told};
+use super::{TABLE, Tally, VALUE, updates_told};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::Cells;
@@ -9,7 +9,7 @@ use tarn_engine::schema::Cells;
 pub(super) async fn run(
     coordinator: &mut Coordinator,
     key: u64,
-    tally: &mut (u64, u64),
+    tally: &mut Tally,
 ) -> Result<(), Failure> {
     let told = coordinator
         .transact(async |tx| {
@@ -18,6 +18,6 @@ pub(super) async fn run(
             Ok(tx.get(record).and_then(|row| updates_told(row.bytes(VALUE))))
         })
         .await?;
-    tally.1 += u64::from(told.is_none());
+    tally.torn += u64::from(told.is_none());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! UpdateOne: one record's value, one further.
 
-use super::{TABLE, VALUE, updates_told, value};
+use super::{TABLE, Tally, VALUE, updates_told, value};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::Cells;
@@ -9,7 +9,7 @@ use tarn_engine::schema::Cells;
 pub(super) async fn run(
     coordinator: &mut Coordinator,
     key: u64,
-    tally: &mut (u64, u64),
+    tally: &mut Tally,
 ) -> Result<(), Failure> {
     let told = coordinator
         .transact(async |tx| {
@@ -20,7 +20,7 @@ pub(super) async fn run(
             Ok(told)
         })
         .await?;
-    tally.0 += 1;
-    tally.1 += u64::from(told.is_none());
+    tally.updates += 1;
+    tally.torn += u64::from(told.is_none());
     Ok(())
 }

@@ -28,6 +28,7 @@ mod update_location;
 mod update_subscriber_data;
 
 use crate::distribution::{Dice, Keys, Mix};
+use crate::untold::{Slack, Untold};
 use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
 use population::Population;
 use profiles::{VARIANTS, Variant};
@@ -125,6 +126,8 @@ pub struct Tally {
     pub successes: [u64; KINDS],
     /// Rows whose columns did not agree.
     pub torn: u64,
+    /// Forwardings that transactions added or deleted which nobody has counted.
+    pub untold: Slack,
 }
 
 impl Tally {
@@ -333,7 +336,18 @@ impl Workload for Tatp {
         Ok(())
     }
 
+    fn untold(&self, input: &Input, ended: Untold, tally: &mut Tally) {
+        // Whether it found what it looked for is not known either.
+        let (least, most) = match input {
+            Input::InsertCallForwarding { .. } => (0, 1),
+            Input::DeleteCallForwarding { .. } => (-1, 0),
+            _ => (0, 0),
+        };
+        tally.untold.note(ended, least, most);
+    }
+
     fn merge(into: &mut Tally, other: Tally) {
+        into.untold.add(other.untold);
         for kind in 0..KINDS {
             into.runs[kind] += other.runs[kind];
             into.successes[kind] += other.successes[kind];

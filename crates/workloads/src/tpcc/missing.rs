@@ -6,7 +6,8 @@
 //! transaction that is validated: clause 2.3.6 wants it detected and reported if it is not there.
 //!
 //! Invariant: a row counts as missing if a validated read does not find it either; a transaction that
-//! missed one which is there is run again.
+//! missed one which is there is run again, but not for ever: a way of reading that misses the same row
+//! again and again is broken, and counted as such.
 
 use super::Tally;
 use std::cell::Cell;
@@ -21,7 +22,13 @@ use tarn_engine::working_set::Handle;
 #[derive(Default)]
 pub(super) struct Wanted {
     missed: Cell<Option<(TableId, u64)>>,
+    /// Which row was missed last although it is there, and how often in a row.
+    overlooked: Cell<Option<((TableId, u64), u32)>>,
 }
+
+/// So often in a row a transaction may miss one row that is there: what stands side by side changes between
+/// two tries, so that once may happen, and twice.
+const OVERLOOKED_MAX: u32 = 5;
 
 impl Wanted {
     /// The row that was fetched, which must be there.
@@ -52,7 +59,8 @@ impl Wanted {
         self.missed.get().is_none()
     }
 
-    /// Whether to run the transaction again that has failed so; if not, the missing row is counted.
+    /// Whether to run the transaction again that has failed so; if not, the row is counted as missing, or as
+    /// overlooked.
     ///
     /// # Errors
     /// The failure itself, if no row was missed; what the look at it meets.
@@ -77,7 +85,88 @@ impl Wanted {
             .await?;
         if !is_there {
             tally.missed(table, key);
+            return Ok(false);
         }
-        Ok(is_there)
+        tally.looked_again += 1;
+        let before = self.overlooked.get().filter(|(row, _)| *row == (table, key));
+        let times = before.map_or(0, |(_, times)| times) + 1;
+        self.overlooked.set(Some(((table, key), times)));
+        if times == OVERLOOKED_MAX {
+            tally.overlooked(table, key);
+        }
+        Ok(times < OVERLOOKED_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+    use std::sync::Arc;
+    use tarn_engine::catalog::{Catalog, Options};
+    use tarn_engine::context::{ComputeNode, Context, Database};
+    use tarn_engine::coordinator::Retry;
+    use tarn_engine::membership::{EmbeddedMembership, Membership as _};
+    use tarn_engine::protocol::{ALL, AnyProtocol};
+    use tarn_engine::replica_groups::ReplicaGroups;
+    use tarn_engine::schema::{ColumnType, TableSchema};
+    use tarn_fabric::address::NodeSlot;
+    use tarn_fabric::executor::block_on;
+    use tarn_fabric::local::{Backing, LocalConfig, LocalFabric};
+
+    const T: TableId = TableId(0);
+
+    fn coordinator() -> Coordinator {
+        let schemas = [TableSchema::new("t", 8).column("a", ColumnType::U64)];
+        let options = Options { coordinators_max: 1, spare_bytes: 1 << 20, ..Options::default() };
+        let catalog = Catalog::plan(&schemas, &options, 1).expect("a plan");
+        let config = LocalConfig {
+            memory_nodes: 1,
+            replicas: 1,
+            group_bytes: catalog.group_bytes(),
+            backing: Backing::Private,
+            ..LocalConfig::default()
+        };
+        let fabric = LocalFabric::new(&config).expect("a cluster");
+        let groups = ReplicaGroups::new(fabric.groups().to_vec());
+        let protocol = AnyProtocol::by_name(ALL[0].name, "corrected").expect("a variant");
+        let membership = Arc::new(EmbeddedMembership::new(1));
+        let id = membership.join(NodeSlot(0)).expect("a life");
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
+        let node = Arc::new(ComputeNode::new(database, id));
+        let cx = Context::new(node, fabric.port(id, 0, 1), 0, 0).expect("a thread");
+        Coordinator::new(Rc::new(cx), 0, Retry::default())
+    }
+
+    /// A planted way of reading that looks for another row than it should, in every try.
+    #[test]
+    fn a_row_that_is_there_and_missed_again_and_again_ends_the_transaction() {
+        let mut by = coordinator();
+        block_on(by.transact(async |tx| {
+            tx.insert(T, 1u64);
+            tx.fetch().await
+        }))
+        .expect("inserted");
+        let (wanted, mut tally, mut tries) = (Wanted::default(), Tally::default(), 0);
+        let ended = block_on(async {
+            loop {
+                tries += 1;
+                assert!(tries < 100, "it is tried for ever");
+                let read = by.transact(async |tx| {
+                    let other = tx.read(T, 2u64, Cells::ALL);
+                    tx.fetch().await?;
+                    wanted.row(tx, (T, 1), other).map(|_| ())
+                });
+                let Err(failure) = read.await else { panic!("it is not there") };
+                match wanted.is_again(&mut by, failure, &mut tally).await {
+                    Ok(true) => {}
+                    ended => return ended,
+                }
+            }
+        });
+        assert_eq!((ended, tries), (Ok(false), OVERLOOKED_MAX));
+        assert_eq!((tally.overlooked, tally.missing), (1, 0));
+        assert_eq!(tally.first_overlooked, Some((T, 1)));
+        assert_eq!(tally.looked_again, u64::from(OVERLOOKED_MAX));
     }
 }

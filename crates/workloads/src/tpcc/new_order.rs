@@ -181,7 +181,7 @@ async fn order_line_by_line(
 }
 
 /// The lines whose items exist: the last one may name nothing.
-fn real<'l>(buyer: Buyer, lines: &'l Lines) -> &'l [Line] {
+fn real(buyer: Buyer, lines: &Lines) -> &[Line] {
     match lines.split_last() {
         Some((last, others)) if last.i_id == buyer.i_unused => others,
         _ => lines,

@@ -58,7 +58,9 @@ pub(super) const VARIANTS: &[Variant] = &[
         waits: true,
         ..spec(
             "terminals",
-            "as spec, with the keying times and the mean think times of clause 5.2.5.7",
+            "as spec, with the keying times and the mean think times of clause 5.2.5.7: a terminal keys \
+             for 2 to 18 s before its first transaction, so that phases of a few seconds run, and \
+             verify, little or nothing (--verify-seconds 60 --seconds 60)",
             1,
         )
     },
@@ -77,7 +79,7 @@ pub(super) const VARIANTS: &[Variant] = &[
             "crest",
             "CREST: 40 warehouses; as in its public code and FORD's 300 customers and first orders a \
              district and 10,000 items, to which NURand's A is scaled (63 and 511) and W_YTD and \
-             D_YTD fitted; all else as spec",
+             D_YTD fitted, so that each last name has one customer; all else as spec",
             40,
         )
     },
@@ -113,7 +115,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         ..spec(
             "tiny",
             "for tests and small simulations: 30 customers and first orders a district, 100 items, \
-             NURand's A scaled; all else as spec",
+             NURand's A scaled, so that each last name has one customer; all else as spec",
             1,
         )
     },

@@ -3,11 +3,25 @@
 //! Invariant: counted after the commit. The checks use the numbers of orders, payments, deliveries and of
 //! rows that were missing alone; all money is judged on what is stored.
 
-use super::input::Line;
+use super::input::{Input, Line};
 use super::scale::DISTRICTS;
 use super::tables::{SESSION_ROWS, SESSIONS, history_key};
+use crate::untold::{Slack, Untold};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::schema::TableId;
+
+/// What transactions may have done that nobody has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Uncounted {
+    /// Orders.
+    pub orders: Slack,
+    /// Their lines.
+    pub lines: Slack,
+    /// Payments.
+    pub payments: Slack,
+    /// Orders delivered, by district, those of warehouse 1 first.
+    pub delivered: Vec<Slack>,
+}
 
 /// See the module's text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,6 +54,14 @@ pub struct Tally {
     pub missing: u64,
     /// The first of them.
     pub first_missing: Option<(TableId, u64)>,
+    /// Transactions that were given up because they missed, again and again, a row that is there.
+    pub overlooked: u64,
+    /// The row of the first of them.
+    pub first_overlooked: Option<(TableId, u64)>,
+    /// Tries that missed a row which was there when it was looked for once more.
+    pub looked_again: u64,
+    /// What nobody has counted of orders, lines and payments, and of orders delivered, by district.
+    pub untold: Uncounted,
     /// Where the next row of HISTORY goes; session 0 is none.
     session: u64,
     count: u64,
@@ -68,6 +90,12 @@ impl Tally {
         self.first_missing.get_or_insert((table, key));
     }
 
+    /// A transaction misses a row again and again that is there.
+    pub(super) fn overlooked(&mut self, table: TableId, key: u64) {
+        self.overlooked += 1;
+        self.first_overlooked.get_or_insert((table, key));
+    }
+
     /// An order was entered at warehouse `w`.
     #[inline]
     pub(super) fn ordered(&mut self, w: u32, lines: &[Line]) {
@@ -83,6 +111,33 @@ impl Tally {
             self.delivered.resize(at + 1, 0);
         }
         self.delivered[at] += 1;
+    }
+
+    /// A transaction that was not counted; one whose last item does not exist changes nothing.
+    pub(super) fn untold(&mut self, input: &Input, ended: Untold, i_unused: u32) {
+        let untold = &mut self.untold;
+        match input {
+            Input::NewOrder { lines, .. } if lines.iter().all(|line| line.i_id != i_unused) => {
+                untold.orders.note(ended, 1, 1);
+                let lines = lines.len() as i64;
+                untold.lines.note(ended, lines, lines);
+            }
+            Input::Payment { .. } => untold.payments.note(ended, 1, 1),
+            Input::Delivery { w_id, .. } => {
+                let (first, last) = (district_index(*w_id, 1), district_index(*w_id, DISTRICTS));
+                if untold.delivered.len() <= last {
+                    untold.delivered.resize(last + 1, Slack::default());
+                }
+                // A district may have had nothing to deliver.
+                untold.delivered[first..=last].iter_mut().for_each(|it| it.note(ended, 0, 1));
+            }
+            Input::NewOrder { .. } | Input::OrderStatus { .. } | Input::StockLevel { .. } => {}
+        }
+    }
+
+    /// What of this district was delivered and not counted.
+    pub(super) fn untold_in(&self, index: usize) -> Slack {
+        self.untold.delivered.get(index).copied().unwrap_or_default()
     }
 
     /// Orders of this district that were delivered.
@@ -104,8 +159,21 @@ impl Tally {
         self.low_stocks += other.low_stocks;
         self.missing += other.missing;
         self.first_missing = self.first_missing.or(other.first_missing);
+        self.overlooked += other.overlooked;
+        self.first_overlooked = self.first_overlooked.or(other.first_overlooked);
+        self.looked_again += other.looked_again;
         if self.delivered.len() < other.delivered.len() {
             self.delivered.resize(other.delivered.len(), 0);
+        }
+        let (mine, theirs) = (&mut self.untold, other.untold);
+        mine.orders.add(theirs.orders);
+        mine.lines.add(theirs.lines);
+        mine.payments.add(theirs.payments);
+        if mine.delivered.len() < theirs.delivered.len() {
+            mine.delivered.resize(theirs.delivered.len(), Slack::default());
+        }
+        for (mine, theirs) in mine.delivered.iter_mut().zip(theirs.delivered) {
+            mine.add(theirs);
         }
         for (mine, theirs) in self.delivered.iter_mut().zip(other.delivered) {
             *mine += theirs;
@@ -117,7 +185,7 @@ impl Tally {
         let delivered: u64 = self.delivered.iter().sum();
         let deliveries = (delivered + self.skipped) / u64::from(DISTRICTS);
         let updates = self.orders + self.rolled_back + self.payments + deliveries;
-        updates + self.statuses + self.levels + self.missing
+        updates + self.statuses + self.levels + self.missing + self.overlooked
     }
 
     /// In words, beside what is specified.
@@ -136,6 +204,7 @@ impl Tally {
             ("remote_payments", format!("{remote:.1} %")),
             ("by_last_name", format!("{named:.1} % of Payments and Order-Status")),
             ("delivered", format!("{delivered} orders, {} districts had none", self.skipped)),
+            ("looked_again", format!("{} rows that a try missed and that were there", self.looked_again)),
             (
                 "low_stocks",
                 format!("{:.1} a Stock-Level", self.low_stocks as f64 / self.levels.max(1) as f64),

@@ -41,6 +41,6 @@ pub(super) async fn run(
 
 /// Whether none of the earlier operations updates the same record.
 #[inline]
-fn is_first(earlier: &[Operation], operation: Operation) -> bool {
+pub(super) fn is_first(earlier: &[Operation], operation: Operation) -> bool {
     !earlier.iter().any(|other| other.is_write() && other.key() == operation.key())
 }

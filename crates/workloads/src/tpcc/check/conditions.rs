@@ -1,4 +1,4 @@
-//! The consistency conditions of clause 3.3.2, and three of ours.
+//! The consistency conditions of clause 3.3.2, and four of ours.
 //!
 //! Invariant: a condition counts the warehouses, districts, orders, customers or stocks for which it does
 //! not hold; it holds if there are none.
@@ -6,11 +6,12 @@
 use super::super::scale::DISTRICTS;
 use super::super::tally::Tally;
 use super::seen::{Customer, District, Order, Seen, Stock};
+use crate::untold::Slack;
 use crate::workload::Invariant;
 use std::fmt::Write as _;
 
 /// Names of the invariants, which tests and reports go by.
-pub(super) const NAMES: [&str; 15] = [
+pub(super) const NAMES: [&str; 16] = [
     "C1: W_YTD = sum of D_YTD",
     "C2: D_NEXT_O_ID - 1 = largest O_ID = largest NO_O_ID",
     "C3: NO_O_IDs of a district have no gap",
@@ -26,10 +27,11 @@ pub(super) const NAMES: [&str; 15] = [
     "stocks agree with the lines ordered from them",
     "rows as loaded and as committed, each of something that exists",
     "what transactions needed was there",
+    "what was there was found",
 ];
 
 /// Those that need to know what was committed.
-const OF_TALLY: [&str; 3] = [NAMES[10], NAMES[13], NAMES[14]];
+const OF_TALLY: [&str; 4] = [NAMES[10], NAMES[13], NAMES[14], NAMES[15]];
 
 /// All verdicts, in the order of [`NAMES`].
 pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
@@ -38,7 +40,8 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
     let customers = || seen.customers.iter();
     let loaded = u64::from(seen.scale.delivered());
     let undelivered = |(at, it): (usize, &District)| {
-        it.orders != it.new_orders + loaded + tally.delivered_in(at)
+        let delivered = it.orders as i64 - it.new_orders as i64;
+        !tally.untold_in(at).admits(delivered, (loaded + tally.delivered_in(at)) as i64)
     };
     let warehouses = seen.warehouses.iter();
     let wrong = [
@@ -57,6 +60,7 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         count(seen.stocks.iter().map(|it| !agrees(it))),
         rows_wrong(seen, tally) + seen.strangers,
         tally.missing,
+        tally.overlooked,
     ];
     let of = [
         (seen.warehouses.len(), "warehouses"),
@@ -74,6 +78,7 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         (seen.stocks.len(), "stocks"),
         (seen.rows.iter().sum::<u64>() as usize, "rows"),
         (tally.transactions() as usize, "transactions"),
+        (tally.transactions() as usize, "transactions"),
     ];
     let verdict = |((name, wrong), (all, what)): ((&'static str, u64), (usize, &str))| Invariant {
         name,
@@ -82,8 +87,10 @@ pub(super) fn judge(seen: &Seen, tally: &Tally) -> Vec<Invariant> {
         of_memory: !OF_TALLY.contains(&name),
     };
     let mut verdicts: Vec<Invariant> = NAMES.into_iter().zip(wrong).zip(of).map(verdict).collect();
-    if let (Some((table, key)), Some(last)) = (tally.first_missing, verdicts.last_mut()) {
-        let _ = write!(last.detail, "; first: key {key} of table {}", table.0);
+    for (first, at) in [(tally.first_missing, 14), (tally.first_overlooked, 15)] {
+        if let Some((table, key)) = first {
+            let _ = write!(verdicts[at].detail, "; first: key {key} of table {}", table.0);
+        }
     }
     verdicts
 }
@@ -127,11 +134,19 @@ fn agrees(it: &Stock) -> bool {
 
 /// How many rows there are too many or too few, over all tables.
 fn rows_wrong(seen: &Seen, tally: &Tally) -> u64 {
-    let mut expected = seen.scale.rows();
+    let untold = &tally.untold;
+    let mut untold_delivered = Slack::default();
+    untold.delivered.iter().for_each(|it| untold_delivered.add(*it));
     let delivered: u64 = tally.delivered.iter().sum();
-    expected[3] += tally.payments;
-    expected[4] = (expected[4] + tally.orders).wrapping_sub(delivered);
-    expected[5] += tally.orders;
-    expected[6] += tally.lines;
-    expected.iter().zip(seen.rows).map(|(expected, found)| expected.abs_diff(found)).sum()
+    let mut expected = seen.scale.rows().map(|rows| (rows as i64, Slack::default()));
+    let mut add = |table: usize, more: i64, slack: Slack| {
+        expected[table].0 += more;
+        expected[table].1 = slack;
+    };
+    add(3, tally.payments as i64, untold.payments);
+    add(4, tally.orders as i64 - delivered as i64, untold.orders.less(untold_delivered));
+    add(5, tally.orders as i64, untold.orders);
+    add(6, tally.lines as i64, untold.lines);
+    let off = |(&(expected, slack), found): (&(i64, Slack), u64)| slack.off(found as i64, expected);
+    expected.iter().zip(seen.rows).map(off).sum()
 }

@@ -1,0 +1,92 @@
+//! What transactions may have done that committed, perhaps, without anybody counting them.
+//!
+//! Invariant: a range is as wide as what is not known, and no wider: with no such transaction it is a number.
+
+use std::fmt;
+
+/// How a transaction ended that its coordinator could not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Untold {
+    /// It has committed: so its coordinator was told, but not what it had done.
+    Committed,
+    /// It was in doubt, and has aborted: records that it had changed may have counted on.
+    Aborted,
+    /// Nobody was told: its coordinator died on the way.
+    Unknown,
+}
+
+/// What such transactions add to a count, from and to, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Slack {
+    least: i64,
+    most: i64,
+}
+
+impl Slack {
+    /// One more of them, which adds so much if it has committed.
+    ///
+    /// # Panics
+    /// If the range is none.
+    pub fn note(&mut self, ended: Untold, least: i64, most: i64) {
+        assert!(least <= most, "{least} to {most}");
+        let (least, most) = match ended {
+            Untold::Committed => (least, most),
+            Untold::Aborted => (0, 0),
+            Untold::Unknown => (least.min(0), most.max(0)),
+        };
+        self.least += least;
+        self.most += most;
+    }
+
+    /// Those of another coordinator as well.
+    pub fn add(&mut self, other: Slack) {
+        self.least += other.least;
+        self.most += other.most;
+    }
+
+    /// What is left of the count when another one is taken from it.
+    #[must_use]
+    pub fn less(self, other: Slack) -> Slack {
+        Slack { least: self.least - other.most, most: self.most - other.least }
+    }
+
+    /// By how much what was found lies beyond what was counted and what these may add.
+    pub fn off(self, found: i64, counted: i64) -> u64 {
+        let more = found - counted;
+        more.abs_diff(more.clamp(self.least, self.most))
+    }
+
+    /// Whether what was found can be what was counted and what these added.
+    pub fn admits(self, found: i64, counted: i64) -> bool {
+        self.off(found, counted) == 0
+    }
+}
+
+/// Behind a count; nothing, if all is known.
+impl fmt::Display for Slack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.least, self.most) {
+            (0, 0) => Ok(()),
+            (least, most) if least == most => write!(f, " and {least} that nobody counted"),
+            (least, most) => write!(f, " and {least} to {most} that nobody counted"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_as_wide_as_what_is_not_known() {
+        let mut slack = Slack::default();
+        assert!(slack.admits(7, 7) && !slack.admits(8, 7) && !slack.admits(6, 7));
+        slack.note(Untold::Committed, 5, 5);
+        assert!(slack.admits(12, 7) && !slack.admits(7, 7));
+        slack.note(Untold::Aborted, 9, 9);
+        slack.note(Untold::Unknown, -6, -5);
+        assert_eq!([0, 1, 12, 13].map(|more| slack.off(more, 0)), [0, 0, 7, 8]);
+        assert_eq!([-1, -2].map(|more| slack.off(more, 0)), [0, 1]);
+        assert_eq!(Slack::default().less(slack), Slack { least: -5, most: 1 });
+    }
+}
