@@ -13,6 +13,7 @@ pub mod pieces;
 pub mod undo;
 
 use crate::owner::OwnerTag;
+use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// In the first word of an entry, beside the tag: its transaction is being undone, by somebody who may
@@ -41,6 +42,9 @@ pub trait Entry: Sized {
 
     /// The transaction that wrote it.
     fn tag(&self) -> OwnerTag;
+
+    /// The first words of the records that it names.
+    fn records(&self) -> Vec<Address>;
 }
 
 /// Length of an entry whose first words, [`LOG_HEADER_BYTES`], are at `head`.

@@ -133,6 +133,10 @@ impl Entry for LogEntry {
     fn tag(&self) -> OwnerTag {
         self.tag
     }
+
+    fn records(&self) -> Vec<Address> {
+        self.records.iter().map(|record| record.address).collect()
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
 use crate::log::Entry;
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
-use crate::recovery::{self, Asker, Turn, Unsettled};
+use crate::recovery::{self, Asker, Logged, Turn, Unsettled};
 use crate::schema::TableSchema;
 use crate::working_set::{Added, Further, Handle, Txn};
 use info::UNSAFE_PREFIX;
@@ -367,6 +367,30 @@ macro_rules! protocols {
             ) -> Result<Vec<(TxnId, Resolution)>, Failure> {
                 match self {
                     $(AnyProtocol::$name(it) => recovery::settle_dead(it, cx, dead, turn).await),+
+                }
+            }
+
+            /// See [`recovery::logged`].
+            ///
+            /// # Errors
+            /// As there.
+            pub(crate) async fn logged(
+                &self,
+                cx: &Context,
+                life: NodeId,
+            ) -> Result<Vec<Logged>, Failure> {
+                match self {
+                    $(AnyProtocol::$name(it) => recovery::logged_by(it, cx, life).await),+
+                }
+            }
+
+            /// See [`recovery::plant_undone`].
+            ///
+            /// # Errors
+            /// As there.
+            pub(crate) async fn plant_undone(&self, cx: &Context, id: TxnId) -> Result<(), Failure> {
+                match self {
+                    $(AnyProtocol::$name(it) => recovery::plant_undone_by(it, cx, id).await),+
                 }
             }
 

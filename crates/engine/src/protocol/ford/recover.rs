@@ -23,7 +23,7 @@ use crate::owner::OwnerTag;
 use crate::recovery::{Asker, Bulk, Wish, logs};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use tarn_fabric::address::{NodeId, Target};
+use tarn_fabric::address::{Address, NodeId, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// What FORD's recovery knows of a transaction: its undo log, and what that led to.
@@ -40,6 +40,10 @@ impl Entry for Left {
 
     fn tag(&self) -> OwnerTag {
         self.log.tag
+    }
+
+    fn records(&self) -> Vec<Address> {
+        self.log.records()
     }
 }
 
