@@ -341,12 +341,6 @@ impl Context {
         self.heap.borrow_mut().give_back(address, bytes);
     }
 
-    /// Forgets all inner nodes of ordered indexes.
-    #[cold]
-    pub(crate) fn forget_ways(&self) {
-        *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
-    }
-
     /// Whether an index should grow, or a tree change its shape.
     #[inline]
     pub(crate) fn wants_restructuring(&self) -> bool {
@@ -386,14 +380,15 @@ impl Context {
             self.groups.become_copy_of(&open.groups);
             self.configuration.set(open.number);
             if self.has_ordered {
-                self.forget_ways();
+                *self.trees.borrow_mut() = TreeCache::new(self.database().catalog.indexes().len());
             }
         }
     }
 
-    /// A node that is dead, or was never part of its tree, as of a transaction that has just ended.
-    pub(crate) fn keep_dead(&self, index: IndexId, node: Address) {
-        self.node.dead_nodes.keep(self.configuration.get(), index, node);
+    /// A node that is dead, or was never part of its tree, as of a transaction that has just ended; whether
+    /// somebody else has it locked.
+    pub(crate) fn keep_dead(&self, index: IndexId, node: Address, was_refused: bool) {
+        self.node.dead_nodes.keep(self.configuration.get(), (index, node), was_refused);
     }
 
     /// A dead node of this tree, to be used again by the transaction that runs.

@@ -41,9 +41,6 @@ pub struct Coordinator {
     owns_area: bool,
 }
 
-/// After so many tries, one that ends by a stale address does not trust what is remembered of trees.
-const STALE_TRIES_MAX: u32 = 3;
-
 impl Coordinator {
     /// The coordinator whose log area is `number`, unique in the cluster. If the one before it went in doubt,
     /// on whatever thread of this node, the first transaction waits until that is settled; it fails with
@@ -132,10 +129,11 @@ impl Coordinator {
                 return Err(failure);
             }
             tries += 1;
-            if self.needs_room(failure, tries)
-                && let Some(lasting) = Box::pin(self.grow()).await
-            {
-                return Err(lasting);
+            if failure == Failure::Abort(AbortReason::LeafFull) {
+                let own = self.txn.ordered.needs.take();
+                if let Some(lasting) = Box::pin(self.grow(own)).await {
+                    return Err(lasting);
+                }
             }
             if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
                 continue;
@@ -144,22 +142,6 @@ impl Coordinator {
                 return Err(failure);
             }
             self.pause(tries, start).await?;
-        }
-    }
-
-    /// Whether tries may go on failing until nodes of an ordered index have changed: a leaf is full; or the way
-    /// to it is a chain of siblings that no parent knows of, so long that whoever needs it gives up. If it has
-    /// been so often, no remembered way is used any more either.
-    fn needs_room(&self, failure: Failure, tries: u32) -> bool {
-        match failure {
-            Failure::Abort(AbortReason::LeafFull) => true,
-            Failure::Abort(AbortReason::StaleAddress) => {
-                if tries > STALE_TRIES_MAX {
-                    self.cx.forget_ways();
-                }
-                self.cx.wants_restructuring()
-            }
-            _ => false,
         }
     }
 
@@ -195,7 +177,7 @@ impl Coordinator {
         }
         if self.cx.wants_restructuring() {
             // What an earlier transaction made necessary: its caller has the reply by now.
-            let _ = self.grow().await;
+            let _ = self.grow(None).await;
             return Ok(start.map(|_| self.cx.port.now()));
         }
         Ok(start)

@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, Table};
 use crate::index::btree::plan::{Index, KeyBytes};
 use crate::index::btree::scan::{Own, ScanState, Visit};
 use crate::index::btree::seek::Seek;
+use crate::index::btree::work::TreeWork;
 use crate::index_schema::IndexId;
 use crate::layout::Version;
 use crate::schema::Cells;
@@ -96,6 +97,8 @@ pub struct Ordered {
     pub has_own: bool,
     /// The transaction's own changes, as the commit makes them.
     pub changes: Vec<Change>,
+    /// The split without which it cannot be committed, if it found a leaf full.
+    pub needs: Option<TreeWork>,
 }
 
 impl Ordered {
@@ -110,6 +113,7 @@ impl Ordered {
         self.visits.clear();
         self.own.clear();
         self.changes.clear();
+        self.needs = None;
     }
 
     /// The next scan's state.

@@ -2,10 +2,11 @@
 //!
 //! Invariant: the caller's transaction is over and acknowledged before any of this begins, and
 //! nothing here is its error: growth that is refused, or for which there is no memory, is counted
-//! and left to the next request. But a transaction that found a leaf full cannot do without its split: it
-//! is told what keeps it from coming about. A future that is dropped in the middle gives up what it held; one
-//! dropped while its data are on their way is resolved before the coordinator runs the next. So is
-//! the caller's own transaction, if it was left in doubt.
+//! and left to the next request, and so is what others of its thread have asked for. But a transaction that
+//! found a leaf full cannot do without its split: it is told what keeps that one from coming about, if
+//! nothing was changed for it and trying again would not help. A future that is dropped in the middle gives up
+//! what it held; one dropped while its data are on their way is resolved before the coordinator runs the next.
+//! So is the caller's own transaction, if it was left in doubt.
 
 use crate::context::Context;
 use crate::coordinator::Coordinator;
@@ -15,21 +16,32 @@ use crate::outcome::Failure;
 use crate::recovery::free_met;
 
 impl Coordinator {
-    /// Changes the shape of trees as was asked, then grows the shard that was asked for last. The failure of
-    /// a split that trying again would not help, if there was one.
+    /// Changes the shape of trees as was asked: `own` first, then each request that waits, once. Then grows the
+    /// shard that was asked for last. Why `own` cannot come about, if trying again would not help.
     #[cold]
-    pub(crate) async fn grow(&mut self) -> Option<Failure> {
+    pub(crate) async fn grow(&mut self, own: Option<TreeWork>) -> Option<Failure> {
         // A split would forget a transaction in doubt, its locks with it, and use its log area.
         assert!(!self.txn.in_doubt, "it was resolved before");
         let cx = std::rc::Rc::clone(&self.cx);
-        while let Some(work) = cx.tree_works.take() {
-            if let Err(failure) = self.reshape(&cx, work).await {
+        own.into_iter().for_each(|work| cx.tree_works.withdraw(work));
+        let waiting = std::iter::from_fn(|| cx.tree_works.take()).take(cx.tree_works.count());
+        let mut verdict = None;
+        for work in own.into_iter().chain(waiting) {
+            match self.reshape(&cx, work).await {
+                Err(Refused::Lasting(failure)) if own == Some(work) => verdict = Some(failure),
+                Err(Refused::All) => return verdict,
                 // It is asked for again.
-                let lasts = matches!(failure, Some(Failure::OutOfMemory | Failure::Usage));
-                return failure.filter(|_| lasts && work.task == TreeTask::Split);
+                Ok(()) | Err(Refused::Lasting(_) | Refused::ForNow) => {}
             }
         }
-        let working = cx.growth.take()?;
+        self.grow_shard(&cx).await;
+        verdict
+    }
+
+    /// Grows the shard that was asked for last.
+    #[cold]
+    async fn grow_shard(&mut self, cx: &Context) {
+        let Some(working) = cx.growth.take() else { return };
         let full = loop {
             if !cx.enter() {
                 break false; // the configuration changes: the next insert asks again
@@ -39,7 +51,7 @@ impl Coordinator {
                 Ok(Grown::Split { .. } | Grown::TooLight | Grown::TooLarge) => break false,
                 Err(failure) => {
                     if cx.has_met() {
-                        free_met(&cx).await; // the next request may have it
+                        free_met(cx).await; // the next request may have it
                     }
                     break failure == Failure::OutOfMemory;
                 }
@@ -48,26 +60,26 @@ impl Coordinator {
         if full {
             cx.growth.rest_when_full(working.shard);
         }
-        None
     }
 
     /// Does a request about an ordered index, with what must come before it and what follows from it.
     ///
     /// # Errors
-    /// It is not done with; why, unless that is for another to know.
+    /// It is not done with.
     #[cold]
-    async fn reshape(&mut self, cx: &Context, work: TreeWork) -> Result<(), Option<Failure>> {
-        let mut open = vec![work];
+    async fn reshape(&mut self, cx: &Context, work: TreeWork) -> Result<(), Refused> {
+        let (mut open, mut has_changed) = (vec![work], false);
         for _ in 0..STEPS_MAX {
             let Some(&next) = open.last() else { return Ok(()) };
             if self.txn.in_doubt && self.resolve_own().await.is_err() {
-                return Err(None);
+                return Err(Refused::All);
             }
             if !cx.enter() {
-                return Err(None); // the configuration changes
+                return Err(Refused::All); // the configuration changes
             }
             match Restructuring::begin(self).reshape(next).await {
                 Ok(TreeDone::Changed(follows)) => {
+                    has_changed = true;
                     open.pop();
                     open.extend(follows);
                 }
@@ -85,11 +97,31 @@ impl Coordinator {
                     if cx.has_met() {
                         free_met(cx).await;
                     }
-                    return Err(Some(failure));
+                    return Err(Refused::by(failure, has_changed));
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Why a request is not done with.
+enum Refused {
+    /// Nothing was changed for it, and nothing will be as things stand.
+    Lasting(Failure),
+    /// It may come about another time, or a part of it has.
+    ForNow,
+    /// Nor would any other: the fabric fails, or the configuration changes.
+    All,
+}
+
+impl Refused {
+    fn by(failure: Failure, has_changed: bool) -> Refused {
+        match failure {
+            Failure::OutOfMemory | Failure::Usage if !has_changed => Refused::Lasting(failure),
+            Failure::OutOfMemory | Failure::Usage | Failure::Abort(_) => Refused::ForNow,
+            _ => Refused::All,
+        }
     }
 }
 

@@ -56,3 +56,48 @@ impl Retry {
         Some((doubled.min(self.pause_max_ns) << (turn / 2).min(LONGER_MAX)).max(1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_are_over_at_their_number_if_there_is_one() {
+        let once = Retry { tries_max: 1, ..Retry::PATIENT };
+        let thrice = Retry { tries_max: 3, ..Retry::PATIENT };
+        assert!(once.is_over(1) && !thrice.is_over(2) && thrice.is_over(3) && thrice.is_over(4));
+        assert!(!Retry::PATIENT.is_over(u32::MAX));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let limit = |aborts| Retry::PATIENT.pause_limit_ns(aborts);
+        assert_eq!(limit(1), None, "the first try again is at once");
+        assert_eq!([2, 3, 4, 8, 9, 10, 24].map(limit), {
+            [500, 1_000, 2_000, 32_000, 64_000, 64_000, 64_000].map(Some)
+        });
+    }
+
+    #[test]
+    fn patience_is_lost_and_found_in_turns() {
+        let limit = |aborts| Retry::PATIENT.pause_limit_ns(aborts);
+        assert!((25..=48).all(|aborts| limit(aborts).is_none()));
+        assert!((49..=72).all(|aborts| limit(aborts) == Some(128_000)));
+        assert!((73..=96).all(|aborts| limit(aborts).is_none()));
+        let longest = Some(64_000 << LONGER_MAX);
+        assert_eq!([16, 18, u32::MAX / 48 * 2 - 2].map(|turn| limit(turn * 24 + 1)), [longest; 3]);
+    }
+
+    #[test]
+    fn who_has_no_patience_never_pauses_and_no_pause_is_drawn_from_nothing() {
+        let never = Retry { patient_tries: 0, ..Retry::PATIENT };
+        assert!((1..200).all(|aborts| never.pause_limit_ns(aborts).is_none()));
+        let first = Retry { patient_tries: 1, ..Retry::PATIENT };
+        assert_eq!(
+            [1, 2, 3, 4].map(|it| first.pause_limit_ns(it)),
+            [None, None, Some(2_000), None]
+        );
+        let short = Retry { pause_first_ns: 0, ..Retry::PATIENT };
+        assert_eq!(short.pause_limit_ns(2), Some(1), "below one nanosecond");
+    }
+}

@@ -8,12 +8,16 @@ mod common;
 
 use common::*;
 use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::index::btree::work::{TreeTask, TreeWork};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
+use tarn_engine::trees;
+use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_fabric::round::Round;
 
 const T: TableId = TableId(0);
 const C: ColumnId = ColumnId(2);
@@ -111,6 +115,81 @@ fn a_full_heap_ends_an_insert_into_a_full_leaf() {
     let (entries, failure) = insert_into(T);
     println!("{bodies} bodies, {entries} entries");
     assert_eq!(failure, Failure::OutOfMemory);
+    world.assert_clean();
+}
+
+/// A leaf of index and table 0 or 1 is split and merged again: the dead node that is left over, beside
+/// entries 0 to 11.
+fn with_dead_node(by: &mut Coordinator, number: u16) -> Address {
+    let (cx, table) = (std::rc::Rc::clone(by.context()), TableId(number));
+    let index = cx.database().catalog.ordered(IndexId(number));
+    let below = || block_on(trees::below_root(&cx, index)).unwrap();
+    fill(by, table, 0..64);
+    let mut nodes = below();
+    block_on(by.transact(async |tx| {
+        (10..64u64).for_each(|key| _ = tx.delete(table, key));
+        tx.fetch().await
+    }))
+    .unwrap();
+    fill(by, table, 10..12);
+    let alive = below();
+    nodes.retain(|node| !alive.contains(node));
+    assert_eq!(nodes.len(), 1);
+    nodes[0]
+}
+
+/// Somebody with an old way has locked a dead node, and is gone for as long as a lease lasts.
+#[test]
+fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
+    let world = World::new(&Shape::of(&[narrow("t", 4_000).ordered("by_key")]));
+    let (mut by, looking) = (world.coordinator(0, 0), world.context(1, 0));
+    let dead = with_dead_node(&mut by, 0);
+    let lock = |word: u64| {
+        let mut round = Round::new();
+        let at = round.reserve(8);
+        round.set_word(at, word);
+        round.write(looking.groups.primary(dead), at, 8);
+        block_on(looking.port.execute(&mut round)).unwrap();
+    };
+    lock(looking.next_tag().word());
+    let retry = Retry { deadline: Some(Nanos(500_000_000)), ..Retry::default() };
+    let mut by = Coordinator::new(std::rc::Rc::clone(by.context()), 2, retry);
+    for key in 12..400u64 {
+        let inserted = block_on(by.transact(async |tx| {
+            tx.insert(T, key);
+            tx.fetch().await
+        }));
+        assert_eq!(inserted, Ok(()), "key {key}");
+    }
+    assert!(by.context().metrics.snapshot().node_splits > 8);
+    lock(0);
+    world.assert_clean();
+}
+
+/// What another index of the thread needs, and there is no memory for, is not this transaction's failure.
+#[test]
+fn an_insert_is_told_of_its_own_split_alone() {
+    let tables = ["t", "u"].map(|name| narrow(name, 4_000).ordered("by_key"));
+    let mut shape = Shape::of(&tables);
+    shape.options.spare_bytes = 0;
+    let world = World::new(&shape);
+    let mut by = world.coordinator(0, 0);
+    let cx = std::rc::Rc::clone(by.context());
+    let (other, mine) = (TableId(0), TableId(1));
+    with_dead_node(&mut by, mine.0);
+    while block_on(cx.allocate(GroupId(0), 1024)).is_ok() {}
+    fill(&mut by, other, 0..60);
+    fill(&mut by, mine, 12..54);
+    let splits = cx.metrics.snapshot().node_splits;
+    let inserted = block_on(by.transact(async |tx| {
+        let work = TreeWork { index: IndexId(0), task: TreeTask::Split, level: 0, key: [0; 64] };
+        cx.tree_works.request(work);
+        (100..120u64).for_each(|key| _ = tx.insert(mine, key));
+        tx.fetch().await
+    }));
+    assert_eq!(inserted, Ok(()));
+    let tally = cx.metrics.snapshot();
+    assert_eq!((tally.node_splits - splits, tally.splits_refused), (1, 1), "{tally:?}");
     world.assert_clean();
 }
 

@@ -91,13 +91,39 @@ impl TreeCache {
                 return Way::Read(address);
             }
             if tree.nodes[kid].level + 1 != tree.nodes[at].level {
-                // A dead node that serves another level by now: who leads to it is of before.
+                // A dead node that serves another level by now. Either may be of before: both go.
                 let stale = Address::from_word(tree.nodes[at].address);
+                tree.remove(kid);
                 tree.remove(at);
                 return Way::Read(stale);
             }
             at = kid;
         }
+    }
+
+    /// Notes the nodes that `course` wants below an inner node that has just been learned and covers its key,
+    /// or says which child to read: what is remembered of the way below is not believed. So whoever has read
+    /// a node gets below it, also if nothing that is remembered leads to it: its separator may be missing in
+    /// the level above, as the new half's is after a split.
+    pub fn below(
+        &self,
+        index: &Index,
+        address: Address,
+        course: Course<'_>,
+        found: &mut Vec<Address>,
+    ) -> Way {
+        let tree = &self.trees[usize::from(index.id.0)];
+        let child = tree.known(address).and_then(|at| {
+            let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
+            Some((&tree.nodes[at], &tree.rests[at], child))
+        });
+        // Without a child it is none of ours: the way begins anew.
+        let Some((node, rest, child)) = child else { return Way::Read(index.root) };
+        if node.level != course.level + 1 {
+            return Way::Read(node.child(child));
+        }
+        note(node, rest, (child, course), found);
+        Way::There
     }
 
     /// Finds the leaves of looked-up keys, level by level for all of them, so that their memory accesses
@@ -177,15 +203,17 @@ impl TreeCache {
         }
     }
 
-    /// Forgets the remembered parent, at `level`, of the node that covers `key`.
+    /// Forgets the remembered parent, at `level`, of the node that covers `key`. Images are of different times:
+    /// where levels do not fall on the way, it is none.
     pub fn forget_parent(&mut self, index: &Index, key: &[u8], level: u8) {
         let tree = &mut self.trees[usize::from(index.id.0)];
         let mut at = tree.known(index.root);
         while let Some(here) = at {
-            if tree.nodes[here].level <= level {
+            let height = tree.nodes[here].level;
+            if height <= level {
                 return tree.remove(here);
             }
-            at = tree.child_on_way(here, key);
+            at = tree.child_on_way(here, key).filter(|&kid| tree.nodes[kid].level < height);
         }
     }
 }
@@ -267,4 +295,83 @@ pub fn sorted_slots(node: Node<'_>) -> Vec<usize> {
     let mut slots: Vec<usize> = Bits(node.bitmap()).collect();
     slots.sort_unstable_by(|&one, &other| node.key(one).cmp(node.key(other)));
     slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::edit::NodeMut;
+    use super::super::node::NodeShape;
+    use super::*;
+    use crate::index_schema::{IndexId, IndexPart, IndexSchema};
+    use crate::schema::{TableId, TableSchema};
+    use tarn_fabric::address::GroupId;
+
+    fn at(number: u64) -> Address {
+        Address::new(GroupId(0), number * 1024)
+    }
+
+    /// An index of keys of 8 bytes; its root is at 1.
+    fn index() -> Index {
+        let schema =
+            IndexSchema { name: "by_key".into(), parts: vec![IndexPart::Key], unique: true };
+        Index::plan(IndexId(0), (TableId(0), &TableSchema::new("t", 1)), &schema, at(1), (0, 1))
+    }
+
+    /// An inner node that covers every key, with one child.
+    fn over_all(shape: &NodeShape, level: u8, child: Address) -> Vec<u8> {
+        let mut bytes = vec![0; shape.node_bytes];
+        let mut node = NodeMut::new(shape, &mut bytes);
+        node.set_kind(level, 1);
+        node.post(&[0; 8], child).expect("room");
+        bytes
+    }
+
+    /// Reads what it is told to read, as memory has it, until it is there; after how many READs.
+    fn reads(cache: &mut TreeCache, index: &Index, memory: &BTreeMap<u64, Vec<u8>>) -> usize {
+        let key = 7u64.to_be_bytes();
+        let course = Course { key: &key, last: &key, backward: false, nodes: 1, level: 0 };
+        let mut found = Vec::new();
+        for reads in 0..16 {
+            match cache.locate(index, course, &mut found) {
+                Way::There => {
+                    assert_eq!(found, [at(9)]);
+                    return reads;
+                }
+                Way::Read(address) => {
+                    let node = &memory[&address.to_word()];
+                    cache.learn(index, address, Node::new(&index.shape, node));
+                }
+            }
+        }
+        panic!("it reads for ever")
+    }
+
+    /// A node that was merged away serves two levels above by now, and its image of before is remembered.
+    #[test]
+    fn a_remembered_child_of_another_level_is_read_anew() {
+        let index = index();
+        let node = |level, child| over_all(&index.shape, level, at(child));
+        let memory: BTreeMap<u64, Vec<u8>> = [(1, node(3, 2)), (2, node(2, 3)), (3, node(1, 9))]
+            .into_iter()
+            .map(|(address, node)| (at(address).to_word(), node))
+            .collect();
+        let mut cache = TreeCache::new(1);
+        cache.learn(&index, at(2), Node::new(&index.shape, &node(1, 8)));
+        assert_eq!(reads(&mut cache, &index, &memory), 4, "the root twice");
+        assert_eq!(reads(&mut cache, &index, &memory), 0);
+    }
+
+    /// Two dead nodes that serve other levels by now lead to each other, as they are remembered.
+    #[test]
+    fn remembered_nodes_in_a_circle_hold_nobody() {
+        let index = index();
+        let node = |level, child| over_all(&index.shape, level, at(child));
+        let mut cache = TreeCache::new(1);
+        for (address, level, child) in [(1, 3, 2), (2, 2, 3), (3, 2, 2)] {
+            cache.learn(&index, at(address), Node::new(&index.shape, &node(level, child)));
+        }
+        cache.forget_parent(&index, &[7; 8], 1);
+        cache.forget(&index, &[7; 8], 0);
+        assert!(cache.trees[0].by_address.is_empty());
+    }
 }

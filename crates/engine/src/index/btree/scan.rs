@@ -4,8 +4,10 @@
 //! Invariants: a leaf counts if its head was free and the same before and after its slots were read, and
 //! if it is alive, of this tree, and covers the key that the scan has come to. So the leaves that a scan
 //! reports cover its range from the beginning to the last entry that it shows, without a gap; whoever
-//! protects them keeps out phantoms. Where inner nodes led to is not believed: beyond a leaf's end the
-//! scan follows NEXT, anything else sends it back to the root.
+//! protects them keeps out phantoms. Where inner nodes led to is not believed: beyond a node's end, of
+//! whatever level, the scan follows NEXT, anything else sends it back to the root. From an inner node that
+//! it has read and that covers the key it goes down (Lehman and Yao, TODS 1981): whoever asked the level
+//! above once more would not be led to a node that is not posted there.
 
 use super::cache::{Course, TreeCache, Way};
 use super::node::{Node, before};
@@ -74,6 +76,8 @@ enum Step {
     /// The leaf of the cursor is to be located.
     #[default]
     Locate,
+    /// It and those after it were found, and are to be read.
+    Found,
     /// This inner node, or root, is to be read.
     Inner(Address),
     /// This leaf is to be read.
@@ -189,32 +193,38 @@ impl ScanState {
         let shape = &index.shape;
         self.planned.clear();
         if self.step == Step::Locate {
-            self.found.clear();
-            let missing = self.limit - self.items.len();
-            let nodes = (missing / (shape.leaf_slots / 2) + 1).min(LEAVES_AHEAD);
-            let len = shape.key_bytes;
-            let (key, last) = (&self.cursor[..len], &self.last[..len]);
-            let course = Course { key, last, backward: self.backward, nodes, level: 0 };
-            match cache.locate(index, course, &mut self.found) {
-                Way::Read(address) => self.step = Step::Inner(address),
-                Way::There => {
-                    let bytes = shape.used_bytes(0);
-                    for at in 0..self.found.len() {
-                        let address = self.found[at];
-                        let at = plan_node(near.groups, round, address, bytes);
-                        self.planned.push(Planned { address, at, bytes });
-                    }
-                    return;
-                }
-            }
+            self.go(index, |course, found| cache.locate(index, course, found));
         }
         let (address, bytes) = match self.step {
             Step::Inner(address) => (address, shape.node_bytes),
             Step::Leaf(address) => (address, shape.used_bytes(0)),
-            Step::Locate => unreachable!("located above"),
+            Step::Locate | Step::Found => {
+                let bytes = shape.used_bytes(0);
+                for at in 0..self.found.len() {
+                    let address = self.found[at];
+                    let at = plan_node(near.groups, round, address, bytes);
+                    self.planned.push(Planned { address, at, bytes });
+                }
+                return;
+            }
         };
         let at = plan_node(near.groups, round, address, bytes);
         self.planned.push(Planned { address, at, bytes });
+    }
+
+    /// Goes where `way` leads for the leaf of the cursor and those after it.
+    #[inline]
+    fn go(&mut self, index: &Index, way: impl FnOnce(Course<'_>, &mut Vec<Address>) -> Way) {
+        self.found.clear();
+        let missing = self.limit - self.items.len();
+        let nodes = (missing / (index.shape.leaf_slots / 2) + 1).min(LEAVES_AHEAD);
+        let len = index.shape.key_bytes;
+        let (key, last) = (&self.cursor[..len], &self.last[..len]);
+        let course = Course { key, last, backward: self.backward, nodes, level: 0 };
+        self.step = match way(course, &mut self.found) {
+            Way::Read(address) => Step::Inner(address),
+            Way::There => Step::Found,
+        };
     }
 
     /// Takes in what the planned READs brought. `own` are the transaction's own changes, by index and
@@ -290,7 +300,6 @@ impl ScanState {
         request_post(near.works, index, leaf);
         cache.forget_parent(index, key, 1);
         self.step = Step::Leaf(leaf.next());
-        self.detours = self.detours.saturating_add(1);
         Accepted::GoOn
     }
 
@@ -304,7 +313,7 @@ impl ScanState {
         let key = &self.cursor[..index.shape.key_bytes];
         if node.covers(key) {
             cache.learn(index, address, node);
-            self.step = Step::Locate;
+            self.go(index, |course, found| cache.below(index, address, course, found));
             return self.count_detour(index, cache);
         }
         let beyond = node.high().is_some_and(|high| high <= key);
@@ -314,8 +323,9 @@ impl ScanState {
         cache.learn(index, address, node);
         request_post(near.works, index, node);
         cache.forget_parent(index, key, node.level() + 1);
+        // No detour: every step along NEXT comes nearer.
         self.step = Step::Inner(node.next());
-        self.count_detour(index, cache)
+        Answer::More
     }
 
     /// Where it was led to is not it: back to the root, by READs.

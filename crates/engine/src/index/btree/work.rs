@@ -1,13 +1,14 @@
 //! What should be done about the shape of a tree, and who asked.
 //!
 //! Invariant: requests are a thread's own and may be lost: a leaf that stays full asks again, a
-//! separator that is missing costs whoever passes a step along NEXT and is asked for again. Nothing here
-//! decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
+//! separator that is missing, at whatever level, costs whoever passes a step along NEXT and is asked for again.
+//! None waits for another's success. Nothing here decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
 //! joins in a later one never had them, and their VERSION would begin anew there.
 
 use crate::configuration::ConfigurationNumber;
 use crate::index_schema::IndexId;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_fabric::address::Address;
 
@@ -56,7 +57,7 @@ pub enum TreeDone {
 /// One thread's requests.
 #[derive(Default)]
 pub struct TreeWorks {
-    waiting: RefCell<Vec<TreeWork>>,
+    waiting: RefCell<VecDeque<TreeWork>>,
     rest: Cell<u32>,
 }
 
@@ -68,7 +69,15 @@ pub struct DeadNodes(Mutex<Kept>);
 struct Kept {
     /// In which they were merged.
     configuration: Option<ConfigurationNumber>,
-    nodes: Vec<(IndexId, Address)>,
+    nodes: Vec<Dead>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dead {
+    index: IndexId,
+    address: Address,
+    /// Somebody with an old way had it locked, and may hold it for as long as a lease lasts.
+    was_refused: bool,
 }
 
 impl DeadNodes {
@@ -83,16 +92,26 @@ impl DeadNodes {
     }
 
     /// A node of this tree is dead, or was never part of it, as of a transaction of this configuration. No
-    /// transaction of an earlier one runs any more.
-    pub fn keep(&self, configuration: ConfigurationNumber, index: IndexId, node: Address) {
-        self.kept(configuration).nodes.push((index, node));
+    /// transaction of an earlier one runs any more. If its lock was refused, others come first.
+    pub fn keep(
+        &self,
+        configuration: ConfigurationNumber,
+        (index, address): (IndexId, Address),
+        was_refused: bool,
+    ) {
+        self.kept(configuration).nodes.push(Dead { index, address, was_refused });
     }
 
-    /// The one of this tree that was kept last.
+    /// The one of this tree that was kept last and was not refused. If all were, `None`, once: then the heap is
+    /// to be asked, and after that they are tried again.
     pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
         let mut kept = self.kept(configuration);
-        let at = kept.nodes.iter().rposition(|&(of, _)| of == index)?;
-        Some(kept.nodes.swap_remove(at).1)
+        let at = kept.nodes.iter().rposition(|it| it.index == index && !it.was_refused);
+        if at.is_none() {
+            let refused = kept.nodes.iter_mut().filter(|it| it.index == index);
+            refused.for_each(|it| it.was_refused = false);
+        }
+        at.map(|at| kept.nodes.swap_remove(at).address)
     }
 }
 
@@ -111,13 +130,23 @@ impl TreeWorks {
         }
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() < WAITING_MAX && !waiting.contains(&work) {
-            waiting.push(work);
+            waiting.push_back(work);
         }
     }
 
-    /// The request that was made last.
+    /// How many requests wait.
+    pub fn count(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
+    /// The request that has waited longest.
     pub fn take(&self) -> Option<TreeWork> {
-        self.waiting.borrow_mut().pop()
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Somebody sees to this one: it waits no more.
+    pub fn withdraw(&self, work: TreeWork) {
+        self.waiting.borrow_mut().retain(|it| *it != work);
     }
 
     /// A merge was asked for in vain.
@@ -129,6 +158,7 @@ impl TreeWorks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index_schema::INDEX_KEY_BYTES_MAX;
     use tarn_fabric::address::GroupId;
 
     #[test]
@@ -136,13 +166,50 @@ mod tests {
         let [one, two] = [1, 2].map(ConfigurationNumber);
         let at = |offset| Address::new(GroupId(0), offset);
         let dead = DeadNodes::default();
-        dead.keep(one, IndexId(0), at(1024));
-        dead.keep(one, IndexId(1), at(2048));
+        dead.keep(one, (IndexId(0), at(1024)), false);
+        dead.keep(one, (IndexId(1), at(2048)), false);
         assert_eq!(dead.take(one, IndexId(2)), None);
         assert_eq!(dead.take(one, IndexId(1)), Some(at(2048)));
         assert_eq!(dead.take(one, IndexId(1)), None, "once");
-        dead.keep(two, IndexId(1), at(4096));
+        dead.keep(two, (IndexId(1), at(4096)), false);
         assert_eq!(dead.take(two, IndexId(0)), None, "of another map");
         assert_eq!(dead.take(two, IndexId(1)), Some(at(4096)));
+    }
+
+    #[test]
+    fn a_dead_node_that_was_refused_lets_others_go_first() {
+        let (number, index) = (ConfigurationNumber(1), IndexId(0));
+        let at = |offset| Address::new(GroupId(0), offset);
+        let dead = DeadNodes::default();
+        dead.keep(number, (index, at(1024)), false);
+        dead.keep(number, (index, at(2048)), true);
+        dead.keep(number, (IndexId(1), at(4096)), true);
+        assert_eq!(dead.take(number, index), Some(at(1024)));
+        assert_eq!(dead.take(number, index), None, "the heap's turn");
+        assert_eq!(dead.take(number, index), Some(at(2048)));
+        assert_eq!(dead.take(number, index), None);
+        assert_eq!(dead.take(number, IndexId(1)), None, "of another tree");
+        assert_eq!(dead.take(number, IndexId(1)), Some(at(4096)));
+    }
+
+    fn work(task: TreeTask, key: u8) -> TreeWork {
+        TreeWork { index: IndexId(0), task, level: 0, key: [key; INDEX_KEY_BYTES_MAX] }
+    }
+
+    #[test]
+    fn requests_are_taken_in_turn_and_once() {
+        let works = TreeWorks::default();
+        let all = [TreeTask::Post, TreeTask::Split, TreeTask::Merge].map(|task| work(task, 1));
+        all.iter().chain(&all).for_each(|&each| works.request(each));
+        works.withdraw(all[1]);
+        assert_eq!((works.count(), works.take(), works.take()), (2, Some(all[0]), Some(all[2])));
+        assert!(!works.is_wanted() && works.take().is_none());
+        works.rest_from_merges();
+        (0..REST).for_each(|_| works.request(all[2]));
+        assert!(!works.is_wanted(), "it rests");
+        works.request(all[2]);
+        assert!(works.is_wanted());
+        (0..=255).for_each(|key| works.request(work(TreeTask::Post, key)));
+        assert_eq!(works.count(), WAITING_MAX);
     }
 }

@@ -22,7 +22,7 @@ use crate::working_set::{LockKind, Mode, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
-/// Rounds after which a tree changes faster than it can be followed.
+/// Rounds, those that went along NEXT not counted, after which a tree changes faster than it can be followed.
 const ROUNDS_MAX: usize = 24;
 /// A leaf that a delete leaves with less than one in so many slots in use is worth a merge.
 const LIGHT: usize = 8;
@@ -58,7 +58,8 @@ fn gather(cx: &Context, txn: &mut Txn) -> bool {
 }
 
 async fn change_leaves(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    for _ in 0..ROUNDS_MAX {
+    let mut rounds = 0;
+    while rounds < ROUNDS_MAX {
         txn.round.begin();
         plan(cx, txn);
         if !txn.round.is_empty()
@@ -67,7 +68,8 @@ async fn change_leaves(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), F
             suspect_all_locks(txn);
             return Err(error.into());
         }
-        absorb(ford, cx, txn)?;
+        let went_on = absorb(ford, cx, txn)?;
+        rounds += usize::from(!went_on);
         // A leaf that another change had locked was looked at as well: it may not be this one's.
         let is_placed = |change: &Change| matches!(change.place, ChangePlace::Leaf(_));
         if txn.ordered.changes.iter().all(is_placed) {
@@ -88,12 +90,8 @@ fn plan(cx: &Context, txn: &mut Txn) {
             ChangePlace::Leaf(_) => continue,
             ChangePlace::Unknown => {
                 found.clear();
-                let key = &change.key[..index.shape.key_bytes];
-                let course = Course { key, last: key, backward: false, nodes: 1, level: 0 };
-                match cache.locate(index, course, &mut found) {
-                    Way::There => ChangePlace::At(found[0]),
-                    Way::Read(address) => ChangePlace::Inner(address, BufferOffset::default()),
-                }
+                let course = only(&change.key[..index.shape.key_bytes]);
+                follow(cache.locate(index, course, &mut found), &found)
             }
             place => place,
         };
@@ -125,8 +123,9 @@ fn lock_leaf(cx: &Context, txn: &mut Txn, index: &Index, address: Address) -> Ch
     ChangePlace::Leaf(at as u32)
 }
 
-/// Takes in what the round brought: all grants first.
-fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
+/// Takes in what the round brought: all grants first. Whether any change goes on along NEXT: each such step
+/// comes nearer, however long the chain.
+fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason> {
     for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
         lock.granted = txn.round.swapped(lock.verb) || !ford.on(On::ReleaseGranted);
     }
@@ -135,10 +134,11 @@ fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
         verdict = verdict.and(absorb_lock(ford, cx, txn, at));
     }
     verdict?;
+    let mut went_on = false;
     for at in 0..txn.ordered.changes.len() {
-        absorb_change(cx, txn, at)?;
+        went_on |= absorb_change(cx, txn, at)?;
     }
-    Ok(())
+    Ok(went_on)
 }
 
 /// A leaf whose lock was asked for: was it granted, and is the leaf as it was shown?
@@ -166,8 +166,8 @@ fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<()
     Ok(())
 }
 
-/// A change whose leaf, or the way to it, was read.
-fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
+/// A change whose leaf, or the way to it, was read. Whether it goes on along NEXT.
+fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortReason> {
     let Txn { ordered, round, tag, .. } = &mut *txn;
     let change = &mut ordered.changes[at];
     let index = cx.database().catalog.ordered(change.index);
@@ -187,7 +187,7 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReas
             }
             (address, Node::new(&index.shape, round.bytes(image, bytes)))
         }
-        ChangePlace::Unknown | ChangePlace::At(_) => return Ok(()),
+        ChangePlace::Unknown | ChangePlace::At(_) => return Ok(false),
     };
     let is_read = matches!(change.place, ChangePlace::Inner(..));
     let mut cache = cx.trees.borrow_mut();
@@ -210,9 +210,26 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReas
         (0, false) if is_read => ChangePlace::At(address),
         (0, false) => change.place,
         (_, true) => ChangePlace::Inner(node.next(), BufferOffset::default()),
-        (_, false) => ChangePlace::Unknown,
+        // Not from the root again: nobody may lead to this node.
+        (_, false) => {
+            let (course, mut found) = (only(key), Vec::new());
+            follow(cache.below(index, address, course, &mut found), &found)
+        }
     };
-    Ok(())
+    Ok(beyond)
+}
+
+/// To the leaf of one key.
+fn only(key: &[u8]) -> Course<'_> {
+    Course { key, last: key, backward: false, nodes: 1, level: 0 }
+}
+
+/// Where a way leads, whose end is what was found.
+fn follow(way: Way, found: &[Address]) -> ChangePlace {
+    match way {
+        Way::There => ChangePlace::At(found[0]),
+        Way::Read(address) => ChangePlace::Inner(address, BufferOffset::default()),
+    }
 }
 
 /// All leaves are locked: makes their new images, leaf by leaf.
@@ -257,7 +274,7 @@ fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
             return Err(AbortReason::UniqueViolation.into());
         }
         let Some((slot, stray)) = shape.place(0, key, bitmap | old) else {
-            return Err(full(cx, index, &change, adds));
+            return Err(full(cx, txn, index, (&change, adds)));
         };
         bitmap |= 1 << slot;
         strays |= stray;
@@ -287,14 +304,14 @@ fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<T
 
 /// A leaf has no room: it will be split, unless that would never make enough.
 #[cold]
-fn full(cx: &Context, index: &Index, change: &Change, adds: usize) -> Failure {
+fn full(cx: &Context, txn: &mut Txn, index: &Index, (change, adds): (&Change, usize)) -> Failure {
     let most = index.shape.leaf_slots / 2;
     if adds > most {
         let field = format!("entries of one transaction in one leaf of {}", index.schema.name);
         return cx.explain(Explanation::usage(&field, adds, &format!("at most {most}")));
     }
     let (task, level) = (TreeTask::Split, 0);
-    cx.tree_works.request(TreeWork { index: index.id, task, level, key: change.key });
+    txn.ordered.needs = Some(TreeWork { index: index.id, task, level, key: change.key });
     AbortReason::LeafFull.into()
 }
 

@@ -5,15 +5,17 @@
 //! them without knowing what they are. Every node that changes is locked and read under its lock; a new
 //! node as well, so that the VERSION of one that is used again counts on.
 
+mod merge;
+
 use super::execute::HELD;
 use super::split::{ask, await_locks, raise};
 use super::{Ford, On, Phase, commit, enter};
 use crate::context::Context;
-use crate::index::btree::cache::{Course, Way, sorted_slots};
+use crate::index::btree::cache::{Course, Way};
 use crate::index::btree::edit::{self, NodeMut};
 use crate::index::btree::node::{META_AT, Node};
 use crate::index::btree::plan::{Index, KeyBytes};
-use crate::index::btree::scan::{Visit, plan_node, settle_node};
+use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use crate::index_schema::INDEX_KEY_BYTES_MAX;
 use crate::layout::Version;
@@ -24,8 +26,6 @@ use tarn_fabric::round::BufferOffset;
 
 /// Steps of a descent after which a tree changes faster than it can be followed.
 const STEPS_MAX: usize = 48;
-/// An inner node with less than one in so many slots in use is worth a merge.
-const LIGHT: usize = 8;
 
 /// A node that a structural transaction has locked.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ pub(super) async fn reshape(
     match work.task {
         TreeTask::Split => split(ford, cx, txn, index, work).await,
         TreeTask::Post => post(ford, cx, txn, index, work).await,
-        TreeTask::Merge => merge(ford, cx, txn, index, work).await,
+        TreeTask::Merge => merge::merge(ford, cx, txn, index, work).await,
     }
 }
 
@@ -68,25 +68,24 @@ fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
     !node.is_dead() && index.owns(address, node)
 }
 
-/// The node of `level` that covers `key`, read just now; `None` if the tree is not that high.
+/// The node of `level` that covers `key`, read just now; `None` if the tree is not that high. Separators
+/// that are missing above that level are asked for; a node that covers the key is gone down from.
 async fn descend(
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
     (level, key): (u8, &[u8]),
 ) -> Result<Option<(Address, BufferOffset)>, Failure> {
-    let mut next = None;
+    let course = Course { key, last: key, backward: false, nodes: 1, level };
+    let (mut next, mut found) = (None, Vec::new());
     for _ in 0..STEPS_MAX {
+        found.clear();
         let (address, is_promised) = match next.take() {
             Some(next) => (next, false),
-            None => {
-                let mut found = Vec::new();
-                let course = Course { key, last: key, backward: false, nodes: 1, level };
-                match cx.trees.borrow_mut().locate(index, course, &mut found) {
-                    Way::There => (found[0], true),
-                    Way::Read(address) => (address, false),
-                }
-            }
+            None => match cx.trees.borrow_mut().locate(index, course, &mut found) {
+                Way::There => (found[0], true),
+                Way::Read(address) => (address, false),
+            },
         };
         txn.round.begin();
         let bytes = index.shape.node_bytes;
@@ -108,6 +107,9 @@ async fn descend(
         if beyond {
             cache.forget_parent(index, key, node.level() + 1);
             next = Some(node.next());
+            if node.level() > level {
+                request_post(&cx.tree_works, index, node);
+            }
         } else if node.level() == level {
             return Ok(Some((address, at)));
         } else if node.level() < level {
@@ -115,9 +117,16 @@ async fn descend(
                 return Ok(None);
             }
             cache.forget(index, key, 0);
-        } else if is_promised {
-            // It has risen: a dead node that serves another level. Who leads to it is of before.
-            cache.forget_parent(index, key, level + 1);
+        } else {
+            if is_promised {
+                // It has risen: a dead node that serves another level. Who leads to it is of before.
+                cache.forget_parent(index, key, level + 1);
+            }
+            found.clear();
+            next = Some(match cache.below(index, address, course, &mut found) {
+                Way::There => found[0],
+                Way::Read(child) => child,
+            });
         }
     }
     Err(AbortReason::StaleAddress.into())
@@ -165,7 +174,11 @@ async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Fa
         return Ok(dead);
     }
     let seed = txn.tag.word();
-    cx.allocate(index.group(seed), index.shape.node_bytes as u32).await
+    match cx.allocate(index.group(seed), index.shape.node_bytes as u32).await {
+        // Better one that was locked last time than none.
+        Err(Failure::OutOfMemory) => cx.take_dead(index.id).ok_or(Failure::OutOfMemory),
+        block => block,
+    }
 }
 
 async fn split(
@@ -187,7 +200,11 @@ async fn split(
     let outcome = split_at(ford, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
         // Memory of new nodes is kept for the next try: their LOCK words may have been written.
-        nodes.iter().for_each(|&node| cx.keep_dead(index.id, node));
+        let has_met = outcome == Err(AbortReason::LockRefused.into());
+        for node in nodes {
+            let is_held = txn.locks.iter().any(|lock| lock.address == node);
+            cx.keep_dead(index.id, node, has_met && !is_held);
+        }
     }
     let follow = outcome?;
     let mut cache = cx.trees.borrow_mut();
@@ -388,90 +405,4 @@ async fn post(
     commit::commit(ford, cx, txn).await?;
     cx.trees.borrow_mut().forget_node(index, parent);
     Ok(TreeDone::Changed(None))
-}
-
-/// Merges the node that covers the key with the one after it or before it, under one parent.
-async fn merge(
-    ford: &Ford,
-    cx: &Context,
-    txn: &mut Txn,
-    index: &Index,
-    work: TreeWork,
-) -> Result<TreeDone, Failure> {
-    let key = &work.key[..index.shape.key_bytes];
-    let above = work.level + 1;
-    let Some((parent, at)) = descend(cx, txn, index, (above, key)).await? else {
-        return Ok(TreeDone::Needless);
-    };
-    let top = image(index, txn, at);
-    let slots = sorted_slots(top);
-    let Some(here) = slots.iter().rposition(|&slot| top.key(slot) <= key) else {
-        return Ok(TreeDone::Needless);
-    };
-    if slots.len() == 1 {
-        let task = TreeWork { level: above, ..work };
-        return Ok(if parent == index.root { TreeDone::Needless } else { TreeDone::First(task) });
-    }
-    let near = slots[here.saturating_sub(1)..slots.len().min(here + 2)].to_vec();
-    let children: Vec<Address> = near.iter().map(|&slot| top.child(slot)).collect();
-    let Some((left, right)) = choose(cx, txn, index, &children, work.level).await? else {
-        return Ok(TreeDone::Needless);
-    };
-    let held = lock_all(cx, txn, index, &[parent, left, right]).await?;
-    let [top, one, other] = [0, 1, 2].map(|at| image(index, txn, held[at].image));
-    let posted = top.find(other.low(), top.bitmap());
-    let same = is_mine(index, parent, top)
-        && (top.level(), top.covers(one.low())) == (above, true)
-        && is_mine(index, left, one)
-        && is_mine(index, right, other)
-        && (one.level(), other.level()) == (work.level, work.level)
-        && one.next() == right
-        && one.high() == Some(other.low())
-        && posted.is_some_and(|slot| top.child(slot) == right);
-    let Some(slot) = posted.filter(|_| same) else {
-        return Err(AbortReason::IndexChanged.into());
-    };
-    let (before, count) = (one.bitmap(), top.count() - 1);
-    let [mut up, mut into, from] =
-        [0, 1, 2].map(|at| txn.round.bytes(held[at].image, index.shape.node_bytes).to_vec());
-    let mut gone = from.clone();
-    let mut node = NodeMut::new(&index.shape, &mut into);
-    if !edit::merge(&mut node, (&mut NodeMut::new(&index.shape, &mut gone), &from)) {
-        return Ok(TreeDone::Needless);
-    }
-    let filled = node.node().bitmap() & !before;
-    let bitmap = Node::new(&index.shape, &up).bitmap() & !(1 << slot);
-    NodeMut::new(&index.shape, &mut up).set_bitmap(bitmap);
-    write_node(txn, index, held[1], &into, filled);
-    write_node(txn, index, held[2], &gone, 0);
-    write_node(txn, index, held[0], &up, 0);
-    commit::commit(ford, cx, txn).await?;
-    cx.keep_dead(index.id, right);
-    let mut cache = cx.trees.borrow_mut();
-    [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));
-    cx.metrics.node_merge();
-    let follows = parent != index.root && count < index.shape.inner_slots / LIGHT;
-    Ok(TreeDone::Changed(follows.then_some(TreeWork { level: above, ..work })))
-}
-
-/// Of two or three neighbours, the lighter two that fit into three quarters of a node.
-async fn choose(
-    cx: &Context,
-    txn: &mut Txn,
-    index: &Index,
-    children: &[Address],
-    level: u8,
-) -> Result<Option<(Address, Address)>, Failure> {
-    txn.round.begin();
-    let bytes = index.shape.node_bytes;
-    let read: Vec<BufferOffset> = children
-        .iter()
-        .map(|&child| plan_node(&cx.groups, &mut txn.round, child, bytes))
-        .collect();
-    cx.port.execute(&mut txn.round).await?;
-    let count = |at: usize| image(index, txn, read[at]).count();
-    let pairs = (0..children.len() - 1).map(|at| (count(at) + count(at + 1), at));
-    let most = index.shape.slots(level) * 3 / 4;
-    let best = pairs.filter(|&(sum, _)| sum <= most).min();
-    Ok(best.map(|(_, at)| (children[at], children[at + 1])))
 }
