@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! one replica group's memory, the same on each of its nodes
-//! 0          superblock, 4 KiB: magic | stamp of plan and protocol
+//! 0          superblock, 4 KiB: magic | stamp of the plan | names of protocol and layout
 //! 4096       chunk table: one owner word a chunk of the heap
 //! …          log areas, one a coordinator
 //! …          index headers, one a table
@@ -18,7 +18,7 @@
 use crate::index::btree::plan::Index;
 use crate::index::bucket_shape::BucketShape;
 use crate::index::hash::Geometry;
-use crate::layout::{Reach, Slot};
+use crate::layout::{LayoutKind, Reach, Slot};
 use crate::outcome::UsageError;
 use crate::schema::{Cells, IndexId, TableId, TableSchema};
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,16 @@ pub struct Options {
     pub slots_per_100_records: u32,
     /// What a bucket looks like.
     pub bucket: BucketShape,
+    /// How records lie. The protocol's choice: what is asked for here is overruled by
+    /// [`crate::protocol::AnyProtocol::catalog`].
+    pub layout: LayoutKind,
+}
+
+impl Options {
+    /// The slot for rows of `schema`.
+    pub fn slot(&self, schema: &TableSchema) -> Slot {
+        self.bucket.slot(self.layout, schema)
+    }
 }
 
 impl Default for Options {
@@ -73,6 +83,7 @@ impl Default for Options {
             spare_bytes: 64 << 20,
             slots_per_100_records: 200,
             bucket: BucketShape::default(),
+            layout: LayoutKind::default(),
         }
     }
 }
@@ -111,7 +122,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Plans a database of `schemas` over `groups` replica groups.
+    /// Plans a database of `schemas` over `groups` replica groups. Who runs transactions on it lets the
+    /// protocol plan it ([`crate::protocol::AnyProtocol::catalog`]), which knows the layout that it needs.
     ///
     /// # Errors
     /// Names the field that cannot be, its value, and what is allowed.
@@ -129,7 +141,7 @@ impl Catalog {
         let (mut tables, mut first) = (Vec::with_capacity(schemas.len()), 0);
         for (index, schema) in schemas.iter().enumerate() {
             let id = TableId(index as u16);
-            let slot = options.bucket.slot(schema);
+            let slot = options.slot(schema);
             let buckets = buckets(schema, options, groups);
             let header_at = plan.area(Geometry::HEADER_BYTES as u64);
             let bucket_bytes = options.bucket.bucket_bytes(&slot);
@@ -339,7 +351,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
         let value = options.slots_per_100_records.to_string();
         return refuse("slots_per_100_records", value, format!("≥ {SLOTS_PER_100_MIN}"));
     }
-    options.bucket.validate(schemas)
+    options.bucket.validate(options.layout, schemas)
 }
 
 /// Groups that share a table's records.
@@ -359,7 +371,7 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
     let expected: u64 = schemas
         .iter()
         .map(|schema| {
-            let slot = options.bucket.slot(schema);
+            let slot = options.slot(schema);
             let records = schema.expected_records.div_ceil(share);
             let overflow = options.bucket.bucket_bytes(&slot) as u64;
             let bodies = records * slot.body_bytes() as u64;

@@ -2,14 +2,15 @@
 //!
 //! Invariant: one record stays one entry. What was written is read back; a wish that would need
 //! what the entry cannot give (more cells of a locked row, a mixture before the fetch) is the
-//! caller's mistake, which the next fetch reports.
+//! caller's mistake, which the next fetch reports. Here it is decided what a wish means; how the protocol
+//! gets what it needs for it is [`crate::protocol::Protocol::wish_again`]'s.
 
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::outcome::Explanation;
 use crate::schema::Cells;
-use crate::transaction::{ask_index, widened};
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::transaction::widened;
+use crate::working_set::{Entry, Further, Mode, Progress, Txn};
 use tarn_fabric::round::Round;
 
 /// Another wish for a record that the transaction already has.
@@ -35,18 +36,15 @@ pub(crate) fn fuse(
         more: !entry.cells.covers(cells) && table.slot.is_out_of_line(),
     };
     entry.cells = cells;
-    let mistake = match fuse_fetched(txn, index, wish, table) {
+    match fuse_fetched(txn, index, wish, table) {
         Fused::Mistake(mistake) => return Some(mistake),
-        Fused::AskIndex => {
-            ask_index(cx, txn, index, true);
-            None
-        }
-        Fused::Done => None,
-    };
+        Fused::Needs(further) => cx.database().protocol.wish_again(cx, txn, index, further),
+        Fused::Done => {}
+    }
     if txn.entries[index].progress != Progress::Done {
         txn.fetched = txn.fetched.min(index);
     }
-    mistake
+    None
 }
 
 /// What is asked of a record that the transaction has.
@@ -61,9 +59,10 @@ struct Wish {
 
 /// What becomes of it.
 enum Fused {
+    /// The entry has what it takes.
     Done,
-    /// The bucket has to be looked at.
-    AskIndex,
+    /// The protocol must get something for it.
+    Needs(Further),
     Mistake(Explanation),
 }
 
@@ -99,44 +98,45 @@ fn fuse_fetched(txn: &mut Txn, index: usize, wish: Wish, table: &Table) -> Fused
     let Wish { mode, fetched, more } = wish;
     match (entry.mode, mode) {
         (Mode::Read, Mode::Read) if fetched && more && entry.found => {
-            entry.progress = Progress::Direct;
+            return Fused::Needs(Further::Cells);
         }
         (Mode::Read | Mode::Insert, Mode::Update) if entry.found => {
-            (entry.mode, entry.progress) = (Mode::Update, Progress::Lock);
+            entry.mode = Mode::Update;
+            return Fused::Needs(Further::Lock);
         }
         (Mode::Read, Mode::Update) => entry.mode = Mode::Update,
         (Mode::Read | Mode::Update, Mode::Insert) if !entry.found => {
             entry.mode = Mode::Insert;
-            return Fused::AskIndex;
+            return Fused::Needs(Further::Index);
         }
         (Mode::Read, Mode::Insert) => {
             entry.mode = Mode::Insert; // it is there: only read, and nothing is set
             if fetched && more {
-                entry.progress = Progress::Direct;
+                return Fused::Needs(Further::Cells);
             }
         }
-        (Mode::Update, Mode::Update | Mode::Read) if fetched && more && entry.lock != NO_LOCK => {
+        (Mode::Update, Mode::Update | Mode::Read) if fetched && more && entry.writable => {
             return Fused::Mistake(Explanation::usage(
                 &format!("cells of an updated record of {}", table.schema.name),
                 "more than at its first fetch",
                 "name all cells at the first update",
             ));
         }
-        (Mode::Insert, Mode::Delete) if entry.lock != NO_LOCK => entry.void = true,
+        (Mode::Insert, Mode::Delete) if entry.writable => entry.void = true,
         (Mode::Insert, Mode::Insert) if entry.void => {
             entry.void = false;
             round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
         }
         (Mode::Read | Mode::Update | Mode::Insert, Mode::Delete) if entry.found => {
             entry.mode = Mode::Delete;
-            return Fused::AskIndex;
+            return Fused::Needs(Further::Index);
         }
-        (Mode::Delete, Mode::Insert) if entry.lock != NO_LOCK => {
+        (Mode::Delete, Mode::Insert) if entry.writable => {
             return replace_deleted(round, entry, table);
         }
         (Mode::Delete, Mode::Insert) => {
             entry.mode = Mode::Insert;
-            return Fused::AskIndex;
+            return Fused::Needs(Further::Index);
         }
         _ => {}
     }

@@ -63,6 +63,8 @@ pub struct RecordedWrite {
     pub kind: WriteKind,
     /// Hash of the whole payload; 0 if only some cells are known.
     pub fingerprint: u64,
+    /// The counter of the version that the record has if this is undone; `None` if none that anybody sees.
+    pub undone: Option<u64>,
 }
 
 /// One try of one transaction.
@@ -85,15 +87,12 @@ pub struct RecordedTxn {
 }
 
 impl RecordedTxn {
-    /// What undoing this transaction did, as a transaction of its own: records that it had updated have
-    /// their old values, under versions one beyond those that it wrote. Records that it had inserted or
-    /// deleted are as they were.
+    /// What undoing this transaction did, as a transaction of its own: records have their old values under
+    /// the versions that its protocol gives them ([`crate::protocol::ProtocolInfo::undone`]).
     pub fn undone(&self, id: TxnId, completed: Nanos) -> RecordedTxn {
-        let updates = self.writes.iter().filter(|write| write.kind == WriteKind::Update);
-        let restored = |write: &RecordedWrite| RecordedWrite {
-            version: write.version + 1,
-            fingerprint: 0,
-            ..*write
+        let restored = |write: &RecordedWrite| {
+            let version = write.undone?;
+            Some(RecordedWrite { version, fingerprint: 0, undone: None, ..*write })
         };
         RecordedTxn {
             id,
@@ -102,7 +101,7 @@ impl RecordedTxn {
             completed,
             outcome: RecordedOutcome::Committed,
             reads: Vec::new(),
-            writes: updates.map(restored).collect(),
+            writes: self.writes.iter().filter_map(restored).collect(),
         }
     }
 }
@@ -208,6 +207,7 @@ mod tests {
             version: 3,
             kind: WriteKind::Update,
             fingerprint: 5,
+            undone: Some(4),
         };
         RecordedTxn {
             id: OwnerTag::new(node, 0, count),

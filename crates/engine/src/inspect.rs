@@ -10,7 +10,8 @@ use crate::index::prints::{are_wrong, void_words};
 use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
 use crate::inspect_trees::audit_index;
 use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, Newest, PayloadAt,
+    VERSION_AT, Version,
 };
 use crate::outcome::Failure;
 use crate::row::Row;
@@ -104,8 +105,8 @@ pub async fn scan(
                 let at = read_block(cx, &mut round, table, block, 0).await?;
                 for slot in 0..table.geometry.slots {
                     let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
-                    if version_at(&round, image).is_present() {
-                        show(cx, &mut round, table, image, &mut visit).await?;
+                    if let Some(newest) = table.slot.newest(slot_at(&round, table, image)) {
+                        show(cx, &mut round, table, (image, newest), &mut visit).await?;
                     }
                 }
                 block = Address::from_word(round.word(at.plus(DIRECTORY_NEXT_AT)));
@@ -152,18 +153,20 @@ async fn show(
     cx: &Context,
     round: &mut Round,
     table: &Table,
-    image: BufferOffset,
+    (image, newest): (BufferOffset, Newest),
     visit: &mut impl FnMut(Stored<'_>),
 ) -> Result<(), Failure> {
-    let mut payload = image.plus(table.slot.payload_at);
-    if let Some(body_at) = table.slot.body_at {
-        let body = Address::from_word(round.word(image.plus(body_at)));
-        round.begin();
-        payload = round.read(cx.groups.primary(body), table.slot.body_bytes());
-        cx.port.execute(round).await?;
-    }
+    let payload = match newest.payload {
+        PayloadAt::Slot(at) => image.plus(at),
+        PayloadAt::Apart(body) => {
+            round.begin();
+            let payload = round.read(cx.groups.primary(body), table.slot.body_bytes());
+            cx.port.execute(round).await?;
+            payload
+        }
+    };
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
-    let (key, version) = (round.word(image.plus(KEY_AT)), version_at(round, image));
+    let (key, version) = (round.word(image.plus(KEY_AT)), newest.version);
     let full_key = round.bytes(image.plus(table.slot.full_key_at), table.slot.full_key_bytes);
     visit(Stored { key, version, full_key, row });
     Ok(())
@@ -237,7 +240,8 @@ async fn audit_bucket(
             (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
         for offset in std::iter::once(0).chain(slots) {
             audit.locks_left += u64::from(round.word(at.plus(offset + LOCK_AT)) != 0);
-            if offset > 0 && version_at(&round, at.plus(offset)).is_present() {
+            let is_used = |slot| !table.slot.is_free(slot_at(&round, table, slot));
+            if offset > 0 && is_used(at.plus(offset)) {
                 audit.records += 1;
                 let key = round.word(at.plus(offset + KEY_AT));
                 let view = &cx.node.index_view;
@@ -270,19 +274,17 @@ async fn compare_replicas(
         audit.misplaced += u64::from(is_bucket && are_wrong(table, round, other));
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
-            let Some(body_at) = table.slot.body_at else { break };
-            let body = Address::from_word(round.word(image.plus(body_at)));
-            if !version_at(round, image).is_present() {
-                continue;
+            let bodies: Vec<Address> = table.slot.apart(slot_at(round, table, image)).collect();
+            for body in bodies {
+                round.begin();
+                let bytes = table.slot.body_bytes();
+                let first = round.read(cx.groups.primary(body), bytes);
+                let second = round.read(cx.groups.whole().replica(body, position), bytes);
+                cx.port.execute(round).await?;
+                let lines =
+                    round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
+                audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
             }
-            round.begin();
-            let bytes = table.slot.body_bytes();
-            let first = round.read(cx.groups.primary(body), bytes);
-            let second = round.read(cx.groups.whole().replica(body, position), bytes);
-            cx.port.execute(round).await?;
-            let lines =
-                round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
-            audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
         }
     }
     Ok(())
@@ -296,9 +298,10 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
         .chain(slots.map(|offset| (offset, table.slot.slot_bytes)));
     let mut lines = 0;
     for (offset, len) in records {
-        // Of a slot without a record only the head counts: an insert that was undone leaves bytes.
-        let is_free = offset > 0 && !version_at(round, first.plus(offset)).is_present();
-        let len = if is_free { table.slot.body_at.unwrap_or(KEY_AT) + 8 } else { len };
+        let len = match offset {
+            0 => len,
+            _ => table.slot.replicated_bytes(slot_at(round, table, first.plus(offset))),
+        };
         for line in (0..len).step_by(64) {
             let skip = if line == 0 { VERSION_AT } else { 0 };
             let end = len.min(line + 64);
@@ -318,8 +321,9 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
     lines
 }
 
-fn version_at(round: &Round, image: BufferOffset) -> Version {
-    Version::from_word(round.word(image.plus(VERSION_AT)))
+/// The bytes of a slot whose image is in the buffer.
+fn slot_at<'a>(round: &'a Round, table: &Table, image: BufferOffset) -> &'a [u8] {
+    round.bytes(image, table.slot.slot_bytes)
 }
 
 async fn read_block(

@@ -26,6 +26,7 @@ pub async fn stored(cx: &Context) -> Result<Vec<RecordedWrite>, Failure> {
                 version: stored.version.counter(),
                 kind: WriteKind::Insert,
                 fingerprint: fingerprint(stored.row.payload()),
+                undone: None,
             });
         })
         .await?;

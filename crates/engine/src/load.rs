@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::index::hash::Geometry;
 use crate::index::prints::loaded_print;
 use crate::index::{Place, hash_of};
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, VERSION_AT, Version};
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Loaded};
 use crate::load_trees::{Run, build};
 use crate::outcome::Failure;
 use crate::row::Value;
@@ -126,18 +126,14 @@ impl<'a> Loader<'a> {
         let slot = &schema.slot;
         let image = self.round.reserve_lines(slot.slot_bytes);
         self.round.bytes_mut(image, slot.slot_bytes).fill(0);
-        self.round.set_word(image.plus(VERSION_AT), Version::LOADED.word());
-        self.round.set_word(image.plus(KEY_AT), word);
-        self.round
-            .bytes_mut(image.plus(slot.full_key_at), full_key.len())
-            .copy_from_slice(full_key);
         let (mut body, mut body_image) = (Address::NULL, image);
-        if let Some(body_at) = slot.body_at {
+        if slot.is_out_of_line() {
             body = self.cx.allocate(place.group, slot.body_bytes() as u32).await?;
-            self.round.set_word(image.plus(body_at), body.to_word());
             body_image = self.round.reserve_lines(slot.body_bytes());
             self.round.bytes_mut(body_image, slot.body_bytes()).fill(0);
         }
+        let head = self.round.bytes_mut(image, slot.slot_bytes);
+        slot.write_loaded(head, &Loaded { key: word, full_key, body });
         let payload = self.round.bytes_mut(body_image.plus(slot.payload_at), slot.payload_bytes);
         fill(&mut RowMut { schema: &schema.schema, payload });
         if schema.ordered.1 > 0 {
@@ -217,11 +213,12 @@ impl<'a> Loader<'a> {
 
     /// A slot of the bin that was free when it was read, and that nobody before in the batch took.
     fn free_in_bin(&self, before: &[Pending], one: &Pending) -> Option<Address> {
-        let slot_bytes = self.cx.table(one.table).slot.slot_bytes;
+        let layout = &self.cx.table(one.table).slot;
+        let slot_bytes = layout.slot_bytes;
         (0..Geometry::SLOTS_PER_BIN).find_map(|slot| {
-            let at = one.bin_at.plus(slot * slot_bytes + VERSION_AT);
+            let at = one.bin_at.plus(slot * slot_bytes);
             let address = bin(one, slot_bytes).plus(slot * slot_bytes);
-            let free = !Version::from_word(self.round.word(at)).is_present();
+            let free = layout.is_free(self.round.bytes(at, slot_bytes));
             (free && !before.iter().any(|other| other.slot == address)).then_some(address)
         })
     }
@@ -239,8 +236,7 @@ impl<'a> Loader<'a> {
             self.cx.port.execute(&mut self.round).await?;
             for slot in 0..table.geometry.slots {
                 let offset = DIRECTORY_BYTES + slot * slot_bytes;
-                let version = self.round.word(at.plus(offset + VERSION_AT));
-                if !Version::from_word(version).is_present() {
+                if table.slot.is_free(self.round.bytes(at.plus(offset), slot_bytes)) {
                     return Ok(block.plus(offset));
                 }
             }

@@ -6,7 +6,7 @@ use crate::outcome::AbortReason;
 use std::cell::Cell;
 
 /// Most phases that one protocol names.
-pub const PHASES_MAX: usize = 16;
+pub const PHASES_MAX: usize = 24;
 
 /// What can come about while the dead are recovered: the branches of recovery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -183,7 +183,7 @@ pub fn effects(
     (round, entry): (&Round, &Entry),
     mut tell: impl FnMut(&Index, KeyBytes, bool),
 ) {
-    if entry.lock == NO_LOCK || entry.progress != Progress::Done {
+    if !entry.writable || entry.progress != Progress::Done {
         return;
     }
     let slot = &table.slot;

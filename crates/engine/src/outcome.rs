@@ -52,6 +52,11 @@ impl AbortReason {
         AbortReason::User,
     ];
 
+    /// Whether only a change of an ordered index can end so.
+    pub fn needs_ordered_indexes(self) -> bool {
+        matches!(self, AbortReason::LeafFull | AbortReason::UniqueViolation)
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

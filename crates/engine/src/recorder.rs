@@ -10,7 +10,7 @@ use crate::history::{
 use crate::layout::Version;
 use crate::ordered::Leaf;
 use crate::schema::{Cells, TableId};
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Entry, Mode, Progress, Txn};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_fabric::clock::Nanos;
@@ -74,7 +74,8 @@ fn record_leaf(
     reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
     if leaf.new_version != Version::NEVER {
         let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
-        writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0 });
+        let undone = (cx.database().protocol.info().undone)(kind, version);
+        writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
     }
 }
 
@@ -99,17 +100,16 @@ fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead>
         (Mode::Update, true) if slot.is_out_of_line() => hash(entry.old_payload),
         (Mode::Update, true) => hash(entry.image.plus(slot.payload_at)),
     };
-    let version = match entry.mode {
-        Mode::Insert if !entry.found => txn.lookup(entry).directory_version.counter(),
-        _ => entry.version.counter(),
-    };
     let (table, key, present) = (entry.table, entry.key, entry.found);
+    let version = entry.version.counter();
     Some(RecordedRead { table, key, version, present, fingerprint })
 }
 
 fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
     let version = entry.new_version.counter();
-    if version == 0 || entry.lock == NO_LOCK || entry.new_version == entry.version {
+    // An insert's former version is its directory's, with which its new one has nothing in common.
+    let is_same = entry.mode != Mode::Insert && entry.new_version == entry.version;
+    if version == 0 || !entry.writable || is_same {
         return None;
     }
     let hash = || payload_fingerprint(cx, txn, entry, entry.payload);
@@ -120,5 +120,6 @@ fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrit
         Mode::Delete => (WriteKind::Delete, 0),
     };
     let (table, key) = (entry.table, entry.key);
-    Some(RecordedWrite { table, key, version, kind, fingerprint })
+    let undone = (cx.database().protocol.info().undone)(kind, version);
+    Some(RecordedWrite { table, key, version, kind, fingerprint, undone })
 }

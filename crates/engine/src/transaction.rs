@@ -9,14 +9,14 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::Coordinator;
 use crate::fuse::fuse;
-use crate::index::hash::{Lookup, home};
+use crate::index::hash::Lookup;
 use crate::index::hash_of;
 use crate::outcome::{Explanation, Failure};
 pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
-use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, NO_LOCK, Progress, Txn};
-use tarn_fabric::round::BufferOffset;
+use crate::working_set::{Added, ENTRIES_MAX, Entry, Handle, Mode, Progress, Txn};
+use tarn_fabric::round::{BufferOffset, Round};
 
 /// A transaction in progress; see [`Coordinator::transact`].
 pub struct Transaction<'c> {
@@ -132,7 +132,7 @@ impl<'c> Transaction<'c> {
         let entry = &mut txn.entries[handle.0 as usize];
         assert!(entry.progress == Progress::Done, "fetch before set");
         assert!(entry.mode != Mode::Read, "added for reading");
-        if entry.lock == NO_LOCK || entry.mode == Mode::Delete {
+        if !entry.writable || entry.mode == Mode::Delete {
             return; // there is no such record to change
         }
         assert!(entry.cells.contains(column), "the cell was not asked for");
@@ -180,24 +180,23 @@ impl<'c> Transaction<'c> {
         }
     }
 
-    /// The commonest wish: a record of one line, by a word, to be read or updated.
+    /// The commonest wish: a record, by a word, to be read or updated.
     fn add_word(&mut self, table_id: TableId, word: u64, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let table = cx.table(table_id);
         let hash = hash_of(table, word);
         let cells = widened(table, mode, cells);
-        if !table.slot.is_plain() || cx.remembers || txn.entries.len() >= ENTRIES_MAX {
+        if table.slot.full_key_bytes != 0 || txn.entries.len() >= ENTRIES_MAX {
             return self.add_rarer(table_id, Key::Word(word), mode, cells);
         }
         if txn.note_again(hash) && find(txn, table, word, &[]).is_some() {
             return self.add_rarer(table_id, Key::Word(word), mode, cells);
         }
-        let mut entry = Entry::new(table_id, word, mode, cells, Progress::Home);
-        entry.address = home(cx.surroundings(), table, hash);
-        push_at_home(cx, txn, table, entry)
+        let added = Added { key: word, full_key: BufferOffset::default(), hash, mode, cells };
+        cx.database().protocol.add(cx, txn, table, added)
     }
 
-    /// Inserts, deletes, long keys, slots of several lines, wishes for a record that is there.
+    /// Inserts, deletes, long keys, wishes for a record that is there.
     #[inline(never)]
     fn add_rarer(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
@@ -228,20 +227,9 @@ impl<'c> Transaction<'c> {
             return Handle(index as u32);
         }
         txn.note(hash);
-        let handle = add_seen(cx, txn, table, (word, hash), mode, cells);
-        if !full_key.is_empty() {
-            let round = &mut txn.round;
-            let mut at = round.reserve(full_key.len().max(8));
-            if at == BufferOffset::default() {
-                at = round.reserve(full_key.len().max(8)); // 0 means none
-            }
-            round.bytes_mut(at, full_key.len()).copy_from_slice(full_key);
-            txn.entries[handle.0 as usize].full_key = at;
-        }
-        if txn.entries[handle.0 as usize].progress == Progress::Locate {
-            ask_index(cx, txn, handle.0 as usize, matches!(mode, Mode::Insert | Mode::Delete));
-        }
-        handle
+        let full_key = keep_key(&mut txn.round, full_key);
+        let added = Added { key: word, full_key, hash, mode, cells };
+        cx.database().protocol.add(cx, txn, table, added)
     }
 
     /// The handle given back names an absent record; the mistake surfaces at the fetch.
@@ -313,38 +301,17 @@ fn find(txn: &Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
     })
 }
 
-/// Adds a record that is looked for where it was last seen, or at its home, or (then not begun
-/// yet) by the index.
-fn add_seen(
-    cx: &Context,
-    txn: &mut Txn,
-    table: &Table,
-    (key, hash): (u64, u64),
-    mode: Mode,
-    cells: Cells,
-) -> Handle {
-    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Locate);
-    if matches!(mode, Mode::Read | Mode::Update) {
-        if let Some((slot, body)) = cx.cache.borrow().get(table.id, key) {
-            (entry.address, entry.body) = (slot, body);
-            entry.progress = Progress::Direct;
-        } else if table.slot.is_plain() {
-            entry.address = home(cx.surroundings(), table, hash);
-            entry.progress = Progress::Home;
-            return push_at_home(cx, txn, table, entry);
-        }
+/// Keeps a long key in the round's buffer; where, or position 0 if there is none.
+fn keep_key(round: &mut Round, full_key: &[u8]) -> BufferOffset {
+    if full_key.is_empty() {
+        return BufferOffset::default();
     }
-    txn.entries.push(entry);
-    Handle(txn.entries.len() as u32 - 1)
-}
-
-/// Adds a record whose home is to be looked at: the protocol plans that at once.
-#[inline(always)]
-fn push_at_home(cx: &Context, txn: &mut Txn, table: &Table, mut entry: Entry) -> Handle {
-    cx.database().protocol.plan_home(cx, &mut txn.round, table, &mut entry);
-    txn.at_home += 1;
-    txn.entries.push(entry);
-    Handle(txn.entries.len() as u32 - 1)
+    let mut at = round.reserve(full_key.len().max(8));
+    if at == BufferOffset::default() {
+        at = round.reserve(full_key.len().max(8)); // 0 means none
+    }
+    round.bytes_mut(at, full_key.len()).copy_from_slice(full_key);
+    at
 }
 
 /// From here on the entry asks the index; an insert or delete needs the bucket's directory record

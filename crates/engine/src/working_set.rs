@@ -34,6 +34,33 @@ pub enum Mode {
     Delete,
 }
 
+/// A record that a transaction asks for the first time: what [`crate::protocol::Protocol::add`] makes an
+/// entry of.
+#[derive(Clone, Copy, Debug)]
+pub struct Added {
+    /// Key word.
+    pub key: u64,
+    /// Full key in the round's buffer; position 0 means none.
+    pub full_key: BufferOffset,
+    /// The key's hash in its table's index.
+    pub hash: u64,
+    /// What the caller wants.
+    pub mode: Mode,
+    /// Which cells.
+    pub cells: Cells,
+}
+
+/// What a further wish for a record that is fetched needs of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Further {
+    /// More of its cells.
+    Cells,
+    /// The right to change it: it was only read.
+    Lock,
+    /// Its place in the index, and the right to change that: it is to come or to go.
+    Index,
+}
+
 /// How far the protocol has come with an entry; each protocol uses the states it needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
@@ -108,6 +135,10 @@ pub struct Entry {
     pub watched: bool,
     /// Whether nothing of it is to be written after all (inserted and deleted again).
     pub void: bool,
+    /// Whether what the caller sets of it will be written: the protocol has made the record this
+    /// transaction's to change, by whatever kind of lock. An insert that finds its record, and a change
+    /// of one that is not there, stay `false`.
+    pub writable: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 96);
@@ -138,6 +169,7 @@ impl Entry {
             stable: false,
             watched: false,
             void: false,
+            writable: false,
         }
     }
 
@@ -373,6 +405,13 @@ impl Txn {
     #[inline]
     pub fn lookup(&self, entry: &Entry) -> &Lookup {
         &self.lookups[entry.lookup as usize]
+    }
+
+    /// Adds an entry; its name.
+    #[inline(always)]
+    pub fn push(&mut self, entry: Entry) -> Handle {
+        self.entries.push(entry);
+        Handle(self.entries.len() as u32 - 1)
     }
 
     /// Notes that the checks on a directory record are no longer needed: the transaction locks it,

@@ -11,7 +11,6 @@ use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::protocol::ALL;
 use tarn_engine::schema::{Cells, ColumnId, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
@@ -54,7 +53,8 @@ fn lock_bytes(replicas: usize, locks: u64) -> u64 {
 }
 
 fn phase(cx: &Context, name: &str) -> u64 {
-    let position = ALL[0].phases.iter().position(|&phase| phase == name).unwrap();
+    let phases = cx.database().protocol.info().phases;
+    let position = phases.iter().position(|&phase| phase == name).unwrap();
     cx.metrics.snapshot().phases[position]
 }
 
@@ -113,7 +113,7 @@ fn bench(replicas: usize, variant: &str) -> Bench {
         narrow("printed", 4000).fingerprinted(),
     ];
     // All records of a table in one group: groups do not multiply the writes.
-    let mut shape = Shape::of(&schemas).nodes(replicas, replicas).variant(variant);
+    let mut shape = Shape::of(&schemas).protocol("ford").nodes(replicas, replicas).variant(variant);
     shape.options.placement = tarn_engine::catalog::Placement::Table;
     let world = World::new(&shape);
     let mut cold = world.coordinator(0, 0);
@@ -381,7 +381,7 @@ fn records_away_from_home_cost_a_round_for_the_bucket_and_one_for_each_block() {
 fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_not_remembered() {
     let (full, empty) = (TableId(0), TableId(1));
     let ordered = |name| narrow(name, 4000).ordered("by_key");
-    let world = World::new(&Shape::of(&[ordered("full"), ordered("empty")]));
+    let world = World::new(&Shape::of(&[ordered("full"), ordered("empty")]).protocol("ford"));
     let by_key = world.database.catalog.index_id("full", "by_key").unwrap();
     fill(&mut world.coordinator(0, 0), full, (0..200).map(|key| key * 2));
     let mut by = world.coordinator(1, 0);

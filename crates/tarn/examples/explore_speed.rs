@@ -41,6 +41,10 @@ fn node(slot: u16) -> NodeId {
     NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
 }
 
+fn protocol() -> AnyProtocol {
+    AnyProtocol::by_name("ford", "corrected").expect("a protocol")
+}
+
 impl Transfers {
     fn new() -> Transfers {
         let schema = TableSchema::new("accounts", 8).column("balance", ColumnType::U64);
@@ -51,7 +55,7 @@ impl Transfers {
             spare_bytes: 4 << 10,
             ..Options::default()
         };
-        let catalog = Catalog::plan(&[schema], &options, MEMORY_NODES).expect("a plan");
+        let catalog = protocol().catalog(&[schema], &options, MEMORY_NODES).expect("a plan");
         Transfers { catalog }
     }
 
@@ -59,7 +63,7 @@ impl Transfers {
         Arc::new(Database::new(
             self.catalog.clone(),
             ReplicaGroups::new(fabric.groups()),
-            AnyProtocol::by_name("ford", "corrected").expect("a protocol"),
+            protocol(),
             Arc::new(EmbeddedMembership::new(COORDINATORS as usize + 1)),
         ))
     }

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::load::{Loader, Part};
@@ -125,7 +125,8 @@ fn cluster(workload: &SmallBank) -> Result<(SimFabric, Arc<Database>), AnyError>
         coordinators_max: u32::from(COMPUTE_NODES * THREADS) * COROUTINES,
         ..Options::default()
     };
-    let catalog = Catalog::plan(&workload.schemas(), &options, MEMORY_NODES)?;
+    let protocol = AnyProtocol::by_name("ford", "corrected")?;
+    let catalog = protocol.catalog(&workload.schemas(), &options, MEMORY_NODES)?;
     let fabric = SimFabric::new(&SimConfig {
         memory_nodes: MEMORY_NODES,
         replicas: 3,
@@ -136,7 +137,6 @@ fn cluster(workload: &SmallBank) -> Result<(SimFabric, Arc<Database>), AnyError>
         seed: 1,
     })?;
     let groups = ReplicaGroups::new(fabric.groups());
-    let protocol = AnyProtocol::by_name("ford", "corrected")?;
     let membership = Arc::new(EmbeddedMembership::new(COMPUTE_NODES.into()));
     Ok((fabric, Arc::new(Database::new(catalog, groups, protocol, membership))))
 }

@@ -6,7 +6,7 @@
 use crate::memory::check_caches;
 use std::io;
 use std::sync::Arc;
-use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::outcome::UsageError;
@@ -18,10 +18,17 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::port::Port;
-use tarn_fabric::rng::mix;
 use tarn_fabric::round::Round;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"TARNDB01");
+/// The first words of a memory node: MAGIC, the plan's stamp, the names of protocol and layout.
+const SUPERBLOCK_USED: usize = 64;
+/// Its version is raised when what follows comes to mean something else. 2: names instead of hashes.
+const MAGIC: &[u8; 8] = b"TARNDB02";
+const STAMP_AT: usize = 8;
+const PROTOCOL_AT: usize = 16;
+const LAYOUT_AT: usize = 32;
+
+const _: () = assert!(MAGIC.len() <= STAMP_AT && SUPERBLOCK_USED as u64 <= SUPERBLOCK_BYTES);
 
 /// The shape of an embedded cluster.
 #[derive(Clone, Debug)]
@@ -139,7 +146,7 @@ impl Cluster {
     ) -> Result<Cluster, OpenError> {
         let protocol = AnyProtocol::by_name(&config.protocol, &config.variant)?;
         protocol.refuse_unsafe(&config.variant)?;
-        let catalog = Catalog::plan(schemas, &config.options, config.memory_nodes.max(1))?;
+        let catalog = protocol.catalog(schemas, &config.options, config.memory_nodes.max(1))?;
         check_memory(&catalog, config, threads)?;
         let fabric = LocalFabric::new(&LocalConfig {
             memory_nodes: config.memory_nodes,
@@ -200,11 +207,9 @@ impl Cluster {
         laid_out_bytes(&self.database.catalog, &self.config)
     }
 
-    fn stamp_words(&self) -> [u64; 3] {
-        let info = self.database.protocol.info();
-        let layout = info.layout.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
-        let name = info.name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)));
-        [MAGIC, self.database.catalog.stamp(), layout ^ name.rotate_left(1)]
+    fn superblock(&self) -> [u8; SUPERBLOCK_USED] {
+        let (catalog, protocol) = (&self.database.catalog, self.database.protocol.info().name);
+        superblock(catalog.stamp(), protocol, &catalog.options().layout.to_string())
     }
 
     fn stamp(&self) -> Result<(), Box<FabricError>> {
@@ -214,42 +219,70 @@ impl Cluster {
         };
         let port = self.fabric.port(id, 0, self.config.seed);
         let mut round = Round::new();
-        let words = round.reserve(24);
-        for (index, word) in self.stamp_words().into_iter().enumerate() {
-            round.set_word(words.plus(index * 8), word);
-        }
+        let bytes = round.reserve(SUPERBLOCK_USED);
+        round.bytes_mut(bytes, SUPERBLOCK_USED).copy_from_slice(&self.superblock());
         for group in 0..self.database.groups().count() {
-            for target in self.database.groups().all(superblock(group)) {
-                round.write(target, words, 24);
+            for target in self.database.groups().all(superblock_at(group)) {
+                round.write(target, bytes, SUPERBLOCK_USED);
             }
         }
         block_on(port.execute(&mut round))
     }
 
     fn compare_stamp(&self, port: &Port) -> Result<(), OpenError> {
-        let expected = self.stamp_words();
+        let expected = self.superblock();
         for group in 0..self.database.groups().count() {
             let mut round = Round::new();
-            let at = round.read(self.database.groups().primary(superblock(group)), 24);
+            let target = self.database.groups().primary(superblock_at(group));
+            let at = round.read(target, SUPERBLOCK_USED);
             block_on(port.execute(&mut round))?;
-            let found = [0, 8, 16].map(|offset| round.word(at.plus(offset)));
+            let found = round.bytes(at, SUPERBLOCK_USED);
             if found != expected {
-                return Err(OpenError::Mismatch(mismatch(found, expected)));
+                return Err(OpenError::Mismatch(mismatch(found, &expected)));
             }
         }
         Ok(())
     }
 }
 
-fn superblock(group: usize) -> Address {
+fn superblock_at(group: usize) -> Address {
     Address::new(GroupId(group as u16), 0)
 }
 
-fn mismatch(found: [u64; 3], expected: [u64; 3]) -> String {
+/// What stands in a memory node's superblock; see [`SUPERBLOCK_USED`].
+///
+/// # Panics
+/// If a name is too long: a bug of the protocol's.
+fn superblock(stamp: u64, protocol: &str, layout: &str) -> [u8; SUPERBLOCK_USED] {
+    assert!(protocol.len() <= LAYOUT_AT - PROTOCOL_AT, "{protocol}: too long a name");
+    assert!(layout.len() <= SUPERBLOCK_USED - LAYOUT_AT, "{layout}: too long a name");
+    let mut bytes = [0; SUPERBLOCK_USED];
+    let mut set = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
+    set(0, MAGIC);
+    set(STAMP_AT, &stamp.to_le_bytes());
+    set(PROTOCOL_AT, protocol.as_bytes());
+    set(LAYOUT_AT, layout.as_bytes());
+    bytes
+}
+
+/// In which respect the superblock that was found differs from the one that was expected.
+fn mismatch(found: &[u8], expected: &[u8]) -> String {
+    let name = |bytes: &[u8], from: usize, to: usize| {
+        String::from_utf8_lossy(&bytes[from..to]).trim_end_matches('\0').to_owned()
+    };
+    let protocol = |bytes| name(bytes, PROTOCOL_AT, LAYOUT_AT);
+    let layout = |bytes| name(bytes, LAYOUT_AT, SUPERBLOCK_USED);
+    let differ = |from: usize, to: usize| found[from..to] != expected[from..to];
     let what = match () {
-        () if found[0] != expected[0] => "holds no Tarn database",
-        () if found[1] != expected[1] => "was laid out for another schema or other options",
-        () => "was laid out for another protocol",
+        () if differ(0, STAMP_AT) => "holds no Tarn database of this version".to_owned(),
+        () if differ(PROTOCOL_AT, SUPERBLOCK_USED) => format!(
+            "was laid out for protocol {} in layout {}, not for {} in {}",
+            protocol(found),
+            layout(found),
+            protocol(expected),
+            layout(expected)
+        ),
+        () => "was laid out for another schema or other options".to_owned(),
     };
     format!("the memory {what}; open it as it was made, or dump it and load it anew")
 }
@@ -292,4 +325,49 @@ fn check_memory(
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_engine::schema::ColumnType;
+    use tarn_fabric::address::NodeId;
+
+    fn cluster() -> Cluster {
+        let schema = TableSchema::new("t", 100).column("c", ColumnType::U64);
+        let backing = Backing::Private;
+        Cluster::new(&[schema], &ClusterConfig { backing, ..ClusterConfig::default() })
+            .expect("a cluster")
+    }
+
+    /// What a join says when the memory has this superblock.
+    fn refusal(cluster: &Cluster, superblock: [u8; SUPERBLOCK_USED]) -> String {
+        let id: NodeId = cluster.database.membership.join(NodeSlot(0)).expect("a life");
+        let port = cluster.fabric.port(id, 0, 1);
+        let mut round = Round::new();
+        let bytes = round.reserve(SUPERBLOCK_USED);
+        round.bytes_mut(bytes, SUPERBLOCK_USED).copy_from_slice(&superblock);
+        let target = cluster.database.groups().primary(superblock_at(0));
+        round.write(target, bytes, SUPERBLOCK_USED);
+        block_on(port.execute(&mut round)).expect("a round");
+        cluster.join(0).err().map_or(String::new(), |error| error.to_string())
+    }
+
+    #[test]
+    fn who_would_lay_memory_out_in_another_way_is_refused_and_told_what_differs() {
+        let cluster = cluster();
+        let info = cluster.database.protocol.info();
+        let stamp = cluster.database.catalog.stamp();
+        let layout = cluster.database.catalog.options().layout.to_string();
+        assert!(cluster.join(0).is_ok());
+        let said = refusal(&cluster, superblock(stamp ^ 1, "other", "cells-of-2"));
+        let both =
+            format!("for protocol other in layout cells-of-2, not for {} in {layout}", info.name);
+        assert!(said.contains(&both), "{said}");
+        let said = refusal(&cluster, superblock(stamp ^ 1, info.name, &layout));
+        assert!(said.contains("another schema or other options"), "{said}");
+        let said = refusal(&cluster, [0; SUPERBLOCK_USED]);
+        assert!(said.contains("no Tarn database of this version"), "{said}");
+        assert_eq!(refusal(&cluster, superblock(stamp, info.name, &layout)), "");
+    }
 }

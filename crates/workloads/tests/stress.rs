@@ -9,6 +9,7 @@ mod common;
 
 use common::{Cluster, Shape, Stress, all_ok, recorded, small};
 use std::time::{Duration, Instant};
+use tarn_engine::protocol::ALL;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::local::preempt::{Rates, arm};
 use tarn_fabric::local::{LineAtomicity, pin_to_core};
@@ -81,9 +82,9 @@ fn run_each(shape: (Shape<'_>, Nanos), number: u64) -> Result<usize, Wrong> {
 
 #[test]
 fn the_corrected_engine_survives_being_stopped_anywhere() {
-    for replicas in [1, 3] {
+    for (info, replicas) in ALL.iter().flat_map(|info| [(info, 1), (info, 3)]) {
         for number in 0..6 {
-            match run_each((Shape::new("ford", replicas), PATIENCE), number) {
+            match run_each((Shape::new(info.name, replicas), PATIENCE), number) {
                 Ok(tries) => assert!(tries >= THREADS * 8 * 90, "{tries} tries recorded"),
                 Err(Wrong::Failed) => panic!("run {number}: a transaction failed"),
                 Err(Wrong::Seen(text)) => panic!("run {number}: {text}"),

@@ -243,8 +243,8 @@ fn payments_and_the_others_are_drawn_as_specified() {
 #[test]
 fn every_transaction_does_its_work_and_the_history_is_serializable() {
     let workload: Tpcc = small("tiny", 2);
-    for replicas in [1, 3] {
-        let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, replicas), 5);
+    for (info, replicas) in ALL.iter().flat_map(|info| [(info, 1), (info, 3)]) {
+        let cluster = Cluster::loaded(&workload, Shape::new(info.name, replicas), 5);
         let history = cluster.record_threads(&workload, 2, 150, 5);
         assert!(history.len() >= 2 * 8 * 150);
         assert_eq!(recorded::verdict(&history), Ok(()));
@@ -255,8 +255,12 @@ fn every_transaction_does_its_work_and_the_history_is_serializable() {
 
 #[test]
 fn what_a_run_adds_up_to_is_as_specified() {
+    ALL.iter().for_each(|info| adds_up(info.name));
+}
+
+fn adds_up(protocol: &str) {
     let workload: Tpcc = small("tiny", 2);
-    let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 5);
+    let cluster = Cluster::loaded(&workload, Shape::new(protocol, 1), 5);
     let tally = cluster.run(&workload, 1_000, 5);
     let invariants = cluster.check(&workload, &tally);
     assert!(all_ok(&invariants), "{invariants:#?}");
@@ -277,11 +281,11 @@ fn a_skew_is_refused() {
     assert!(error.to_string().starts_with("zipf = 0.5; allowed: none"), "{error}");
 }
 
-/// Alone on its cluster, once warm: the most frequent number.
+/// FORD's, alone on its cluster, once warm: the most frequent number.
 #[test]
 fn each_transaction_takes_few_rounds() {
     let workload: Tpcc = small("tiny", 2);
-    let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 5);
+    let cluster = Cluster::loaded(&workload, Shape::new("ford", 1), 5);
     let mut coordinator = Coordinator::new(Rc::clone(&cluster.cx), 0, Retry::default());
     let (mut rng, mut tally) = (seeded(9, 9), Tally::default());
     let mut counts = [[0u32; 32]; 7];

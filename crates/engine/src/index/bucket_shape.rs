@@ -5,7 +5,7 @@
 //! 22 records, then its chain (see docs/protocols/ford.md).
 
 use super::hash::Geometry;
-use crate::layout::{DIRECTORY_BYTES, Slot};
+use crate::layout::{DIRECTORY_BYTES, LayoutKind, Slot};
 use crate::outcome::UsageError;
 use crate::schema::TableSchema;
 use serde::{Deserialize, Serialize};
@@ -34,9 +34,9 @@ impl Default for BucketShape {
 }
 
 impl BucketShape {
-    /// The slot for rows of `schema`.
-    pub fn slot(&self, schema: &TableSchema) -> Slot {
-        Slot::of(schema).shaped(self.slot_bytes_min as usize, self.read_whole)
+    /// The slot for rows of `schema` in this layout.
+    pub fn slot(&self, layout: LayoutKind, schema: &TableSchema) -> Slot {
+        layout.slot(schema).shaped(self.slot_bytes_min as usize, self.read_whole)
     }
 
     /// Size of a bucket of such slots.
@@ -48,7 +48,7 @@ impl BucketShape {
     ///
     /// # Errors
     /// Names the field that cannot be, its value, and what is allowed.
-    pub fn validate(&self, schemas: &[TableSchema]) -> Result<(), UsageError> {
+    pub fn validate(&self, layout: LayoutKind, schemas: &[TableSchema]) -> Result<(), UsageError> {
         if !(SLOTS_MIN..=SLOTS_MAX).contains(&self.slots) {
             return Err(UsageError {
                 field: "bucket_slots".into(),
@@ -58,7 +58,7 @@ impl BucketShape {
         }
         let room = (VERB_BYTES_MAX - DIRECTORY_BYTES) / self.slots as usize;
         let most = room / LINE_BYTES * LINE_BYTES;
-        let needed = schemas.iter().map(|schema| Slot::of(schema).slot_bytes).max();
+        let needed = schemas.iter().map(|schema| layout.slot(schema).slot_bytes).max();
         let asked = needed.unwrap_or_default().max(self.slot_bytes_min as usize);
         if asked <= most {
             return Ok(());
@@ -83,20 +83,21 @@ mod tests {
     #[test]
     fn the_default_is_a_bucket_of_four_bins() {
         let shape = BucketShape::default();
-        assert_eq!(shape.bucket_bytes(&shape.slot(&schema())), 64 + 8 * 32);
-        assert!(shape.validate(&[schema()]).is_ok());
+        let slot = shape.slot(LayoutKind::SingleVersion, &schema());
+        assert_eq!(shape.bucket_bytes(&slot), 64 + 8 * 32);
+        assert!(shape.validate(LayoutKind::SingleVersion, &[schema()]).is_ok());
     }
 
     #[test]
     fn a_bucket_that_cannot_be_names_the_field() {
-        let error =
-            |shape: BucketShape| shape.validate(&[schema()]).expect_err("refused").to_string();
+        let validate = |shape: BucketShape| shape.validate(LayoutKind::SingleVersion, &[schema()]);
+        let error = |shape: BucketShape| validate(shape).expect_err("refused").to_string();
         let shape = BucketShape::default();
         assert!(error(BucketShape { slots: 7, ..shape }).contains("bucket_slots = 7"));
         assert!(error(BucketShape { slots: 65, ..shape }).contains("8 to 64"));
         let wide = BucketShape { slots: 64, slot_bytes_min: 4096, read_whole: true };
         assert!(error(wide).contains("slot_bytes = 4096"));
         let most = BucketShape { slot_bytes_min: 448, ..wide };
-        assert!(most.validate(&[schema()]).is_ok());
+        assert!(validate(most).is_ok());
     }
 }

@@ -11,7 +11,7 @@
 //!   and a slot that a record left gets a VERSION above that record's.
 //! - A split that is undone leaves no trace in any key's versions. A slot that one record leaves and
 //!   another takes gets its old VERSION back, and is told by its VERSION's jump from an update
-//!   ([`crate::log::LoggedRecord::restored_version`]). Only one that lies in one line may be taken: the
+//!   ([`crate::log::undo::LoggedRecord::restored_version`]). Only one that lies in one line may be taken: the
 //!   lines of a longer one could be read from before and after.
 //! - Bodies are neither lost nor shared: a slot that a record left keeps no pointer to its body; it
 //!   takes over the body that a filled slot had left over from an earlier record, or none.
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use crate::catalog::{Catalog, Options};
     use crate::index::prints::Prints;
-    use crate::log::LoggedRecord;
+    use crate::log::undo::LoggedRecord;
     use crate::owner::OwnerTag;
     use crate::schema::{ColumnType, TableSchema};
     use crate::working_set::{Lock, LockKind};

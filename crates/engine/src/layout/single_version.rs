@@ -19,6 +19,7 @@
 //! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
 
+use super::RecordLayout;
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
@@ -78,10 +79,14 @@ pub struct Slot {
     pub payload_bytes: usize,
     /// Whether lookups read whole buckets: then no record has a home of its own.
     pub by_bucket: bool,
+    /// What a slot says of its record.
+    pub record: RecordLayout,
+    /// See [`Slot::is_plain`]: every record that is added asks.
+    plain: bool,
 }
 
 impl Slot {
-    /// The slot for rows of `schema`.
+    /// The slot for rows of `schema` in the single-version layout.
     pub fn of(schema: &TableSchema) -> Slot {
         let full_key_bytes = schema.stored_key_bytes();
         let payload_bytes = schema.payload_bytes();
@@ -98,7 +103,10 @@ impl Slot {
                 payload_at,
                 payload_bytes,
                 by_bucket: false,
-            };
+                record: RecordLayout::InPlace,
+                plain: false,
+            }
+            .shaped(0, false);
         }
         let full_key_at = HEADER_BYTES + 8;
         Slot {
@@ -109,13 +117,18 @@ impl Slot {
             payload_at: 0,
             payload_bytes,
             by_bucket: false,
+            record: RecordLayout::InPlace,
+            plain: false,
         }
+        .shaped(0, false)
     }
 
     /// The same, in buckets of another shape: no smaller than `bytes_min`.
     #[must_use]
     pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
-        Slot { slot_bytes: self.slot_bytes.max(slot_bytes(bytes_min)), by_bucket, ..self }
+        let slot_bytes = self.slot_bytes.max(slot_bytes(bytes_min));
+        let plain = slot_bytes <= LINE_BYTES && self.full_key_bytes == 0 && !by_bucket;
+        Slot { slot_bytes, by_bucket, plain, ..self }
     }
 
     /// Whether the payload lies apart.
@@ -139,7 +152,7 @@ impl Slot {
     /// it whole.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.slot_bytes <= LINE_BYTES && self.full_key_bytes == 0 && !self.by_bucket
+        self.plain
     }
 
     /// Bytes of the slot in use.

@@ -3,141 +3,26 @@
 //! Invariant: a protocol is one folder and one line of the macro call `protocols!`; it never imports another, and
 //! nobody outside this module names one. What several protocols share lives in `layout`, `index`,
 //! `log`, `heap`. Protocols are compiled once: the engine calls them through [`AnyProtocol`], an
-//! enum whose asynchronous calls cost a branch and no allocation.
+//! enum whose asynchronous calls cost a branch and no allocation. What a protocol says of itself, and its
+//! variants, are in `info.rs`.
 
-use crate::catalog::Table;
+mod info;
+
+pub use info::{Isolation, Limit, Only, ProtocolCaps, ProtocolInfo, Switch, Switches};
+
+use crate::catalog::{Catalog, Options, Table};
 use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
+use crate::layout::LayoutKind;
+use crate::log::Entry;
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
-use crate::recovery::{self, Asker, Unsettled};
-use crate::working_set::{Entry, Txn};
+use crate::recovery::{self, Asker, Logged, Turn, Unsettled};
+use crate::schema::TableSchema;
+use crate::working_set::{Added, Further, Handle, Txn};
+use info::UNSAFE_PREFIX;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::round::Round;
-
-/// What a protocol promises beyond strict serializability.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProtocolCaps {
-    /// Offers snapshot isolation as well.
-    pub snapshot_isolation: bool,
-    /// Range reads are free of phantoms.
-    pub ranges: bool,
-    /// Survives crashes of compute nodes.
-    pub crash_recovery: bool,
-}
-
-/// One deviation from a paper's text, or one rule whose absence is a planted bug.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Switch {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// What it does while it is on.
-    pub effect: &'static str,
-    /// Whether the paper's text has it: `--variant literal` keeps exactly those.
-    pub in_literal: bool,
-    /// Whether the public code, which later papers measured, has it: `--variant measured` keeps
-    /// exactly those.
-    pub in_measured: bool,
-    /// Without it transactions are not isolated at all, and what is asked is only how fast they would
-    /// be: it can be taken away by `unsafe-no-NAME`, and in simulations alone.
-    pub simulated_only: bool,
-}
-
-/// What there is to know about a protocol without running it.
-#[derive(Clone, Copy, Debug)]
-pub struct ProtocolInfo {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// Who published it.
-    pub citation: &'static str,
-    /// What it promises.
-    pub caps: ProtocolCaps,
-    /// Its switches; all are on unless a variant says otherwise.
-    pub switches: &'static [Switch],
-    /// Its phases, in the order of [`crate::metrics::Tally::phases`].
-    pub phases: &'static [&'static str],
-    /// Its record layout, for the catalog's stamp.
-    pub layout: &'static str,
-}
-
-/// Which switches are on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Switches(u64);
-
-impl Switches {
-    /// Reads a variant: `corrected` (everything on), `literal` (what the paper's text has) or
-    /// `measured` (what the public code has), then any number of `,-name` and `,+name`. What may be
-    /// missing in simulations alone is taken away by `,unsafe-no-name`.
-    ///
-    /// # Errors
-    /// Names the part that is not known and what is allowed.
-    pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
-        let mut parts = variant.split(',').map(str::trim);
-        let those = |keeps: fn(&Switch) -> bool| {
-            let kept = info.switches.iter().enumerate().filter(|(_, switch)| keeps(switch));
-            kept.fold(0u64, |bits, (index, _)| bits | (1 << index))
-        };
-        let mut bits = match parts.next() {
-            Some("corrected") => those(|_| true),
-            Some("literal") => those(|switch| switch.in_literal),
-            Some("measured") => those(|switch| switch.in_measured),
-            other => return Err(unknown_variant(info, other.unwrap_or(""))),
-        };
-        for part in parts {
-            let (on, name, unsafely) = if let Some(name) = part.strip_prefix('+') {
-                (true, name, false)
-            } else if let Some(name) = part.strip_prefix('-') {
-                (false, name, false)
-            } else if let Some(name) = part.strip_prefix(UNSAFE_PREFIX) {
-                (false, name, true)
-            } else {
-                return Err(unknown_variant(info, part));
-            };
-            let index = info
-                .switches
-                .iter()
-                .position(|switch| switch.name == name)
-                .filter(|&index| on || info.switches[index].simulated_only == unsafely)
-                .ok_or_else(|| unknown_variant(info, part))?;
-            bits = if on { bits | (1 << index) } else { bits & !(1 << index) };
-        }
-        Ok(Switches(bits))
-    }
-
-    /// Whether the switch at this position is on.
-    #[inline]
-    pub fn is_on(self, index: usize) -> bool {
-        self.0 & (1 << index) != 0
-    }
-
-    /// What is missing that may be missing in simulations alone.
-    pub fn unsafe_without(self, info: &ProtocolInfo) -> Option<&'static str> {
-        let missing =
-            |(index, switch): &(usize, &Switch)| switch.simulated_only && !self.is_on(*index);
-        info.switches.iter().enumerate().find(missing).map(|(_, switch)| switch.name)
-    }
-}
-
-/// What takes a switch away that nobody but a simulation may miss.
-const UNSAFE_PREFIX: &str = "unsafe-no-";
-
-fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {
-    let names = |simulated_only: bool| {
-        let those = info.switches.iter().filter(|it| it.simulated_only == simulated_only);
-        those.map(|switch| switch.name).collect::<Vec<&str>>().join(", ")
-    };
-    UsageError {
-        field: "variant".into(),
-        value: part.to_owned(),
-        allowed: format!(
-            "corrected, literal or measured, then ,-NAME or ,+NAME of {} ({}); in simulations alone \
-             ,{UNSAFE_PREFIX}NAME ({})",
-            info.name,
-            names(false),
-            names(true)
-        ),
-    }
-}
 
 /// A protocol. Every call works on one transaction of one coordinator; the verbs go through
 /// `cx.port`, the records through `txn`.
@@ -146,12 +31,25 @@ pub trait Protocol: Sized {
     /// What there is to know without running it.
     const INFO: ProtocolInfo;
 
+    /// What it writes down of a transaction, and what its recovery finds out about it.
+    type Entry: Entry;
+
     /// With these switches.
     fn new(switches: Switches) -> Self;
 
-    /// A record whose home is known is being added: plans the look at it, in the round that the next
-    /// fetch sends. See [`crate::working_set::Progress::Home`].
-    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry);
+    /// What this variant guarantees, or means to: judges hold histories against it.
+    fn isolation(&self) -> Isolation;
+
+    /// How its records lie in a database of these options: what they say of the layout is not heeded.
+    fn layout(&self, asked: &Options) -> LayoutKind;
+
+    /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
+    /// that the next fetch sends, while key, hash and table are at hand.
+    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
+
+    /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
+    /// wanted by now; what the next fetch is to do about it goes into its progress.
+    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further);
 
     /// The switches that it was made with.
     fn switches(&self) -> Switches;
@@ -231,25 +129,33 @@ pub trait Protocol: Sized {
     ///
     /// # Errors
     /// As `fence`.
-    async fn enumerate(&self, cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure>;
+    async fn enumerate(
+        &self,
+        cx: &Context,
+        dead: NodeId,
+    ) -> Result<Vec<Unsettled<Self::Entry>>, Failure>;
 
     /// Recovery, 3: has each of them committed?
     ///
     /// # Errors
     /// As `fence`.
-    async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure>;
+    async fn decide(
+        &self,
+        cx: &Context,
+        left: &mut [Unsettled<Self::Entry>],
+    ) -> Result<(), Failure>;
 
     /// Recovery, 4: writes back what the aborted have changed, then makes their entries invalid.
     ///
     /// # Errors
     /// As `fence`.
-    async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure>;
+    async fn apply(&self, cx: &Context, left: &[Unsettled<Self::Entry>]) -> Result<(), Failure>;
 
     /// Recovery, 5: releases what they still hold.
     ///
     /// # Errors
     /// As `fence`.
-    async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure>;
+    async fn release(&self, cx: &Context, left: &[Unsettled<Self::Entry>]) -> Result<(), Failure>;
 
     /// Adds the verb that takes away a lock whose owner's life is recovered.
     fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
@@ -304,16 +210,35 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(_) => <$module::$name as Protocol>::INFO),+ }
             }
 
-            /// See [`Protocol::plan_home`].
-            #[inline(always)]
-            pub fn plan_home(
+            /// See [`Protocol::isolation`].
+            pub fn isolation(&self) -> Isolation {
+                match self { $(AnyProtocol::$name(it) => it.isolation()),+ }
+            }
+
+            /// Plans a database of `schemas` over `groups` replica groups, in the layout that the protocol
+            /// needs: what everybody calls who is to run transactions on it.
+            ///
+            /// # Errors
+            /// As [`Catalog::plan`].
+            pub fn catalog(
                 &self,
-                cx: &Context,
-                round: &mut Round,
-                table: &Table,
-                entry: &mut Entry,
-            ) {
-                match self { $(AnyProtocol::$name(it) => it.plan_home(cx, round, table, entry)),+ }
+                schemas: &[TableSchema],
+                options: &Options,
+                groups: usize,
+            ) -> Result<Catalog, UsageError> {
+                let layout = match self { $(AnyProtocol::$name(it) => it.layout(options)),+ };
+                Catalog::plan(schemas, &Options { layout, ..options.clone() }, groups)
+            }
+
+            /// See [`Protocol::add`].
+            #[inline(always)]
+            pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+                match self { $(AnyProtocol::$name(it) => it.add(cx, txn, table, added)),+ }
+            }
+
+            /// See [`Protocol::wish_again`].
+            pub fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+                match self { $(AnyProtocol::$name(it) => it.wish_again(cx, txn, index, further)),+ }
             }
 
             /// What this variant lacks that may be missing in simulations alone: whoever runs on
@@ -429,40 +354,44 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.fence(cx, whom).await),+ }
             }
 
-            /// See [`Protocol::enumerate`].
+            /// See [`recovery::settle_dead`]: what a protocol has found in logs is of its own type, so that
+            /// all hooks are called in one place.
             ///
             /// # Errors
             /// As there.
-            pub async fn enumerate(
+            pub(crate) async fn settle_dead(
                 &self,
                 cx: &Context,
                 dead: NodeId,
-            ) -> Result<Vec<Unsettled>, Failure> {
-                match self { $(AnyProtocol::$name(it) => it.enumerate(cx, dead).await),+ }
+                turn: &Turn<'_>,
+            ) -> Result<Vec<(TxnId, Resolution)>, Failure> {
+                match self {
+                    $(AnyProtocol::$name(it) => recovery::settle_dead(it, cx, dead, turn).await),+
+                }
             }
 
-            /// See [`Protocol::decide`].
+            /// See [`recovery::logged`].
             ///
             /// # Errors
             /// As there.
-            pub async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.decide(cx, left).await),+ }
+            pub(crate) async fn logged(
+                &self,
+                cx: &Context,
+                life: NodeId,
+            ) -> Result<Vec<Logged>, Failure> {
+                match self {
+                    $(AnyProtocol::$name(it) => recovery::logged_by(it, cx, life).await),+
+                }
             }
 
-            /// See [`Protocol::apply`].
+            /// See [`recovery::plant_undone`].
             ///
             /// # Errors
             /// As there.
-            pub async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.apply(cx, left).await),+ }
-            }
-
-            /// See [`Protocol::release`].
-            ///
-            /// # Errors
-            /// As there.
-            pub async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.release(cx, left).await),+ }
+            pub(crate) async fn plant_undone(&self, cx: &Context, id: TxnId) -> Result<(), Failure> {
+                match self {
+                    $(AnyProtocol::$name(it) => recovery::plant_undone_by(it, cx, id).await),+
+                }
             }
 
             /// See [`Protocol::free_stray`].

@@ -7,29 +7,27 @@
 
 use super::{Answer, Bulk, Wish};
 use crate::context::Context;
-use crate::log::{LOG_HEADER_BYTES, LogEntry, LoggedRecord, UNDOING, announced_bytes, decode};
+use crate::log::{Entry, LOG_HEADER_BYTES, UNDOING, announced_bytes};
 use crate::outcome::{Failure, Resolution};
 use crate::owner::OwnerTag;
 use std::ops::Range;
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::round::Round;
 
-/// A transaction that left an entry, on its way through a protocol's hooks.
+/// A transaction that left an entry, on its way through its protocol's hooks.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unsettled {
-    /// What it wrote down.
-    pub entry: LogEntry,
+pub struct Unsettled<E> {
+    /// What it wrote down, and what its protocol has found out about it since.
+    pub entry: E,
     /// Whose log area it is.
     pub coordinator: u32,
-    /// Records that it still holds; known once it was decided.
-    pub held: Vec<LoggedRecord>,
     /// Somebody has begun to undo it.
     pub undoing: bool,
     /// How it ends, once it was decided.
     pub decision: Option<Resolution>,
 }
 
-impl Unsettled {
+impl<E> Unsettled<E> {
     /// How it ends.
     ///
     /// # Panics
@@ -95,16 +93,17 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Vec<Head>, 
 ///
 /// # Errors
 /// The fabric's.
-pub async fn entries(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled>, Failure> {
+pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled<E>>, Failure> {
     let area_bytes = cx.database().catalog.options().log_bytes as usize;
-    let mut found: Vec<Unsettled> = Vec::new();
+    let mut found: Vec<Unsettled<E>> = Vec::new();
     let len_bytes = |head: &Head| head.bytes.clamp(LOG_HEADER_BYTES, area_bytes);
     let wishes: Vec<Wish> =
         heads.iter().map(|head| Wish::Read(head.target, len_bytes(head))).collect();
     let answers = Bulk::new(cx).run(&wishes).await?;
     for (head, answer) in heads.iter().zip(answers) {
-        let is_known =
-            |each: &Unsettled| (each.coordinator, each.entry.tag) == (head.coordinator, head.tag);
+        let is_known = |each: &Unsettled<E>| {
+            (each.coordinator, each.entry.tag()) == (head.coordinator, head.tag)
+        };
         let Answer::Done(bytes) = answer else { continue };
         if found.iter().any(is_known) {
             continue;
@@ -114,12 +113,12 @@ pub async fn entries(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled>, Fai
         round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
         let word = round.word(at);
         round.set_word(at, word & !UNDOING);
-        let entry = decode(&round, at, bytes.len()).filter(|entry| entry.tag == head.tag);
+        let entry = E::decode(&round, at, bytes.len()).filter(|entry| entry.tag() == head.tag);
         if let Some(entry) = entry {
-            let (coordinator, held) = (head.coordinator, Vec::new());
+            let coordinator = head.coordinator;
             let same = |it: &&Head| (it.coordinator, it.tag) == (coordinator, head.tag);
             let undoing = heads.iter().filter(same).any(|it| it.undoing);
-            found.push(Unsettled { entry, coordinator, held, undoing, decision: None });
+            found.push(Unsettled { entry, coordinator, undoing, decision: None });
         }
     }
     Ok(found)

@@ -28,15 +28,17 @@ pub(crate) use sweeps::Sweeper;
 pub use sweeps::{Sweeps, sweep};
 
 use crate::context::Context;
+use crate::log::Entry;
 use crate::membership::Claim;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Failure, Resolution, TxnId};
-use tarn_fabric::address::{NodeId, NodeSlot};
+use crate::protocol::Protocol;
+use tarn_fabric::address::{Address, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 
 pub use logs::Unsettled;
-use turn::Turn;
+pub(crate) use turn::Turn;
 pub use turn::Turns;
 
 /// What recovering a life found.
@@ -99,18 +101,80 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     for whom in std::iter::once(dead).chain(before) {
         protocol.fence(cx, whom).await?;
     }
-    let mut left = protocol.enumerate(cx, dead).await?;
-    protocol.decide(cx, &mut left).await?;
-    turn.writing(protocol.apply(cx, &left)).await?;
-    turn.writing(protocol.release(cx, &left)).await?;
+    let settled = protocol.settle_dead(cx, dead, &turn).await?;
     if !database.membership.recovered(dead, by) {
         return Ok(Attempt::NotNow);
     }
     cx.metrics.recovery(RecoveryEvent::Recovered);
     database.sweeps.want(database.membership.view());
     cx.node.clearance.look_again();
-    let settled = left.iter().map(|each| (each.entry.tag, each.resolution())).collect();
     Ok(Attempt::Recovered(Recovery { settled }))
+}
+
+/// Takes every transaction that a dead life has left in a log through its protocol's hooks; how they end.
+///
+/// # Errors
+/// The fabric's.
+pub(crate) async fn settle_dead<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    dead: NodeId,
+    turn: &Turn<'_>,
+) -> Result<Vec<(TxnId, Resolution)>, Failure> {
+    let mut left = protocol.enumerate(cx, dead).await?;
+    protocol.decide(cx, &mut left).await?;
+    turn.writing(protocol.apply(cx, &left)).await?;
+    turn.writing(protocol.release(cx, &left)).await?;
+    Ok(left.iter().map(|each| (each.entry.tag(), each.resolution())).collect())
+}
+
+/// A transaction that stands in a log, whatever has become of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// Which.
+    pub id: TxnId,
+    /// The first words of the records that its entry names.
+    pub records: Vec<Address>,
+}
+
+/// What stands in a life's logs.
+///
+/// # Errors
+/// The fabric's.
+pub async fn logged(cx: &Context, life: NodeId) -> Result<Vec<Logged>, Failure> {
+    cx.database().protocol.logged(cx, life).await
+}
+
+/// See [`logged`].
+pub(crate) async fn logged_by<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    life: NodeId,
+) -> Result<Vec<Logged>, Failure> {
+    let left = protocol.enumerate(cx, life).await?;
+    let seen = |it: Unsettled<P::Entry>| Logged { id: it.entry.tag(), records: it.entry.records() };
+    Ok(left.into_iter().map(seen).collect())
+}
+
+/// A planted mistake, for judges to notice: undoes a transaction that stands in a log, whole, as a recovery
+/// would that has it wrong.
+///
+/// # Errors
+/// The fabric's.
+pub async fn plant_undone(cx: &Context, id: TxnId) -> Result<(), Failure> {
+    cx.database().protocol.plant_undone(cx, id).await
+}
+
+/// See [`plant_undone`].
+pub(crate) async fn plant_undone_by<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    id: TxnId,
+) -> Result<(), Failure> {
+    let mut left = protocol.enumerate(cx, id.node()).await?;
+    left.retain(|it| it.entry.tag() == id);
+    left.iter_mut().for_each(|it| it.decision = Some(Resolution::Aborted));
+    protocol.apply(cx, &left).await
 }
 
 /// Recovers whoever is expelled, and takes part in sweeps, until `stop`: one coroutine of each compute node

@@ -16,7 +16,7 @@ use tarn_fabric::address::NodeId;
 pub struct Turns(AtomicBool);
 
 /// One coroutine's turn, also if it is dropped.
-pub(super) struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     cx: &'a Context,
     dead: NodeId,
     writes: Cell<bool>,

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::{History, Outcome, RecordId, Transaction as Recorded, TxnId, WriteKind};
-use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect::{self, Audit};
 use tarn_engine::membership::{EmbeddedMembership, Membership};
-use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::address::NodeSlot;
@@ -40,6 +40,7 @@ pub struct Shape {
     pub memory_nodes: usize,
     pub replicas: usize,
     pub compute_nodes: usize,
+    pub protocol: &'static str,
     pub variant: String,
     pub atomicity: LineAtomicity,
 }
@@ -58,9 +59,16 @@ impl Shape {
             memory_nodes: 1,
             replicas: 1,
             compute_nodes: 8,
+            protocol: ALL[0].name,
             variant: "corrected".into(),
             atomicity: LineAtomicity::Striped { bits: 10 },
         }
+    }
+
+    /// Under another protocol than the first.
+    pub fn protocol(mut self, name: &'static str) -> Shape {
+        self.protocol = name;
+        self
     }
 
     /// With so many memory nodes, each record on so many of them.
@@ -75,14 +83,14 @@ impl Shape {
     }
 
     pub fn database(&self) -> Arc<Database> {
-        let catalog = Catalog::plan(&self.schemas, &self.options, self.memory_nodes).unwrap();
+        let protocol = AnyProtocol::by_name(self.protocol, &self.variant).unwrap();
+        let catalog = protocol.catalog(&self.schemas, &self.options, self.memory_nodes).unwrap();
         let (nodes, replicas) = (self.memory_nodes, self.replicas);
         let groups = (0..nodes)
             .map(|group| {
                 (group..group + replicas).map(|node| NodeSlot((node % nodes) as u16)).collect()
             })
             .collect();
-        let protocol = AnyProtocol::by_name("ford", &self.variant).unwrap();
         let membership = Arc::new(EmbeddedMembership::new(self.compute_nodes));
         let groups = ReplicaGroups::new(groups);
         Arc::new(Database::new(catalog, groups, protocol, membership))
@@ -113,7 +121,8 @@ impl World {
 
     /// The same database under another membership service.
     pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
-        let protocol = AnyProtocol::by_name("ford", "corrected").unwrap();
+        let protocol =
+            AnyProtocol::by_name(self.database.protocol.info().name, "corrected").unwrap();
         let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
         Arc::new(Database::new(catalog, groups, protocol, membership))
     }

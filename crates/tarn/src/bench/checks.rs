@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tarn_check::{History, Isolation, check};
 use tarn_engine::inspect::Audit;
+use tarn_engine::protocol::{self, AnyProtocol};
 use tarn_workloads::{Invariant, Workload};
 
 /// See the module's text.
@@ -152,10 +153,20 @@ impl Checks {
     }
 }
 
+/// What histories of a protocol are held against: what its variant guarantees.
+pub fn guaranteed(protocol: &AnyProtocol) -> Isolation {
+    match protocol.isolation() {
+        protocol::Isolation::StrictSerializable => Isolation::StrictSerializable,
+    }
+}
+
 impl HistoryReport {
-    /// Checks `history`, which was recorded in `seconds` and written to `file`.
-    pub fn judge(history: &History, seconds: f64, file: Option<String>) -> HistoryReport {
-        let isolation = Isolation::StrictSerializable;
+    /// Checks a history against `isolation`, which was recorded in `seconds` and written to `file`.
+    pub fn judge(
+        (history, isolation): (&History, Isolation),
+        seconds: f64,
+        file: Option<String>,
+    ) -> HistoryReport {
         let report = check(history, isolation);
         let accepted = report.is_accepted();
         HistoryReport {
@@ -171,20 +182,20 @@ impl HistoryReport {
     }
 
     /// There was no verification phase.
-    pub fn not_recorded() -> HistoryReport {
-        HistoryReport::none("not recorded")
+    pub fn not_recorded(isolation: Isolation) -> HistoryReport {
+        HistoryReport::none("not recorded", isolation)
     }
 
     /// The variant isolates nothing: there is nothing to check.
-    pub fn of_unsafe_variant() -> HistoryReport {
-        HistoryReport::none(UNSAFE_VARIANT)
+    pub fn of_unsafe_variant(isolation: Isolation) -> HistoryReport {
+        HistoryReport::none(UNSAFE_VARIANT, isolation)
     }
 
-    fn none(verdict: &'static str) -> HistoryReport {
+    fn none(verdict: &'static str, isolation: Isolation) -> HistoryReport {
         HistoryReport {
             verdict,
             transactions: 0,
-            isolation: Isolation::StrictSerializable.name(),
+            isolation: isolation.name(),
             recorded_in: "no phase",
             seconds: 0.0,
             anomalies: BTreeMap::new(),

@@ -10,7 +10,7 @@ use super::run::RunError;
 use crate::cluster::ClusterConfig;
 use std::collections::BTreeMap;
 use std::path::Path;
-use tarn_check::HistoryWriter;
+use tarn_check::{HistoryWriter, Isolation};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::schema::TableSchema;
 use tarn_workloads::Workload;
@@ -66,12 +66,16 @@ impl Recording {
     ///
     /// # Errors
     /// The file's.
-    pub(crate) fn judge(self, phase: &Phase) -> Result<HistoryReport, RunError> {
+    pub(crate) fn judge(
+        self,
+        phase: &Phase,
+        isolation: Isolation,
+    ) -> Result<HistoryReport, RunError> {
         if let Some(writer) = self.writer {
             write_all(writer, &phase.history)
                 .map_err(|error| RunError::Failed(error.to_string()))?;
         }
         let history = history_of(self.meta, &self.schemas, &phase.history);
-        Ok(HistoryReport::judge(&history, phase.seconds, self.file))
+        Ok(HistoryReport::judge((&history, isolation), phase.seconds, self.file))
     }
 }

@@ -4,7 +4,7 @@
 //! memory, before it; the invariants are judged on what both left behind. A history file appears
 //! only when it is whole.
 
-use super::checks::{Checks, HistoryReport};
+use super::checks::{Checks, HistoryReport, guaranteed};
 use super::driver::{Driver, Length, LoadError, Phase};
 use super::lines::placement_name;
 use super::measured::Measured;
@@ -122,7 +122,7 @@ where
     let mut failures = Vec::new();
     let history = match plan.verify {
         Some(length) => verify(&mut driver, plan, length, recording, &mut failures, watch)?,
-        None => HistoryReport::not_recorded(),
+        None => HistoryReport::not_recorded(guaranteed(&driver.cluster().database().protocol)),
     };
     watch.phase("measured phase", plan.measured);
     let mut phase = driver.phase(Length {
@@ -184,7 +184,7 @@ where
         record: true,
     })?;
     failures.append(&mut phase.failures);
-    recording.judge(&phase)
+    recording.judge(&phase, guaranteed(&driver.cluster().database().protocol))
 }
 
 /// What was run and what came of it; the rest is filled in by the caller.

@@ -12,8 +12,10 @@ use super::ranges::{self, Holder};
 use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
+use crate::bench::checks::guaranteed;
 use std::rc::Rc;
 use std::sync::Arc;
+use tarn_check::Isolation;
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
@@ -45,6 +47,7 @@ pub struct Cluster {
     shape: Shape,
     protocol: String,
     variant: String,
+    isolation: Isolation,
     catalog: Catalog,
     keys: Vec<u64>,
     /// Keys of fillers, and what each says.
@@ -61,7 +64,7 @@ impl Cluster {
         shape: Shape,
         (protocol, variant): (&str, &str),
     ) -> Result<Cluster, UsageError> {
-        AnyProtocol::by_name(protocol, variant)?;
+        let planner = AnyProtocol::by_name(protocol, variant)?;
         let options = Options {
             coordinators_max: litmus.coordinators.len() as u32 + 1,
             log_bytes: 1 << 10,
@@ -70,7 +73,7 @@ impl Cluster {
             spare_bytes: 4 << 10,
             ..Options::default()
         };
-        let catalog = Catalog::plan(&[schema(litmus)], &options, shape.memory_nodes)?;
+        let catalog = planner.catalog(&[schema(litmus)], &options, shape.memory_nodes)?;
         let keys = Places::new(&catalog, litmus).keys().ok_or_else(|| UsageError {
             field: "litmus".into(),
             value: format!("{} with {} records", litmus.name, litmus.records.len()),
@@ -81,7 +84,8 @@ impl Cluster {
         let fillers = Places::new(&catalog, litmus).fillers(&keys);
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
         let litmus = Rc::clone(litmus);
-        Ok(Cluster { litmus, shape, protocol, variant, catalog, keys, fillers })
+        let isolation = guaranteed(&planner);
+        Ok(Cluster { litmus, shape, protocol, variant, isolation, catalog, keys, fillers })
     }
 
     /// The only table's schema.
@@ -97,6 +101,11 @@ impl Cluster {
     /// The shape.
     pub fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// What histories are held against.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
     }
 
     /// The plan of the memory.

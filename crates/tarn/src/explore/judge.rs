@@ -15,7 +15,7 @@ use super::script::{Content, Contents, Saw};
 use crate::bench::history::history_of;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tarn_check::{Isolation, check};
+use tarn_check::check;
 use tarn_engine::context::Context;
 use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect::{audit, scan};
@@ -45,8 +45,8 @@ pub fn judge(
     let left = desk.left();
     let (history, contradiction) = history(&left);
     let schemas = std::slice::from_ref(cluster.schema());
-    let report =
-        check(&history_of(BTreeMap::new(), schemas, &history), Isolation::StrictSerializable);
+    let recorded = history_of(BTreeMap::new(), schemas, &history);
+    let report = check(&recorded, cluster.isolation());
     if !report.is_accepted() {
         return Err(format!("history: {report}"));
     }

@@ -45,8 +45,9 @@ impl FaultKind {
     }
 
     /// So many of it in one execution on this shape. No group loses its last copy as long as it has others:
-    /// what is left of the crashes is compute nodes', the mender's among them.
-    pub fn budget(self, crashes: u32, shape: Shape) -> FaultBudget {
+    /// what is left of the crashes is compute nodes', the mender's among them, where the protocol
+    /// `recovers` from that.
+    pub fn budget(self, crashes: u32, shape: Shape, recovers: bool) -> FaultBudget {
         let mut budget = FaultBudget::NONE;
         match self {
             FaultKind::None => {}
@@ -55,7 +56,7 @@ impl FaultKind {
             FaultKind::Memory if shape.replicas == 1 => budget.memory = crashes,
             FaultKind::Memory => {
                 budget.memory = crashes.min(shape.replicas as u32 - 1);
-                budget.compute = crashes - budget.memory;
+                budget.compute = if recovers { crashes - budget.memory } else { 0 };
             }
         }
         budget
@@ -140,8 +141,7 @@ impl Order {
     /// # Errors
     /// Names what is not known, and what is allowed.
     pub fn items(&self) -> Result<Vec<Item>, UsageError> {
-        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant)?;
-        let recovers = protocol.info().caps.crash_recovery;
+        let recovers = self.recovers()?;
         if self.fault.is_some() && self.crashes == 0 {
             return Err(UsageError {
                 field: "fault".into(),
@@ -167,6 +167,15 @@ impl Order {
             }
         }
         Ok(items)
+    }
+
+    /// Whether the protocol promises to survive the death of a compute node.
+    ///
+    /// # Errors
+    /// Names what is not known, and what is allowed.
+    pub fn recovers(&self) -> Result<bool, UsageError> {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant)?;
+        Ok(protocol.info().caps.crash_recovery)
     }
 
     fn shapes(&self, litmus: &Litmus) -> Vec<Shape> {
@@ -225,6 +234,14 @@ mod tests {
         assert!(odd.items().expect_err("refused").to_string().contains("--crashes"));
         let unknown = Order { variant: "corrected,-none".into(), ..order };
         assert!(unknown.items().expect_err("refused").to_string().contains("allowed"));
+    }
+
+    #[test]
+    fn nobody_is_asked_to_survive_a_death_that_it_does_not_promise_to() {
+        let shape = Shape::plain(2, 2);
+        let budget = |recovers| FaultKind::Memory.budget(2, shape, recovers);
+        assert_eq!((budget(true).memory, budget(true).compute), (1, 1));
+        assert_eq!((budget(false).memory, budget(false).compute), (1, 0));
     }
 
     #[test]

@@ -146,7 +146,7 @@ pub fn prepare(order: &Order, item: &Item) -> Result<(LitmusModel, ExploreConfig
     let config = ExploreConfig {
         replicas: item.shape.replicas,
         spares: item.shape.spares,
-        faults: item.fault.budget(order.crashes, item.shape),
+        faults: item.fault.budget(order.crashes, item.shape, order.recovers()?),
         bounds: order.bounds,
         // What a coroutine sleeps for is news, or nothing in particular: no deadline, no patience.
         idle_sleeps: 1,

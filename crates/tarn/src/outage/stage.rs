@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll};
-use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership as _};
 use tarn_engine::outcome::UsageError;
@@ -74,7 +74,8 @@ impl Stage {
             coordinators_max: (shape.compute_nodes * shape.threads * shape.coroutines) as u32,
             ..Options::default()
         };
-        let catalog = Catalog::plan(schemas, &options, shape.memory_nodes)?;
+        let protocol = AnyProtocol::by_name("ford", "corrected")?;
+        let catalog = protocol.catalog(schemas, &options, shape.memory_nodes)?;
         let config = SimConfig {
             memory_nodes: shape.memory_nodes,
             replicas: shape.replicas,
@@ -92,7 +93,6 @@ impl Stage {
             },
         )?;
         let groups = ReplicaGroups::new(fabric.groups());
-        let protocol = AnyProtocol::by_name("ford", "corrected")?;
         let membership = Arc::new(match shape.lease_ms > 0.0 {
             false => EmbeddedMembership::new(shape.compute_nodes),
             true => EmbeddedMembership::with_leases(shape.compute_nodes, terms(shape.lease_ms)),

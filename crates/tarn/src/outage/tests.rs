@@ -10,9 +10,8 @@ use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::layout::LOCK_AT;
 use tarn_engine::membership::Standing;
-use tarn_engine::outcome::Resolution;
 use tarn_engine::owner::OwnerTag;
-use tarn_engine::recovery::Unsettled;
+use tarn_engine::recovery::{Logged, logged, plant_undone};
 use tarn_fabric::address::{Address, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
@@ -67,24 +66,22 @@ fn lives(cx: &Context, wanted: Standing) -> Vec<NodeId> {
 }
 
 /// What the living have left in their log areas: the last transaction of each, which was acknowledged.
-fn logged(cx: &Context) -> Vec<Unsettled> {
+fn left_by_the_living(cx: &Context) -> Vec<Logged> {
     let members = lives(cx, Standing::Member);
-    let all = members.into_iter().map(|life| cx.database().protocol.enumerate(cx, life));
+    let all = members.into_iter().map(|life| logged(cx, life));
     all.flat_map(|each| block_on(each).expect("nothing is broken")).collect()
 }
 
-/// Decides about one of them as a recovery would that has it wrong, and undoes it, whole.
-fn reverse(cx: &Context, mut one: Unsettled) {
-    let protocol = &cx.database().protocol;
-    one.decision = Some(Resolution::Aborted);
-    block_on(protocol.apply(cx, &[one])).expect("nothing is broken");
+/// Undoes one of them, whole, as a recovery would that has it wrong.
+fn reverse(cx: &Context, one: &Logged) {
+    block_on(plant_undone(cx, one.id)).expect("nothing is broken");
 }
 
 /// The first transaction that changed so many records, undone; what the judge says.
 fn reversed<W: Workload + 'static>(mix: (&str, u64), records: usize) -> Vec<String> {
     let meddle = |cx: &Rc<Context>| {
-        let mut all = logged(cx).into_iter();
-        reverse(cx, all.find(|it| it.entry.records.len() >= records).expect("one that wrote"));
+        let all = left_by_the_living(cx);
+        reverse(cx, all.iter().find(|it| it.records.len() >= records).expect("one that wrote"));
     };
     outage::<W>(mix, 0, 1, &meddle).failed()
 }
@@ -103,8 +100,8 @@ fn an_acknowledged_transaction_that_is_undone_whole_is_noticed() {
 #[test]
 fn money_of_a_transaction_that_is_undone_whole_is_noticed() {
     let meddle = |cx: &Rc<Context>| {
-        let mut all = logged(cx).into_iter();
-        reverse(cx, all.find(|it| it.entry.records.len() == 1).expect("one of the six"));
+        let all = left_by_the_living(cx);
+        reverse(cx, all.iter().find(|it| it.records.len() == 1).expect("one of the six"));
     };
     let said = outage::<SmallBank>(("spec", 400), 0, 1, &meddle).failed();
     assert!(said.iter().any(|it| it.starts_with("money is neither made nor lost")), "{said:?}");
@@ -120,9 +117,9 @@ fn what_crashes_leave_in_doubt_is_allowed_for_and_no_more() {
         unknown += sound.checks.unknown;
         let meddle = |cx: &Rc<Context>| {
             // As many as may have been in doubt, and one more.
-            let all = logged(cx);
+            let all = left_by_the_living(cx);
             assert!(all.len() > 4, "{} logged", all.len());
-            all.into_iter().for_each(|one| reverse(cx, one));
+            all.iter().for_each(|one| reverse(cx, one));
         };
         noticed += u32::from(!outage::<Kvs>(("wo", 400), 2, seed, &meddle).failed().is_empty());
     }
@@ -151,7 +148,7 @@ fn a_lock_that_the_sweep_has_left_is_noticed() {
     let meddle = |cx: &Rc<Context>| {
         let dead = lives(cx, Standing::Recovered);
         let tag = OwnerTag::new(*dead.first().expect("one has crashed"), 0, 7);
-        let record: Address = logged(cx)[0].entry.records[0].address;
+        let record: Address = left_by_the_living(cx)[0].records[0];
         let mut round = Round::new();
         let word = round.reserve(8);
         round.set_word(word, tag.word());

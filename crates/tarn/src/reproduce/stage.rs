@@ -6,7 +6,7 @@
 use super::Scale;
 use super::charge::{Charge, charged};
 use super::curve::{Axis, Point, Series};
-use crate::bench::checks::{AuditReport, HistoryReport, Invariants};
+use crate::bench::checks::{AuditReport, HistoryReport, Invariants, guaranteed};
 use crate::bench::history::history_of;
 use crate::bench::measured::Measured;
 use crate::bench::run::RunError;
@@ -18,6 +18,7 @@ use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
+use tarn_check::Isolation;
 use tarn_engine::catalog::{Options, Placement};
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
@@ -192,7 +193,7 @@ impl<W: Workload> Stage<W> {
         }
         let history = match is_safe {
             true => self.recorded(scale, &mut failures, watch)?,
-            false => HistoryReport::of_unsafe_variant(),
+            false => HistoryReport::of_unsafe_variant(self.isolation()),
         };
         let System { name, about, variant, charges, .. } = *system;
         Ok(Series {
@@ -248,7 +249,11 @@ impl<W: Workload> Stage<W> {
         failures.append(&mut phase.failures);
         let schemas = self.driver.workload().schemas();
         let history = history_of(BTreeMap::new(), &schemas, &phase.history);
-        Ok(HistoryReport::judge(&history, phase.seconds, None))
+        Ok(HistoryReport::judge((&history, self.isolation()), phase.seconds, None))
+    }
+
+    fn isolation(&self) -> Isolation {
+        guaranteed(&self.driver.cluster().database().protocol)
     }
 
     /// Judges the memory that the series so far left.

@@ -8,7 +8,7 @@ use super::drawn::{ASKED_FOR, Drawn};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::history::RecordedWrite;
 use tarn_engine::last_writes;
@@ -60,8 +60,10 @@ impl Cluster {
             spare_bytes: 1 << 20,
             bucket: drawn.bucket,
             slots_per_100_records: drawn.slots_per_100_records,
+            ..Options::default()
         };
-        let catalog = Catalog::plan(&workload.schemas(), &options, drawn.memory_nodes)?;
+        let protocol = AnyProtocol::by_name(&subject.protocol, &subject.variant)?;
+        let catalog = protocol.catalog(&workload.schemas(), &options, drawn.memory_nodes)?;
         let mut chaos = drawn.chaos;
         chaos.planted_torn_lines = subject.torn_lines;
         let shape = SimConfig {
@@ -77,7 +79,6 @@ impl Cluster {
         let fabric =
             SimFabric::with_spares(&shape, Box::new(Zeros), drawn.spares).map_err(usage)?;
         let groups = ReplicaGroups::new(fabric.groups());
-        let protocol = AnyProtocol::by_name(&subject.protocol, &subject.variant)?;
         let terms = drawn.lease.unwrap_or(LeaseTerms::ENDLESS);
         let service = Arc::new(EmbeddedMembership::with_leases(drawn.compute_nodes + 1, terms));
         let membership = Arc::clone(&service);

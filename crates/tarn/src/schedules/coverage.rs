@@ -5,11 +5,12 @@
 
 use super::Subject;
 use super::mixture;
-use super::report::{ELSEWHERE, Faults, Sum};
+use super::report::{Faults, Sum};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tarn_engine::metrics::{PHASES_MAX, RecoveryEvent, Tally};
 use tarn_engine::outcome::AbortReason;
+use tarn_engine::protocol::{Limit, Only};
 
 /// How a node died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,23 +24,17 @@ pub enum Kind {
 }
 
 const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
-/// Cells that no run reaches: protocol, cell, reason.
-const CANNOT: [(&str, &str, &str); 1] = [(
-    "ford",
-    "memory node/unlock_with_data",
-    "locks are released together with the data where there is one copy, and where there is one copy no \
-     memory node dies",
-)];
-/// Phases and reasons to abort that only tables with ordered indexes have.
-const OF_ORDERED_INDEXES: [&str; 4] = ["scan", "lock_leaf", "leaf_full", "unique_violation"];
 /// Workloads whose tables have ordered indexes.
 const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
 
 /// Why nothing of this name is in the seeds of this subject, if it is because of the only workload.
 pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
     let asked = subject.workload.as_deref()?;
-    let lacks = !WITH_ORDERED_INDEXES.contains(&asked) && OF_ORDERED_INDEXES.contains(&name);
-    lacks.then_some("the workload that was asked for has no ordered index")
+    let is_abort = |why: &AbortReason| why.name() == name && why.needs_ordered_indexes();
+    let needs = AbortReason::ALL.iter().any(is_abort)
+        || subject.info().is_some_and(|info| info.needs_ordered_indexes(name));
+    (needs && !WITH_ORDERED_INDEXES.contains(&asked))
+        .then_some("the workload that was asked for has no ordered index")
 }
 
 /// Behind the phases: executing, or between two transactions.
@@ -122,7 +117,7 @@ impl Coverage {
     pub fn of(
         deaths: &Deaths,
         tally: &Tally,
-        phases: &[&'static str],
+        (phases, reasons): (&[&'static str], &[AbortReason]),
         events: BTreeMap<&'static str, u64>,
         cannot: &dyn Fn(&str) -> Option<&'static str>,
     ) -> Coverage {
@@ -133,8 +128,8 @@ impl Coverage {
             row.insert("between", counts[BETWEEN]);
             coverage.phase_by_death.insert(kind, row);
         }
-        let aborts = AbortReason::ALL.iter().zip(tally.aborts);
-        coverage.aborts = aborts.map(|(reason, count)| (reason.name(), count)).collect();
+        let aborts = reasons.iter().map(|&why| (why.name(), tally.aborts[why as usize]));
+        coverage.aborts = aborts.collect();
         let recovery = RecoveryEvent::ALL.iter().zip(tally.recovery);
         coverage.recovery = recovery.map(|(event, count)| (event.name(), count)).collect();
         coverage.look_for_empty(cannot);
@@ -174,7 +169,9 @@ impl Sum {
         let Deaths { lapsed, restarts, .. } = self.deaths;
         let (crashes, zombies) = (self.deaths.nodes(Kind::Crash), self.deaths.nodes(Kind::Zombie));
         self.faults = Faults { crashes, zombies, lapsed, restarts, ..self.faults };
-        let phases = subject.info().map_or(&[][..], |info| info.phases);
+        let info = subject.info();
+        let cells = info.map_or((&[][..], &[][..]), |info| (info.phases, info.aborts));
+        let limits = info.map_or(&[][..], |info| info.limits);
         let events = BTreeMap::from([
             ("committed", self.tally.committed),
             ("dropped", self.dropped),
@@ -190,18 +187,18 @@ impl Sum {
             ("split", self.tally.splits),
             ("split_refused", self.tally.splits_refused),
         ]);
-        let protocol = &subject.protocol;
         let cannot = |cell: &str| {
-            let known = CANNOT.iter().find(|it| it.0 == protocol && it.1 == cell);
-            if let Some((.., why)) = known {
-                return Some(*why);
-            }
-            let phase = cell.rsplit('/').next().unwrap_or_default();
-            let known = |it: &&(&str, &str, &str, &str)| it.0 == protocol && it.1 == phase;
-            let elsewhere = ELSEWHERE.iter().find(known).map(|(.., why)| *why);
-            elsewhere.or_else(|| lacks_ordered_indexes(subject, phase))
+            let (row, name) = cell.split_once('/').unwrap_or_default();
+            let applies = |limit: &&Limit| match limit.only {
+                Only::InVariant(_) => true,
+                Only::WithoutMemoryDeath => row == KINDS[Kind::MemoryNode as usize],
+                Only::WithOrderedIndexes => false, // the seeds have them, but for what was asked for
+            };
+            let mut limits = limits.iter().filter(|limit| limit.phase == name);
+            let limit = limits.find(applies).map(|limit| limit.why);
+            limit.or_else(|| lacks_ordered_indexes(subject, name))
         };
-        self.coverage = Coverage::of(&self.deaths, &self.tally, phases, events, &cannot);
+        self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }
 }
 
@@ -214,7 +211,8 @@ mod tests {
         tally.aborts.fill(1);
         tally.recovery.fill(1);
         let cannot = |cell: &str| (cell == "memory node/two").then_some("it is one");
-        Coverage::of(deaths, &tally, &["one", "two"], events.iter().copied().collect(), &cannot)
+        let cells = (&["one", "two"][..], &[AbortReason::User][..]);
+        Coverage::of(deaths, &tally, cells, events.iter().copied().collect(), &cannot)
     }
 
     #[test]

@@ -188,6 +188,15 @@ impl Drawn {
         drawn
     }
 
+    /// The same, and no compute node stops or is expelled.
+    #[must_use]
+    pub fn without_compute_deaths(self) -> Drawn {
+        let of_memory = |fault: &Fault| matches!(fault.what, What::MemoryNode { .. });
+        let faults: Vec<Fault> = self.faults.into_iter().filter(of_memory).collect();
+        // A lease that lapses expels its holder.
+        Drawn { faults, lease: None, restarts: false, succession: false, ..self }
+    }
+
     /// How many memory nodes die.
     pub fn memory_deaths(&self) -> usize {
         let dies = |fault: &&Fault| matches!(fault.what, What::MemoryNode { .. });
@@ -375,5 +384,16 @@ mod tests {
         }
         assert_eq!(Drawn::of(7, Some("tatp")).workload, "tatp");
         assert!((0..400).all(|seed| Drawn::of(seed, None).coordinators() >= 3));
+    }
+
+    #[test]
+    fn who_promises_no_recovery_loses_memory_nodes_alone() {
+        let all: Vec<Drawn> =
+            (0..400).map(|seed| Drawn::of(seed, None).without_compute_deaths()).collect();
+        let deaths = |drawn: &Drawn| drawn.memory_deaths();
+        assert!(all.iter().all(|it| it.faults.len() == deaths(it) && it.lease.is_none()));
+        assert!(all.iter().any(|it| deaths(it) > 0));
+        let drawn = Drawn::of(7, None);
+        assert_eq!(drawn.clone().without_compute_deaths().coordinators(), drawn.coordinators());
     }
 }

@@ -8,9 +8,10 @@
 use super::cluster::Cluster;
 use super::drawn::Drawn;
 use super::faults;
+use crate::bench::checks::guaranteed;
 use serde::Serialize;
 use std::rc::Rc;
-use tarn_check::{History, Isolation, check};
+use tarn_check::{History, check};
 use tarn_engine::context::Context;
 use tarn_engine::history::{RecordedTxn, RecordedWrite};
 use tarn_engine::inspect::{Audit, audit};
@@ -23,7 +24,7 @@ use tarn_workloads::{Invariant, Workload};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// The history is not strictly serializable.
+    /// The history is not what the protocol guarantees.
     History,
     /// Locks are left, replicas differ, records are misplaced.
     Audit,
@@ -63,7 +64,7 @@ pub(super) fn judge<W: Workload>(
     evidence: Evidence<'_, W::Tally>,
 ) -> Result<Option<Finding>, UsageError> {
     let Evidence { recorded, history, tally, failures } = evidence;
-    let report = check(recorded, Isolation::StrictSerializable);
+    let report = check(recorded, guaranteed(&cluster.database.protocol));
     if !report.is_accepted() {
         return Ok(Some(Finding { kind: FindingKind::History, text: report.to_string() }));
     }

@@ -30,6 +30,7 @@ pub mod run;
 mod slots;
 mod work;
 
+use drawn::Drawn;
 use tarn_engine::protocol::{ALL, ProtocolInfo};
 
 /// What is tested.
@@ -68,6 +69,15 @@ impl Subject {
             command += " --plant torn-lines";
         }
         command
+    }
+
+    /// What a seed means for it: nothing that its protocol does not promise to survive is asked of it.
+    pub fn drawn(&self, seed: u64) -> Drawn {
+        let drawn = Drawn::of(seed, self.workload.as_deref());
+        match self.info().is_none_or(|info| info.caps.crash_recovery) {
+            true => drawn,
+            false => drawn.without_compute_deaths(),
+        }
     }
 
     /// What there is to know about the protocol.

@@ -6,7 +6,6 @@
 
 use super::Subject;
 use super::coverage::{Coverage, Deaths, lacks_ordered_indexes};
-use super::drawn::Drawn;
 use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
@@ -17,19 +16,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::AbortReason;
+use tarn_engine::protocol::Only;
 use tarn_fabric::rng::mix;
 
 /// Transactions meet in a seed if so large a share of its tries is aborted.
 pub const CONFLICT_RATE: f64 = 0.2;
 
-/// Phases that only some variants have: protocol, phase, variant, reason.
-pub(super) const ELSEWHERE: [(&str, &str, &str, &str); 1] = [(
-    "ford",
-    "log_apart",
-    "corrected,-fuse-log",
-    "with fuse-log on, the undo log travels with the data and has no round of its own",
-)];
 /// Seeds that are tried to show one.
 const SHOW_WITHIN: u64 = 20;
 
@@ -236,7 +228,7 @@ impl Sum {
         match &ran.finding {
             None => self.seeds_passed += 1,
             Some(finding) => {
-                let drawn = Drawn::of(ran.seed, subject.workload.as_deref());
+                let drawn = subject.drawn(ran.seed);
                 let failed = Failed {
                     seed: ran.seed,
                     digest: format!("{:016x}", ran.digest),
@@ -255,9 +247,10 @@ impl Sum {
     /// Names what was counted, when all seeds are added.
     pub fn finish(&mut self, subject: &Subject) {
         self.cover(subject);
-        let counts = AbortReason::ALL.iter().zip(self.tally.aborts);
-        self.aborts = counts.map(|(reason, count)| (reason.name(), count)).collect();
-        let phases = subject.info().map_or(&[][..], |info| info.phases);
+        let info = subject.info();
+        let (phases, reasons) = info.map_or((&[][..], &[][..]), |info| (info.phases, info.aborts));
+        let counts = reasons.iter().map(|&why| (why.name(), self.tally.aborts[why as usize]));
+        self.aborts = counts.collect();
         self.phases = phases.iter().copied().zip(self.tally.phases).collect();
         (self.transactions, self.splits) = (self.tally.committed, self.tally.splits);
         self.conflicts.share = self.conflicts.seeds as f64 / self.seeds_run.max(1) as f64;
@@ -279,9 +272,13 @@ impl Sum {
 
 /// Shows that another variant has it.
 fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
-    let known = |it: &&(&str, &str, &str, &str)| it.0 == subject.protocol && it.1 == phase;
-    let &(_, _, variant, why) = ELSEWHERE.iter().find(known)?;
-    let index = subject.info()?.phases.iter().position(|name| *name == phase)?;
+    let info = subject.info()?;
+    let shown = info.limits.iter().filter(|limit| limit.phase == phase);
+    let (variant, why) = shown.into_iter().find_map(|limit| match limit.only {
+        Only::InVariant(variant) => Some((variant, limit.why)),
+        Only::WithoutMemoryDeath | Only::WithOrderedIndexes => None,
+    })?;
+    let index = info.phases.iter().position(|name| *name == phase)?;
     let other = Subject { variant: variant.to_owned(), ..subject.clone() };
     let ran = (0..SHOW_WITHIN).find_map(|seed| {
         let ran = run_seed(&other, seed).ok()?;

@@ -45,7 +45,7 @@ impl SimCluster {
         let protocol = AnyProtocol::by_name(&shape.protocol, &shape.variant)?;
         let mut options = shape.options.clone();
         options.coordinators_max = config.coordinators as u32;
-        let catalog = Catalog::plan(schemas, &options, shape.memory_nodes)?;
+        let catalog = protocol.catalog(schemas, &options, shape.memory_nodes)?;
         check_memory(&catalog, config, records)?;
         let fabric = SimFabric::new(&SimConfig {
             memory_nodes: shape.memory_nodes,

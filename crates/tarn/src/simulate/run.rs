@@ -7,7 +7,7 @@
 use super::driver::{Driver, Length, Now, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
 use super::{Config, virtual_ms};
-use crate::bench::checks::{Checks, HistoryReport};
+use crate::bench::checks::{Checks, HistoryReport, guaranteed};
 use crate::bench::lines::placement_name;
 use crate::bench::measured::Measured;
 use crate::bench::recording::Recording;
@@ -92,11 +92,12 @@ pub fn run<W: Workload>(
     watch.loaded(records, wall.load_seconds);
 
     let start = Instant::now();
+    let isolation = guaranteed(&driver.cluster().database().protocol);
     let mut failures = Vec::new();
     let history = match plan.verify_ms {
-        _ if is_unsafe => HistoryReport::of_unsafe_variant(),
+        _ if is_unsafe => HistoryReport::of_unsafe_variant(isolation),
         Some(ms) => verify(&mut driver, plan, ms, recording, &mut failures, watch)?,
-        None => HistoryReport::not_recorded(),
+        None => HistoryReport::not_recorded(isolation),
     };
     wall.verify_seconds = start.elapsed().as_secs_f64();
 
@@ -149,7 +150,7 @@ fn verify<W: Workload>(
     let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
     let mut phase = recorded.phase;
     failures.append(&mut phase.failures);
-    recording.judge(&phase)
+    recording.judge(&phase, guaranteed(&driver.cluster().database().protocol))
 }
 
 fn report_of<W: Workload>(

@@ -7,9 +7,8 @@
 
 use crate::memory::caches_bytes;
 use crate::simulate::run::Plan;
-use tarn_engine::catalog::Catalog;
-use tarn_engine::layout::Slot;
 use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::schema::TableSchema;
 use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
 
@@ -35,16 +34,16 @@ pub fn memory_bytes(schemas: &[TableSchema], records: u64, plan: &Plan) -> Resul
     let shape = &plan.config.cluster;
     let mut options = shape.options.clone();
     options.coordinators_max = plan.config.coordinators as u32;
-    let catalog = Catalog::plan(schemas, &options, shape.memory_nodes)?;
+    let protocol = AnyProtocol::by_name(&shape.protocol, &shape.variant)?;
+    let catalog = protocol.catalog(schemas, &options, shape.memory_nodes)?;
     let replicas = shape.replicas as u64;
 
     let pages = (catalog.group_bytes() * shape.memory_nodes as u64).div_ceil(PAGE_BYTES as u64);
-    let tables = pages * TABLE_ENTRY_BYTES as u64 * (1 + replicas);
+    let page_tables = pages * TABLE_ENTRY_BYTES as u64 * (1 + replicas);
     let expected: u64 = schemas.iter().map(|schema| schema.expected_records).sum();
-    let payloads: u64 = schemas
-        .iter()
-        .map(|schema| schema.expected_records * Slot::of(schema).payload_bytes as u64)
-        .sum();
+    let tables = catalog.tables().iter();
+    let payloads: u64 =
+        tables.map(|table| table.schema.expected_records * table.slot.payload_bytes as u64).sum();
     // Tables may be planned with room to spare.
     let mean = payloads.div_ceil(expected.max(1));
     let image = records.max(expected).saturating_mul(HEAD_BYTES + mean);
@@ -62,7 +61,7 @@ pub fn memory_bytes(schemas: &[TableSchema], records: u64, plan: &Plan) -> Resul
     let caches = caches_bytes(shape.address_cache_entries, threads);
     let fixed = PROGRAM_BYTES + coordinators * COORDINATOR_BYTES + recorded;
     let fixed = fixed.saturating_add(caches);
-    Ok(fixed.saturating_add(tables).saturating_add(image).saturating_add(copies))
+    Ok(fixed.saturating_add(page_tables).saturating_add(image).saturating_add(copies))
 }
 
 #[cfg(test)]

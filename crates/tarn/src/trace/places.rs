@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tarn_engine::catalog::{Catalog, Table};
 use tarn_engine::context::Context;
 use tarn_engine::index::hash::Geometry;
-use tarn_engine::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_engine::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, Slot};
 use tarn_fabric::address::Address;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
@@ -80,14 +80,14 @@ impl<'a> Places<'a> {
             Spot::Slot { bucket, slot, head, .. } if slots(table, verb) > 1 => {
                 let end = head.to_word() + verb.bytes as u64;
                 let own = heads.iter().find(|it| (head.to_word()..end).contains(&it.to_word()));
-                return match own.and_then(|own| self.key(*own)) {
+                return match own.and_then(|own| self.key(*own, &table.slot)) {
                     Some(key) => format!("bin of {name} {key}"),
                     None => format!("bin {bucket}.{} of {name}", slot / BIN),
                 };
             }
             Spot::Slot { bucket, slot, head, into } => {
                 let thing = act(verb, into, "");
-                return match self.key(head) {
+                return match self.key(head, &table.slot) {
                     Some(key) => format!("{thing}{name} {key}"),
                     None => format!("{thing}{name} slot {bucket}.{slot}"),
                 };
@@ -146,15 +146,15 @@ impl<'a> Places<'a> {
     }
 
     /// The key word of the record in a slot.
-    fn key(&mut self, head: Address) -> Option<u64> {
+    fn key(&mut self, head: Address, slot: &Slot) -> Option<u64> {
         let cx = self.cx;
         *self.keys.entry(head.to_word()).or_insert_with(|| {
             let mut round = Round::new();
             let target = cx.groups.primary(head);
-            let image = round.read(target, KEY_AT + 8);
+            let image = round.read(target, slot.slot_bytes);
             block_on(cx.port.execute(&mut round)).ok()?;
-            let version = Version::from_word(round.word(image.plus(VERSION_AT)));
-            version.is_present().then(|| round.word(image.plus(KEY_AT)))
+            let is_free = slot.is_free(round.bytes(image, slot.slot_bytes));
+            (!is_free).then(|| round.word(image.plus(KEY_AT)))
         })
     }
 }

@@ -27,7 +27,7 @@
 //! ```
 
 use super::scale::Scale;
-use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::catalog::Options;
 use tarn_engine::schema::{ColumnId, ColumnType, IndexId, IndexPart, TableId, TableSchema};
 use tarn_engine::transaction::IndexKey;
 
@@ -155,9 +155,9 @@ pub(super) fn oldest_bounds(w: u32, d: u8) -> (IndexKey, IndexKey) {
 /// Bytes that are laid out for a warehouse's rows: two slots a record and their share of the bucket's
 /// head, and the rows that lie apart; indexes and ITEM aside.
 pub(super) fn bytes_per_warehouse(scale: &Scale) -> u64 {
-    let shape = BucketShape::default();
+    let options = Options::default();
     let bytes = |schema: &TableSchema| {
-        let slot = shape.slot(schema);
+        let (shape, slot) = (options.bucket, options.slot(schema));
         let slots_bytes = 2 * shape.bucket_bytes(&slot) as u64 / u64::from(shape.slots);
         slots_bytes + slot.body_bytes() as u64
     };

@@ -10,7 +10,7 @@ pub mod recorded;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
@@ -91,7 +91,8 @@ impl Cluster {
             chunk_bytes: 64 << 10,
             ..Options::default()
         };
-        let catalog = Catalog::plan(schemas, &options, memory_nodes).expect("a plan");
+        let protocol = AnyProtocol::by_name(shape.protocol, shape.variant).expect("a variant");
+        let catalog = protocol.catalog(schemas, &options, memory_nodes).expect("a plan");
         let config = LocalConfig {
             memory_nodes,
             replicas: shape.replicas,
@@ -102,7 +103,6 @@ impl Cluster {
         };
         let fabric = LocalFabric::new(&config).expect("a cluster");
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
-        let protocol = AnyProtocol::by_name(shape.protocol, shape.variant).expect("a variant");
         let membership = Arc::new(EmbeddedMembership::new(usize::from(THREADS_MAX)));
         let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let ids: Vec<_> = ids.collect();

@@ -291,7 +291,7 @@ fn relocate(
     cx.cache.borrow_mut().forget(entry.table, entry.key);
     (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
     txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
-    entry.lock = NO_LOCK;
+    (entry.lock, entry.writable) = (NO_LOCK, false);
     entry.body = Address::NULL;
     Ok(())
 }
@@ -422,11 +422,13 @@ fn absorb_directory(
 /// the undo log.
 fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    let inserted = entry.mode == Mode::Insert;
     txn.locks[entry.lock as usize].old_version = version;
-    entry.version = version;
+    if !inserted {
+        entry.version = version; // an insert has read that its directory names no such record
+    }
     entry.progress = Progress::Done;
     entry.watched = false; // the lock protects it now
-    let inserted = entry.mode == Mode::Insert;
     if !table.slot.is_out_of_line() {
         let copy = txn.round.reserve_lines(table.slot.slot_bytes);
         if inserted {

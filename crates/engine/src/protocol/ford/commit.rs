@@ -9,7 +9,7 @@ use super::validate::{is_needless, validate};
 use super::{Ford, On, Phase, enter, leaves, published, short};
 use crate::context::Context;
 use crate::layout::LOCK_AT;
-use crate::log;
+use crate::log::undo;
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
 use crate::working_set::{Lock, Piece, Txn};
@@ -96,7 +96,7 @@ pub(super) fn is_committed(txn: &Txn) -> bool {
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::LogApart);
     txn.round.begin();
-    let (entry, len) = log::encode(txn);
+    let (entry, len) = undo::encode(txn);
     let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
     for &group in txn.groups.iter().take(groups) {
         let area = cx.database().catalog.log(group, txn.coordinator);
@@ -128,7 +128,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         return Ok(());
     }
     enter(cx, Phase::Write);
-    let log = if ford.on(On::FuseLog) { Some(log::encode(txn)) } else { None };
+    let log = if ford.on(On::FuseLog) { Some(undo::encode(txn)) } else { None };
     begin_doubt(cx, txn);
     if !ford.on(On::UnlockLate) {
         return write_and_unlock_early(cx, txn, log).await;

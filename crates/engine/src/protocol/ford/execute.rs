@@ -164,6 +164,7 @@ fn plan_record_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Tabl
         Some(held) => held,
         None => ask(cx, txn, entry.address, LockKind::Record),
     };
+    entry.writable = true;
     entry.image = txn.round.read(target, table.slot.slot_bytes);
     if !entry.body.is_null() && entry.mode != Mode::Insert {
         plan_body(cx, txn, entry, table);

@@ -1,6 +1,8 @@
-//! FORD's commonest case, made short: a record of one line, at home, to be read or updated.
+//! How FORD takes up a record that is asked for, and its commonest case, made short: a record of one line, at
+//! home, to be read or updated.
 //!
-//! Invariant: looking at a record's home is done here alone; its lock is asked for and taken in
+//! Invariant: looking at a record's home is done here alone, and planned as soon as it is asked for, in the
+//! round that the next fetch sends; its lock is asked for and taken in
 //! here only if that is what `execute` and `absorb` would do as well. Most records of most
 //! transactions pass through here; what is rare (chains, long keys, payloads of their own) goes on
 //! there. A slot on which this transaction holds a lock for another key is asked for once more, and
@@ -10,21 +12,72 @@ use super::execute::{HELD, ask};
 use super::{Ford, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::head_at_home;
+use crate::index::hash::{head_at_home, home};
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
 use crate::schema::Cells;
-use crate::working_set::{Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
+use crate::transaction::ask_index;
+use crate::working_set::{
+    Added, Entry, Further, Handle, LockKind, Mode, NO_LOCK, Progress, Txn,
+};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 
-/// Reads the bin that is the home of a record that is being added.
+/// Takes up a record that the transaction has not.
 #[inline(always)]
-pub(super) fn plan(cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
+pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
+    match is_common && table.slot.is_plain() {
+        true => add_at_home(cx, txn, table, added),
+        false => add_rarer(cx, txn, table, added),
+    }
+}
+
+/// A record whose home is looked at: the READ of its bin is planned at once.
+#[inline(always)]
+fn add_at_home(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    let mut entry = Entry::new(table.id, added.key, added.mode, added.cells, Progress::Home);
+    entry.address = home(cx.surroundings(), table, added.hash);
     let target = cx.groups.primary(entry.address);
-    entry.image = round.read(target, table.geometry.bin_bytes);
+    entry.image = txn.round.read(target, table.geometry.bin_bytes);
     enter(cx, Phase::Locate);
+    txn.at_home += 1;
+    txn.push(entry)
+}
+
+/// A record that is read where it was last seen, or looked for at its home or in the index.
+#[inline(never)]
+fn add_rarer(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    let Added { key, full_key, mode, cells, .. } = added;
+    let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
+    let seen = match comes_or_goes {
+        true => None,
+        false => cx.cache.borrow().get(table.id, key),
+    };
+    if seen.is_none() && !comes_or_goes && table.slot.is_plain() {
+        return add_at_home(cx, txn, table, added);
+    }
+    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Locate);
+    entry.full_key = full_key;
+    if let Some(place) = seen {
+        (entry.address, entry.body) = place;
+        entry.progress = Progress::Direct;
+        return txn.push(entry);
+    }
+    let handle = txn.push(entry);
+    ask_index(cx, txn, handle.0 as usize, comes_or_goes);
+    handle
+}
+
+/// What a further wish for a fetched record needs: its cells are read where it is, its lock is taken there,
+/// its bucket is looked at.
+pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+    match further {
+        Further::Cells => txn.entries[index].progress = Progress::Direct,
+        Further::Lock => txn.entries[index].progress = Progress::Lock,
+        Further::Index => ask_index(cx, txn, index, true),
+    }
 }
 
 /// Takes in the home of a record that is to be read or updated. Whether it was there.
@@ -88,7 +141,7 @@ pub(super) fn plan_lock(cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let lock = ask(cx, txn, address, LockKind::Record);
     let image = txn.round.read(cx.groups.primary(address), table.slot.slot_bytes);
     let entry = &mut txn.entries[index];
-    (entry.lock, entry.image) = (lock, image);
+    (entry.lock, entry.image, entry.writable) = (lock, image, true);
     true
 }
 

@@ -6,7 +6,7 @@
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::Shard;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Version};
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use crate::outcome::{Explanation, Failure};
 use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
@@ -46,14 +46,13 @@ pub(super) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
             txn.entries[index].progress = Progress::Locate;
             continue;
         }
-        let (slot, version) = match chosen {
-            Some(free) => free,
+        let slot = match chosen {
+            Some((slot, _)) => slot,
             None => extend_chain(cx, txn, index, table).await?,
         };
         let directory = txn.lookup(&entry).directory;
         let entry = &mut txn.entries[index];
         entry.address = slot;
-        entry.version = version;
         if !table.geometry.contains(directory, slot) {
             cx.growth.request(Shard { table: entry.table, group });
         }
@@ -74,7 +73,7 @@ async fn extend_chain(
     txn: &mut Txn,
     index: usize,
     table: &Table,
-) -> Result<(Address, Version), Failure> {
+) -> Result<Address, Failure> {
     let lookup = *txn.lookup(&txn.entries[index]);
     let bytes = table.geometry.bucket_bytes;
     let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
@@ -85,7 +84,7 @@ async fn extend_chain(
         let slots = (0..table.geometry.slots)
             .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
         if let Some(slot) = slots.into_iter().find(|slot| !taken(slot)) {
-            return Ok((slot, Version::NEVER));
+            return Ok(slot);
         }
         let most = table.geometry.slots;
         let allowed = format!("at most {most} inserts of one transaction into one full bucket");
@@ -99,7 +98,6 @@ async fn extend_chain(
     txn.round.set_word(new, block.to_word());
     txn.round.set_word(old, 0);
     txn.pieces.push(Piece { address: next_at, new, old, len_bytes: 8, logged: true });
-    let slot = block.plus(DIRECTORY_BYTES);
-    Ok((slot, Version::NEVER))
+    Ok(block.plus(DIRECTORY_BYTES))
 }
 

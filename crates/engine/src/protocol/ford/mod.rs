@@ -41,16 +41,18 @@ mod split;
 mod tree;
 mod validate;
 
-use super::{Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
-use crate::catalog::Table;
+use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::catalog::{Options, Table};
 use crate::context::Context;
+use crate::history::WriteKind;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
-use crate::outcome::{Failure, Resolution, TxnId};
+use crate::layout::LayoutKind;
+use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
-use crate::working_set::{Entry, Txn};
+use crate::working_set::{Added, Further, Handle, Txn};
+use recover::Left;
 use tarn_fabric::address::NodeId;
-use tarn_fabric::round::Round;
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -245,6 +247,28 @@ const PHASES: &[&str] = &[
     "lock_leaf",
 ];
 
+const LIMITS: &[Limit] = &[
+    Limit {
+        phase: "log_apart",
+        only: Only::InVariant("corrected,-fuse-log"),
+        why: "with fuse-log on, the undo log travels with the data and has no round of its own",
+    },
+    Limit {
+        phase: "unlock_with_data",
+        only: Only::WithoutMemoryDeath,
+        why: "locks are released together with the data where there is one copy, and where there is one \
+              copy no memory node dies",
+    },
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+];
+
+/// Its recovery writes the old bytes of an update back under a version beyond the one that readers may have
+/// seen; a record that came or went has its old version again.
+fn undone(kind: WriteKind, version: u64) -> Option<u64> {
+    (kind == WriteKind::Update).then_some(version + 1)
+}
+
 /// The protocol with its switches.
 pub struct Ford {
     switches: Switches,
@@ -269,16 +293,32 @@ impl Protocol for Ford {
         caps: ProtocolCaps { snapshot_isolation: false, ranges: true, crash_recovery: true },
         switches: SWITCHES,
         phases: PHASES,
-        layout: "single-version-4",
+        limits: LIMITS,
+        aborts: &AbortReason::ALL,
+        undone,
     };
+
+    type Entry = Left;
 
     fn new(switches: Switches) -> Ford {
         Ford { switches }
     }
 
+    fn isolation(&self) -> Isolation {
+        Isolation::StrictSerializable
+    }
+
+    fn layout(&self, _: &Options) -> LayoutKind {
+        LayoutKind::SingleVersion
+    }
+
     #[inline(always)]
-    fn plan_home(&self, cx: &Context, round: &mut Round, table: &Table, entry: &mut Entry) {
-        home::plan(cx, round, table, entry);
+    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        home::add(cx, txn, table, added)
+    }
+
+    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        home::wish_again(cx, txn, index, further);
     }
 
     fn switches(&self) -> Switches {
@@ -344,19 +384,23 @@ impl Protocol for Ford {
         }
     }
 
-    async fn enumerate(&self, cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
+    async fn enumerate(
+        &self,
+        cx: &Context,
+        dead: NodeId,
+    ) -> Result<Vec<Unsettled<Left>>, Failure> {
         recover::enumerate(cx, dead).await
     }
 
-    async fn decide(&self, cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
+    async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
         recover::decide(cx, left).await
     }
 
-    async fn apply(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+    async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
         recover::apply(cx, left).await
     }
 
-    async fn release(&self, cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+    async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
         recover::release(self, cx, left).await
     }
 

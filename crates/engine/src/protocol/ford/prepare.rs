@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::index::hash_of;
 use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_STAMP_AT, KEY_AT, VERSION_AT, Version, WORD_BYTES};
-use crate::log;
+use crate::log::undo;
 use crate::outcome::{Explanation, Failure};
 use crate::working_set::{Entry, Lock, LockKind, Mode, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -54,7 +54,7 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
             groups.push(piece.address.group());
         }
     }
-    let (len, limit) = (log::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
+    let (len, limit) = (undo::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
     if len as u64 > limit {
         let allowed = format!("at most {limit} bytes (log_bytes)");
         let field = "undo images of one transaction, bytes";
@@ -127,8 +127,9 @@ fn slot_pieces(
 fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let slot = &table.slot;
     let directory = txn.locks[entry.directory_lock as usize];
+    let former = txn.locks[entry.lock as usize].old_version;
     let new_version = match ford.on(On::KeepVersion) {
-        true => entry.version.present_after(directory.old_version),
+        true => former.present_after(directory.old_version),
         false => Version::NEVER.present_after(Version::NEVER),
     };
     set_new_version(txn, entry.lock, new_version);

@@ -15,14 +15,39 @@
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
-use crate::log::{LoggedRecord, UNDOING};
+use crate::log::undo::{LogEntry, LoggedRecord};
+use crate::log::{Entry, UNDOING};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use crate::recovery::{Asker, Bulk, Unsettled, Wish, logs};
+use crate::recovery::{Asker, Bulk, Wish, logs};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use tarn_fabric::address::{NodeId, Target};
+use tarn_fabric::address::{Address, NodeId, Target};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// What FORD's recovery knows of a transaction: its undo log, and what that led to.
+pub struct Left {
+    log: LogEntry,
+    /// Records that it still holds; known once it was decided.
+    held: Vec<LoggedRecord>,
+}
+
+impl Entry for Left {
+    fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<Left> {
+        Some(Left { log: LogEntry::decode(round, at, available)?, held: Vec::new() })
+    }
+
+    fn tag(&self) -> OwnerTag {
+        self.log.tag
+    }
+
+    fn records(&self) -> Vec<Address> {
+        self.log.records()
+    }
+}
+
+type Unsettled = crate::recovery::Unsettled<Left>;
 
 /// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
 pub(super) async fn resolve(
@@ -34,7 +59,7 @@ pub(super) async fn resolve(
     enter(cx, Phase::Resolve);
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
     let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
-    let mut left = logs::entries(cx, &mine).await?;
+    let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
     if left.is_empty() {
         let is_gone = match asker {
             Asker::Itself => others.iter().any(|head| age(head.tag, id) == Age::Later),
@@ -94,21 +119,22 @@ pub(super) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettle
 /// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.
 pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let mut bulk = Bulk::new(cx);
-    let records = left.iter().flat_map(|each| &each.entry.records);
+    let records = left.iter().flat_map(|each| &each.entry.log.records);
     let locks: Vec<Wish> =
         records.map(|it| Wish::Read(cx.groups.primary(it.address.plus(LOCK_AT)), 8)).collect();
     let mut locks = bulk.run(&locks).await?.into_iter();
     let mut lost = BTreeSet::new();
     for (index, each) in left.iter_mut().enumerate() {
-        each.held.clear();
+        let Left { log, held } = &mut each.entry;
+        held.clear();
         let mut is_released = false;
-        for record in &each.entry.records {
+        for record in &log.records {
             match locks.next().and_then(|answer| answer.word()) {
                 // A primary that is down took its LOCK words with it.
                 None => {
                     lost.insert((index, record.address.to_word()));
                 }
-                Some(lock) if lock == each.entry.tag.word() => each.held.push(*record),
+                Some(lock) if lock == log.tag.word() => held.push(*record),
                 Some(_) => is_released = true,
             }
         }
@@ -123,7 +149,7 @@ pub(super) async fn decide(cx: &Context, left: &mut [Unsettled]) -> Result<(), F
     }
     decide_by_versions(cx, &mut bulk, left, &lost).await?;
     for each in left {
-        cx.note_decision(each.entry.tag, each.resolution());
+        cx.note_decision(each.entry.tag(), each.resolution());
     }
     Ok(())
 }
@@ -153,7 +179,7 @@ async fn decide_by_versions(
     let groups = cx.groups.whole();
     let (mut asked, mut reads) = (Vec::new(), Vec::new());
     for (index, each) in left.iter().enumerate().filter(|(_, each)| each.decision.is_none()) {
-        for record in &each.entry.records {
+        for record in &each.entry.log.records {
             let members = groups.members(record.address.group()).len();
             let is_lost = lost.contains(&(index, record.address.to_word()));
             let new = record.new_version;
@@ -190,7 +216,7 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     let mut bulk = Bulk::new(cx);
     let at_all = |wish: fn(Target, u64) -> Wish| -> Vec<Wish> {
         let of = |each: &&Unsettled| {
-            let tag = each.entry.tag.word();
+            let tag = each.entry.tag().word();
             logs::copies(cx, each.coordinator).into_iter().map(move |copy| wish(copy, tag))
         };
         aborted.iter().flat_map(of).collect()
@@ -207,10 +233,10 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
 /// The old bytes of one transaction, for every replica.
 fn write_back(cx: &Context, each: &Unsettled) -> Vec<Wish> {
     let mut wishes = Vec::new();
-    for piece in &each.entry.pieces {
+    for piece in &each.entry.log.pieces {
         let versioned = |record: &&LoggedRecord| record.address.plus(VERSION_AT) == piece.address;
         let mut old = piece.old.clone();
-        if let Some(record) = each.entry.records.iter().find(versioned) {
+        if let Some(record) = each.entry.log.records.iter().find(versioned) {
             let version = record.restored_version(old.len());
             old[..8].copy_from_slice(&version.word().to_le_bytes());
         }
@@ -231,11 +257,12 @@ pub(super) async fn release(
     let groups = &cx.groups;
     let mut wishes = Vec::new();
     for each in left {
-        let records = if own { &each.held } else { &each.entry.records };
+        let Left { log, held } = &each.entry;
+        let records = if own { held } else { &log.records };
         for record in records {
             let target = groups.primary(record.address.plus(LOCK_AT));
             wishes.push(match own {
-                true => Wish::Clear(target, each.entry.tag.word()),
+                true => Wish::Clear(target, log.tag.word()),
                 false => Wish::Write(target, vec![0; 8]),
             });
         }

@@ -9,7 +9,8 @@ use super::commit::add_release;
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
 use crate::layout::{Slot, VERSION_AT, Version};
-use crate::log::{self, OldBytes};
+use crate::log::pieces::OldBytes;
+use crate::log::undo;
 use crate::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 
@@ -62,13 +63,13 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
     enter(cx, Phase::UnlockWithData);
     round.begin();
     let dirty = || entries.iter().filter(|entry| entry.lock != NO_LOCK && entry.dirty.0 != 0);
-    let len = log::entry_bytes(locks.len(), changed, old_bytes);
+    let len = undo::entry_bytes(locks.len(), changed, old_bytes);
     let old = dirty().map(|entry| OldBytes {
         address: entry.address.plus(VERSION_AT),
         at: entry.image.plus(VERSION_AT),
         len_bytes: row_bytes(entry),
     });
-    let log = log::write_entry(round, *tag, locks, old, len);
+    let log = undo::write_entry(round, *tag, locks, old, len);
     let groups = &cx.groups;
     let area = catalog.log(locks[0].address.group(), *coordinator);
     round.write_private(groups.primary(area), log, len);

@@ -15,7 +15,7 @@ use crate::index::hash::Geometry;
 use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_word};
 use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
-use crate::log;
+use crate::log::undo;
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{Lock, LockKind, Txn};
 use tarn_fabric::address::Address;
@@ -265,7 +265,7 @@ fn write_row(txn: &mut Txn, table: &Table, row: &[Halves], limit: usize) -> usiz
         write_halves(txn, table, halves, 1 + 2 * index);
         // VERSION of the directories so far; the header's VERSION and STATE.
         let words = 2 * (index + 1) + 2;
-        if log::encoded_bytes(txn) + words * WORD_LOG_BYTES > limit {
+        if undo::encoded_bytes(txn) + words * WORD_LOG_BYTES > limit {
             txn.pieces.truncate(pieces);
             for lock in slots.chain(1 + 2 * index..3 + 2 * index) {
                 txn.locks[lock].writes = false;

@@ -1,0 +1,121 @@
+//! Bytes with the address that they belong to, as they stand in an entry.
+//!
+//! ```text
+//! a piece: { address u64 | length u64 | bytes, padded to 8 }
+//! ```
+//! Invariant: pieces follow one another without a gap, and are read as they were written.
+
+use tarn_fabric::address::Address;
+use tarn_fabric::round::BufferOffset;
+
+/// Words before a piece's bytes.
+const HEAD_WORDS: usize = 2;
+
+/// A piece as its entry needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct OldBytes {
+    /// Where the piece will be written.
+    pub address: Address,
+    /// What is there so far, in the round's buffer.
+    pub at: BufferOffset,
+    /// How much.
+    pub len_bytes: usize,
+}
+
+/// Bytes as they were before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoggedPiece {
+    /// Where.
+    pub address: Address,
+    /// What was there.
+    pub old: Vec<u8>,
+}
+
+/// Length of so many pieces, whose bytes, each padded to 8, add up to `bytes`.
+#[inline]
+pub(super) fn encoded_bytes(pieces: usize, bytes: usize) -> usize {
+    pieces * HEAD_WORDS * 8 + bytes
+}
+
+/// Writes pieces one behind the other; how many. Their bytes lie in `buffer`.
+#[inline]
+pub(super) fn write(
+    pieces: impl Iterator<Item = OldBytes>,
+    buffer: &[u64],
+    mut rest: &mut [u64],
+) -> u64 {
+    let mut count = 0;
+    for piece in pieces {
+        count += 1;
+        let (head, after) = rest.split_at_mut(HEAD_WORDS + piece.len_bytes.div_ceil(8));
+        (head[0], head[1]) = (piece.address.to_word(), piece.len_bytes as u64);
+        copy_old(buffer, piece.at, &mut head[HEAD_WORDS..]);
+        rest = after;
+    }
+    count
+}
+
+/// Copies whole words from position `at` on, any byte: what lies behind the old bytes is copied
+/// too, and means nothing.
+#[inline]
+fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
+    let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
+    if shift == 0 {
+        let from = &buffer[first..first + old.len()];
+        let ((to, to_rest), (from, from_rest)) = (old.as_chunks_mut::<4>(), from.as_chunks::<4>());
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+        for (to, from) in to_rest.iter_mut().zip(from_rest) {
+            *to = *from;
+        }
+        return;
+    }
+    for (index, to) in old.iter_mut().enumerate() {
+        let next = buffer.get(first + index + 1).copied().unwrap_or(0);
+        *to = (buffer[first + index] >> shift) | (next << (64 - shift));
+    }
+}
+
+/// So many pieces from the beginning of these words on; `None` if they are not all there.
+pub(super) fn read(mut words: &[u64], count: u32) -> Option<Vec<LoggedPiece>> {
+    let mut pieces = Vec::new();
+    for _ in 0..count {
+        let [address, len, ..] = *words else { return None };
+        let (bytes, len) = (words.get(HEAD_WORDS..)?, len as usize);
+        let mut old: Vec<u8> =
+            bytes.get(..len.div_ceil(8))?.iter().flat_map(|word| word.to_le_bytes()).collect();
+        old.truncate(len);
+        pieces.push(LoggedPiece { address: Address::from_word(address), old });
+        words = &bytes[len.div_ceil(8)..];
+    }
+    Some(pieces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::GroupId;
+
+    #[test]
+    fn pieces_are_read_as_they_were_written_wherever_their_bytes_lay() {
+        let buffer: Vec<u64> = (0..8).map(|word| 0x0807_0605_0403_0201 + (word << 56)).collect();
+        let bytes: Vec<u8> = buffer.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let pieces = [(0, 8), (3, 13), (16, 40), (5, 1)].map(|(at, len_bytes)| OldBytes {
+            address: Address::new(GroupId(2), 64 * u64::from(at)),
+            at: BufferOffset(at),
+            len_bytes,
+        });
+        let padded: usize = pieces.iter().map(|piece| piece.len_bytes.next_multiple_of(8)).sum();
+        let mut words = vec![0; encoded_bytes(pieces.len(), padded) / 8];
+        assert_eq!(write(pieces.into_iter(), &buffer, &mut words), 4);
+        let read_back = read(&words, 4).expect("all of them");
+        for (piece, read) in pieces.iter().zip(&read_back) {
+            let from = piece.at.0 as usize;
+            assert_eq!(read.address, piece.address);
+            assert_eq!(read.old, bytes[from..from + piece.len_bytes]);
+        }
+        assert_eq!(read(&words[..words.len() - 1], 4), None, "cut");
+        assert_eq!(read(&words, 5), None, "one that was not written");
+    }
+}
