@@ -31,7 +31,7 @@ pub(crate) fn check_caches(
     if caches_bytes(entries, threads) <= left {
         return Ok(());
     }
-    let most = match left / (ADDRESS_BYTES * threads.max(1) as u64) {
+    let most = match left / ADDRESS_BYTES.saturating_mul(threads.max(1) as u64) {
         0 => 0,
         most => 1 << most.ilog2(),
     };
