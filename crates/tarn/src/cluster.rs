@@ -3,6 +3,7 @@
 //! Invariant: the catalog's stamp stands in every memory node's superblock, written when the
 //! cluster is made and compared when somebody joins; a plan or protocol that differs is refused.
 
+use crate::memory::check_caches;
 use std::io;
 use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
@@ -131,10 +132,22 @@ impl Cluster {
     /// # Errors
     /// Names what cannot be.
     pub fn new(schemas: &[TableSchema], config: &ClusterConfig) -> Result<Cluster, OpenError> {
+        Cluster::for_threads(schemas, config, 1)
+    }
+
+    /// As [`Cluster::new`], if there is memory for so many threads as well.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn for_threads(
+        schemas: &[TableSchema],
+        config: &ClusterConfig,
+        threads: usize,
+    ) -> Result<Cluster, OpenError> {
         let protocol = AnyProtocol::by_name(&config.protocol, &config.variant)?;
         protocol.refuse_unsafe(&config.variant)?;
         let catalog = protocol.catalog(schemas, &config.options, config.memory_nodes.max(1))?;
-        check_memory(&catalog, config)?;
+        check_memory(&catalog, config, threads)?;
         let fabric = LocalFabric::new(&LocalConfig {
             memory_nodes: config.memory_nodes,
             replicas: config.replicas,
@@ -290,7 +303,11 @@ fn laid_out_bytes(catalog: &Catalog, config: &ClusterConfig) -> u64 {
 }
 
 /// Refuses a layout that the machine has not the memory for, before anything is touched.
-fn check_memory(catalog: &Catalog, config: &ClusterConfig) -> Result<(), OpenError> {
+fn check_memory(
+    catalog: &Catalog,
+    config: &ClusterConfig,
+    threads: usize,
+) -> Result<(), OpenError> {
     let wanted = laid_out_bytes(catalog, config);
     let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
     if wanted > available {
@@ -303,7 +320,7 @@ fn check_memory(catalog: &Catalog, config: &ClusterConfig) -> Result<(), OpenErr
             ),
         }));
     }
-    Ok(())
+    Ok(check_caches(config.address_cache_entries, threads, wanted, available)?)
 }
 
 fn gib(bytes: u64) -> f64 {

@@ -65,6 +65,7 @@ mod database;
 mod error;
 pub mod explore;
 pub mod machine;
+mod memory;
 pub mod outage;
 pub mod reproduce;
 mod rows;

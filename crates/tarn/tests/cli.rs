@@ -64,7 +64,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         (
             "none",
             "error: COMMAND = none; allowed: ",
-            "bench, sim, swarm, trace, explore, reproduce, profiles, check",
+            "bench, sim, swarm, trace, explore, reproduce, profiles, switches, check",
         ),
         ("check", "error: HISTORY = nothing; allowed: ", "a value"),
         ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),

@@ -8,6 +8,7 @@ mod common;
 
 use common::{assert_refused, tarn_line};
 use serde_json::Value;
+use std::process::{Command, Stdio};
 
 fn report(line: &str, code: i32) -> Value {
     let ended = tarn_line(line);
@@ -72,4 +73,26 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ),
     ];
     assert_refused("swarm", &refused);
+}
+
+#[test]
+fn a_signal_ends_a_swarm_that_never_ends_with_its_report() {
+    for (variant, code) in [("corrected", 130), ("corrected,-keep-version", 1)] {
+        let program = env!("CARGO_BIN_EXE_tarn");
+        // After two seconds, and surely after some seeds; killed if the signal were ignored.
+        let arguments = ["-s", "INT", "-k", "60", "2", program, "swarm", "--json", "--variant"];
+        let mut swarm = Command::new("timeout");
+        swarm.arg("--preserve-status").args(arguments).arg(variant).stdin(Stdio::null());
+        let ended = swarm.output().expect("timeout starts");
+        let err = String::from_utf8(ended.stderr).expect("text");
+        assert_eq!(ended.status.code(), Some(code), "{err}");
+        let report: Value = serde_json::from_slice(&ended.stdout).expect("one object");
+        let seeds = report["seeds"].as_u64().expect("a count");
+        assert!(seeds > 0, "{err}");
+        assert_eq!(report["failures"].as_array().expect("a list").is_empty(), code == 130, "{err}");
+        if code == 130 {
+            assert!(err.contains(&format!("interrupted after {seeds} seeds")), "{err}");
+            assert!(!err.contains("18446744073709551"), "{err}");
+        }
+    }
 }

@@ -90,7 +90,7 @@ where
         let mut config = config.clone();
         config.cluster.options.coordinators_max = (config.threads * config.coroutines) as u32;
         config.cluster.compute_nodes = config.threads.div_ceil(config.threads_per_node);
-        let cluster = Cluster::new(&workload.schemas(), &config.cluster)?;
+        let cluster = Cluster::for_threads(&workload.schemas(), &config.cluster, config.threads)?;
         let tally = W::Tally::default();
         Ok(Driver { workload, cluster, config, tally })
     }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything that can be refused is refused before memory is laid out.
 
+use super::own_input::refuse_own_input;
 use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Settings};
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict, progress::Progress};
@@ -25,7 +26,6 @@ const COROUTINES_MAX: u64 = 1024;
 const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
-const ADDRESSES_MAX: u64 = 1 << 32;
 
 /// Runs a workload: opens a cluster, loads it, runs a verification phase whose history is checked
 /// for strict serializability, then the measured phase, then judges the memory.
@@ -55,6 +55,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if let Some(path) = &arguments.scenario {
         settings = settings.over(Settings::read(path)?);
     }
+    let scenario = ("--scenario", arguments.scenario.as_deref());
+    refuse_own_input(("--history", settings.history.as_deref()), &[scenario])?;
     let Some(workload) = settings.workload.clone() else {
         let allowed = tarn_workloads::NAMES.join(", ");
         return Err(Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}")));
@@ -128,10 +130,10 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
     let (protocol, variant) = (protocol.unwrap_or("ford"), variant.unwrap_or("corrected"));
     AnyProtocol::by_name(protocol, variant)?;
     let memory_nodes = within("memory-nodes", settings.memory_nodes, 1..=GROUPS_MAX as u64)?;
+    let copies_max = memory_nodes.unwrap_or(GROUPS_MAX as u64);
+    let replicas = within("replicas", settings.replicas, 1..=copies_max)?.unwrap_or(1);
     // Copies need as many nodes, if nobody says how many there are.
-    let memory_nodes = memory_nodes.unwrap_or(settings.replicas.unwrap_or(1).clamp(1, 16));
-    let replicas = within("replicas", settings.replicas, 1..=memory_nodes)?.unwrap_or(1);
-    let cache = within("address-cache", settings.address_cache, 0..=ADDRESSES_MAX)?.unwrap_or(0);
+    let memory_nodes = memory_nodes.unwrap_or(replicas);
     let mut config = ClusterConfig {
         prefetch: !settings.no_prefetch,
         protocol: protocol.to_owned(),
@@ -139,7 +141,8 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         memory_nodes: memory_nodes as usize,
         replicas: replicas as usize,
         seed: settings.seed.unwrap_or(1),
-        address_cache_entries: cache as usize,
+        // The memory that there is bounds it, once the layout is known.
+        address_cache_entries: settings.address_cache.unwrap_or(0) as usize,
         ..ClusterConfig::default()
     };
     config.options.placement = match settings.placement.unwrap_or(Placement::Hash) {

@@ -3,8 +3,9 @@
 //! Invariant: a history that cannot be read whole gets no verdict; an export appears under its name
 //! only when it is whole.
 
+use super::own_input::refuse_own_input;
 use super::whole_file::WholeFile;
-use super::{Stop, Verdict, verdict};
+use super::{Stop, Verdict, complaint, verdict};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use tarn_check::{ElleModel, History, Isolation, check, elle};
@@ -26,7 +27,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     elle: Option<PathBuf>,
     /// How reads and writes are put to Elle [default: list-append]
-    #[arg(long, value_name = "MODEL", requires = "elle")]
+    #[arg(long, value_name = "MODEL")]
     elle_model: Option<Model>,
 }
 
@@ -51,6 +52,13 @@ enum Model {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if let (Some(model), None) = (arguments.elle_model, &arguments.elle) {
+        let model = model.to_possible_value();
+        let model = model.as_ref().map_or("", |model| model.get_name());
+        return Err(complaint::only_with("--elle-model", model, "--elle"));
+    }
+    let input = ("HISTORY", Some(arguments.history.as_path()));
+    refuse_own_input(("--elle", arguments.elle.as_deref()), &[input])?;
     let history = History::read_from(&arguments.history).map_err(|error| {
         let file = &error.file;
         Stop::Input(format!("HISTORY = {file}; allowed: a whole history; {}", error.problem))

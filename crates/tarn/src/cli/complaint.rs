@@ -16,7 +16,13 @@ pub fn about(error: &UsageError) -> String {
         "litmus" => "LITMUS".to_owned(),
         field => format!("--{}", field.replace('_', "-")),
     };
+    let value = if value.is_empty() { "nothing" } else { value };
     format!("{name} = {value}; allowed: {allowed}")
+}
+
+/// A flag that means something beside another one alone. clap would name the other one, which nobody gave.
+pub fn only_with(flag: &str, value: impl std::fmt::Display, other: &str) -> super::Stop {
+    super::Stop::Input(format!("{flag} = {value}; allowed: together with {other}"))
 }
 
 /// What clap refuses.

@@ -4,11 +4,12 @@
 //! bytes. A file appears only when it is whole.
 
 use super::bench::within;
+use super::own_input::refuse_own_input;
 use super::progress::Progress;
 use super::scenario::{number, whole};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn::explore::diagram::{Scene, svg, text};
 use tarn::explore::litmus::Litmus;
@@ -40,7 +41,8 @@ pub struct Arguments {
     /// Protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH
+    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// `tarn switches` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// Crashes of one execution, each at any point [default: 0]
@@ -56,7 +58,8 @@ pub struct Arguments {
     /// Every shape of each litmus
     #[arg(long, conflicts_with = "shape")]
     deep: bool,
-    /// Real time for all of it, shared among the litmuses
+    /// Real time for all of it, shared among the litmuses; what some leave over goes to those that gave up,
+    /// which begin anew
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Most executions of one litmus
@@ -72,11 +75,11 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
     /// Run only this schedule of one litmus, and draw it: what a violation's last line says
-    #[arg(long, value_name = "SCHEDULE", value_parser = str::parse::<Schedule>,
+    #[arg(long, value_name = "SCHEDULE", value_parser = schedule,
           conflicts_with_all = ["json", "deep", "budget", "executions", "states", "depth", "jobs"])]
     replay: Option<Schedule>,
     /// Draw it to this file, as a picture
-    #[arg(long, value_name = "FILE", requires = "replay")]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
@@ -102,6 +105,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         let allowed = format!("all, {} or a file.toml", names.join(", "));
         return Err(Stop::Input(format!("LITMUS = nothing; allowed: {allowed}")));
     }
+    let litmuses = arguments.litmus.iter().map(|name| ("LITMUS", Some(Path::new(name))));
+    refuse_own_input(("--svg", arguments.svg.as_deref()), &litmuses.collect::<Vec<_>>())?;
+    if let (Some(path), None) = (&arguments.svg, &arguments.replay) {
+        return Err(super::complaint::only_with("--svg", path.display(), "--replay"));
+    }
     let order = order(arguments)?;
     if let Some(schedule) = &arguments.replay {
         return replay(arguments, &order, schedule);
@@ -120,6 +128,14 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         eprintln!("{} on {} never came to: {}", row.litmus, row.shape, row.not_reached.join("; "));
     }
     Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
+}
+
+/// A schedule that is given. An empty one would be the first execution, which nobody means by it.
+fn schedule(text: &str) -> Result<Schedule, String> {
+    match text.trim() {
+        "" => Err("a schedule that a violation printed, as in 3*0-1".to_owned()),
+        text => text.parse().map_err(|error: tarn_sim::explore::ScheduleError| error.to_string()),
+    }
 }
 
 fn list() -> Result<Verdict, Stop> {

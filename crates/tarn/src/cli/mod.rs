@@ -7,12 +7,15 @@ mod bench;
 mod check;
 mod complaint;
 mod explore;
+mod interrupt;
+mod own_input;
 mod profiles;
 mod progress;
 mod reproduce;
 mod scenario;
 mod sim;
 mod swarm;
+mod switches;
 mod trace;
 mod verdict;
 mod whole_file;
@@ -47,6 +50,8 @@ enum Command {
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
+    /// List what a protocol's variant can switch off
+    Switches(switches::Arguments),
     /// Decide whether a recorded history is strictly serializable
     Check(check::Arguments),
 }
@@ -63,13 +68,19 @@ const EXAMPLES: &str = "Examples:
   tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
   tarn profiles cx3-56g
+  tarn switches
 
 Exit code 0: all is well. 1: a check failed. 2: bad input.";
+
+/// What shells report of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
 
 /// How a command that did its work came out.
 enum Verdict {
     Good,
     Bad,
+    /// A signal ended it early, and nothing was wrong until then.
+    Interrupted,
 }
 
 /// Why a command could not do its work.
@@ -115,11 +126,13 @@ pub fn main() -> ExitCode {
         Command::Explore(arguments) => explore::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Profiles(arguments) => profiles::run(arguments),
+        Command::Switches(arguments) => switches::run(arguments),
         Command::Check(arguments) => check::run(arguments),
     };
     match ended {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(Verdict::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(Stop::Failed(text)) => complain(1, &text),
         Err(Stop::Input(text)) => complain(2, &text),
     }
@@ -127,7 +140,15 @@ pub fn main() -> ExitCode {
 
 fn complain(code: u8, text: &str) -> ExitCode {
     let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    eprintln!("error: {line}");
+    // What the user gave may hold bytes that a terminal obeys.
+    let shown: String = line
+        .chars()
+        .flat_map(|it| match it.is_control() {
+            true => it.escape_default().collect::<Vec<_>>(),
+            false => vec![it],
+        })
+        .collect();
+    eprintln!("error: {shown}");
     ExitCode::from(code)
 }
 

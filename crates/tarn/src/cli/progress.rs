@@ -97,18 +97,18 @@ impl Watch for Progress {
 }
 
 impl Progress {
-    /// So many seeds of so many have passed.
-    pub fn seeds(&self, done: u64, all: u64) {
+    /// So many seeds have passed, of so many if somebody has said how many.
+    pub fn seeds(&self, done: u64, all: Option<u64>) {
         if self.start.elapsed() < PATIENCE {
             return;
         }
         let Ok(mut shown) = self.shown.try_lock() else { return };
-        match self.terminal && all < u64::MAX {
-            true => shown.bar.get_or_insert_with(|| bar("seeds", all)).set_position(done),
-            false => self.line(&mut shown, || match all {
-                u64::MAX => format!("seeds: {done}"),
-                all => format!("seeds: {done} of {all}"),
-            }),
+        match all {
+            Some(all) if self.terminal => {
+                shown.bar.get_or_insert_with(|| bar("seeds", all)).set_position(done);
+            }
+            Some(all) => self.line(&mut shown, || format!("seeds: {done} of {all}")),
+            None => self.line(&mut shown, || format!("seeds: {done}")),
         }
     }
 

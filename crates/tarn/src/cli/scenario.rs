@@ -21,7 +21,8 @@ pub struct Settings {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
     /// Coordinator threads in all [default: 1]
@@ -172,7 +173,7 @@ pub(super) fn whole(text: &str) -> Result<u64, String> {
     let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().map_err(|_| match is_whole {
         true => format!("a whole number up to {}", u64::MAX),
-        false => "a whole number".to_owned(),
+        false => "a whole number without a sign".to_owned(),
     })
 }
 

@@ -5,16 +5,17 @@
 //! is named.
 
 use super::scenario::{number, whole};
-use super::{Stop, Verdict, print_object, say};
+use super::{Stop, Verdict, interrupt, print_object, say};
 use crate::cli::bench::within;
 use crate::cli::progress::Progress;
 use serde::Serialize;
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tarn::machine;
 use tarn::schedules::Subject;
 use tarn::schedules::coverage::Coverage;
-use tarn::schedules::many::{Order, run_all};
+use tarn::schedules::many::{Order, run_until};
 use tarn::schedules::report::{Failed, Faults, Sum, Wall};
 use tarn_engine::outcome::UsageError;
 
@@ -34,7 +35,7 @@ pub struct Arguments {
     /// How many [default: as many as there is time for]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     seeds: Option<u64>,
-    /// Begin no seed later than this [default: never end]
+    /// Begin no seed later than this [default: never end, but at a signal]
     #[arg(long, value_name = "MINUTES", value_parser = number, allow_negative_numbers = true)]
     minutes: Option<f64>,
     /// The first of them [default: 0]
@@ -46,7 +47,8 @@ pub struct Arguments {
     /// Protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH
+    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// `tarn switches` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// Fail if a cell of the coverage is empty
@@ -63,8 +65,10 @@ const EXAMPLES: &str = "Examples:
   tarn swarm --seeds 2000 --require-coverage
   tarn swarm --minutes 1 --variant corrected,-validate-reads
 
+Ctrl-C (or SIGTERM) ends it when the seeds at work have ended, with the report of all that were run.
+
 Exit code 0: every seed passed. 1: one failed, and the command that runs it again is printed; or a cell is
-empty that was required. 2: bad input.";
+empty that was required. 2: bad input. 130: ended by a signal, and no seed had failed.";
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -90,14 +94,20 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let order = order(arguments)?;
     let progress = Progress::new();
     let told = Cell::new(0);
-    let mut sum = run_all(&order, &|sum| {
-        // At once: whoever stops a swarm that never ends keeps what it has found.
+    let stop = interrupt::flag()?;
+    let mut sum = run_until(&order, &stop, &|sum| {
+        // At once: whoever kills a swarm that never ends keeps what it has found.
         for failed in &sum.failures[told.replace(sum.failures.len())..] {
             eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
         }
-        progress.seeds(sum.seeds_run, order.schedules);
+        progress.seeds(sum.seeds_run, arguments.seeds);
     })?;
     progress.end();
+    // One that has run its last seed has not been cut short.
+    let is_cut = stop.load(Ordering::Relaxed) && sum.seeds_run < order.schedules;
+    if is_cut {
+        eprintln!("interrupted after {} seeds", sum.seeds_run);
+    }
     sum.finish(&order.subject);
     match arguments.json {
         true => print_object(&report(&sum))?,
@@ -108,7 +118,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if is_too_little {
         eprintln!("empty cells: {}", empty.join(", "));
     }
-    Ok(if sum.failures.is_empty() && !is_too_little { Verdict::Good } else { Verdict::Bad })
+    Ok(match sum.failures.is_empty() && !is_too_little {
+        false => Verdict::Bad,
+        true if is_cut => Verdict::Interrupted,
+        true => Verdict::Good,
+    })
 }
 
 fn report(sum: &Sum) -> Report<'_> {

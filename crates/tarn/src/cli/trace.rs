@@ -3,12 +3,13 @@
 //! Invariant: the flags of the cluster are those of `tarn sim`, and so is the run; the file appears only
 //! when it is whole.
 
+use super::own_input::refuse_own_input;
 use super::progress::Progress;
 use super::sim::{Settings, Verify, plan_of, workload_of};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
 use clap::ValueEnum;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tarn::trace::run::run as run_trace;
 use tarn::trace::{Pick, TRANSACTIONS_MAX, Trace, Wanted, svg, text};
 use tarn_workloads::with_workload;
@@ -68,6 +69,8 @@ Exit code 0: drawn. 1: no transaction of the run was such a one. 2: bad input.";
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     super::bench::within("transactions", Some(arguments.transactions), 1..=TRANSACTIONS_MAX)?;
     let file = arguments.output.as_deref();
+    let profile = ("--profile", arguments.settings.profile.as_deref().map(Path::new));
+    refuse_own_input(("--output", file), &[profile])?;
     let file = file.map(|path| WholeFile::create("--output", path)).transpose()?;
     let trace = trace(arguments)?;
     if trace.transactions.is_empty() {

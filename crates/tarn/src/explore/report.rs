@@ -10,6 +10,9 @@ use std::fmt;
 use std::time::Duration;
 use tarn_sim::explore::{Bound, Explored, Outcome};
 
+/// What bounds an item whose time was up.
+pub(super) const GAVE_UP: &str = "budget";
+
 /// One violation, made small.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Found {
@@ -139,7 +142,7 @@ fn bound_name(bound: Bound) -> &'static str {
         Bound::States => "states",
         Bound::Depth => "depth",
         Bound::Violations => "violations",
-        Bound::Caller => "budget",
+        Bound::Caller => GAVE_UP,
     }
 }
 

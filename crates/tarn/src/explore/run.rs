@@ -1,13 +1,14 @@
 //! Explores an order's items side by side, within one budget of time.
 //!
 //! Invariant: what is left of the budget is shared among the items that have not begun, so that an item
-//! that ends early leaves its time to the others. A violation is shrunk, and its replay is one command.
+//! that ends early leaves its time to the others; what is left when all have had their turn goes to those
+//! that gave up, which begin anew as long as they would get further. A violation is shrunk, and its replay is one command.
 //! Rows come out in the order of the items, whoever was done first.
 
 use super::cluster::Cluster;
 use super::model::{Care, LitmusModel};
 use super::order::{FaultKind, Item, Order};
-use super::report::{Found, Row, Sum};
+use super::report::{Found, GAVE_UP, Row, Sum};
 use crate::schedules::panics;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -43,28 +44,48 @@ pub fn run(order: &Order, watch: &(dyn Fn(&Now<'_>) + Sync)) -> Result<Sum, Usag
     let items = order.items()?;
     let start = Instant::now();
     let budget = Budget { end: order.budget.map(|budget| start + budget), jobs: order.jobs.max(1) };
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let rows: Mutex<Vec<Option<Row>>> = Mutex::new(vec![None; items.len()]);
+    let mut rows: Vec<Option<Row>> = vec![None; items.len()];
+    let mut round: Vec<usize> = (0..items.len()).collect();
+    while !round.is_empty() {
+        for (at, row) in run_round(order, &items, &round, &budget, watch)? {
+            rows[at] = Some(row);
+        }
+        round = budget.again(Instant::now(), &rows);
+    }
+    Ok(Sum::new(order, rows.into_iter().flatten().collect(), start.elapsed()))
+}
+
+/// Explores the items of `round` side by side, each from its beginning.
+#[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
+fn run_round(
+    order: &Order,
+    items: &[Item],
+    round: &[usize],
+    budget: &Budget,
+    watch: &(dyn Fn(&Now<'_>) + Sync),
+) -> Result<Vec<(usize, Row)>, UsageError> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(items.len() - round.len()));
+    let rows: Mutex<Vec<(usize, Row)>> = Mutex::default();
     let work = || -> Result<(), UsageError> {
         loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(at) else { return Ok(()) };
-            let until = budget.until(Instant::now(), items.len() - at);
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&at) = round.get(turn) else { return Ok(()) };
+            let item = &items[at];
+            let until = budget.until(Instant::now(), round.len() - turn);
             let tell = |progress: &Progress| {
                 let done = done.load(Ordering::Relaxed);
                 watch(&Now { done, all: items.len(), item, progress });
             };
             let row = or_panicked(order, item, || explore_item(order, item, until, &tell))?;
             done.fetch_add(1, Ordering::Relaxed);
-            rows.lock().expect("nobody panics with it")[at] = Some(row);
+            rows.lock().expect("nobody panics with it").push((at, row));
         }
     };
     std::thread::scope(|scope| {
         let jobs: Vec<_> = (0..budget.jobs).map(|_| scope.spawn(work)).collect();
         jobs.into_iter().try_for_each(|job| job.join().expect("a job ends"))
     })?;
-    let rows = rows.into_inner().expect("nobody panics with it");
-    Ok(Sum::new(order, rows.into_iter().flatten().collect(), start.elapsed()))
+    Ok(rows.into_inner().expect("nobody panics with it"))
 }
 
 /// Explores an item; a panic is a finding of it, and the other items go on.
@@ -91,6 +112,25 @@ impl Budget {
         let left = end.saturating_duration_since(now);
         let share = left.mul_f64(self.jobs as f64 / waiting.max(self.jobs) as f64);
         Some(now + share.min(left))
+    }
+
+    /// Which items are explored again, because what others left over is more than they had: of those that
+    /// gave up for want of time, as many as would get further than before.
+    fn again(&self, now: Instant, rows: &[Option<Row>]) -> Vec<usize> {
+        let gave_up = |row: &Row| row.bounded_by == Some(GAVE_UP) && row.violations.is_empty();
+        let rows = rows.iter().enumerate().filter_map(|(at, row)| Some((at, row.as_ref()?)));
+        let mut those: Vec<(usize, f64)> =
+            rows.filter(|(_, row)| gave_up(row)).map(|(at, row)| (at, row.seconds)).collect();
+        those.sort_by(|one, other| one.1.total_cmp(&other.1));
+        while let Some((_, had)) = those.last() {
+            match self.until(now, those.len()) {
+                Some(until) if (until - now).as_secs_f64() > *had => break,
+                _ => those.pop(),
+            };
+        }
+        let mut again: Vec<usize> = those.into_iter().map(|(at, _)| at).collect();
+        again.sort_unstable();
+        again
     }
 }
 
@@ -228,5 +268,35 @@ mod tests {
         assert_eq!(budget.until(now + seconds(40), 1), Some(now + seconds(60)));
         assert_eq!(budget.until(now + seconds(70), 1), Some(now + seconds(70)));
         assert_eq!(Budget { end: None, jobs: 2 }.until(now, 3), None);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "any two times do")]
+    fn what_nobody_used_goes_to_those_that_gave_up() {
+        let order = Order::all("ford", "corrected");
+        let items = order.items().expect("items");
+        let row = |bounded_by, seconds, violated: bool| {
+            let mut row = Row::panicked(&items[0], String::new(), String::new());
+            (row.bounded_by, row.seconds) = (bounded_by, seconds);
+            row.violations.truncate(usize::from(violated));
+            Some(row)
+        };
+        let rows = [
+            row(Some(GAVE_UP), 6.0, false),
+            row(None, 2.0, false),
+            row(Some(GAVE_UP), 5.0, false),
+            row(Some(GAVE_UP), 5.0, true),
+            row(Some("states"), 5.0, false),
+            row(Some(GAVE_UP), 40.0, false),
+        ];
+        let now = Instant::now();
+        let again = |seconds, jobs| {
+            Budget { end: Some(now + Duration::from_secs(seconds)), jobs }.again(now, &rows)
+        };
+        assert_eq!(again(150, 1), [0, 2, 5], "50 s each");
+        assert_eq!(again(119, 1), [0, 2], "40 s would bring the longest no further");
+        assert_eq!(again(6, 2), [2], "6 s are what the other one has had");
+        assert_eq!(again(5, 2), [0; 0]);
+        assert_eq!(Budget { end: None, jobs: 1 }.again(now, &rows), [0; 0]);
     }
 }

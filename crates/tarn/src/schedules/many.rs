@@ -35,8 +35,21 @@ pub struct Order {
 ///
 /// # Errors
 /// Names what cannot be: a protocol, a variant, a workload.
-#[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
 pub fn run_all(order: &Order, watch: &dyn Fn(&Sum)) -> Result<Sum, UsageError> {
+    run_until(order, &AtomicBool::new(false), watch)
+}
+
+/// As [`run_all`], until somebody sets `stop`: no seed is begun after that, and what is summed up are all
+/// that were.
+///
+/// # Errors
+/// As [`run_all`].
+#[expect(clippy::disallowed_methods, reason = "the program's clock: a budget of real time")]
+pub fn run_until(
+    order: &Order,
+    stop: &AtomicBool,
+    watch: &dyn Fn(&Sum),
+) -> Result<Sum, UsageError> {
     AnyProtocol::by_name(&order.subject.protocol, &order.subject.variant)?;
     let start = Instant::now();
     let mut sum = Sum::new(order);
@@ -45,7 +58,7 @@ pub fn run_all(order: &Order, watch: &dyn Fn(&Sum)) -> Result<Sum, UsageError> {
     let summed = std::thread::scope(|scope| {
         for _ in 0..order.jobs.max(1) {
             let (sender, next, is_over) = (sender.clone(), &next, &is_over);
-            scope.spawn(move || work(order, start, (next, is_over), &sender));
+            scope.spawn(move || work(order, start, (next, [stop, is_over]), &sender));
         }
         drop(sender);
         let summed = add_up(&receiver, order, &mut sum, watch);
@@ -62,10 +75,10 @@ type Numbered = (u64, Result<Ran, UsageError>);
 fn work(
     order: &Order,
     start: Instant,
-    (next, is_over): (&AtomicU64, &AtomicBool),
+    (next, ends): (&AtomicU64, [&AtomicBool; 2]),
     sender: &Sender<Numbered>,
 ) {
-    while !is_over.load(Ordering::Relaxed) {
+    while !ends.iter().any(|end| end.load(Ordering::Relaxed)) {
         if order.budget.is_some_and(|budget| start.elapsed() >= budget) {
             return;
         }

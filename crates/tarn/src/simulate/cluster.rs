@@ -5,6 +5,7 @@
 
 use super::Config;
 use crate::cluster::OpenError;
+use crate::memory::check_caches;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::catalog::Catalog;
@@ -150,7 +151,8 @@ fn check_memory(catalog: &Catalog, config: &Config, records: u64) -> Result<(), 
     let wanted = tables + records.saturating_mul(RECORD_BYTES_MIN);
     let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
     if wanted <= available {
-        return Ok(());
+        let threads = config.threads * shape.compute_nodes;
+        return Ok(check_caches(shape.address_cache_entries, threads, wanted, available)?);
     }
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     Err(OpenError::Usage(UsageError {

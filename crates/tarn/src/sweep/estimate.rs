@@ -1,9 +1,11 @@
 //! How much memory a simulated run will take of this machine.
 //!
 //! Invariant: an upper bound for what decides, so that runs side by side fit: the image of the loaded
-//! records, the tables of pages, the lines that a run can change, and a recorded history with its graph.
+//! records, the tables of pages, the lines that a run can change, a recorded history with its graph, and
+//! the addresses that threads remember.
 //! A test holds it against what runs take.
 
+use crate::memory::caches_bytes;
 use crate::simulate::run::Plan;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
@@ -55,7 +57,10 @@ pub fn memory_bytes(schemas: &[TableSchema], records: u64, plan: &Plan) -> Resul
 
     let recorded = plan.verify_ms.map_or(0, |_| plan.verify_transactions_max);
     let recorded = recorded.min(transactions as u64) * RECORDED_BYTES;
+    let threads = plan.config.threads * shape.compute_nodes;
+    let caches = caches_bytes(shape.address_cache_entries, threads);
     let fixed = PROGRAM_BYTES + coordinators * COORDINATOR_BYTES + recorded;
+    let fixed = fixed.saturating_add(caches);
     Ok(fixed.saturating_add(page_tables).saturating_add(image).saturating_add(copies))
 }
 

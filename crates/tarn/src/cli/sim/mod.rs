@@ -11,13 +11,14 @@ mod settings;
 mod sweep;
 
 use super::bench::RECORDS_MAX;
+use super::own_input::refuse_own_input;
 use super::progress::Progress;
 use super::scenario::number;
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict};
 pub(super) use plan::Verify;
 pub(super) use settings::Settings;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tarn::simulate::report::SimReport;
 use tarn::simulate::run::{Plan, run as run_plan};
 use tarn_sim::profile::Profile;
@@ -84,9 +85,12 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         Some(Instrument::Random(arguments)) => return random::run(arguments),
         None => {}
     }
+    let profile = ("--profile", arguments.settings.profile.as_deref().map(Path::new));
+    refuse_own_input(("--history", arguments.history.as_deref()), &[profile])?;
     if !arguments.sweep.sweep.is_empty() {
         return sweep::run(arguments);
     }
+    arguments.sweep.check_alone()?;
     let Some(workload) = &arguments.settings.workload else { return Err(no_workload()) };
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     verdict::print(&report, arguments.json)?;

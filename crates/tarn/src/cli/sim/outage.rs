@@ -4,10 +4,11 @@
 
 use super::load_profile;
 use crate::cli::bench::within;
+use crate::cli::own_input::refuse_own_input;
 use crate::cli::scenario::{number, whole};
 use crate::cli::whole_file::WholeFile;
 use crate::cli::{Stop, Verdict, verdict};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tarn::outage::report::Outage;
 use tarn::outage::{Plan, Shape, run};
 use tarn_engine::outcome::UsageError;
@@ -93,7 +94,7 @@ pub struct Arguments {
           allow_negative_numbers = true)]
     copy_share: u64,
     /// Length of an interval
-    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = number,
+    #[arg(long, value_name = "MS", default_value_t = INTERVAL_MS, value_parser = number,
           allow_negative_numbers = true)]
     interval_ms: f64,
     /// Seed of every generator
@@ -111,7 +112,9 @@ pub struct Arguments {
 const RECORDS: u64 = 100_000;
 const RECORDS_MAX: u64 = 10_000_000;
 const VIRTUAL_MS_MAX: f64 = 10_000.0;
+const INTERVAL_MS: f64 = 1.0;
 const INTERVAL_MS_MIN: f64 = 0.01;
+const INTERVAL_MS_MAX: f64 = 1_000.0;
 const INTERVALS_BEFORE: f64 = 5.0;
 
 const EXAMPLES: &str = "Examples:
@@ -126,8 +129,9 @@ spares. 1: it is not. 2: bad input.";
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
-    let plan = plan(arguments)?;
     let svg = arguments.svg.as_deref();
+    refuse_own_input(("--svg", svg), &[("--profile", Some(Path::new(&arguments.profile)))])?;
+    let plan = plan(arguments)?;
     let svg = svg.map(|path| WholeFile::create("--svg", path)).transpose()?;
     let outage: Outage =
         with_workload!(&arguments.workload, W => run_workload::<W>(arguments, &plan))??;
@@ -166,17 +170,28 @@ fn check_times(shape: &Shape) -> Result<(), UsageError> {
         Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
     };
     let Shape { virtual_ms, crash_at_ms, interval_ms, .. } = *shape;
-    // Five intervals before the crash say what throughput was without it.
-    let longest_ms = (crash_at_ms.min(VIRTUAL_MS_MAX) / INTERVALS_BEFORE).min(1_000.0);
-    if !(INTERVAL_MS_MIN..=longest_ms.max(INTERVAL_MS_MIN)).contains(&interval_ms) {
+    // Five intervals before the crash say what throughput was without it. Who gave no length of an interval
+    // is told of the crash.
+    let is_given = interval_ms != INTERVAL_MS && crash_at_ms >= INTERVALS_BEFORE * INTERVAL_MS_MIN;
+    let longest_ms = (crash_at_ms / INTERVALS_BEFORE).min(INTERVAL_MS_MAX);
+    let longest_ms = if is_given { longest_ms } else { INTERVAL_MS_MAX };
+    if !(INTERVAL_MS_MIN..=longest_ms).contains(&interval_ms) {
         let allowed = format!(
-            "{INTERVAL_MS_MIN} to {longest_ms}, a fifth of --crash-at-ms {crash_at_ms} and 1000 at the most"
+            "{INTERVAL_MS_MIN} to {longest_ms}, a fifth of --crash-at-ms {crash_at_ms} and {INTERVAL_MS_MAX} \
+             at the most"
         );
         return refuse("interval-ms", interval_ms, allowed);
     }
     // At the least one interval is after the crash.
     let first_ms = INTERVALS_BEFORE * interval_ms;
-    let last_ms = virtual_ms.min(VIRTUAL_MS_MAX) - interval_ms;
+    if !(first_ms + interval_ms..=VIRTUAL_MS_MAX).contains(&virtual_ms) {
+        let least_ms = (crash_at_ms + interval_ms).max(first_ms + interval_ms);
+        let allowed = format!(
+            "{least_ms} to {VIRTUAL_MS_MAX}: one --interval-ms after --crash-at-ms {crash_at_ms}"
+        );
+        return refuse("virtual-ms", virtual_ms, allowed);
+    }
+    let last_ms = virtual_ms - interval_ms;
     if !(first_ms..=last_ms).contains(&crash_at_ms) {
         let allowed =
             format!("{first_ms}, five times --interval-ms, to {last_ms}, one before --virtual-ms");

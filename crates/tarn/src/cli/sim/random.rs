@@ -54,14 +54,15 @@ pub struct Arguments {
     /// Protocol
     #[arg(long, value_name = "NAME", default_value = "ford")]
     protocol: String,
-    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH
+    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// `tarn switches` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
     /// A bug of the fabric that must be noticed
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
     /// Write the history of the one seed to this file, whether it passes or not
-    #[arg(long, value_name = "FILE", requires = "seed")]
+    #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// One JSON object on standard output instead of the table
     #[arg(long)]
@@ -87,12 +88,22 @@ Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if let (Some(path), None) = (&arguments.history, arguments.seed) {
+        // clap lets it pass beside what excludes --seed.
+        let path = path.display();
+        return Err(Stop::Input(format!(
+            "--history = {path}; allowed: with --seed, of that one seed"
+        )));
+    }
     let order = order(arguments)?;
     if let Some(path) = &arguments.history {
         record(&order, path)?;
     }
     let progress = Progress::new();
-    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, order.schedules))?;
+    // With a limit of time alone the order goes to the last seed that there is.
+    let is_counted = arguments.schedules.is_some() || arguments.seconds.is_none();
+    let all = is_counted.then_some(order.schedules);
+    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, all))?;
     progress.end();
     sum.finish(&order.subject);
     match arguments.json {

@@ -47,7 +47,8 @@ pub struct Settings {
     /// Protocol [default: ford]
     #[arg(long, value_name = "NAME")]
     pub protocol: Option<String>,
-    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH [default: corrected]
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]

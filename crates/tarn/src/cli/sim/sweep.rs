@@ -6,13 +6,13 @@
 
 use super::{Arguments, plan_of, workload_of};
 use crate::cli::bench::within;
+use crate::cli::own_input::refuse_own_input;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
-use crate::cli::{Stop, Verdict, complaint, verdict};
+use crate::cli::{Stop, Verdict, complaint, interrupt, verdict};
 use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tarn::machine;
 use tarn::sweep::pool::{Done, JOBS_MAX, Pool, PoolError};
@@ -28,12 +28,24 @@ pub struct SweepFlags {
     #[arg(long, value_name = "FLAG=VALUE,VALUE")]
     pub sweep: Vec<String>,
     /// Points that run at once, each in a process of its own [default: as many as processors]
-    #[arg(long, value_name = "COUNT", value_parser = crate::cli::scenario::whole, requires = "sweep",
+    #[arg(long, value_name = "COUNT", value_parser = crate::cli::scenario::whole,
           allow_negative_numbers = true)]
     pub jobs: Option<u64>,
     /// Write the sweep as a page with figures to this file
-    #[arg(long, value_name = "FILE", requires = "sweep")]
+    #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+impl SweepFlags {
+    /// Refuses what only a sweep has, where there is none.
+    pub(super) fn check_alone(&self) -> Result<(), Stop> {
+        let jobs = self.jobs.map(|jobs| ("--jobs", jobs.to_string()));
+        let html = self.html.as_ref().map(|path| ("--html", path.display().to_string()));
+        match jobs.or(html) {
+            Some((flag, value)) => Err(complaint::only_with(flag, value, "--sweep")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Flags that are not a point's own, and whether a value follows them.
@@ -58,6 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         let path = path.display();
         return Err(Stop::Input(format!("--history = {path}; allowed: without --sweep")));
     }
+    refuse_own_inputs(arguments, &axes)?;
     let jobs = within("jobs", arguments.sweep.jobs, 1..=JOBS_MAX as u64)?;
     let jobs = jobs.map_or_else(machine::processors, |jobs| jobs as usize).min(JOBS_MAX);
     let base = base(std::env::args_os().skip(1))?;
@@ -66,7 +79,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         point.memory_bytes =
             look_at(&point.arguments).map_err(|stop| in_point(&stop_text(stop), &point.name()))?;
     }
-    let stop = stopped_by_signals()?;
+    // Files are removed and points ended in order.
+    let stop = interrupt::flag()?;
     let html = arguments.sweep.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
     let done = run_points(&points, jobs, &stop)?;
@@ -88,14 +102,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     Ok(Verdict::Bad)
 }
 
-/// From now on a signal sets this and does nothing else: files are removed and points ended in order.
-fn stopped_by_signals() -> Result<Arc<AtomicBool>, Stop> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Stop::Failed(format!("a handler of signal {signal}: {error}")))?;
-    }
-    Ok(stop)
+/// The page may be none of the profiles: neither that of all points nor that of one.
+fn refuse_own_inputs(arguments: &Arguments, axes: &[Axis]) -> Result<(), Stop> {
+    let of_all = ("--profile", arguments.settings.profile.as_deref().map(Path::new));
+    let of_points = axes.iter().filter(|axis| axis.name == "profile").flat_map(|axis| &axis.values);
+    let of_points = of_points.map(|value| ("--sweep profile", Some(Path::new(value))));
+    let inputs: Vec<_> = std::iter::once(of_all).chain(of_points).collect();
+    refuse_own_input(("--html", arguments.sweep.html.as_deref()), &inputs)
 }
 
 fn run_points(points: &[Point], jobs: usize, stop: &AtomicBool) -> Result<Vec<Done>, Stop> {

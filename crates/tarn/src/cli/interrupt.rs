@@ -1,0 +1,21 @@
+//! What SIGINT and SIGTERM do to a command that has something to finish first.
+//!
+//! Invariant: they set a flag and do nothing else, however often they come: `timeout` sends each twice. Who
+//! will not wait has SIGQUIT.
+
+use super::Stop;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// From now on a signal sets this.
+///
+/// # Errors
+/// A handler that the system refuses.
+pub(super) fn flag() -> Result<Arc<AtomicBool>, Stop> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| Stop::Failed(format!("a handler of signal {signal}: {error}")))?;
+    }
+    Ok(flag)
+}

@@ -1,0 +1,68 @@
+//! `tarn switches`: what a variant can switch off.
+//!
+//! Invariant: the list is the protocol's own, so that every switch that `--variant` takes stands in it, in
+//! the form in which it is taken.
+
+use super::{Stop, Verdict, print_object, say};
+use serde::Serialize;
+use tarn_engine::protocol::{AnyProtocol, Switch};
+
+/// Lists the switches of a protocol, each a rule or a deviation from the paper's text, with what it does
+/// while it is on. All are on in the variant corrected.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Protocol
+    #[arg(long, value_name = "NAME", default_value = "ford")]
+    protocol: String,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn switches
+  tarn bench ycsb --mix-profile f --variant corrected,-validate-reads
+  tarn sim smallbank --variant literal,+fuse-log
+
+A variant is corrected, literal (what the paper's text has) or measured (what its public code has), then
+,-SWITCH or ,+SWITCH for each that differs; in simulations alone ,unsafe-no-SWITCH for one that is listed so.";
+
+#[derive(Serialize)]
+struct Row {
+    switch: &'static str,
+    off: String,
+    literal: bool,
+    measured: bool,
+    effect: &'static str,
+}
+
+impl Row {
+    fn of(switch: &Switch) -> Row {
+        let prefix = if switch.simulated_only { "unsafe-no-" } else { "-" };
+        Row {
+            switch: switch.name,
+            off: format!("{prefix}{}", switch.name),
+            literal: switch.in_literal,
+            measured: switch.in_measured,
+            effect: switch.effect,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let info = AnyProtocol::by_name(&arguments.protocol, "corrected")?.info();
+    let rows: Vec<Row> = info.switches.iter().map(Row::of).collect();
+    if arguments.json {
+        let switches = serde_json::json!({ "protocol": info.name, "switches": rows });
+        return print_object(&switches).map(|()| Verdict::Good);
+    }
+    let mut text = format!("{:<26} {:<7} {:<8} what it does\n", "off by", "literal", "measured");
+    for Row { off, literal, measured, effect, .. } in rows {
+        let [literal, measured] = [literal, measured].map(|on| if on { "on" } else { "off" });
+        text += &format!("{off:<26} {literal:<7} {measured:<8} {effect}\n");
+    }
+    say(&text)?;
+    Ok(Verdict::Good)
+}
