@@ -78,7 +78,7 @@ impl Default for Options {
         Options {
             placement: Placement::Hash,
             coordinators_max: 256,
-            log_bytes: 128 << 10,
+            log_bytes: 64 << 10,
             chunk_bytes: 256 << 10,
             spare_bytes: 64 << 20,
             slots_per_100_records: 200,
