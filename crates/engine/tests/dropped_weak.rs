@@ -172,6 +172,23 @@ async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
     })
 }
 
+/// Whoever is next goes on, and has settled what the dropped transaction left.
+fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
+    let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
+    match next {
+        Next::Itself => fabric.block_on(aside(&mut gone)).unwrap(),
+        Next::Successor => {
+            drop(gone);
+            fabric.block_on(aside(&mut by(cx, 0))).unwrap();
+        }
+        Next::OtherThread => {
+            drop(gone);
+            go_on_elsewhere(stage, cx, beside);
+        }
+        Next::Recovery => recover(stage, gone),
+    }
+}
+
 /// What came of a seed: whether the dropped one has happened.
 fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let stage = Stage::new(seed);
@@ -182,18 +199,7 @@ fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let [cx, beside] = &stage.threads;
     let mut gone = by(cx, 0);
     let ended = stage.drop_somewhere(gone.transact(async |tx| mixture(tx, 0).await));
-    match next {
-        Next::Itself => fabric.block_on(aside(&mut gone)).unwrap(),
-        Next::Successor => {
-            drop(gone);
-            fabric.block_on(aside(&mut by(cx, 0))).unwrap();
-        }
-        Next::OtherThread => {
-            drop(gone);
-            go_on_elsewhere(&stage, cx, beside);
-        }
-        Next::Recovery => recover(&stage, gone),
-    }
+    go_on(&stage, gone, next);
     let seen = fabric.block_on(happened(&mut by(&stage.other, 2))).unwrap();
     assert!(ended.is_none() || seen == 1, "acknowledged and lost");
     (0..3_000).for_each(|_| fabric.step());
@@ -384,7 +390,7 @@ async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
 fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     let stage =
         Stage::with(seed, Some(half("ordered", 64).index("by_key", &[IndexPart::Key; 7], true)));
-    let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
+    let (fabric, [cx, _]) = (&stage.fabric, &stage.threads);
     let (mut gone, told) = (by(cx, 0), Told::default());
     let first = 20 + fabric.draw(16) as u64;
     fabric.block_on(insert(&mut gone, 0..first, &told)).unwrap();
@@ -397,18 +403,7 @@ fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
     if has_planted && told.asked.get() == told.begun.get() {
         return (false, false);
     }
-    match next {
-        Next::Itself => fabric.block_on(aside(&mut gone)).unwrap(),
-        Next::Successor => {
-            drop(gone);
-            fabric.block_on(aside(&mut by(cx, 0))).unwrap();
-        }
-        Next::OtherThread => {
-            drop(gone);
-            go_on_elsewhere(&stage, cx, beside);
-        }
-        Next::Recovery => recover(&stage, gone),
-    }
+    go_on(&stage, gone, next);
     let there = fabric.block_on(keys_there(&mut by(&stage.other, 2), most)).unwrap();
     let (asked, begun) = (told.asked.get(), told.begun.get());
     let expected = told.acknowledged.get()..=begun;
