@@ -9,6 +9,7 @@ mod record;
 mod single_version;
 mod version;
 
+pub(crate) use reach::for_each_run;
 pub use reach::{Reach, WORD_BYTES};
 pub use record::{LayoutKind, Loaded, Newest, PayloadAt, RecordLayout};
 pub use single_version::{

@@ -10,6 +10,7 @@
 //! [`undo`] is the entry of old bytes, [`pieces`] how bytes with their address are written.
 
 pub mod pieces;
+pub(crate) mod send;
 pub mod undo;
 
 use crate::owner::OwnerTag;

@@ -19,6 +19,7 @@ mod stray;
 mod sweep;
 mod sweeps;
 mod turn;
+pub(crate) mod undo;
 
 pub(crate) use bulk::{Answer, Bulk, Wish};
 pub use pace::{Pace, Share};
