@@ -198,7 +198,7 @@ impl Slot {
     pub fn seen<'a>(&self, image: &'a [u8]) -> impl Iterator<Item = Seen> + Clone + use<'a> {
         let (layout, cells) = (self.record, self.cells());
         (0..cells).filter_map(move |cell| match layout {
-            RecordLayout::InPlace => None,
+            RecordLayout::InPlace | RecordLayout::Deltas(_) => None,
             RecordLayout::Packed(packed) => Some(packed.seen(image, cell)),
             RecordLayout::Cells(cells) => Some(cells.seen(image, cell)),
         })

@@ -6,6 +6,7 @@
 
 mod cells;
 mod choose;
+mod deltas;
 mod packed;
 mod reach;
 mod record;
@@ -20,6 +21,11 @@ pub use cells::{
 pub use choose::{
     Choice, Committed, Discards, Overwrite, Rules, Seen, cell_to_overwrite, choose,
     newest_committed,
+};
+pub use deltas::{
+    DELTA_CELL_BYTES, DELTA_CELLS_AT, DELTA_VERSIONS_MAX, DeltaCell, Deltas, NEWEST_AT,
+    STAMP_BYTES, Shown, VALUE_AT, delta_bytes, is_seen_at, newest, put_delta, take_delta,
+    version_at,
 };
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
 pub(crate) use reach::for_each_run;
