@@ -24,7 +24,7 @@ pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Resu
         return Ok(());
     }
     enter(cx, Phase::Validate);
-    let Txn { round, entries, checks, .. } = &mut *txn;
+    let Txn { round, entries, checks, tag, .. } = &mut *txn;
     round.begin();
     let first = round.reserve_lines(HEAD_BYTES * (entries.len() + checks.len()));
     let mut at = first;
@@ -46,7 +46,7 @@ pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Resu
         let lock = round.word(at.plus(LOCK_AT));
         let now = Version::from_word(round.word(at.plus(version_at)));
         at = at.plus(HEAD_BYTES);
-        if lock != 0 && lock != txn.tag.word() && motor.on(On::RefuseLocked) {
+        if lock != 0 && lock != tag.word() && motor.on(On::RefuseLocked) {
             cx.meet(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
         } else if now != version {
