@@ -6,9 +6,7 @@
 //! Cerone, Bernardi and Gotsman, *A Framework for Transactional Consistency Models with Atomic
 //! Visibility*, CONCUR 2015 (long fork).
 
-mod common;
-
-use common::{X, Y, Z, at, classes, history, strict, txn};
+use crate::common::{X, Y, Z, at, classes, history, strict, txn};
 use tarn_check::WriteKind::{Delete, Insert, Update};
 use tarn_check::{Isolation, Outcome, Report, Transaction, check};
 
