@@ -84,8 +84,11 @@ impl<'a> World<'a> {
         let late = later.into_iter().any(|at| over_before(self.txns[at]));
         let overwritten = between.iter().flat_map(|&at| &self.txns[at].writes);
         let mut overwritten = overwritten.map(|write| write.record);
-        !(self.isolation.respects_real_time() && late)
-            && !overwritten.any(|record| txn.writes.iter().any(|own| own.record == record))
+        let is_late = self.isolation.respects_real_time() && late;
+        let is_overwritten =
+            overwritten.any(|record| txn.writes.iter().any(|own| own.record == record));
+        !is_late
+            && !is_overwritten
             && txn.reads.iter().all(|read| self.is_own(txn, read) || self.finds(before, read))
     }
 
