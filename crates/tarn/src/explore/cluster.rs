@@ -27,6 +27,7 @@ use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{TableId, TableSchema};
+use tarn_engine::timestamp::{Timestamps, pool_word};
 use tarn_engine::working_set::Handle;
 use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
@@ -191,7 +192,9 @@ impl Cluster {
     ) -> Rc<Context> {
         let remembered = if remembers { REMEMBERED } else { 0 };
         let cx = Context::new(Arc::clone(node), port, thread, remembered);
-        let cx = cx.expect("a thread for each coordinator");
+        let mut cx = cx.expect("a thread for each coordinator");
+        // Memory is what the explorer knows of: a counter beside it would be state that it does not see.
+        cx.timestamps = Timestamps::Pool(pool_word());
         cx.growth.enable(false);
         Rc::new(cx)
     }

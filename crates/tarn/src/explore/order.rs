@@ -143,6 +143,7 @@ impl Order {
     /// Names what is not known, and what is allowed.
     pub fn items(&self) -> Result<Vec<Item>, UsageError> {
         let recovers = self.recovers()?;
+        let ranges = AnyProtocol::by_name(&self.protocol, &self.variant)?.info().caps.ranges;
         if self.fault.is_some() && self.crashes == 0 {
             return Err(UsageError {
                 field: "fault".into(),
@@ -158,6 +159,9 @@ impl Order {
             };
             for name in names {
                 let litmus = Litmus::load(name)?;
+                if litmus.ordered.is_some() && !ranges {
+                    continue; // a protocol that promises no ranges is not asked for them
+                }
                 for shape in self.shapes(&litmus) {
                     let item = |fault| Item { litmus: litmus.clone(), shape, fault };
                     let kinds = self.faults().into_iter();

@@ -20,7 +20,7 @@ use crate::layout::{
 use crate::node_locks::HELD;
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
-use crate::working_set::{Check, Entry, Intent, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 
 /// What a declared reader's round came to.
@@ -87,7 +87,7 @@ fn absorb_lookup(
             if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
                 cx.meet(address, word);
             }
-            refused(txn, AbortReason::ReadLocked)
+            refused(motor, txn, entry, AbortReason::ReadLocked)
         }
         Answer::Found { address, image, consistent } => {
             let moved = address != entry.address;
@@ -104,10 +104,10 @@ fn absorb_lookup(
 }
 
 /// A declared reader looks again at what others hold; whoever else met it aborts.
-fn refused(txn: &Txn, why: AbortReason) -> Taken {
-    match txn.intent {
-        Intent::ReadOnly => Ok(Look::Again(why)),
-        Intent::ReadWrite => Err(why),
+fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
+    match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
+        true => Ok(Look::Again(why)),
+        false => Err(why),
     }
 }
 
@@ -121,18 +121,16 @@ fn settle_found(
     consistent: bool,
 ) -> Taken {
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    let minds = match txn.intent {
-        Intent::ReadOnly => On::WaitForLocked,
-        Intent::ReadWrite => On::RefuseLocked,
+    let minds = match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
+        true => On::WaitForLocked,
+        false => On::RefuseLocked,
     };
     if lock != 0 && lock != txn.tag.word() && motor.on(minds) {
         cx.meet(entry.address, lock);
         let reading = entry.mode == Mode::Read;
         entry.progress = if reading { Progress::Direct } else { entry.progress };
-        return refused(
-            txn,
-            if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused },
-        );
+        let why = if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused };
+        return refused(motor, txn, entry, why);
     }
     if !consistent {
         entry.progress = Progress::Direct;
@@ -141,6 +139,8 @@ fn settle_found(
     let version = match value::shown(motor, txn, entry, table) {
         Shown::Newest(version) | Shown::Older(_, version) => version,
         Shown::TooOld => return Err(AbortReason::TooOld),
+        // It came after the snapshot: who wants to bring it is too late.
+        Shown::Absent(_) if entry.mode == Mode::Insert => return Err(AbortReason::VersionChanged),
         Shown::Absent(version) => {
             (entry.found, entry.version, entry.progress) = (false, version, Progress::Done);
             return Ok(Look::Fine);
@@ -155,15 +155,15 @@ fn settle_found(
         Mode::Read | Mode::Insert => Progress::Done,
     };
     if entry.progress == Progress::Done {
-        be_shown(txn, entry);
+        be_shown(motor, txn, entry);
     }
     Ok(Look::Fine)
 }
 
 /// The caller sees this version without a lock.
-fn be_shown(txn: &Txn, entry: &mut Entry) {
+fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
     entry.progress = Progress::Done;
-    (entry.stable, entry.watched) = (true, txn.intent != Intent::ReadOnly);
+    (entry.stable, entry.watched) = (true, !motor.reads_snapshot(txn));
 }
 
 fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
@@ -181,7 +181,7 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     entry.progress = Progress::Done;
     entry.stable = txn.lookup(entry).stable;
     let (address, version) = (txn.lookup(entry).directory, entry.version);
-    if txn.intent == Intent::ReadOnly {
+    if motor.reads_snapshot(txn) {
         // What came to the bucket or went since the snapshot may have been this key.
         return match is_seen_at(version, txn.stamps.start) || !motor.on(On::TooOld) {
             true => Ok(Look::Fine),
@@ -226,7 +226,7 @@ fn absorb_head(
     let again = entry.image.plus(table.slot.slot_bytes);
     if !table.slot.is_one_line() && !same_head(&txn.round, again.plus(HEAD_BYTES), again) {
         cx.meet(entry.address, txn.round.word(again.plus(LOCK_AT)));
-        return refused(txn, AbortReason::ReadLocked);
+        return refused(motor, txn, entry, AbortReason::ReadLocked);
     }
     let look = settle_found(motor, cx, txn, entry, table, true)?;
     let came_along = entry.progress == Progress::Body && comes_along(motor, entry);
@@ -235,7 +235,7 @@ fn absorb_head(
     }
     let is_newest = matches!(value::shown(motor, txn, entry, table), Shown::Newest(_));
     if is_newest && value::fits(motor, txn, entry, table, again) {
-        be_shown(txn, entry);
+        be_shown(motor, txn, entry);
     }
     Ok(Look::Fine)
 }
@@ -316,6 +316,7 @@ fn absorb_lock(
     entry.found = true;
     let newest = Version::from_word(txn.round.word(entry.image.plus(NEWEST_AT)));
     show(motor, entry, newest)?;
+    conflicts(motor, txn, newest)?;
     if comes_along(motor, entry) {
         value::copy(txn, entry, table);
     } else if entry.cells != Cells::NONE {
@@ -323,6 +324,14 @@ fn absorb_lock(
         return Ok(());
     }
     take_lock(entry)
+}
+
+/// Under snapshot isolation: nobody may have written what is to be written since the snapshot.
+fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(), AbortReason> {
+    match motor.reads_snapshot(txn) && !is_seen_at(newest, txn.stamps.start) {
+        true => Err(AbortReason::VersionChanged),
+        false => Ok(()),
+    }
 }
 
 /// Everything of a record that is locked is here.
@@ -358,7 +367,7 @@ fn absorb_value(
         return take_lock(entry).map(|()| Look::Fine);
     }
     if value::take(motor, txn, entry, table) {
-        be_shown(txn, entry);
+        be_shown(motor, txn, entry);
         return Ok(Look::Fine);
     }
     // Somebody is at it, or was: a declared reader begins anew with this record.
@@ -371,7 +380,7 @@ fn absorb_value(
         cx.meet(entry.address, lock);
     }
     entry.progress = Progress::Direct;
-    refused(txn, AbortReason::VersionChanged)
+    refused(motor, txn, entry, AbortReason::VersionChanged)
 }
 
 /// The bucket, under its lock: as it was when the record was looked for?
@@ -394,6 +403,8 @@ fn absorb_directory(
     if entry.mode == Mode::Insert && version != expected && motor.on(On::ProtectAbsent) {
         return Err(AbortReason::IndexChanged);
     }
+    // Of a bucket it is not known which of its keys came or went.
+    conflicts(motor, txn, version)?;
     for check in txn.checks.iter().filter(|check| check.address == directory) {
         if check.version != version && motor.on(On::ProtectAbsent) {
             return Err(AbortReason::IndexChanged);

@@ -23,12 +23,15 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
     if txn.intent == Intent::ReadOnly {
         return Ok(());
     }
+    let validates = !motor.reads_snapshot(txn);
     let writes = txn.entries.iter().any(changes);
-    if writes && motor.on(On::StampFirst) {
+    if writes && (motor.on(On::StampFirst) || !validates) {
         txn.stamps.commit = cx.timestamps.commit(cx).await?;
     }
-    validate(motor, cx, txn).await?;
-    if writes && !motor.on(On::StampFirst) {
+    if validates {
+        validate(motor, cx, txn).await?;
+    }
+    if writes && validates && !motor.on(On::StampFirst) {
         txn.stamps.commit = cx.timestamps.commit(cx).await?;
     }
     if !writes {
@@ -48,9 +51,12 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
 }
 
 /// Whether everything that a transaction without locks saw was of one moment.
-pub(super) fn is_committed(txn: &Txn) -> bool {
+pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
     if txn.intent == Intent::ReadOnly {
         return true;
+    }
+    if motor.reads_snapshot(txn) {
+        return txn.locks.is_empty();
     }
     txn.locks.is_empty()
         && match &txn.entries[..] {

@@ -77,8 +77,9 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
 
 async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let mut looks = LOOKS_AGAIN;
-    if txn.intent == Intent::ReadOnly {
-        if txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read) {
+    if motor.reads_snapshot(txn) {
+        let asks = |entry: &Entry| entry.mode != Mode::Read;
+        if txn.intent == Intent::ReadOnly && txn.entries[txn.fetched..].iter().any(asks) {
             return Err(AbortReason::NeedsLocks.into());
         }
         if txn.stamps.start == Stamps::NONE.start {

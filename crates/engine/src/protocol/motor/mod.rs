@@ -40,7 +40,7 @@ use crate::node_locks::suspect_all_locks;
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::undo::{self, Left, Whose};
 use crate::recovery::{self, Asker, Unsettled};
-use crate::working_set::{Added, Further, Handle, Txn};
+use crate::working_set::{Added, Further, Handle, Intent, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::NodeId;
 
@@ -63,6 +63,13 @@ impl Motor {
         self.switches.is_on(switch as usize)
     }
 
+    /// Whether what it reads is of one moment, T_start: what was declared to read alone, and all under
+    /// snapshot isolation.
+    fn reads_snapshot(&self, txn: &Txn) -> bool {
+        txn.intent == Intent::ReadOnly
+            || self.switches.isolation() == Isolation::SnapshotIsolation
+    }
+
     fn whose(&self) -> Whose {
         if self.on(On::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
     }
@@ -77,7 +84,7 @@ impl Protocol for Motor {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "motor",
         citation: "Zhang, Hua, Yang: Motor, OSDI 2024",
-        caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: true },
+        caps: ProtocolCaps { snapshot_isolation: true, ranges: false, crash_recovery: true },
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
@@ -92,7 +99,7 @@ impl Protocol for Motor {
     }
 
     fn isolation(&self) -> Isolation {
-        Isolation::StrictSerializable
+        self.switches.isolation()
     }
 
     fn layout(&self, asked: &Options) -> LayoutKind {
@@ -121,7 +128,7 @@ impl Protocol for Motor {
     }
 
     fn is_committed(&self, txn: &Txn) -> bool {
-        commit::is_committed(txn)
+        commit::is_committed(self, txn)
     }
 
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {

@@ -15,7 +15,7 @@ use crate::layout::{
     DeltaCell, Deltas, LOCK_AT, RecordLayout, STAMP_BYTES, Shown, Version, delta_bytes, newest,
     put_delta,
 };
-use crate::working_set::{Entry, Intent, NO_LOCK, Txn};
+use crate::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::BufferOffset;
 
@@ -50,7 +50,7 @@ pub(super) fn needs_head(motor: &Motor, table: &Table) -> bool {
 /// What the transaction is to see of a record, by its head.
 pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> Shown {
     let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
-    if txn.intent != Intent::ReadOnly {
+    if !motor.reads_snapshot(txn) {
         return Shown::Newest(newest(image));
     }
     let shown = deltas.shown(image, txn.stamps.start);
