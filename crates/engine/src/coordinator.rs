@@ -17,7 +17,7 @@ use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
 pub use crate::retry::Retry;
 use crate::transaction::Transaction;
-use crate::working_set::{Mode, Txn};
+use crate::working_set::{Intent, Mode, Txn};
 use attempt::Attempt;
 use rand::RngExt;
 use std::rc::Rc;
@@ -89,8 +89,31 @@ impl Coordinator {
     /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the last abort where
     /// [`Retry`] bounds the tries, the caller's mistakes. [`Context::explanation`] has the details.
     #[inline]
-    pub async fn transact<R>(
+    pub fn transact<R>(
         &mut self,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> impl Future<Output = Result<R, Failure>> {
+        self.transact_as(Intent::ReadWrite, body)
+    }
+
+    /// As [`Coordinator::transact`], for a body that means to change nothing: protocols with snapshots read one
+    /// and lock nothing. A body that changes something after all, or scans what has no snapshots, is
+    /// aborted once ([`AbortReason::NeedsLocks`]) and runs as if nothing had been declared.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn transact_read_only<R>(
+        &mut self,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> impl Future<Output = Result<R, Failure>> {
+        self.transact_as(Intent::ReadOnly, body)
+    }
+
+    #[inline]
+    async fn transact_as<R>(
+        &mut self,
+        intent: Intent,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let mut tries = 0;
@@ -98,6 +121,7 @@ impl Coordinator {
         if self.cx.node.clearance.word() != self.cleared || self.cx.wants_restructuring() {
             start = Box::pin(self.get_ready(start)).await?;
         }
+        self.txn.intent = intent;
         loop {
             if self.txn.in_doubt {
                 self.resolve_own().await?;
@@ -134,6 +158,10 @@ impl Coordinator {
                 if let Some(lasting) = Box::pin(self.grow(own)).await {
                     return Err(lasting);
                 }
+            }
+            if failure == Failure::Abort(AbortReason::NeedsLocks) {
+                self.txn.intent = Intent::ReadWrite;
+                continue;
             }
             if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
                 continue;

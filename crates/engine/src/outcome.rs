@@ -34,13 +34,25 @@ pub enum AbortReason {
     /// Another record has the key that the transaction wanted to enter in a unique index. Not
     /// retried: it is the caller's to decide.
     UniqueViolation,
+    /// The version that a snapshot needs was given up for newer ones.
+    TooOld,
+    /// Whether a version belongs to a snapshot was not decided in time.
+    Undecided,
+    /// A lock was asked of a compute node that does not own its shard, or not yet.
+    WrongOwner,
+    /// A compute node that had granted a lock is no member any more.
+    OwnerLost,
+    /// Under snapshot isolation: a record to be written has a version newer than the snapshot.
+    WriteConflict,
+    /// A transaction that was declared read-only does what needs locks: its next try takes them.
+    NeedsLocks,
     /// The caller asked for it.
     User,
 }
 
 impl AbortReason {
     /// Every reason, in order.
-    pub const ALL: [AbortReason; 9] = [
+    pub const ALL: [AbortReason; 15] = [
         AbortReason::LockRefused,
         AbortReason::ReadLocked,
         AbortReason::VersionChanged,
@@ -49,6 +61,12 @@ impl AbortReason {
         AbortReason::StaleAddress,
         AbortReason::LeafFull,
         AbortReason::UniqueViolation,
+        AbortReason::TooOld,
+        AbortReason::Undecided,
+        AbortReason::WrongOwner,
+        AbortReason::OwnerLost,
+        AbortReason::WriteConflict,
+        AbortReason::NeedsLocks,
         AbortReason::User,
     ];
 
@@ -68,6 +86,12 @@ impl AbortReason {
             AbortReason::StaleAddress => "stale_address",
             AbortReason::LeafFull => "leaf_full",
             AbortReason::UniqueViolation => "unique_violation",
+            AbortReason::TooOld => "too_old",
+            AbortReason::Undecided => "undecided",
+            AbortReason::WrongOwner => "wrong_owner",
+            AbortReason::OwnerLost => "owner_lost",
+            AbortReason::WriteConflict => "write_conflict",
+            AbortReason::NeedsLocks => "needs_locks",
             AbortReason::User => "user",
         }
     }

@@ -13,6 +13,7 @@ use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
 use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
+use crate::timestamp::Timestamp;
 use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::clock::Nanos;
@@ -32,6 +33,33 @@ pub enum Mode {
     Insert,
     /// That it exist no more.
     Delete,
+}
+
+/// What a transaction was declared to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Intent {
+    /// Anything.
+    #[default]
+    ReadWrite,
+    /// To read alone: where there are snapshots it reads one.
+    ReadOnly,
+}
+
+/// The timestamps of a transaction, of protocols that have them; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamps {
+    /// A lower bound of its commit.
+    pub lower: Timestamp,
+    /// The snapshot that it reads.
+    pub start: Timestamp,
+    /// Its place in the order of commits.
+    pub commit: Timestamp,
+}
+
+impl Stamps {
+    /// None taken yet.
+    pub const NONE: Stamps =
+        Stamps { lower: Timestamp(0), start: Timestamp(0), commit: Timestamp(0) };
 }
 
 /// A record that a transaction asks for the first time: what [`crate::protocol::Protocol::add`] makes an
@@ -244,6 +272,10 @@ pub struct Txn {
     pub tag: OwnerTag,
     /// Its coordinator: whose log area it uses.
     pub coordinator: u32,
+    /// What it was declared to do; stays from try to try.
+    pub intent: Intent,
+    /// Its timestamps. The protocol that has them begins them anew.
+    pub stamps: Stamps,
     /// The verbs in flight and the buffer.
     pub round: Round,
     /// The caller's records, in the order they were asked for.
@@ -298,6 +330,8 @@ impl Txn {
         Txn {
             tag,
             coordinator,
+            intent: Intent::default(),
+            stamps: Stamps::NONE,
             round: Round::new(),
             entries: Vec::with_capacity(16),
             seen: [0; 4],

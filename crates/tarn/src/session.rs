@@ -38,7 +38,25 @@ impl Session {
         &mut self,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Error> {
-        match self.coordinator.transact(body).await {
+        let result = self.coordinator.transact(body).await;
+        self.told(result)
+    }
+
+    /// As [`Session::transact`], for a body that means to change nothing: where the protocol has snapshots it
+    /// reads one, and hinders nobody. A body that changes something after all runs once more, with locks.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn transact_read_only<R>(
+        &mut self,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Error> {
+        let result = self.coordinator.transact_read_only(body).await;
+        self.told(result)
+    }
+
+    fn told<R>(&mut self, result: Result<R, Failure>) -> Result<R, Error> {
+        match result {
             Ok(result) => {
                 // The coordinator settles what was in doubt before it runs another.
                 self.in_doubt = None;

@@ -4,6 +4,7 @@
 //! the same transaction again; `run` may keep only what committed.
 
 use crate::untold::Untold;
+use tarn_engine::catalog::Options;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
@@ -85,6 +86,17 @@ pub trait Workload: Sized {
     /// About how many cachelines one transaction touches: decides how many coroutines are worth
     /// while.
     fn lines_per_transaction(&self) -> usize;
+
+    /// Log area, in bytes, that the undo images of its longest transaction fit into.
+    fn log_bytes(&self) -> u64 {
+        Options::default().log_bytes
+    }
+
+    /// `options` with log areas that are no shorter than its transactions need: what a database is
+    /// planned with that is to run them.
+    fn sized(&self, options: &Options) -> Options {
+        Options { log_bytes: options.log_bytes.max(self.log_bytes()), ..options.clone() }
+    }
 
     /// Gives every record to the loader, which takes those of its part.
     ///

@@ -329,3 +329,28 @@ fn the_public_code_orders_line_by_line() {
     assert!(all_ok(&invariants), "{invariants:#?}");
     assert!(cluster.audit().is_clean());
 }
+
+/// The longest undo images of any transaction here: they must fit into a log area of the usual size.
+#[test]
+fn a_delivery_of_ten_orders_of_fifteen_lines_fits_into_a_log() {
+    let workload: Tpcc = small("tiny", 1);
+    let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 5);
+    let mut coordinator = Coordinator::new(Rc::clone(&cluster.cx), 0, Retry::default());
+    let (mut rng, mut tally, mut long) = (seeded(9, 9), Tally::default(), [false; 11]);
+    while long[1..].contains(&false) {
+        let input = workload.draw(&mut rng);
+        let Input::NewOrder { d_id, ref lines, .. } = input else { continue };
+        if lines.len() == 15 && !long[d_id as usize] {
+            block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
+            long[d_id as usize] = true;
+        }
+    }
+    // Nine orders of a district are loaded as new; the tenth is the long one.
+    for _ in 0..10 {
+        let input = Input::Delivery { w_id: 1, carrier: 1 };
+        block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it fits");
+    }
+    assert_eq!(tally.delivered.iter().sum::<u64>(), 100);
+    let invariants = cluster.check(&workload, &tally);
+    assert!(all_ok(&invariants), "{invariants:#?}");
+}

@@ -88,6 +88,7 @@ where
     /// Names what cannot be.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
         let mut config = config.clone();
+        config.cluster.options = workload.sized(&config.cluster.options);
         config.cluster.options.coordinators_max = (config.threads * config.coroutines) as u32;
         config.cluster.compute_nodes = config.threads.div_ceil(config.threads_per_node);
         let cluster = Cluster::for_threads(&workload.schemas(), &config.cluster, config.threads)?;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use tarn_engine::outcome::AbortReason;
+use tarn_engine::protocol::ProtocolInfo;
 use tarn_fabric::counters::VERB_NAMES;
 use tarn_workloads::Workload;
 
@@ -62,12 +63,12 @@ pub struct PerTxn {
 }
 
 impl Measured {
-    /// What `phase` tells of workload `W` under a protocol with phases of these names.
-    pub fn of<W: Workload>(phase: &Phase, phase_names: &[&'static str]) -> Measured {
+    /// What `phase` tells of workload `W` under a protocol.
+    pub fn of<W: Workload>(phase: &Phase, protocol: &ProtocolInfo) -> Measured {
         let tally = &phase.tally;
         let user = tally.aborts[AbortReason::User as usize];
         let tries = (tally.committed + tally.aborted()).max(1) as f64;
-        let reasons = AbortReason::ALL.map(AbortReason::name);
+        let reasons = protocol.aborts.iter();
         let quantile = |at| phase.latency_ns.value_at_quantile(at) as f64 / 1e3;
         Measured {
             mix_run: W::TRANSACTIONS.iter().copied().zip(phase.mix.iter().copied()).collect(),
@@ -80,9 +81,9 @@ impl Measured {
                 p999: quantile(0.999),
                 samples: phase.latency_ns.len(),
             },
-            aborts: reasons.into_iter().zip(tally.aborts).collect(),
+            aborts: reasons.map(|&why| (why.name(), tally.aborts[why as usize])).collect(),
             conflict_rate: (tally.aborted() - user) as f64 / tries,
-            phases: phase_names.iter().copied().zip(tally.phases).collect(),
+            phases: protocol.phases.iter().copied().zip(tally.phases).collect(),
             per_txn: PerTxn::of(phase),
         }
     }

@@ -41,12 +41,13 @@ pub struct Config {
 
 /// How many coroutines are worth while for transactions of so many cachelines: enough that one
 /// transaction's lines arrive while the others run, few enough that they still are in the cache
-/// when their turn comes.
+/// when their turn comes. Long ones run alone: what their lines' arrival would gain they lose by
+/// conflicts with each other (docs/tpcc.md).
 pub fn coroutines_for(lines_per_transaction: usize) -> usize {
     match lines_per_transaction {
         0..=4 => 16,
         5..=16 => 8,
         17..=64 => 4,
-        _ => 2,
+        _ => 1,
     }
 }

@@ -207,7 +207,7 @@ where
         memory_bytes: driver.cluster().memory_bytes(),
         records: 0,
         load_seconds: 0.0,
-        measured: Measured::of::<W>(phase, protocol.phases),
+        measured: Measured::of::<W>(phase, &protocol),
         checks,
         line_round_trip_ns: None,
         baseline_loops: Vec::new(),

@@ -205,7 +205,7 @@ pub(super) fn run_and_meddle<W: Workload + 'static>(
     meddle: &dyn Fn(&Rc<Context>),
 ) -> Result<Outage, RunError> {
     plan.shape.validate()?;
-    let stage = Stage::new(&workload.schemas(), plan)?;
+    let stage = Stage::new(&workload, plan)?;
     load(&workload, &stage)?;
     let shape = plan.shape.clone();
     let interval_ns = (shape.interval_ms * 1e6) as u64;

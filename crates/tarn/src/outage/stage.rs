@@ -16,11 +16,11 @@ use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership as _};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::TableSchema;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_sim::config::{Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::memory::Zeros;
+use tarn_workloads::workload::Workload;
 
 /// How often a node asks for a new lease, of its length.
 const RENEWALS_A_LEASE: f64 = 4.0;
@@ -68,14 +68,14 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Fresh memory, laid out.
-    pub(super) fn new(schemas: &[TableSchema], plan: &Plan) -> Result<Stage, OpenError> {
+    pub(super) fn new<W: Workload>(workload: &W, plan: &Plan) -> Result<Stage, OpenError> {
         let shape = &plan.shape;
         let options = Options {
             coordinators_max: (shape.compute_nodes * shape.threads * shape.coroutines) as u32,
-            ..Options::default()
+            ..workload.sized(&Options::default())
         };
         let protocol = AnyProtocol::by_name("ford", "corrected")?;
-        let catalog = protocol.catalog(schemas, &options, shape.memory_nodes)?;
+        let catalog = protocol.catalog(&workload.schemas(), &options, shape.memory_nodes)?;
         let config = SimConfig {
             memory_nodes: shape.memory_nodes,
             replicas: shape.replicas,

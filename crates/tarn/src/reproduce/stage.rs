@@ -211,8 +211,8 @@ impl<W: Workload> Stage<W> {
     }
 
     fn point(&self, coordinators: usize, threads: usize, ran: &SimPhase) -> Point {
-        let phases = self.driver.cluster().database().protocol.info().phases;
-        let measured = Measured::of::<W>(&ran.phase, phases);
+        let protocol = self.driver.cluster().database().protocol.info();
+        let measured = Measured::of::<W>(&ran.phase, &protocol);
         let each = |bytes: u64| bytes as f64 / measured.committed.max(1) as f64;
         Point {
             coordinators,

@@ -54,8 +54,8 @@ impl Cluster {
         let options = Options {
             placement: drawn.placement,
             coordinators_max: drawn.coordinators() as u32,
-            // A Delivery changes some 130 records; the others' seeds keep their layout.
-            log_bytes: if drawn.workload == ASKED_FOR.0 { 64 << 10 } else { 8 << 10 },
+            // Short ones, but for who needs more.
+            log_bytes: if drawn.workload == ASKED_FOR.0 { workload.log_bytes() } else { 8 << 10 },
             chunk_bytes: 4 << 10,
             spare_bytes: 1 << 20,
             bucket: drawn.bucket,

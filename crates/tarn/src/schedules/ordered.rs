@@ -135,6 +135,11 @@ impl Ordered {
 }
 
 impl Range {
+    /// Whether what it shows is changed.
+    pub(super) fn changes(&self) -> bool {
+        self.then == Then::Delete
+    }
+
     /// Whether the transaction's wishes follow.
     pub(super) fn leaves_wishes(&self) -> bool {
         self.then == Then::Wishes

@@ -80,7 +80,9 @@ impl<W: Workload> Driver<W> {
     /// # Errors
     /// Names what cannot be.
     pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
-        let cluster = SimCluster::new(&workload.schemas(), config, workload.records())?;
+        let mut config = config.clone();
+        config.cluster.options = workload.sized(&config.cluster.options);
+        let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
         Ok(Driver { workload, cluster, retry: Retry::default(), tally: W::Tally::default() })
     }
 

@@ -179,7 +179,7 @@ fn report_of<W: Workload>(
         config: chosen(driver.workload(), plan),
         memory_bytes: cluster.memory_bytes(),
         records,
-        measured: Measured::of::<W>(phase, protocol.phases),
+        measured: Measured::of::<W>(phase, &protocol),
         events: used.events(),
         bottleneck: bottleneck(used),
         utilisation: Utilisation::of(used),

@@ -9,8 +9,8 @@ use crate::memory::caches_bytes;
 use crate::simulate::run::Plan;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::schema::TableSchema;
 use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
+use tarn_workloads::workload::Workload;
 
 /// The program, a report, the caches of one thread.
 const PROGRAM_BYTES: u64 = 32 << 20;
@@ -26,16 +26,17 @@ const TRANSACTION_NS: f64 = 4_000.0;
 /// A recorded transaction, as recorded, as judged, and as a node of a graph.
 const RECORDED_BYTES: u64 = 1_200;
 
-/// Bytes that `plan` will take on tables of these schemas.
+/// Bytes that `plan` will take with this workload.
 ///
 /// # Errors
 /// What cannot be laid out.
-pub fn memory_bytes(schemas: &[TableSchema], records: u64, plan: &Plan) -> Result<u64, UsageError> {
+pub fn memory_bytes<W: Workload>(workload: &W, plan: &Plan) -> Result<u64, UsageError> {
+    let (schemas, records) = (workload.schemas(), workload.records());
     let shape = &plan.config.cluster;
-    let mut options = shape.options.clone();
+    let mut options = workload.sized(&shape.options);
     options.coordinators_max = plan.config.coordinators as u32;
     let protocol = AnyProtocol::by_name(&shape.protocol, &shape.variant)?;
-    let catalog = protocol.catalog(schemas, &options, shape.memory_nodes)?;
+    let catalog = protocol.catalog(&schemas, &options, shape.memory_nodes)?;
     let replicas = shape.replicas as u64;
 
     let pages = (catalog.group_bytes() * shape.memory_nodes as u64).div_ceil(PAGE_BYTES as u64);
@@ -96,7 +97,7 @@ mod tests {
             verify_transactions_max: 0,
             history: None,
         };
-        let bytes = memory_bytes(&workload.schemas(), workload.records(), &plan);
+        let bytes = memory_bytes(&workload, &plan);
         let report = run(workload, &plan, &Silent).expect("a report");
         (bytes.expect("a plan"), report.wall.simulated_bytes)
     }

@@ -12,7 +12,7 @@ pub(super) async fn run(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let told = coordinator
-        .transact(async |tx| {
+        .transact_read_only(async |tx| {
             let record = tx.read(TABLE, key, Cells::ALL);
             tx.fetch().await?;
             Ok(tx.get(record).and_then(|row| updates_told(row.bytes(VALUE))))

@@ -10,7 +10,7 @@ use tarn_engine::schema::Cells;
 #[inline]
 pub(super) async fn run(coordinator: &mut Coordinator, account: u64) -> Result<(), Failure> {
     let sum = coordinator
-        .transact(async |tx| {
+        .transact_read_only(async |tx| {
             let savings = tx.read(SAVINGS, account, Cells::ALL);
             let checking = tx.read(CHECKING, account, Cells::ALL);
             tx.fetch().await?;

@@ -17,7 +17,7 @@ pub(super) async fn run(
     ai_type: u8,
 ) -> Result<Found, Failure> {
     coordinator
-        .transact(async |tx| {
+        .transact_read_only(async |tx| {
             let row = tx.read(ACCESS_INFO, typed(id, ai_type), Cells::ALL);
             if second != 0 {
                 tx.read(ACCESS_INFO, typed(second, ai_type), Cells::ALL);

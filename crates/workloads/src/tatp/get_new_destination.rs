@@ -19,7 +19,7 @@ pub(super) async fn run(
     before: u8,
 ) -> Result<Found, Failure> {
     coordinator
-        .transact(async |tx| {
+        .transact_read_only(async |tx| {
             let facility = tx.read(SPECIAL_FACILITY, typed(id, sf_type), Cells::ALL);
             // Forwardings that start at or before the asked hour: one to three.
             let mut forwardings = [(0, facility); START_TIMES.len()];

@@ -16,7 +16,7 @@ pub(super) async fn run(
     second: u64,
 ) -> Result<Found, Failure> {
     coordinator
-        .transact(async |tx| {
+        .transact_read_only(async |tx| {
             let row = tx.read(SUBSCRIBER, id, Cells::ALL);
             let other = (second != 0).then(|| tx.read(SUBSCRIBER, second, Cells::ALL));
             tx.fetch().await?;

@@ -149,6 +149,11 @@ impl Workload for Tpcc {
         ]
     }
 
+    /// A Delivery of ten orders of fifteen lines changes 180 records and the leaves that lead to them.
+    fn log_bytes(&self) -> u64 {
+        128 << 10
+    }
+
     fn lines_per_transaction(&self) -> usize {
         // Counted, of New-Order and Payment half and half: 82 READs of 7,331 bytes (docs/tpcc.md), most of
         // a line or two each; inserts read one line of their bucket.

@@ -35,7 +35,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let wanted = Wanted::default();
     let _ = loop {
-        match coordinator.transact(async |tx| status(tx, &wanted, (w, d), who).await).await {
+        match coordinator.transact_read_only(async |tx| status(tx, &wanted, (w, d), who).await).await {
             Ok(shown) => break std::hint::black_box(shown),
             Err(failure) => {
                 if !wanted.is_again(coordinator, failure, tally).await? {

@@ -30,7 +30,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let wanted = Wanted::default();
     loop {
-        match coordinator.transact(async |tx| count(tx, &wanted, (w, d), threshold).await).await {
+        match coordinator.transact_read_only(async |tx| count(tx, &wanted, (w, d), threshold).await).await {
             Ok(low) => {
                 tally.levels += 1;
                 tally.low_stocks += low;

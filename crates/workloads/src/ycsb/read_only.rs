@@ -14,7 +14,7 @@ pub(super) async fn run(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let torn = coordinator
-        .transact(async |tx| {
+        .transact_read_only(async |tx| {
             let mut torn = 0;
             for operations in input.steps().into_iter().filter(|step| !step.is_empty()) {
                 let handles = ycsb.request(tx, operations);

@@ -20,7 +20,7 @@ use tarn_engine::membership::{EmbeddedMembership, Membership};
 use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::{Cells, ColumnId, TableId, TableSchema};
+use tarn_engine::schema::{Cells, ColumnId, TableId};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
@@ -81,18 +81,19 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// An empty one for these tables.
-    pub fn new(schemas: &[TableSchema], shape: Shape<'_>, seed: u64) -> Cluster {
+    /// An empty one for its tables.
+    pub fn new<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
         let memory_nodes = 3;
         let options = Options {
             coordinators_max: u32::from(THREADS_MAX) * COROUTINES + 1,
             spare_bytes: 4 << 20,
             slots_per_100_records: shape.slots_per_100_records,
             chunk_bytes: 64 << 10,
-            ..Options::default()
+            ..workload.sized(&Options::default())
         };
         let protocol = AnyProtocol::by_name(shape.protocol, shape.variant).expect("a variant");
-        let catalog = protocol.catalog(schemas, &options, memory_nodes).expect("a plan");
+        let catalog =
+            protocol.catalog(&workload.schemas(), &options, memory_nodes).expect("a plan");
         let config = LocalConfig {
             memory_nodes,
             replicas: shape.replicas,
@@ -115,7 +116,7 @@ impl Cluster {
 
     /// One with the workload's records in it.
     pub fn loaded<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
-        let cluster = Cluster::new(&workload.schemas(), shape, seed);
+        let cluster = Cluster::new(workload, shape, seed);
         let loaded = block_on(async {
             let mut loader = Loader::new(&cluster.cx, Part { index: 0, of: 1 });
             workload.load(&mut loader).await?;

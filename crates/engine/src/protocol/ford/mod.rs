@@ -263,6 +263,18 @@ const LIMITS: &[Limit] = &[
     Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
 ];
 
+const ABORTS: &[AbortReason] = &[
+    AbortReason::LockRefused,
+    AbortReason::ReadLocked,
+    AbortReason::VersionChanged,
+    AbortReason::ValidationLocked,
+    AbortReason::IndexChanged,
+    AbortReason::StaleAddress,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
+    AbortReason::User,
+];
+
 /// Its recovery writes the old bytes of an update back under a version beyond the one that readers may have
 /// seen; a record that came or went has its old version again.
 fn undone(kind: WriteKind, version: u64) -> Option<u64> {
@@ -294,7 +306,7 @@ impl Protocol for Ford {
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
-        aborts: &AbortReason::ALL,
+        aborts: ABORTS,
         undone,
     };
 

@@ -18,7 +18,7 @@ use tarn::machine;
 use tarn::sweep::pool::{Done, JOBS_MAX, Pool, PoolError};
 use tarn::sweep::report::SweepReport;
 use tarn::sweep::{Axis, Point, estimate, grid, page};
-use tarn_workloads::{Workload, with_workload};
+use tarn_workloads::with_workload;
 
 /// What makes a run a sweep.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -171,7 +171,7 @@ fn look_at(arguments: &[String]) -> Result<u64, Stop> {
     with_workload!(name, W => {
         let workload = workload_of::<W>(settings)?;
         let plan = plan_of(settings, &arguments.verify())?;
-        Ok(estimate::memory_bytes(&workload.schemas(), workload.records(), &plan)?)
+        Ok(estimate::memory_bytes(&workload, &plan)?)
     })?
 }
 
