@@ -7,7 +7,7 @@ use super::name::{LockMode, LockName};
 use super::set::LockSet;
 use crate::catalog::Options;
 use crate::context::{ComputeNode, Context, Database};
-use crate::membership::{Claim, EmbeddedMembership, Membership, ShardChange};
+use crate::membership::{Claim, EmbeddedMembership, ShardChange};
 use crate::outcome::{AbortReason, Failure, TxnId};
 use crate::protocol::{ALL, AnyProtocol};
 use crate::replica_groups::ReplicaGroups;
