@@ -24,9 +24,11 @@ use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
+use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc};
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
+use crate::services::{Directory, NodeServices, ServiceOptions, ThreadServices};
 use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -54,6 +56,8 @@ pub struct Database {
     pub sweeps: Sweeps,
     /// Timestamps, unless they come from elsewhere.
     pub counter: SharedCounter,
+    /// What compute nodes of this process do for one another.
+    pub directory: Directory,
 }
 
 impl Database {
@@ -66,7 +70,17 @@ impl Database {
     ) -> Database {
         let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
         let (loads, counter) = (Loads::default(), SharedCounter::default());
-        Database { catalog, configurations, protocol, membership, loads, sweeps, counter }
+        let directory = Directory::default();
+        Database {
+            catalog,
+            configurations,
+            protocol,
+            membership,
+            loads,
+            sweeps,
+            counter,
+            directory,
+        }
     }
 
     /// Where replica groups live in the configuration that was opened last.
@@ -92,7 +106,9 @@ pub struct ComputeNode {
     /// Nodes of ordered indexes that its threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
     /// The greatest timestamp that it has heard of.
-    pub(crate) seen: LastSeen,
+    pub(crate) seen: Arc<LastSeen>,
+    /// What it keeps for others, under a protocol that needs it.
+    pub(crate) services: Option<Arc<NodeServices>>,
 }
 
 impl ComputeNode {
@@ -101,8 +117,52 @@ impl ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
         let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
-        let seen = LastSeen::default();
-        ComputeNode { database, id, index_view, clearance, turns, numbers, dead_nodes, seen }
+        let (seen, services) = (Arc::new(LastSeen::default()), None);
+        ComputeNode {
+            database,
+            id,
+            index_view,
+            clearance,
+            turns,
+            numbers,
+            dead_nodes,
+            seen,
+            services,
+        }
+    }
+
+    /// A node that has just joined, with what the protocol needs of it.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn serving(
+        database: Arc<Database>,
+        id: NodeId,
+        options: &ServiceOptions,
+    ) -> Result<ComputeNode, UsageError> {
+        let needs = database.protocol.needs();
+        let mut node = ComputeNode::new(database, id);
+        if needs.locks {
+            node.serve_locks(options)?;
+        }
+        Ok(node)
+    }
+
+    /// From now on it keeps locks: before its first thread comes.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn serve_locks(&mut self, options: &ServiceOptions) -> Result<(), UsageError> {
+        let (membership, seen) = (Arc::clone(&self.database.membership), Arc::clone(&self.seen));
+        let services = Arc::new(NodeServices::new(self.id, membership, seen, options)?);
+        self.database.directory.enter(&services);
+        self.services = Some(services);
+        Ok(())
+    }
+
+    /// What it keeps for others, if the protocol needs it.
+    pub fn services(&self) -> Option<&NodeServices> {
+        self.services.as_deref()
     }
 }
 
@@ -142,6 +202,8 @@ pub struct Context {
     pub groups: ThreadGroups,
     /// Where timestamps come from: the same for all threads of a database, set before they run.
     pub timestamps: Timestamps,
+    /// What it does for locks, under a protocol that needs it.
+    pub(crate) services: Option<Box<ThreadServices>>,
     /// What of it nobody was told the end of.
     pub(crate) doubts: Doubts,
     configuration: Cell<ConfigurationNumber>,
@@ -151,6 +213,8 @@ pub struct Context {
     /// Whether WRITEs to a joining copy are on their way.
     pub(crate) writes_copy: Cell<bool>,
     heap: RefCell<Heap>,
+    /// Memory of discarded versions.
+    record_gc: RefCell<RecordGc>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
     /// The lock that refused a transaction last, and its word.
@@ -182,8 +246,11 @@ impl Context {
             (database.configurations.open(), database.configurations.sit_down(node.id));
         let groups = ThreadGroups::new(&open.groups);
         let heap = Heap::new(tag.word(), groups.count());
+        let record_gc = RefCell::new(RecordGc::new(groups.count()));
         let growth = Growth::new(database.catalog.tables().len(), groups.count());
         let indexes = database.catalog.indexes().len();
+        let services = node.services.as_ref();
+        let services = services.map(|its| Box::new(ThreadServices::new(its, &port, thread)));
         Ok(Context {
             trees: RefCell::new(TreeCache::new(indexes)),
             tree_works: TreeWorks::default(),
@@ -196,12 +263,14 @@ impl Context {
             growth,
             groups,
             timestamps: Timestamps::Counter,
+            services,
             doubts: Doubts::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),
             seat,
             writes_copy: Cell::new(false),
             heap: RefCell::new(heap),
+            record_gc,
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
             met: Cell::new(None),
@@ -345,6 +414,31 @@ impl Context {
         })
     }
 
+    /// Memory for a version that lies apart, so many bytes: not zeros. What was discarded goes first, and before
+    /// its time if there is nothing else.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate_record(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
+        let take = || self.record_gc.borrow_mut().take(self.port.now(), group, bytes);
+        if let Some(block) = take() {
+            return Ok(block);
+        }
+        let block = self.allocate(group, bytes).await;
+        if block == Err(Failure::OutOfMemory) {
+            self.record_gc.borrow_mut().note_full(group);
+            return take().map_or(block, Ok);
+        }
+        block
+    }
+
+    /// Takes back memory of a version that nobody finds any more, but somebody may be reading. Only what was
+    /// written: what was not goes back by [`Context::give_back`].
+    pub fn discard_record(&self, address: Address, bytes: u32) {
+        let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
+        self.record_gc.borrow_mut().put(free_after, address, bytes);
+    }
+
     /// Takes back a block that was never written.
     pub fn give_back(&self, address: Address, bytes: u32) {
         self.heap.borrow_mut().give_back(address, bytes);
@@ -369,6 +463,12 @@ impl Context {
         }
         self.leave();
         false
+    }
+
+    /// Something of a try goes on when it has ended: [`Context::leave`] must follow for it as well.
+    pub(crate) fn stay(&self) {
+        debug_assert!(self.active.get() > 0, "its try has not left");
+        self.active.set(self.active.get() + 1);
     }
 
     /// A try has ended, or a doubt is settled.

@@ -4,8 +4,9 @@
 //! - [`schema`], [`catalog`], [`layout`]: what is stored, and where it lies.
 //! - [`coordinator`], [`transaction`], [`row`]: what callers see. [`outcome`]: how it ends.
 //! - [`protocol`]: how transactions are run, one folder a system.
-//! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
+//! - [`index`], [`address_cache`], [`heap`], [`record_gc`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
+//! - [`lock`], [`services`]: locks in compute nodes, and what nodes do for one another.
 //! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
 //!   happened.
 //! - [`recovery`]: what is done about a dead compute node. [`clearance`]: what a live one may do.
@@ -30,10 +31,12 @@ pub mod index;
 mod index_schema;
 pub mod inspect;
 mod inspect_trees;
+mod inspect_versions;
 pub mod last_writes;
 pub mod layout;
 pub mod load;
 pub mod load_trees;
+pub mod lock;
 pub mod log;
 pub mod membership;
 pub mod mend;
@@ -47,6 +50,7 @@ pub mod procedure;
 pub mod protocol;
 pub mod range;
 pub mod reconfigure;
+pub mod record_gc;
 pub mod recorder;
 pub mod recovery;
 pub mod replica_groups;
@@ -57,6 +61,7 @@ pub mod routing;
 pub mod row;
 mod scanning;
 pub mod schema;
+pub mod services;
 pub mod shard_map;
 pub mod timestamp;
 pub mod transaction;

@@ -7,6 +7,7 @@
 mod cells;
 mod choose;
 mod deltas;
+mod field;
 mod packed;
 mod reach;
 mod record;
@@ -27,6 +28,7 @@ pub use deltas::{
     STAMP_BYTES, Shown, VALUE_AT, delta_bytes, is_seen_at, newest, put_delta, take_delta,
     version_at,
 };
+pub use field::Field;
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
 pub(crate) use reach::for_each_run;
 pub use reach::{Reach, WORD_BYTES};
