@@ -200,7 +200,7 @@ impl Slot {
     /// versions, but what was discarded.
     pub fn empty_cells(&self, image: &mut [u8]) {
         match self.record {
-            RecordLayout::InPlace => {}
+            RecordLayout::InPlace | RecordLayout::Deltas(_) => {}
             // Of one moment: nobody sees a part of each.
             RecordLayout::Packed(packed) => {
                 image[packed.version_at(0)..packed.payload_at(0)].fill(0);

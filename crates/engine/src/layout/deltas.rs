@@ -145,6 +145,7 @@ impl Deltas {
             payload_bytes: schema.payload_bytes(),
             by_bucket: false,
             record: RecordLayout::Deltas(self),
+            out_of_line: true,
             plain: false,
             used_bytes,
         }
