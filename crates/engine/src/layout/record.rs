@@ -212,6 +212,17 @@ impl Slot {
         }
     }
 
+    /// Whether what lies so many bytes into memory of its own is the same at every replica at rest: of a delta that
+    /// no cell names it is not, since a copy that joined later has not got it.
+    pub fn is_replicated_apart(&self, image: &[u8], at: usize) -> bool {
+        let RecordLayout::Deltas(deltas) = self.record else { return true };
+        let begins = |cell: usize| deltas.delta_at(self.payload_bytes, cell);
+        match (0..deltas.cells()).rfind(|&cell| begins(cell) <= at) {
+            None => true,
+            Some(cell) => word(image, deltas.cell_at(cell)) != 0,
+        }
+    }
+
     /// Writes all of a loaded record but its payload into an image of zeros. Its first version's timestamp is 1.
     pub fn write_loaded(&self, image: &mut [u8], record: &Loaded<'_>) {
         let mut set = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
