@@ -61,6 +61,9 @@ pub struct Options {
     pub slots_per_100_records: u32,
     /// What a bucket looks like.
     pub bucket: BucketShape,
+    /// Bodies beyond one for each version of each expected record, per 100 such records: room for versions that
+    /// nobody finds any more, until no reader can be on its way to them. Of layouts of several versions apart.
+    pub versions_spare_percent: u32,
     /// How records lie. The protocol's choice: what is asked for here is overruled by
     /// [`crate::protocol::AnyProtocol::catalog`].
     pub layout: LayoutKind,
@@ -83,6 +86,7 @@ impl Default for Options {
             spare_bytes: 64 << 20,
             slots_per_100_records: 200,
             bucket: BucketShape::default(),
+            versions_spare_percent: 25,
             layout: LayoutKind::default(),
         }
     }
@@ -351,6 +355,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
         let value = options.slots_per_100_records.to_string();
         return refuse("slots_per_100_records", value, format!("≥ {SLOTS_PER_100_MIN}"));
     }
+    options.layout.validate(options.coordinators_max)?;
     options.bucket.validate(options.layout, schemas)
 }
 
@@ -374,14 +379,26 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
             let slot = options.slot(schema);
             let records = schema.expected_records.div_ceil(share);
             let overflow = options.bucket.bucket_bytes(&slot) as u64;
-            let bodies = records * slot.body_bytes() as u64;
+            let body_bytes = slot.body_bytes() as u64;
+            let bodies = bodies(&slot, options, records) * body_bytes;
             // Uneven hashing: five standard deviations of a binomial, and the loaders' last chunks.
-            let uneven = 5 * records.isqrt() * slot.body_bytes() as u64;
+            let uneven = 5 * records.isqrt() * slot.cells() as u64 * body_bytes;
             let nodes = node_bytes(schema, records);
             bodies + uneven + overflow_blocks(schema, options, groups) * overflow + nodes
         })
         .sum();
     expected + options.spare_bytes.max(4 * options.chunk_bytes)
+}
+
+/// Bodies of so many records: one for each version, and those that wait until nobody can read them.
+fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
+    let waiting = match options.layout {
+        LayoutKind::SingleVersion => 0,
+        LayoutKind::MultiVersion { .. } => {
+            records * u64::from(options.versions_spare_percent) / 100
+        }
+    };
+    records * slot.cells() as u64 + waiting
 }
 
 /// Nodes of a table's ordered indexes, for so many records in a group.

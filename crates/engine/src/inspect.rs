@@ -160,9 +160,9 @@ async fn show(
         PayloadAt::Slot(at) => image.plus(at),
         PayloadAt::Apart(body) => {
             round.begin();
-            let payload = round.read(cx.groups.primary(body), table.slot.body_bytes());
+            let image = round.read(cx.groups.primary(body), table.slot.body_bytes());
             cx.port.execute(round).await?;
-            payload
+            image.plus(table.slot.payload_at)
         }
     };
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));

@@ -133,9 +133,13 @@ impl<'a> Loader<'a> {
             self.round.bytes_mut(body_image, slot.body_bytes()).fill(0);
         }
         let head = self.round.bytes_mut(image, slot.slot_bytes);
-        slot.write_loaded(head, &Loaded { key: word, full_key, body });
+        let loaded = Loaded { table, key: word, full_key, body };
+        slot.write_loaded(head, &loaded);
         let payload = self.round.bytes_mut(body_image.plus(slot.payload_at), slot.payload_bytes);
         fill(&mut RowMut { schema: &schema.schema, payload });
+        if slot.is_out_of_line() {
+            slot.seal_loaded(self.round.bytes_mut(body_image, slot.body_bytes()), word);
+        }
         if schema.ordered.1 > 0 {
             self.add_entries(schema, (word, full_key), body_image);
         }
@@ -274,7 +278,7 @@ impl<'a> Loader<'a> {
         }
         if !one.body.is_null() {
             for target in groups.all(one.body) {
-                self.round.write(target, one.body_image, table.slot.payload_bytes);
+                self.round.write(target, one.body_image, table.slot.apart_bytes());
             }
         }
     }

@@ -6,9 +6,18 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A point in the order of commits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// A point in the order of commits. Zero is before all of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Before every commit.
+    pub const ZERO: Timestamp = Timestamp(0);
+    /// Of records that were loaded before any transaction ran.
+    pub const LOADED: Timestamp = Timestamp(1);
+    /// The last one: the two bits above it are free for marks beside it in memory.
+    pub const MAX: Timestamp = Timestamp((1 << 62) - 1);
+}
 
 /// Where timestamps come from.
 #[expect(async_fn_in_trait, reason = "used by generic code of this workspace only")]

@@ -235,7 +235,7 @@ impl Lookup {
         let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
         let bin = self.directory.plus(DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes);
         let target = near.groups.primary(bin);
-        if table.slot.is_one_line() {
+        if table.slot.is_read_at_once() {
             self.at = round.read(target, bin_bytes);
             return;
         }
@@ -314,7 +314,7 @@ impl Lookup {
             }
             let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
             let before = self.at.plus(bin_bytes + slot * 32);
-            if !table.slot.is_one_line() && !same_head(round, before, before.plus(16)) {
+            if !table.slot.is_read_at_once() && !same_head(round, before, before.plus(16)) {
                 return Answer::Unstable;
             }
             let at = DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes + slot * slot_bytes;
@@ -331,7 +331,7 @@ impl Lookup {
             let at = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
             let image = self.at.plus(at);
             if holds(&table.slot, wanted, round, image) {
-                let (address, consistent) = (self.block.plus(at), table.slot.is_one_line());
+                let (address, consistent) = (self.block.plus(at), table.slot.is_read_at_once());
                 return Answer::Found { address, image, consistent };
             }
         }
@@ -406,7 +406,7 @@ impl Lookup {
             let at = DIRECTORY_BYTES + slot * slot_bytes;
             let image = self.at.plus(at);
             if holds(&table.slot, wanted, round, image) {
-                let (address, consistent) = (self.block.plus(at), table.slot.is_one_line());
+                let (address, consistent) = (self.block.plus(at), table.slot.is_read_at_once());
                 return Answer::Found { address, image, consistent };
             }
             let [lock, version] = *round.array(image.plus(LOCK_AT));

@@ -4,15 +4,29 @@
 //! protocol's business. Indexes and logs work on the [`Slot`] of any layout, which the database's
 //! [`LayoutKind`] makes; loaders and inspections read its [`RecordLayout`].
 
+mod cells;
+mod choose;
+mod packed;
 mod reach;
 mod record;
 mod single_version;
 mod version;
+mod version_word;
 
+pub use cells::{
+    CELL_BYTES, CELL_COORDINATORS_MAX, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT,
+    CELLS_MAX, Cell, CellAddress, Cells, RECORD_HEAD_BYTES, SHAPE_AT, is_record_of, seal_record,
+};
+pub use choose::{
+    Choice, Committed, Discards, Overwrite, Rules, Seen, cell_to_overwrite, choose,
+    newest_committed,
+};
+pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
 pub use reach::{Reach, WORD_BYTES};
-pub use record::{LayoutKind, Loaded, Newest, PayloadAt, RecordLayout};
+pub use record::{LayoutKind, Loaded, Newest, PayloadAt, RecordLayout, Records};
 pub use single_version::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, DIRECTORY_PRINTS_AT,
     DIRECTORY_STAMP_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot, VERSION_AT,
 };
 pub use version::Version;
+pub use version_word::VersionWord;

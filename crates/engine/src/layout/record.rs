@@ -5,8 +5,13 @@
 //! head of LOCK, VERSION and KEY, which slots, directory records and nodes have in every layout (indexes find
 //! keys by it), and what a protocol does to its own layout, whose bytes it knows.
 
-use super::{KEY_AT, Slot, VERSION_AT, Version};
-use crate::schema::TableSchema;
+use super::{
+    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, KEY_AT, Packed, SHAPE_AT, Slot,
+    VERSION_AT, Version, VersionWord, seal_record,
+};
+use crate::outcome::UsageError;
+use crate::schema::{TableId, TableSchema};
+use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use tarn_fabric::address::Address;
@@ -18,14 +23,59 @@ pub enum LayoutKind {
     /// One version, changed in place.
     #[default]
     SingleVersion,
+    /// Several versions of each record, by the time of their commit.
+    MultiVersion {
+        /// How many, 1 to [`CELLS_MAX`].
+        cells: u8,
+        /// Where they lie.
+        records: Records,
+    },
+}
+
+/// Where the versions of a record lie.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Records {
+    /// In the slot's line if they fit, else apart.
+    #[default]
+    Auto,
+    /// Each in memory of its own.
+    Apart,
 }
 
 impl LayoutKind {
     /// The slot for rows of `schema`.
+    ///
+    /// # Panics
+    /// If it has no cells, or too many: [`LayoutKind::validate`] has refused that.
     pub fn slot(self, schema: &TableSchema) -> Slot {
         match self {
             LayoutKind::SingleVersion => Slot::of(schema),
+            LayoutKind::MultiVersion { cells, records } => {
+                let packed = Packed::fitting(cells, schema).filter(|_| records != Records::Apart);
+                packed.map_or_else(|| Cells::new(cells).slot(schema), |it| it.slot(schema))
+            }
         }
+        .shaped(0, false)
+    }
+
+    /// Whether a database can have it.
+    ///
+    /// # Errors
+    /// Names the field that cannot be, its value, and what is allowed.
+    pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
+        let LayoutKind::MultiVersion { cells, .. } = self else { return Ok(()) };
+        let refuse = |field: &str, value: String, allowed: String| {
+            Err(UsageError { field: field.to_owned(), value, allowed })
+        };
+        if !(1..=CELLS_MAX).contains(&cells) {
+            return refuse("layout.cells", cells.to_string(), format!("1 to {CELLS_MAX}"));
+        }
+        if coordinators_max > CELL_COORDINATORS_MAX {
+            let allowed = format!("at most {CELL_COORDINATORS_MAX} where versions lie in cells");
+            return refuse("coordinators_max", coordinators_max.to_string(), allowed);
+        }
+        Ok(())
     }
 }
 
@@ -34,6 +84,12 @@ impl fmt::Display for LayoutKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutKind::SingleVersion => f.write_str("single-version-4"),
+            LayoutKind::MultiVersion { cells, records: Records::Auto } => {
+                write!(f, "multi-version-1 of {cells}")
+            }
+            LayoutKind::MultiVersion { cells, records: Records::Apart } => {
+                write!(f, "multi-version-1 of {cells}, apart")
+            }
         }
     }
 }
@@ -43,6 +99,10 @@ impl fmt::Display for LayoutKind {
 pub enum RecordLayout {
     /// VERSION in the head is the record's; its payload is in the slot or at an address there.
     InPlace,
+    /// Several versions, all in the slot's line.
+    Packed(Packed),
+    /// Several versions, each where its cell in the slot says.
+    Cells(Cells),
 }
 
 /// Where a version's payload lies.
@@ -50,7 +110,7 @@ pub enum RecordLayout {
 pub enum PayloadAt {
     /// So many bytes into the slot.
     Slot(usize),
-    /// In memory of its own.
+    /// In memory of its own, which begins there; [`Slot::payload_at`] bytes into it.
     Apart(Address),
 }
 
@@ -66,6 +126,8 @@ pub struct Newest {
 /// A record that is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded<'a> {
+    /// Its table.
+    pub table: TableId,
     /// Key word.
     pub key: u64,
     /// The full key, of a table whose keys are longer than a word.
@@ -75,61 +137,94 @@ pub struct Loaded<'a> {
 }
 
 impl Slot {
-    /// Whether a slot of this image, [`Slot::slot_bytes`] long, can take another record.
+    /// Whether a slot of this image, [`Slot::slot_bytes`] long, can take another record. One whose record was
+    /// deleted can not, as long as there may be readers of its versions: that is for the protocol to say.
     #[inline]
     pub fn is_free(&self, image: &[u8]) -> bool {
-        match self.record {
-            RecordLayout::InPlace => !version(image).is_present(),
-        }
+        !version(image).is_present()
     }
 
-    /// The newest version of the record in a slot of this image, if there is one.
+    /// The newest version of the record in a slot of this image, if there is one: of several versions the newest
+    /// that is committed, its [`Version`] being its timestamp.
     pub fn newest(&self, image: &[u8]) -> Option<Newest> {
-        match self.record {
-            RecordLayout::InPlace => {
-                let payload = match self.body_at {
-                    None => PayloadAt::Slot(self.payload_at),
-                    Some(at) => PayloadAt::Apart(Address::from_word(word(image, at))),
-                };
-                let newest = Newest { version: version(image), payload };
-                newest.version.is_present().then_some(newest)
+        if self.is_free(image) {
+            return None;
+        }
+        if self.record == RecordLayout::InPlace {
+            let payload = match self.body_at {
+                None => PayloadAt::Slot(self.payload_at),
+                Some(at) => PayloadAt::Apart(Address::from_word(word(image, at))),
+            };
+            return Some(Newest { version: version(image), payload });
+        }
+        let committed = self.newest_committed(image).filter(|newest| !newest.deleted)?;
+        let version = Version::from_word(committed.version.0);
+        Some(Newest { version, payload: self.payload_of(image, committed.cell) })
+    }
+
+    /// Where the payload of a version lies.
+    #[inline]
+    pub fn payload_of(&self, image: &[u8], cell: usize) -> PayloadAt {
+        match (self.record, self.body_at) {
+            (RecordLayout::InPlace, None) => PayloadAt::Slot(self.payload_at),
+            (RecordLayout::InPlace, Some(at)) => {
+                PayloadAt::Apart(Address::from_word(word(image, at)))
+            }
+            (RecordLayout::Packed(packed), _) => PayloadAt::Slot(packed.payload_at(cell)),
+            (RecordLayout::Cells(cells), _) => {
+                PayloadAt::Apart(cells.cell(image, cell).to.address())
             }
         }
     }
 
     /// Where in memory of its own lies what belongs to the record in a slot of this image:
-    /// [`Slot::body_bytes`] at each address.
+    /// [`Slot::apart_bytes`] at each address.
     pub fn apart(&self, image: &[u8]) -> impl Iterator<Item = Address> {
-        let newest = match self.record {
-            RecordLayout::InPlace => self.newest(image),
-        };
-        newest.into_iter().filter_map(|newest| match newest.payload {
-            PayloadAt::Slot(_) => None,
-            PayloadAt::Apart(body) => Some(body),
+        let cells = if self.is_free(image) || !self.is_out_of_line() { 0 } else { self.cells() };
+        (0..cells).filter_map(|cell| match self.payload_of(image, cell) {
+            PayloadAt::Apart(body) if !body.is_null() => Some(body),
+            PayloadAt::Apart(_) | PayloadAt::Slot(_) => None,
         })
     }
 
     /// How many of a slot's first bytes are the same at every replica at rest, LOCK aside. Of a slot without
     /// a record only the head counts: an insert that was undone leaves bytes.
     pub fn replicated_bytes(&self, image: &[u8]) -> usize {
-        match self.record {
-            RecordLayout::InPlace if self.is_free(image) => self.body_at.unwrap_or(KEY_AT) + 8,
-            RecordLayout::InPlace => self.slot_bytes,
+        match self.is_free(image) {
+            true => self.body_at.unwrap_or(KEY_AT) + 8,
+            false => self.slot_bytes,
         }
     }
 
-    /// Writes all of a loaded record but its payload into an image of zeros.
+    /// Writes all of a loaded record but its payload into an image of zeros. Its first version's timestamp is 1.
     pub fn write_loaded(&self, image: &mut [u8], record: &Loaded<'_>) {
         let mut set = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
+        set(VERSION_AT, &Version::LOADED.word().to_le_bytes());
+        set(KEY_AT, &record.key.to_le_bytes());
+        set(self.full_key_at, record.full_key);
+        let version = VersionWord::committed(Timestamp::LOADED);
         match self.record {
             RecordLayout::InPlace => {
-                set(VERSION_AT, &Version::LOADED.word().to_le_bytes());
-                set(KEY_AT, &record.key.to_le_bytes());
-                set(self.full_key_at, record.full_key);
                 if let Some(at) = self.body_at {
                     set(at, &record.body.to_word().to_le_bytes());
                 }
             }
+            RecordLayout::Packed(packed) => {
+                set(packed.version_at(0), &version.word().to_le_bytes());
+            }
+            RecordLayout::Cells(cells) => {
+                let to = CellAddress::record(record.body);
+                let shape = cells.shape(record.table, self.payload_bytes);
+                set(SHAPE_AT, &shape.to_le_bytes());
+                Cell { version, to, ..Cell::default() }.encode(&mut image[cells.cell_at(0)..]);
+            }
+        }
+    }
+
+    /// Completes what lies apart of a loaded record whose payload is written, if there is something to complete.
+    pub fn seal_loaded(&self, body: &mut [u8], key: u64) {
+        if let RecordLayout::Cells(_) = self.record {
+            seal_record(&mut body[..self.apart_bytes()], 0, key);
         }
     }
 }
@@ -163,7 +258,10 @@ mod tests {
             let mut image = vec![0; slot.slot_bytes];
             assert!(slot.is_free(&image) && slot.newest(&image).is_none());
             assert_eq!(slot.apart(&image).count(), 0);
-            slot.write_loaded(&mut image, &Loaded { key: 7, full_key: b"0123456789", body });
+            slot.write_loaded(
+                &mut image,
+                &Loaded { table: TableId(0), key: 7, full_key: b"0123456789", body },
+            );
             let newest = Newest { version: Version::LOADED, payload: at };
             assert_eq!(slot.newest(&image), Some(newest));
             assert!(!slot.is_free(&image));

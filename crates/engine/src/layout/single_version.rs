@@ -67,13 +67,13 @@ const fn slot_bytes(used_bytes: usize) -> usize {
 pub struct Slot {
     /// Size of a slot: half a line, or a multiple of a line.
     pub slot_bytes: usize,
-    /// Offset of the body's address; `None` if the payload is in the slot.
+    /// Offset of the one body's address; `None` if the payload is in the slot, or each version has its own.
     pub body_at: Option<usize>,
     /// Offset of the stored full key.
     pub full_key_at: usize,
     /// Length of the stored full key; 0 if the key is a word.
     pub full_key_bytes: usize,
-    /// Offset of the payload in the slot (inline) or 0 (at the body's address).
+    /// Offset of the payload in the slot (inline; of several versions, the first), or in what lies apart.
     pub payload_at: usize,
     /// Length of the payload.
     pub payload_bytes: usize,
@@ -82,7 +82,9 @@ pub struct Slot {
     /// What a slot says of its record.
     pub record: RecordLayout,
     /// See [`Slot::is_plain`]: every record that is added asks.
-    plain: bool,
+    pub(super) plain: bool,
+    /// See [`Slot::used_bytes`].
+    pub(super) used_bytes: usize,
 }
 
 impl Slot {
@@ -105,6 +107,7 @@ impl Slot {
                 by_bucket: false,
                 record: RecordLayout::InPlace,
                 plain: false,
+                used_bytes: payload_at + payload_bytes,
             }
             .shaped(0, false);
         }
@@ -119,6 +122,7 @@ impl Slot {
             by_bucket: false,
             record: RecordLayout::InPlace,
             plain: false,
+            used_bytes: full_key_at + full_key_bytes,
         }
         .shaped(0, false)
     }
@@ -127,25 +131,49 @@ impl Slot {
     #[must_use]
     pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
         let slot_bytes = self.slot_bytes.max(slot_bytes(bytes_min));
-        let plain = slot_bytes <= LINE_BYTES && self.full_key_bytes == 0 && !by_bucket;
+        let has_word = self.full_key_bytes == 0 && !matches!(self.record, RecordLayout::Cells(_));
+        let plain = slot_bytes <= LINE_BYTES && has_word && !by_bucket;
         Slot { slot_bytes, by_bucket, plain, ..self }
     }
 
     /// Whether the payload lies apart.
     #[inline]
     pub fn is_out_of_line(&self) -> bool {
-        self.body_at.is_some()
+        self.body_at.is_some() || matches!(self.record, RecordLayout::Cells(_))
     }
 
-    /// Bytes of a body: whole lines; 0 if inline.
+    /// Bytes of what lies apart for one version, as allocated: whole lines; 0 if inline.
     pub fn body_bytes(&self) -> usize {
-        if self.is_out_of_line() { self.payload_bytes.next_multiple_of(LINE_BYTES) } else { 0 }
+        self.apart_bytes().next_multiple_of(LINE_BYTES)
+    }
+
+    /// Bytes of what lies apart for one version; 0 if inline.
+    #[inline]
+    pub fn apart_bytes(&self) -> usize {
+        if self.is_out_of_line() { self.payload_at + self.payload_bytes } else { 0 }
+    }
+
+    /// How many versions a slot has places for.
+    #[inline]
+    pub fn cells(&self) -> usize {
+        match self.record {
+            RecordLayout::InPlace => 1,
+            RecordLayout::Packed(packed) => packed.count(),
+            RecordLayout::Cells(cells) => cells.count(),
+        }
     }
 
     /// Whether one line holds all of the slot that is used, so that one READ of it is consistent.
     #[inline]
     pub fn is_one_line(&self) -> bool {
         self.slot_bytes <= LINE_BYTES || self.used_bytes() <= LINE_BYTES
+    }
+
+    /// Whether what one READ brings of a slot needs no second look at its head: it is of one moment, or its
+    /// lines may be of different ones ([`super::choose()`]).
+    #[inline]
+    pub fn is_read_at_once(&self) -> bool {
+        self.is_one_line() || matches!(self.record, RecordLayout::Cells(_))
     }
 
     /// Whether a record is recognised by its key word, in one line: then one READ of its home shows
@@ -158,11 +186,7 @@ impl Slot {
     /// Bytes of the slot in use.
     #[inline]
     pub fn used_bytes(&self) -> usize {
-        if self.is_out_of_line() {
-            self.full_key_at + self.full_key_bytes
-        } else {
-            self.payload_at + self.payload_bytes
-        }
+        self.used_bytes
     }
 }
 

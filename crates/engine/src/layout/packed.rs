@@ -1,0 +1,142 @@
+//! The multi-version record whose versions all lie in its one line, beside its head.
+//!
+//! ```text
+//! 0 LOCK | 8 STATE | 16 KEY | 24 V0 .. V(n-1) | payload 0 .. payload n-1 | 56 WRITER
+//! V        63 INVISIBLE | 62 deleted | 61 T_commit or T_lb 0         0: never one here
+//! ```
+//! Invariants: one line, so that one READ is of one moment, and what one WRITE of it changes comes at once. Of
+//! records of one moment nobody needs PREV_TS: something may have been discarded only if no place is fresh, and
+//! never above what is shown. WRITER is the tag of the last transaction that put a version here; at most one is
+//! INVISIBLE, and that is its. STATE and LOCK as in records whose versions lie apart.
+//!
+//! Our own: for rows so small that the versions fit beside the key, which then cost no second READ.
+
+use super::choose::Seen;
+use super::{HEADER_BYTES, RecordLayout, Slot, VersionWord};
+use crate::schema::TableSchema;
+use crate::timestamp::Timestamp;
+use tarn_fabric::address::LINE_BYTES;
+
+/// Offset of the first version's word.
+pub const PACKED_VERSIONS_AT: usize = HEADER_BYTES;
+/// Offset of WRITER.
+pub const PACKED_WRITER_AT: usize = LINE_BYTES - 8;
+
+const _: () = assert!(PACKED_WRITER_AT == 56 && PACKED_VERSIONS_AT == 24);
+// Two versions of one word each: what a row of SmallBank is.
+const _: () = assert!(PACKED_VERSIONS_AT + 2 * (8 + 8) == PACKED_WRITER_AT);
+
+/// How many versions a slot has, and how large their payloads are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packed {
+    count: u8,
+    /// Bytes of a payload, rounded up to words.
+    stride: u8,
+}
+
+impl Packed {
+    /// For `count` versions of rows of `schema`, if they fit a line.
+    pub(super) fn fitting(count: u8, schema: &TableSchema) -> Option<Packed> {
+        let stride = schema.payload_bytes().next_multiple_of(8);
+        let bytes = PACKED_VERSIONS_AT + usize::from(count) * (8 + stride);
+        let fits = bytes <= PACKED_WRITER_AT && schema.stored_key_bytes() == 0 && !schema.apart;
+        fits.then_some(Packed { count, stride: stride as u8 })
+    }
+
+    /// How many versions.
+    #[inline]
+    pub fn count(self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Offset of a version's word in a slot.
+    #[inline]
+    pub fn version_at(self, cell: usize) -> usize {
+        debug_assert!(cell < self.count());
+        PACKED_VERSIONS_AT + cell * 8
+    }
+
+    /// Offset of a version's payload in a slot.
+    #[inline]
+    pub fn payload_at(self, cell: usize) -> usize {
+        debug_assert!(cell < self.count());
+        PACKED_VERSIONS_AT + self.count() * 8 + cell * usize::from(self.stride)
+    }
+
+    /// A version's word in a slot's image.
+    #[inline]
+    pub fn word(self, image: &[u8], cell: usize) -> VersionWord {
+        VersionWord::from_word(word(image, self.version_at(cell)))
+    }
+
+    /// What a reader needs of a version.
+    #[inline]
+    pub fn seen(self, image: &[u8], cell: usize) -> Seen {
+        let version = self.word(image, cell);
+        let is_full = (0..self.count()).all(|it| self.word(image, it) != VersionWord::FRESH);
+        let (txn, prev_ts) = (word(image, PACKED_WRITER_AT), Timestamp(u64::from(is_full)));
+        Seen { word: version, deleted: version.is_deleted(), txn, prev_ts }
+    }
+
+    /// The slot for rows of `schema`.
+    pub(super) fn slot(self, schema: &TableSchema) -> Slot {
+        Slot {
+            slot_bytes: LINE_BYTES,
+            body_at: None,
+            full_key_at: HEADER_BYTES,
+            full_key_bytes: 0,
+            payload_at: self.payload_at(0),
+            payload_bytes: schema.payload_bytes(),
+            by_bucket: false,
+            record: RecordLayout::Packed(self),
+            plain: false,
+            used_bytes: LINE_BYTES,
+        }
+    }
+}
+
+fn word(image: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*image[at..].first_chunk().expect("a slot is a line"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ColumnType;
+
+    fn fitting(count: u8, payload: u16) -> Option<Packed> {
+        Packed::fitting(count, &TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload)))
+    }
+
+    #[test]
+    fn two_versions_of_a_word_fill_a_line() {
+        let packed = fitting(2, 8).expect("fits");
+        assert_eq!(
+            (packed.version_at(1), packed.payload_at(0), packed.payload_at(1)),
+            (32, 40, 48)
+        );
+        assert_eq!(fitting(2, 5), Some(packed));
+        assert!(fitting(2, 9).is_none() && fitting(3, 8).is_none());
+        assert!(fitting(1, 24).is_some() && fitting(1, 25).is_none());
+    }
+
+    #[test]
+    fn rows_that_are_to_lie_apart_or_have_long_keys_are_not_packed() {
+        let schema = TableSchema::new("t", 1).column("c", ColumnType::U64);
+        assert!(Packed::fitting(2, &schema).is_some());
+        assert!(Packed::fitting(2, &schema.clone().key_bytes(9)).is_none());
+        assert!(Packed::fitting(2, &schema.apart()).is_none());
+    }
+
+    #[test]
+    fn what_was_discarded_is_unknown_only_if_no_place_is_fresh() {
+        let (packed, mut image) = (fitting(2, 8).expect("fits"), [0; 64]);
+        image[24] = 1;
+        image[56] = 9;
+        let seen = packed.seen(&image, 0);
+        assert_eq!((seen.prev_ts, seen.txn), (Timestamp(0), 9));
+        image[32..40].copy_from_slice(&VersionWord::VACATED.word().to_le_bytes());
+        assert_eq!(packed.seen(&image, 0).prev_ts, Timestamp(1));
+        assert!(packed.seen(&image, 1).word.is_empty());
+    }
+}
