@@ -266,6 +266,31 @@ pub struct Piece {
     pub logged: bool,
 }
 
+/// A version that a transaction writes, of protocols with several: from its preparation to the transaction's end.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// The entry.
+    pub entry: u32,
+    /// Its slot.
+    pub slot: Address,
+    /// Its table.
+    pub table: TableId,
+    /// Which of the slot's places.
+    pub cell: u8,
+    /// Whether the slot held no record before.
+    pub came: bool,
+    /// What recovery writes back, in the round's buffer.
+    pub former: BufferOffset,
+    /// How much.
+    pub former_bytes: usize,
+    /// The bytes that make it visible, in the round's buffer; INVISIBLE until it has a timestamp.
+    pub visible: BufferOffset,
+    /// How far into the slot they go.
+    pub visible_at: u16,
+    /// How many.
+    pub visible_bytes: u16,
+}
+
 /// One transaction; see the module's text.
 pub struct Txn {
     /// Its name, and its locks' value.
@@ -298,6 +323,8 @@ pub struct Txn {
     pub locks: Vec<Lock>,
     /// What will be written.
     pub pieces: Vec<Piece>,
+    /// Versions that will be written.
+    pub written: Vec<Written>,
     /// Blocks taken from the heap for this transaction: given back if it aborts.
     pub allocated: Vec<(Address, u32)>,
     /// The groups that the transaction writes to.
@@ -343,6 +370,7 @@ impl Txn {
             checks: Vec::new(),
             locks: Vec::with_capacity(4),
             pieces: Vec::with_capacity(4),
+            written: Vec::new(),
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),
             in_doubt: false,
