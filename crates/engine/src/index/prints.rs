@@ -44,10 +44,13 @@ impl Prints {
     /// Not known: then none are written.
     pub const UNKNOWN: Prints = Prints(u64::from_le_bytes([NO_PRINT; 8]));
 
-    /// Whether buckets of this table have fingerprints.
+    /// Whether buckets of this table have fingerprints: not those of several versions, whose inserts leave the
+    /// directory record as it is.
     #[inline]
     pub fn apply(table: &Table) -> bool {
-        table.schema.fingerprinted && table.geometry.slots == Geometry::BIN_SLOTS
+        table.schema.fingerprinted
+            && table.geometry.slots == Geometry::BIN_SLOTS
+            && table.slot.record == RecordLayout::InPlace
     }
 
     /// Those in an image of a directory record, if they are true.

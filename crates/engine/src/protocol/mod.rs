@@ -413,4 +413,5 @@ macro_rules! protocols {
 // One line a protocol.
 protocols! {
     ford::Ford,
+    lotus::Lotus,
 }
