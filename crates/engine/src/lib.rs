@@ -34,6 +34,7 @@ pub mod last_writes;
 pub mod layout;
 pub mod load;
 pub mod load_trees;
+pub mod lock;
 pub mod log;
 pub mod membership;
 pub mod mend;
