@@ -170,7 +170,16 @@ impl Catalog {
             let index_cells = Cells::NONE;
             let sharding = Sharding::of(schema, tarn_fabric::rng::mix(salt));
             let (schema, reach) = (schema.clone(), Reach::of(schema));
-            tables.push(Table { id, schema, slot, reach, geometry, sharding, ordered, index_cells });
+            tables.push(Table {
+                id,
+                schema,
+                slot,
+                reach,
+                geometry,
+                sharding,
+                ordered,
+                index_cells,
+            });
         }
         let indexes = plan_indexes(&mut plan, &mut tables, options, groups);
         let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));

@@ -9,6 +9,7 @@
 use crate::index::hash::Lookup;
 use crate::index::prints::Prints;
 use crate::layout::Version;
+use crate::lock::set::LockSet;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
 use crate::recorder::HistorySink;
@@ -323,6 +324,8 @@ pub struct Txn {
     pub locks: Vec<Lock>,
     /// What will be written.
     pub pieces: Vec<Piece>,
+    /// Its locks in compute nodes.
+    pub held: LockSet,
     /// Versions that will be written.
     pub written: Vec<Written>,
     /// Blocks taken from the heap for this transaction: given back if it aborts.
@@ -370,6 +373,7 @@ impl Txn {
             checks: Vec::new(),
             locks: Vec::with_capacity(4),
             pieces: Vec::with_capacity(4),
+            held: LockSet::default(),
             written: Vec::new(),
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),

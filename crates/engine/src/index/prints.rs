@@ -14,9 +14,8 @@ use super::hash::Geometry;
 use super::locate::hash_of;
 use crate::catalog::Table;
 use crate::layout::{
-    RecordLayout,
     DIRECTORY_BYTES, DIRECTORY_NEXT_AT, DIRECTORY_PRINTS_AT, DIRECTORY_STAMP_AT, KEY_AT,
-    VERSION_AT, Version,
+    RecordLayout, VERSION_AT, Version,
 };
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};

@@ -10,7 +10,12 @@ use super::table::{Found, Joined, LockTable, Place};
 impl LockTable {
     /// The paper's text: find, then claim.
     #[cold]
-    pub(super) fn acquire_without_bit(&self, home: u32, print: u64, mode: LockMode) -> Option<Place> {
+    pub(super) fn acquire_without_bit(
+        &self,
+        home: u32,
+        print: u64,
+        mode: LockMode,
+    ) -> Option<Place> {
         let header = self.bucket(home)[0].load(Ordering::Relaxed);
         let place = match self.find(home, header, print) {
             Found::Free(place) => place,

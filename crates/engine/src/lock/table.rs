@@ -349,12 +349,9 @@ impl LockTable {
             return slot.store(bucket::without_reader(word), Ordering::Relaxed);
         }
         let released = order(Site::SlotReleased, Ordering::Release);
-        while let Err(now) = slot.compare_exchange(
-            word,
-            bucket::without_reader(word),
-            released,
-            Ordering::Relaxed,
-        ) {
+        while let Err(now) =
+            slot.compare_exchange(word, bucket::without_reader(word), released, Ordering::Relaxed)
+        {
             word = now;
         }
     }

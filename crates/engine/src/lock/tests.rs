@@ -185,11 +185,7 @@ const A_WRITER: u64 = 1 << 32;
 impl Watched {
     fn new(bits: Bits, keys: u64) -> Watched {
         let states = (0..keys).map(|_| AtomicU64::new(0)).collect();
-        Watched {
-            table: LockTable::new(64, bits).unwrap(),
-            states,
-            broken: AtomicBool::new(false),
-        }
+        Watched { table: LockTable::new(64, bits).unwrap(), states, broken: AtomicBool::new(false) }
     }
 
     /// One hold; `false` once anybody has seen two that must not be at a time.

@@ -148,7 +148,8 @@ impl Entry for VersionLog {
             rest = after;
         }
         let (links, []) = rest.split_at_checked(links * LINK_BYTES / 8)? else { return None };
-        let link = |&[next, block]: &[u64; 2]| (Address::from_word(next), Address::from_word(block));
+        let link =
+            |&[next, block]: &[u64; 2]| (Address::from_word(next), Address::from_word(block));
         let links = links.as_chunks::<2>().0.iter().map(link).collect();
         Some(VersionLog { tag, versions, links })
     }

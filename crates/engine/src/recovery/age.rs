@@ -9,11 +9,7 @@ use std::cmp::Ordering;
 
 /// Whether a transaction without a log may have had one that was replaced, so that nothing can be said of it:
 /// `others` are the tags that stand in its coordinator's area.
-pub(crate) fn is_gone(
-    mut others: impl Iterator<Item = OwnerTag>,
-    id: TxnId,
-    asker: Asker,
-) -> bool {
+pub(crate) fn is_gone(mut others: impl Iterator<Item = OwnerTag>, id: TxnId, asker: Asker) -> bool {
     match asker {
         Asker::Itself => others.any(|tag| age(tag, id) == Age::Later),
         Asker::Another => others.any(|tag| age(tag, id) != Age::Earlier),
@@ -49,7 +45,7 @@ fn age(tag: OwnerTag, id: TxnId) -> Age {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_fabric::address::{Incarnation, NodeSlot};
+    use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
     #[test]
     fn counts_are_compared_within_a_thread_alone() {

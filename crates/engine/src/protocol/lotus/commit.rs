@@ -7,12 +7,13 @@
 use super::prepare::{changes, encode_log, links, prepare};
 use super::{Lotus, On, Phase, enter, recover};
 use crate::context::Context;
-use crate::layout::{Cell, RecordLayout, Version, VersionWord};
+use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
-use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::outcome::{Explanation, Failure};
 use crate::recorder;
 use crate::working_set::{Txn, Written};
-use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
+use tarn_fabric::address::{GroupId, Target};
+use tarn_fabric::backend::Detached;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 /// Commits the transaction; returns when it may be acknowledged.
@@ -31,16 +32,11 @@ pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result
 
 /// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
 fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if !owners_live(cx, txn) {
-        return Err(AbortReason::OwnerLost.into());
+    let secured = txn.held.secure(cx);
+    if secured.is_ok() {
+        release(cx, txn);
     }
-    release(cx, txn);
-    Ok(())
-}
-
-/// Whether every compute node that has granted one of the locks is a member: its grants are gone with it.
-fn owners_live(cx: &Context, txn: &Txn) -> bool {
-    txn.held.owners().all(|owner| cx.database().membership.is_member(owner))
+    secured
 }
 
 /// The log area is used again only when what it decides is visible everywhere.
@@ -101,9 +97,9 @@ fn add_log(round: &mut Round, area: Target, (entry, len): (BufferOffset, usize))
 /// C2: are all locks still what they were? Then T_commit is taken, and the versions are given it.
 async fn take_timestamp(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Stamp);
-    if !owners_live(cx, txn) {
+    if let Err(lost) = txn.held.secure(cx) {
         recover::undo_own(lotus, cx, txn).await?;
-        return Err(AbortReason::OwnerLost.into());
+        return Err(lost);
     }
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
     txn.stamps.commit = commit;
@@ -188,8 +184,22 @@ fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
 }
 
+/// What was posted is the transaction's last: when it is done, its locks are given up.
+fn close(cx: &Context, txn: &mut Txn, posted: Option<Detached>) {
+    txn.written.clear();
+    txn.unlocking.extend(posted);
+    match posted {
+        Some(writes) => {
+            enter(cx, Phase::Release);
+            let known = cx.timestamps.known(cx);
+            cx.close(writes, &mut txn.held, known);
+        }
+        None => release(cx, txn),
+    }
+}
+
 /// Gives up the locks: their next holders learn what this node knows.
-pub(super) fn release(cx: &Context, txn: &mut Txn) {
+fn release(cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
         enter(cx, Phase::Release);
         let known = cx.timestamps.known(cx);
@@ -204,9 +214,51 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
         cx.give_back(address, bytes);
     }
     txn.pieces.clear();
+    txn.written.clear();
     if lotus.on(On::ReleaseOnAbort) {
         release(cx, txn);
     }
 }
 
-const _: () = assert!(LINE_BYTES.is_multiple_of(DECISION_BYTES));
+/// As [`roll_back`], for a transaction whose future was dropped, or that was in doubt and is settled. One of which
+/// no log was found may have left INVISIBLE versions all the same, where the log did not go. Its locks are
+/// held still: what was there before is written back, and then they are given up.
+pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    if txn.written.is_empty() || cx.has_decided(txn.tag) {
+        return roll_back(lotus, cx, txn);
+    }
+    // Some of it may have been written.
+    txn.allocated.clear();
+    txn.round.begin();
+    for index in 0..txn.written.len() {
+        add_former(cx, txn, index);
+    }
+    let mut posted = cx.port.post_detached(&mut txn.round).ok();
+    if posted.is_none() {
+        // A node that does not answer has lost them: the others get theirs one by one.
+        for index in 0..txn.written.len() {
+            txn.round.begin();
+            add_former(cx, txn, index);
+            posted = cx.port.post_detached(&mut txn.round).ok().or(posted);
+        }
+    }
+    close(cx, txn, posted);
+}
+
+/// Adds the WRITEs of what was there before, at every replica.
+fn add_former(cx: &Context, txn: &mut Txn, index: usize) {
+    let it = txn.written[index];
+    let from = it.slot.plus(former_at(cx, &it));
+    for target in cx.groups.whole().all(from) {
+        txn.round.write(target, it.former, it.former_bytes);
+    }
+}
+
+/// How far into the slot what was there before begins.
+fn former_at(cx: &Context, it: &Written) -> usize {
+    match cx.table(it.table).slot.record {
+        _ if it.came => 0,
+        RecordLayout::Cells(_) => usize::from(it.visible_at),
+        _ => PACKED_VERSIONS_AT,
+    }
+}

@@ -11,9 +11,8 @@ use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
 use crate::lock::{LockMode, LockName};
 use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::recovery::is_stray;
 use crate::schema::Cells;
-use crate::shard_map::{shard_of, shard_of_hash};
+use crate::shard_map::{shard_of, shard_of_address};
 use crate::working_set::{Entry, Intent, Mode, NO_LOOKUP, Progress, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -108,8 +107,8 @@ fn ask(cx: &Context, txn: &mut Txn, index: usize) {
             find::begin(cx, txn, index);
             txn.entries[index].progress = Progress::Lock;
         }
-        let name = bucket_name(txn, index);
-        txn.held.ask(cx, name, shard_of_hash(name.hash()), LockMode::Write);
+        let (name, bucket) = (bucket_name(txn, index), txn.lookup(&txn.entries[index]).directory);
+        txn.held.ask(cx, name, shard_of_address(bucket), LockMode::Write);
     }
 }
 
@@ -175,7 +174,7 @@ fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
             Progress::Done | Progress::Lock => {}
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
             _ => match find::absorb(cx, txn, index) {
-                Place::There => take_versions(cx, txn, index)?,
+                Place::There => take_versions(lotus, cx, txn, index)?,
                 Place::Absent => take_absent(cx, txn, index),
                 Place::More => look_elsewhere(txn, index),
             },
@@ -193,12 +192,14 @@ fn look_elsewhere(txn: &mut Txn, index: usize) {
 }
 
 /// The table of versions, under the record's lock: what is the newest?
-fn take_versions(cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
+fn take_versions(
+    lotus: &Lotus,
+    cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
     let Txn { entries, round, .. } = &mut *txn;
     let entry = &mut entries[index];
     let slot = &cx.table(entry.table).slot;
     let image = round.bytes(entry.image, slot.slot_bytes);
-    let undecided = |txn: u64| !is_stray(cx, txn);
+    let undecided = |txn: u64| !lotus.is_stray(cx, txn);
     if slot.seen(image).any(|it| it.word.is_invisible() && undecided(it.txn)) {
         return Err(AbortReason::Undecided.into());
     }

@@ -34,6 +34,7 @@ use crate::context::Context;
 use crate::layout::{Discards, LayoutKind, Records, Rules};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
+use crate::services::Needs;
 use crate::working_set::{Added, Further, Handle, Txn};
 use recover::Left;
 use tarn_fabric::address::NodeId;
@@ -218,6 +219,10 @@ impl Protocol for Lotus {
         }
     }
 
+    fn needs(&self) -> Needs {
+        Needs::LOCKS
+    }
+
     #[inline]
     fn add(&self, _: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
         add::add(txn, table, added)
@@ -251,7 +256,7 @@ impl Protocol for Lotus {
     }
 
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
-        commit::roll_back(self, cx, txn);
+        commit::abandon(self, cx, txn);
     }
 
     async fn resolve(

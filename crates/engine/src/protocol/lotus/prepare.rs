@@ -14,7 +14,7 @@ use crate::layout::{
 };
 use crate::log::versions::{self, Writing};
 use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::recovery::is_stray;
+use crate::timestamp::Timestamp;
 use crate::working_set::{Entry, Mode, Piece, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
@@ -57,8 +57,10 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
     txn.pieces.extend(links);
     txn.groups.clear();
     let Txn { groups, written, .. } = &mut *txn;
-    for it in written.iter().filter(|it| !groups.contains(&it.slot.group())) {
-        groups.push(it.slot.group());
+    for group in written.iter().map(|it| it.slot.group()) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
     }
     let (len, area) = (log_bytes(txn), cx.database().catalog.options().log_bytes);
     let limit = versions::decision_at(area);
@@ -111,19 +113,19 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     let slot = &cx.table(entry.table).slot;
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
     if slot.is_free(image) {
-        return Ok((Place { cell: 0, prev_ts: 0 }, true));
+        return Ok((Place { cell: 0, prev_ts: Timestamp::ZERO }, true));
     }
-    let stray = |txn: u64| is_stray(cx, txn);
+    let stray = |txn: u64| lotus.is_stray(cx, txn);
     let chosen = slot.cell_to_overwrite(image, lotus.rules(), stray);
     let chosen = chosen.ok_or(Failure::Abort(AbortReason::Undecided))?;
-    Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts.0 }, false))
+    Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts }, false))
 }
 
 /// A place for a version.
 #[derive(Clone, Copy)]
 struct Place {
     cell: usize,
-    prev_ts: u64,
+    prev_ts: Timestamp,
 }
 
 /// A version apart: its record, and the cell that leads to it.
@@ -151,7 +153,7 @@ async fn prepare_cell(
         version: VersionWord::invisible(txn.stamps.lower),
         txn: txn.tag.word(),
         to: to.undecided_by(txn.coordinator),
-        prev_ts: crate::timestamp::Timestamp(place.prev_ts),
+        prev_ts: place.prev_ts,
     };
     let at = cells.cell_at(place.cell);
     let visible = match came {

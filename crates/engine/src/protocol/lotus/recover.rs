@@ -94,18 +94,14 @@ pub(super) async fn resolve(
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
-        return clear_unlogged(cx, id).await;
+        // Nothing was decided. Versions may have landed all the same, where the log did not go: their
+        // coordinator takes them back, or they count for nothing once its life is recovered.
+        return Ok(Resolution::Aborted);
     }
     decide(lotus, cx, &mut left).await?;
     apply(cx, &left).await?;
     release(cx, &left).await;
     Ok(left[0].resolution())
-}
-
-/// There is no log: nothing was decided. Versions may have landed all the same, at other nodes than the log would
-/// have: they count for nothing once its life is recovered.
-async fn clear_unlogged(_: &Context, _: TxnId) -> Result<Resolution, Failure> {
-    Ok(Resolution::Aborted)
 }
 
 /// Every transaction of a dead life that has a valid entry, in any area.

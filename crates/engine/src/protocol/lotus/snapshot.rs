@@ -13,7 +13,6 @@ use crate::layout::{Choice, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decided, decision_at};
 use crate::outcome::{AbortReason, Failure};
 use crate::owner::OwnerTag;
-use crate::recovery::is_stray;
 use crate::timestamp::Timestamp;
 use crate::working_set::{Entry, Mode, Progress, Txn};
 use tarn_fabric::address::GroupId;
@@ -175,9 +174,8 @@ async fn ask_logs(
     for (index, cell, writer, read) in asked {
         if let Some(commit) = decided(writer, *txn.round.array::<2>(read)) {
             set_visible(cx, txn, (index, cell), commit);
-            if let Some(_still) = choose(lotus, cx, txn, index)? {
-                // Another cell stands in the way: both are read again.
-            }
+            // If another cell stands in the way, both are read again.
+            choose(lotus, cx, txn, index)?;
         }
     }
     Ok(())
