@@ -48,7 +48,7 @@ const RECORD_KEY_AT: usize = 8;
 const CHECKSUM_AT: usize = 16;
 
 const _: () = assert!(KEY_AT + 8 == SHAPE_AT && CELLS_AT == 32);
-const _: () = assert!(CELLS_AT % CELL_BYTES == 0 && LINE_BYTES.is_multiple_of(CELL_BYTES));
+const _: () = assert!(CELLS_AT.is_multiple_of(CELL_BYTES) && LINE_BYTES.is_multiple_of(CELL_BYTES));
 const _: () = assert!(CELL_PREV_TS_AT + 8 == CELL_BYTES && CHECKSUM_AT + 8 == RECORD_HEAD_BYTES);
 const _: () = assert!(RECORD_HEAD_BYTES + crate::schema::PAYLOAD_BYTES_MAX < 1 << 16);
 

@@ -15,14 +15,18 @@
 //! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5); what a
 //! restart of it must not do is in docs/timestamps.md. FORD takes none.
 
+mod client;
 mod clock;
 mod counter;
 mod pool;
+mod service;
 #[cfg(test)]
 mod tests;
 
+pub use client::{ClientConfig, StampClient};
 pub use clock::ClockStamps;
 pub use counter::SharedCounter;
+pub use service::{STAMP, ServiceConfig, StampService};
 
 use crate::context::Context;
 use crate::outcome::Failure;
@@ -83,6 +87,8 @@ pub enum Timestamps {
     /// A counter in the pool: a READ to start, a FETCH_AND_ADD to commit, at the primary alone. For
     /// the explorer, and for clusters none of whose memory nodes dies.
     Pool(Address),
+    /// A service at a node of the compute pool, by messages.
+    Service(Box<StampClient>),
     /// Clocks of bounded uncertainty. What commits waits for its timestamp to be past.
     Clock(ClockStamps),
 }
@@ -118,6 +124,7 @@ impl Timestamps {
         let start = match self {
             Timestamps::Counter => return Ok(cx.database().counter.last()),
             Timestamps::Pool(word) => pool::read(cx, *word).await?,
+            Timestamps::Service(client) => client.start(cx).await?,
             Timestamps::Clock(stamps) => stamps.start(cx).await,
         };
         cx.node.seen.raise(start);
@@ -133,6 +140,7 @@ impl Timestamps {
         let commit = match self {
             Timestamps::Counter => return Ok(cx.database().counter.next()),
             Timestamps::Pool(word) => pool::add(cx, *word).await?,
+            Timestamps::Service(client) => client.commit(cx).await?,
             Timestamps::Clock(stamps) => stamps.commit(cx)?,
         };
         cx.node.seen.raise(commit);

@@ -5,7 +5,7 @@
 //! `measured` the public code that later papers measured (its own part is in `published.rs`). The classes of bugs that its public code was shown to have are kept as planted bugs
 //! (Pandora, reported for one-sided transactions; see docs/protocols/ford.md).
 //!
-//! # Round trips (the RTT budget, asserted by tests/rtt_budget.rs)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|

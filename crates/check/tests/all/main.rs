@@ -1,0 +1,11 @@
+//! The tests of the checker, in one program.
+//!
+//! Invariant: each file checks on its own; they share `common` and `replay`, and nothing that changes.
+
+mod anomalies;
+mod common;
+mod elle;
+mod files;
+mod oracle;
+mod replay;
+mod scale;

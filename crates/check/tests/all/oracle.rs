@@ -1,0 +1,235 @@
+//! The checker against an oracle that knows no graphs: it tries every set of unknown transactions
+//! and every serial order of small random histories and replays the operations one by one.
+//!
+//! Invariant: both must agree on every history, correct ones and mutated ones, with and without
+//! real time. The cases are the same on every run.
+
+use crate::{common, replay};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use tarn_check::{
+    History, Isolation, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind,
+    check,
+};
+
+const RECORDS: usize = 3;
+
+/// What a transaction does to one record.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Look,
+    Change,
+    Overwrite,
+    Remove,
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    actions: Vec<(usize, Action)>,
+    /// How long before and after its turn it was invoked and completed.
+    spread: (u64, u64),
+    /// 0: aborted; 1: unknown, did happen; 2: unknown, did not; others committed.
+    fate: u8,
+    gap: u64,
+}
+
+/// One change to a recorded history.
+#[derive(Clone, Debug)]
+struct Mutation {
+    txn: prop::sample::Index,
+    operation: prop::sample::Index,
+    what: u8,
+    number: u64,
+}
+
+fn plans() -> impl Strategy<Value = Vec<Plan>> {
+    let action = prop_oneof![
+        3 => Just(Action::Look),
+        3 => Just(Action::Change),
+        1 => Just(Action::Overwrite),
+        2 => Just(Action::Remove),
+    ];
+    let actions = prop::collection::vec((0..RECORDS, action), 1..4);
+    let plan = (actions, (0..35u64, 0..35u64), 0..10u8, 1..3u64)
+        .prop_map(|(actions, spread, fate, gap)| Plan { actions, spread, fate, gap });
+    prop::collection::vec(plan, 1..7)
+}
+
+fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
+    let mutation = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..9u8, 0..9u64)
+        .prop_map(|(txn, operation, what, number)| Mutation { txn, operation, what, number });
+    prop::collection::vec(mutation, 1..4)
+}
+
+/// State of a record while a plan runs.
+#[derive(Clone, Copy)]
+struct State {
+    version: u64,
+    present: bool,
+    fingerprint: u64,
+}
+
+/// Runs the plans one after the other.
+fn run(plans: &[Plan]) -> History {
+    let there = |version| State { version, present: true, fingerprint: 99 };
+    let mut states = [there(1), State { version: 0, present: false, fingerprint: 0 }, there(2)];
+    let mut transactions = Vec::new();
+    for (plan, turn) in plans.iter().zip(1u64..) {
+        let before = states;
+        let (reads, writes) = execute(plan, turn, &mut states);
+        let outcome = match plan.fate {
+            0 => Outcome::Aborted,
+            1 | 2 => Outcome::Unknown,
+            _ => Outcome::Committed,
+        };
+        if plan.fate == 0 || plan.fate == 2 {
+            states = before;
+        }
+        transactions.push(Transaction {
+            id: TxnId(turn),
+            coordinator: 0,
+            invoked_ns: (100 + 10 * turn) - plan.spread.0,
+            completed_ns: (100 + 10 * turn) + plan.spread.1,
+            outcome,
+            reads,
+            writes,
+        });
+    }
+    History { tables: vec!["t".to_owned()], transactions, ..History::default() }
+}
+
+fn execute(plan: &Plan, turn: u64, states: &mut [State]) -> (Vec<Read>, Vec<Write>) {
+    let before = states.to_vec();
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for &(key, action) in &plan.actions {
+        let record = RecordId::new(0, key as u64);
+        let State { version, present, fingerprint } = before[key];
+        if !matches!(action, Action::Overwrite) {
+            reads.push(Read { record, version: Version(version), present, fingerprint });
+        }
+        let state = &mut states[key];
+        let kind = match action {
+            Action::Look => continue,
+            Action::Remove if !state.present => continue,
+            Action::Remove => WriteKind::Delete,
+            Action::Change | Action::Overwrite if state.present => WriteKind::Update,
+            Action::Change | Action::Overwrite => WriteKind::Insert,
+        };
+        let present = kind != WriteKind::Delete;
+        let fingerprint = if present { turn } else { 0 };
+        *state = State { version: state.version + plan.gap, present, fingerprint };
+        writes.push(Write { record, version: Version(state.version), kind, fingerprint });
+    }
+    (reads, writes)
+}
+
+fn mutate(history: &mut History, mutation: &Mutation) {
+    let number = mutation.number;
+    let txn = mutation.txn.get(&history.transactions).id;
+    let txn = &mut history.transactions[txn.0 as usize - 1];
+    let read = (!txn.reads.is_empty()).then(|| mutation.operation.index(txn.reads.len()));
+    let write = (!txn.writes.is_empty()).then(|| mutation.operation.index(txn.writes.len()));
+    match (mutation.what, read, write) {
+        (0, Some(at), _) => txn.reads[at].version = Version(number),
+        (1, Some(at), _) => {
+            let version = &mut txn.reads[at].version;
+            *version = Version(version.0.saturating_sub(1 + number % 2));
+            txn.reads[at].fingerprint = 0;
+        }
+        (2, Some(at), _) => txn.reads[at].present ^= true,
+        (3, Some(at), _) => txn.reads[at].fingerprint = number,
+        (4, _, Some(at)) => txn.writes[at].version = Version(number),
+        (5, _, Some(at)) => {
+            let kinds = [WriteKind::Insert, WriteKind::Update, WriteKind::Delete];
+            txn.writes[at].kind = kinds[number as usize % kinds.len()];
+        }
+        (6, _, Some(at)) => drop(txn.writes.remove(at)),
+        (7, ..) => {
+            let outcomes = [Outcome::Committed, Outcome::Aborted, Outcome::Unknown];
+            txn.outcome = outcomes[number as usize % outcomes.len()];
+        }
+        _ => {
+            let shift = 15 * number;
+            let back = 60;
+            txn.invoked_ns = (txn.invoked_ns + shift).saturating_sub(back);
+            txn.completed_ns = (txn.completed_ns + shift).saturating_sub(back);
+        }
+    }
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        rng_seed: RngSeed::Fixed(0x7a72_6e01),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+fn agree(history: &History) -> Result<bool, TestCaseError> {
+    let mut strict = false;
+    for isolation in [Isolation::StrictSerializable, Isolation::Serializable] {
+        let report = check(history, isolation);
+        strict |= isolation == Isolation::StrictSerializable && report.is_accepted();
+        let expected = replay::is_accepted(history, isolation.respects_real_time());
+        prop_assert_eq!(report.is_accepted(), expected, "{}\n{:#?}", report, history.transactions);
+    }
+    Ok(strict)
+}
+
+proptest! {
+    #![proptest_config(config(10_000))]
+
+    #[test]
+    fn serial_runs_are_accepted(plans in plans()) {
+        let history = run(&plans);
+        let report = check(&history, Isolation::StrictSerializable);
+        prop_assert!(report.is_accepted(), "{}\n{:#?}", report, history.transactions);
+        prop_assert!(agree(&history)?);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(60_000))]
+
+    #[test]
+    fn mutated_runs_are_judged_alike(plans in plans(), mutations in mutations()) {
+        let mut history = run(&plans);
+        mutations.iter().for_each(|mutation| mutate(&mut history, mutation));
+        agree(&history)?;
+    }
+}
+
+/// Operations without rhyme or reason, most of them impossible; the few that are not are the hard
+/// ones.
+#[test]
+fn arbitrary_histories_are_judged_alike() {
+    let mut random = common::Random(7);
+    let mut accepted = 0;
+    for _ in 0..60_000 {
+        let transactions = (1..=2 + random.below(4)).map(|id| arbitrary(id, &mut random)).collect();
+        let history = History { tables: vec!["t".to_owned()], transactions, ..History::default() };
+        accepted += u32::from(agree(&history).unwrap_or_else(|error| panic!("{error}")));
+    }
+    assert!((6_000..54_000).contains(&accepted), "too one-sided: {accepted} accepted");
+}
+
+fn arbitrary(id: u64, random: &mut common::Random) -> Transaction {
+    let invoked = random.below(60);
+    let mut txn = Transaction::committed(id, 0, invoked, invoked + random.below(40));
+    txn.outcome = match random.below(8) {
+        0 => Outcome::Aborted,
+        1 | 2 => Outcome::Unknown,
+        _ => Outcome::Committed,
+    };
+    for _ in 0..1 + random.below(2) {
+        let record = RecordId::new(0, random.below(3));
+        txn = match random.below(6) {
+            0..=1 => txn.read(record, random.below(4)),
+            2 => txn.read_absent(record, random.below(4)),
+            3 => txn.write(record, 2 + random.below(3), WriteKind::Delete),
+            _ => txn.write(record, 1 + random.below(4), WriteKind::Update),
+        };
+    }
+    txn
+}

@@ -1,0 +1,327 @@
+//! Random transactions over few records, which meet each other in every way there is.
+//!
+//! Invariant: a transaction is planned before it runs, so that every try of it asks for the same.
+
+use super::{A, Shape, apart, double, half, narrow};
+use rand::RngExt as _;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
+use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, Transaction};
+use tarn_engine::working_set::{Handle, Mode};
+use tarn_fabric::rng::Rng;
+
+/// What transactions are drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// The first of its tables.
+    pub first: u16,
+    /// Tables from there on.
+    pub tables: u16,
+    /// Keys of each.
+    pub keys: u64,
+    /// Most wishes of one transaction.
+    pub wishes: usize,
+    /// Chances of read, update, insert, delete.
+    pub modes: [u32; 4],
+    /// One transaction in so many only reads.
+    pub read_only_in: u32,
+    /// One transaction in so many gives up; 0: none.
+    pub user_abort_in: u32,
+    /// One transaction in so many scans an ordered index; 0: none.
+    pub scans_in: u32,
+}
+
+/// Everything, on few records.
+pub const ANYTHING: Mix = Mix {
+    first: 0,
+    tables: 4,
+    keys: 5,
+    wishes: 4,
+    modes: [3, 3, 2, 1],
+    read_only_in: 4,
+    user_abort_in: 40,
+    scans_in: 0,
+};
+
+/// Records come and go.
+pub const COMING_AND_GOING: Mix = Mix {
+    first: 0,
+    tables: 2,
+    keys: 8,
+    wishes: 3,
+    modes: [3, 0, 3, 2],
+    read_only_in: 3,
+    user_abort_in: 0,
+    scans_in: 0,
+};
+
+/// Read some, write one: write skew.
+pub const SKEW: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 4,
+    wishes: 3,
+    modes: [4, 3, 1, 0],
+    read_only_in: 3,
+    user_abort_in: 0,
+    scans_in: 0,
+};
+
+/// More keys than their buckets have room for: chains, and splits.
+pub const CROWDED: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 90,
+    wishes: 5,
+    modes: [2, 1, 8, 2],
+    read_only_in: 5,
+    user_abort_in: 30,
+    scans_in: 0,
+};
+
+/// Little but writes of the same records.
+pub const OVERWRITING: Mix = Mix {
+    first: 0,
+    tables: 2,
+    keys: 3,
+    wishes: 3,
+    modes: [0, 4, 1, 0],
+    read_only_in: 50,
+    user_abort_in: 0,
+    scans_in: 0,
+};
+
+/// Everything, on records that share their lines with others.
+pub const HALVES: Mix = Mix {
+    first: 3,
+    tables: 1,
+    keys: 6,
+    wishes: 4,
+    modes: [3, 3, 2, 2],
+    read_only_in: 4,
+    user_abort_in: 40,
+    scans_in: 0,
+};
+
+/// More of those than their buckets have room for.
+pub const CROWDED_HALVES: Mix = Mix {
+    first: 3,
+    tables: 1,
+    keys: 90,
+    wishes: 5,
+    modes: [2, 1, 8, 2],
+    read_only_in: 5,
+    user_abort_in: 30,
+    scans_in: 0,
+};
+
+/// Records of a table with ordered indexes, ranges of which are read and deleted.
+pub const RANGES: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 160,
+    wishes: 8,
+    modes: [1, 1, 7, 1],
+    read_only_in: 6,
+    user_abort_in: 30,
+    scans_in: 2,
+};
+
+/// The same, of which every transaction reads a range and few records: phantoms.
+pub const PHANTOMS: Mix = Mix {
+    first: 0,
+    tables: 1,
+    keys: 24,
+    wishes: 2,
+    modes: [1, 1, 6, 3],
+    read_only_in: 3,
+    user_abort_in: 0,
+    scans_in: 1,
+};
+
+const MODES: [Mode; 4] = [Mode::Read, Mode::Update, Mode::Insert, Mode::Delete];
+
+/// Four tables, one of each layout, in four buckets each.
+pub fn shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
+    let schemas = [narrow("narrow", 1), double("double", 1), apart("apart", 1), half("half", 1)];
+    let mut shape = Shape::of(&schemas).nodes(memory_nodes, replicas).variant(variant);
+    shape.options.coordinators_max = 16;
+    shape.options.log_bytes = 8 << 10;
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 512 << 10);
+    shape
+}
+
+/// One table with ordered indexes: by key, in wide nodes of few slots, and by column A.
+pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Shape {
+    let schema = narrow("ordered", 1).index("by_key", &[IndexPart::Key; 7], true).index(
+        "by_a",
+        &[IndexPart::Column(A)],
+        false,
+    );
+    let mut shape = Shape::of(&[schema]).nodes(memory_nodes, replicas).variant(variant);
+    shape.options.coordinators_max = 16;
+    shape.options.log_bytes = 16 << 10;
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (8192, 1 << 20);
+    shape
+}
+
+/// A range that is read, and perhaps emptied.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    pub index: IndexId,
+    pub scan: Scan,
+    pub deletes: bool,
+}
+
+impl Range {
+    fn draw(keys: u64, read_only: bool, rng: &mut Rng) -> Range {
+        let (index, from) = (IndexId(rng.random_range(0..2)), rng.random_range(0..keys));
+        let by_key = index == IndexId(0);
+        // By column A keys are anything: a part of all.
+        let part = |at: u64| if by_key { at } else { at.saturating_mul(u64::MAX / keys) };
+        let to = from + rng.random_range(0..keys / 3);
+        let key = |at| IndexKey::new().u64(part(at));
+        let mut scan = Scan::range(key(from), key(to)).limit(rng.random_range(1..60));
+        if rng.random_range(0..2) == 0 {
+            scan = scan.backward();
+        }
+        Range { index, scan, deletes: !read_only && rng.random_range(0..3) == 0 }
+    }
+
+    async fn run(&self, tx: &mut Transaction<'_>) -> Result<(), Failure> {
+        let handle = tx.scan(self.index, self.scan);
+        tx.fetch().await?;
+        if !self.deletes {
+            return Ok(());
+        }
+        let word = |entry: ScanEntry<'_>| match entry.record {
+            Key::Word(word) => word,
+            Key::Bytes(_) => panic!("keys are words"),
+        };
+        let found: Vec<u64> = tx.scanned(handle).map(word).collect();
+        for key in found {
+            tx.delete(TableId(0), key);
+        }
+        tx.fetch().await
+    }
+}
+
+/// One wish for one record.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    pub table: TableId,
+    pub key: u64,
+    pub mode: Mode,
+    /// Whether the rows asked for so far are fetched before the next wish.
+    pub fetch: bool,
+}
+
+/// A transaction before it runs.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub range: Option<Range>,
+    pub wishes: Vec<Wish>,
+    pub gives_up: bool,
+}
+
+impl Mix {
+    /// Draws a transaction.
+    pub fn plan(&self, rng: &mut Rng) -> Plan {
+        let read_only = rng.random_range(0..self.read_only_in) == 0;
+        let gives_up = self.user_abort_in > 0 && rng.random_range(0..self.user_abort_in) == 0;
+        let mut wishes: Vec<Wish> = Vec::new();
+        let mut unfetched = 0;
+        for _ in 0..rng.random_range(1..=self.wishes) {
+            let mode = if read_only { Mode::Read } else { self.mode(rng) };
+            let table = TableId(self.first + rng.random_range(0..self.tables));
+            let key = rng.random_range(0..self.keys);
+            let same = |wish: &Wish| wish.table == table && wish.key == key;
+            let asked_already = wishes[unfetched..].iter().any(same);
+            let deleted = wishes.iter().any(|wish| same(wish) && wish.mode == Mode::Delete);
+            if asked_already || (deleted && mode == Mode::Insert) {
+                continue; // needs a fetch between, or is not offered for rows away from their slot
+            }
+            let fetch = rng.random_range(0..2) == 0;
+            wishes.push(Wish { table, key, mode, fetch });
+            if fetch {
+                unfetched = wishes.len();
+            }
+        }
+        let ranged = self.scans_in > 0 && rng.random_range(0..self.scans_in) == 0;
+        let range = ranged.then(|| Range::draw(self.keys, read_only, rng));
+        Plan { range, wishes, gives_up }
+    }
+
+    fn mode(&self, rng: &mut Rng) -> Mode {
+        let mut draw = rng.random_range(0..self.modes.iter().sum());
+        for (mode, &chance) in MODES.into_iter().zip(&self.modes) {
+            if draw < chance {
+                return mode;
+            }
+            draw -= chance;
+        }
+        unreachable!("the draw is below the sum")
+    }
+}
+
+impl Plan {
+    /// Runs it once; every row that it writes says `value` in all its columns.
+    pub async fn run(&self, tx: &mut Transaction<'_>, value: u64) -> Result<(), Failure> {
+        let mut asked: Vec<(Wish, Handle)> = Vec::new();
+        if let Some(range) = self.range {
+            range.run(tx).await?;
+        }
+        for wish in &self.wishes {
+            let handle = match wish.mode {
+                Mode::Read => tx.read(wish.table, wish.key, Cells::ALL),
+                Mode::Update => tx.update(wish.table, wish.key, Cells::ALL),
+                Mode::Insert => tx.insert(wish.table, wish.key),
+                Mode::Delete => tx.delete(wish.table, wish.key),
+            };
+            asked.push((*wish, handle));
+            if wish.fetch {
+                tx.fetch().await?;
+                write(tx, &mut asked, value);
+            }
+        }
+        tx.fetch().await?;
+        write(tx, &mut asked, value);
+        if self.gives_up { tx.abort() } else { Ok(()) }
+    }
+}
+
+fn write(tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>, value: u64) {
+    for (wish, row) in asked.drain(..) {
+        if matches!(wish.mode, Mode::Read | Mode::Delete) {
+            continue;
+        }
+        tx.set(row, A, value);
+        let text = [value as u8; 248];
+        match wish.table.0 {
+            0 => tx.set(row, ColumnId(1), value),
+            1 => tx.set(row, ColumnId(1), &text[..80]),
+            2 => {
+                tx.set(row, ColumnId(1), &text);
+                tx.set(row, ColumnId(2), value);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Runs `count` transactions of a mix, one after the other; ends early at a failure that is no
+/// abort.
+pub async fn run(by: &mut Coordinator, mix: Mix, count: u64) -> Result<(), Failure> {
+    for number in 0..count {
+        let plan = mix.plan(by.rng());
+        let value = by.rng().random::<u64>() ^ number;
+        let result = by.transact(async |tx| plan.run(tx, value).await).await;
+        if let Err(failure) = result
+            && failure != Failure::user_abort()
+        {
+            return Err(failure);
+        }
+    }
+    Ok(())
+}

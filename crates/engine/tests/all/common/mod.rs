@@ -1,0 +1,249 @@
+//! A small embedded cluster for tests: tables, contexts, coordinators, histories.
+//!
+//! Invariant: everything here is deterministic; threads and clocks are the test files' own.
+
+pub mod crash;
+pub mod mix;
+pub mod race;
+pub mod scene;
+pub mod weak;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_check::{History, Outcome, RecordId, Transaction as Recorded, TxnId, WriteKind};
+use tarn_engine::catalog::Options;
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
+use tarn_engine::inspect::{self, Audit};
+use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::protocol::{ALL, AnyProtocol};
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::executor::block_on;
+use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
+
+/// First column of every table below.
+pub const A: ColumnId = ColumnId(0);
+/// Second column.
+pub const B: ColumnId = ColumnId(1);
+
+/// What a test's cluster is made of.
+#[derive(Clone)]
+pub struct Shape {
+    pub schemas: Vec<TableSchema>,
+    pub options: Options,
+    pub memory_nodes: usize,
+    pub replicas: usize,
+    pub compute_nodes: usize,
+    pub protocol: &'static str,
+    pub variant: String,
+    pub atomicity: LineAtomicity,
+}
+
+impl Shape {
+    pub fn of(schemas: &[TableSchema]) -> Shape {
+        Shape {
+            schemas: schemas.to_vec(),
+            options: Options {
+                coordinators_max: 64,
+                log_bytes: 64 << 10,
+                chunk_bytes: 16 << 10,
+                spare_bytes: 4 << 20,
+                ..Options::default()
+            },
+            memory_nodes: 1,
+            replicas: 1,
+            compute_nodes: 8,
+            protocol: ALL[0].name,
+            variant: "corrected".into(),
+            atomicity: LineAtomicity::Striped { bits: 10 },
+        }
+    }
+
+    /// Under another protocol than the first.
+    pub fn protocol(mut self, name: &'static str) -> Shape {
+        self.protocol = name;
+        self
+    }
+
+    /// With so many memory nodes, each record on so many of them.
+    pub fn nodes(mut self, memory_nodes: usize, replicas: usize) -> Shape {
+        (self.memory_nodes, self.replicas) = (memory_nodes, replicas);
+        self
+    }
+
+    pub fn variant(mut self, variant: &str) -> Shape {
+        self.variant = variant.into();
+        self
+    }
+
+    pub fn database(&self) -> Arc<Database> {
+        let protocol = AnyProtocol::by_name(self.protocol, &self.variant).unwrap();
+        let catalog = protocol.catalog(&self.schemas, &self.options, self.memory_nodes).unwrap();
+        let (nodes, replicas) = (self.memory_nodes, self.replicas);
+        let groups = (0..nodes)
+            .map(|group| {
+                (group..group + replicas).map(|node| NodeSlot((node % nodes) as u16)).collect()
+            })
+            .collect();
+        let membership = Arc::new(EmbeddedMembership::new(self.compute_nodes));
+        let groups = ReplicaGroups::new(groups);
+        Arc::new(Database::new(catalog, groups, protocol, membership))
+    }
+}
+
+/// A database on the local backend.
+pub struct World {
+    pub fabric: Arc<LocalFabric>,
+    pub database: Arc<Database>,
+}
+
+impl World {
+    pub fn new(shape: &Shape) -> World {
+        let database = shape.database();
+        let fabric = LocalFabric::new(&LocalConfig {
+            memory_nodes: shape.memory_nodes,
+            replicas: shape.replicas,
+            group_bytes: database.catalog.group_bytes(),
+            backing: Backing::Private,
+            atomicity: shape.atomicity,
+            ..LocalConfig::default()
+        })
+        .unwrap();
+        assert_eq!(database.groups(), ReplicaGroups::new(fabric.groups().to_vec()));
+        World { fabric, database }
+    }
+
+    /// The same database under another membership service.
+    pub fn with_membership(&self, membership: Arc<dyn Membership>) -> Arc<Database> {
+        let protocol =
+            AnyProtocol::by_name(self.database.protocol.info().name, "corrected").unwrap();
+        let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
+        Arc::new(Database::new(catalog, groups, protocol, membership))
+    }
+
+    /// A compute node joins.
+    pub fn join(&self, slot: u16) -> Arc<ComputeNode> {
+        let id = self.database.membership.join(NodeSlot(slot)).unwrap();
+        Arc::new(ComputeNode::new(Arc::clone(&self.database), id))
+    }
+
+    /// A thread of a compute node.
+    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16, cache: usize) -> Rc<Context> {
+        let port = self.fabric.port(node.id, thread, 7);
+        Rc::new(Context::new(Arc::clone(node), port, thread, cache).unwrap())
+    }
+
+    /// A thread of a compute node of its own.
+    pub fn context(&self, slot: u16, cache: usize) -> Rc<Context> {
+        self.thread(&self.join(slot), 0, cache)
+    }
+
+    /// A coordinator on a compute node of its own, with log area `slot`.
+    pub fn coordinator(&self, slot: u16, cache: usize) -> Coordinator {
+        coordinator(&self.context(slot, cache), u32::from(slot))
+    }
+
+    pub fn audit(&self) -> Audit {
+        let cx = self.context(7, 0);
+        block_on(inspect::audit(&cx)).unwrap()
+    }
+
+    /// Nothing is locked, replicas are equal, records are where they belong.
+    #[track_caller]
+    pub fn assert_clean(&self) -> Audit {
+        let audit = self.audit();
+        assert!(audit.is_clean(), "{audit}");
+        audit
+    }
+}
+
+/// A coordinator that tries soon again.
+pub fn coordinator(cx: &Rc<Context>, number: u32) -> Coordinator {
+    Coordinator::new(Rc::clone(cx), number, Retry { pause_max_ns: 4_000, ..Retry::default() })
+}
+
+/// Two words: a slot of one line.
+pub fn narrow(name: &str, records: u64) -> TableSchema {
+    TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::U64)
+}
+
+/// 8 bytes: a slot of half a line, which another record shares; its buckets have fingerprints.
+pub fn half(name: &str, records: u64) -> TableSchema {
+    TableSchema::new(name, records).column("a", ColumnType::U64).fingerprinted()
+}
+
+/// 88 bytes: a slot of two lines.
+pub fn double(name: &str, records: u64) -> TableSchema {
+    TableSchema::new(name, records).column("a", ColumnType::U64).column("b", ColumnType::Bytes(80))
+}
+
+/// 264 bytes, away from the slot: a column in the first line, 248 bytes, a column in the last.
+pub fn apart(name: &str, records: u64) -> TableSchema {
+    TableSchema::new(name, records)
+        .column("a", ColumnType::U64)
+        .column("b", ColumnType::Bytes(248))
+        .column("c", ColumnType::U64)
+}
+
+/// Puts `value` into column A of each key, inserting what is not there.
+pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item = u64>) {
+    for key in keys {
+        block_on(by.transact(async |tx| {
+            let row = tx.insert(table, key);
+            tx.fetch().await?;
+            tx.set(row, A, key);
+            Ok(())
+        }))
+        .unwrap();
+    }
+}
+
+/// Column A, or `None`.
+pub fn value_of(by: &mut Coordinator, table: TableId, key: u64) -> Option<u64> {
+    block_on(by.transact(async |tx| Ok(tx.get_row(table, key).await?.map(|row| row.u64(A)))))
+        .unwrap()
+}
+
+/// The checker's form of what coordinators recorded.
+pub fn history(database: &Database, recorded: Vec<RecordedTxn>) -> History {
+    let tables = database.catalog.tables().iter().map(|table| table.schema.name.clone()).collect();
+    let transactions = recorded.into_iter().map(convert).collect();
+    History { meta: BTreeMap::new(), tables, transactions }
+}
+
+fn convert(txn: RecordedTxn) -> Recorded {
+    let outcome = match txn.outcome {
+        RecordedOutcome::Committed => Outcome::Committed,
+        RecordedOutcome::Aborted => Outcome::Aborted,
+        RecordedOutcome::Unknown => Outcome::Unknown,
+    };
+    let reads = txn.reads.iter().map(|read| tarn_check::Read {
+        record: RecordId::new(read.table.0, read.key),
+        version: tarn_check::Version(read.version),
+        present: read.present,
+        fingerprint: read.fingerprint,
+    });
+    let writes = txn.writes.iter().map(|write| tarn_check::Write {
+        record: RecordId::new(write.table.0, write.key),
+        version: tarn_check::Version(write.version),
+        kind: match write.kind {
+            history::WriteKind::Insert => WriteKind::Insert,
+            history::WriteKind::Update => WriteKind::Update,
+            history::WriteKind::Delete => WriteKind::Delete,
+        },
+        fingerprint: write.fingerprint,
+    });
+    Recorded {
+        id: TxnId(txn.id.word()),
+        coordinator: txn.coordinator,
+        invoked_ns: txn.invoked.0,
+        completed_ns: txn.completed.0,
+        outcome,
+        reads: reads.collect(),
+        writes: writes.collect(),
+    }
+}

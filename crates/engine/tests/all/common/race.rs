@@ -1,0 +1,121 @@
+//! Scaffolding of races that are driven to their moment: a small cluster, steps, who mends.
+//!
+//! Invariant: nothing happens but what a test lets happen: nobody is polled, and nothing lands, in between.
+
+use super::weak::WeakFabric;
+use super::{A, Shape, narrow};
+use std::pin::Pin;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_engine::catalog::Placement;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::mend;
+use tarn_engine::outcome::Failure;
+use tarn_engine::reconfigure::{Changed, Terms, change, replaced};
+use tarn_engine::recovery::{self, Attempt, Pace};
+use tarn_engine::schema::{Cells, TableId};
+use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::Round;
+
+pub const TABLE: TableId = TableId(0);
+pub const KEY: u64 = 1;
+pub const PACE: Pace = Pace { blocks: 6, pause_ns: 4, look_every_ns: 10, ..Pace::UNPACED };
+pub const TERMS: Terms = Terms { patience_ns: 3_000, look_every_ns: 4 };
+/// Where the phase in which data are sent stands in the metrics.
+pub const WRITE_PHASE: usize = 8;
+/// Nothing here takes longer.
+pub const STEPS_MAX: usize = 20_000;
+
+/// One table, on memory nodes 0 and 1, the latter its backup; spares behind them.
+pub fn pair(seed: u64, spares: u16) -> WeakFabric {
+    let mut shape = Shape::of(&[narrow("narrow", 8)]).nodes(2, 2);
+    shape.options.placement = Placement::Table;
+    (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 0);
+    let fabric = WeakFabric::with_spares(&shape, seed, spares);
+    (0..spares).for_each(|at| fabric.database.configurations.add_spare(NodeSlot(2 + at)));
+    fabric.calm();
+    fabric
+}
+
+pub async fn put(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let row = tx.insert(TABLE, KEY);
+        tx.fetch().await?;
+        tx.set(row, A, value);
+        Ok(())
+    })
+    .await
+}
+
+pub async fn update(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let row = tx.update(TABLE, KEY, Cells::ALL);
+        tx.fetch().await?;
+        tx.set(row, A, value);
+        Ok(())
+    })
+    .await
+}
+
+/// Polls once.
+pub fn poll<T>(future: &mut Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.as_mut().poll(&mut Waiting::from_waker(Waker::noop()))
+}
+
+/// Polls with a step of the fabric after each, until it is over, `stop` says so, or so many times.
+pub fn drive<T>(
+    fabric: &WeakFabric,
+    future: &mut Pin<&mut impl Future<Output = T>>,
+    times: usize,
+    stop: impl Fn() -> bool,
+) -> Option<T> {
+    for _ in 0..times {
+        if let Poll::Ready(value) = poll(future) {
+            return Some(value);
+        }
+        if stop() {
+            return None;
+        }
+        fabric.step();
+    }
+    None
+}
+
+pub fn writes(cx: &Context) -> u64 {
+    cx.metrics.snapshot().phases[WRITE_PHASE]
+}
+
+/// Every dead node leaves the map, and every copy that joins is filled.
+pub fn mend_all(fabric: &WeakFabric, by: &Context) {
+    let configurations = &fabric.database.configurations;
+    for _ in 0..20 {
+        fabric.block_on(mend::step(by, TERMS, PACE, &mut |_| {})).unwrap();
+        let is_joining = configurations.open().groups.is_joining();
+        if configurations.dead().is_empty() && !is_joining {
+            return;
+        }
+    }
+    panic!("not mended: {:?}", configurations.open());
+}
+
+/// The dead nodes leave the map, and spares begin to join.
+pub fn change_once(fabric: &WeakFabric, by: &Context) -> Changed {
+    let configurations = &fabric.database.configurations;
+    let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
+    let next = change(by, TERMS, &mut nobody, |map| replaced(configurations, map));
+    fabric.block_on(next).unwrap()
+}
+
+/// What a memory node answers to a life.
+pub fn ask(fabric: &WeakFabric, cx: &Context, at: u16) -> Result<(), FabricError> {
+    let mut round = Round::new();
+    round.read(Address::new(GroupId(0), 0).at(NodeSlot(at)), 8);
+    fabric.block_on(cx.port.execute(&mut round)).map_err(|error| *error)
+}
+
+pub fn recovered(fabric: &WeakFabric, by: &Context, dead: NodeId) {
+    let attempt = fabric.block_on(recovery::recover(by, dead)).unwrap();
+    assert!(matches!(attempt, Attempt::Recovered(_)), "{attempt:?}");
+}

@@ -1,0 +1,438 @@
+//! A fabric that gives the weakest behaviour that the contract allows, in one thread and a time of
+//! its own.
+//!
+//! Invariant: everything that happens is a function of the seed. Every round's verbs travel to each
+//! node in a stream of their own; streams progress in any order, a line at a time. Within a stream:
+//! READs bring their lines in any order, WRITEs land theirs in any order, each verb after the one
+//! before it, but an unfenced WRITE may overtake a READ or atomic just before it. What a dropped
+//! round asked for may still happen. What may break: a memory node (its streams end in an error), a
+//! compute node's access (of each of its streams any prefix has landed, the last verb perhaps in
+//! part of its lines if `torn_writes`). What survives: memory, and order within a stream.
+
+mod backend;
+
+use super::Shape;
+use backend::WeakBackend;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::owner::OwnerTag;
+use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::port::Port;
+use tarn_fabric::rng::{Rng, seeded};
+use tarn_fabric::round::{Round, Verb, VerbKind};
+
+use rand::RngExt as _;
+
+/// A verb on its way.
+struct Flight {
+    ticket: u64,
+    index: usize,
+    verb: Verb,
+    /// READ: what was brought; WRITE: what will land.
+    bytes: Vec<u8>,
+    /// Parts of a READ or WRITE within one line, (from, to), not done yet.
+    parts: Vec<(usize, usize)>,
+    /// It does not begin before this.
+    not_before: u64,
+}
+
+/// A posted round.
+#[derive(Default)]
+struct Ticket {
+    by: Option<NodeId>,
+    left: usize,
+    results: Vec<(usize, u64, Vec<u8>)>,
+    error: Option<FabricError>,
+}
+
+struct World {
+    now: u64,
+    rng: Rng,
+    memory: BTreeMap<(NodeSlot, u16), Vec<u8>>,
+    streams: BTreeMap<(NodeId, u16, NodeSlot), VecDeque<Flight>>,
+    tickets: BTreeMap<u64, Ticket>,
+    posted: u64,
+    down: BTreeSet<NodeSlot>,
+    fenced: BTreeSet<(NodeId, NodeSlot)>,
+    /// Revocations on their way: when they arrive, whom and where, and the ticket that waits.
+    revocations: Vec<(u64, NodeId, NodeSlot, u64)>,
+    memory_nodes: u16,
+    /// Whose verbs wait on their way to which memory node; cut off, none of them ever lands.
+    held: BTreeSet<(NodeId, NodeSlot)>,
+    /// One flight in so many is slow; 0: none.
+    slow_one_in: u32,
+    /// Planted: what is left of a dropped round lands whenever it likes, in a stream of its own.
+    dropped_pass: bool,
+}
+
+/// The cluster.
+#[derive(Clone)]
+pub struct WeakFabric {
+    world: Rc<RefCell<World>>,
+    pub database: Arc<Database>,
+}
+
+impl WeakFabric {
+    pub fn new(shape: &Shape, seed: u64) -> WeakFabric {
+        WeakFabric::with_spares(shape, seed, 0)
+    }
+
+    /// With so many empty memory nodes behind the others.
+    pub fn with_spares(shape: &Shape, seed: u64, spares: u16) -> WeakFabric {
+        let database = shape.database();
+        let bytes = database.catalog.group_bytes() as usize;
+        let mut memory = BTreeMap::new();
+        for group in 0..database.groups().count() as u16 {
+            let start = Address::new(GroupId(group), 0);
+            for target in database.groups().all(start) {
+                memory.insert((target.node(), group), vec![0; bytes]);
+            }
+            for spare in 0..spares {
+                let node = NodeSlot(shape.memory_nodes as u16 + spare);
+                memory.insert((node, group), vec![0; bytes]);
+            }
+        }
+        let mut rng = seeded(seed, 77);
+        let slow_one_in = [0, 3, 10, 40][rng.random_range(0..4usize)];
+        let world = World {
+            now: 1,
+            rng,
+            memory,
+            streams: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            posted: 0,
+            down: BTreeSet::new(),
+            fenced: BTreeSet::new(),
+            revocations: Vec::new(),
+            memory_nodes: shape.memory_nodes as u16,
+            held: BTreeSet::new(),
+            slow_one_in,
+            dropped_pass: false,
+        };
+        WeakFabric { world: Rc::new(RefCell::new(world)), database }
+    }
+
+    /// A thread of a compute node that joins now.
+    pub fn context(&self, slot: u16, cache: usize) -> Rc<Context> {
+        let id = self.database.membership.join(NodeSlot(slot)).unwrap();
+        let node = Arc::new(ComputeNode::new(Arc::clone(&self.database), id));
+        self.thread(&node, 0, cache)
+    }
+
+    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16, cache: usize) -> Rc<Context> {
+        let backend = WeakBackend { fabric: self.clone(), node: node.id, thread };
+        let port = Port::new(Box::new(backend), 7);
+        Rc::new(Context::new(Arc::clone(node), port, thread, cache).unwrap())
+    }
+
+    /// A number below `limit`, from the schedule's generator.
+    pub fn draw(&self, limit: usize) -> usize {
+        self.world.borrow_mut().rng.random_range(0..limit)
+    }
+
+    /// Lets something happen.
+    pub fn step(&self) {
+        self.world.borrow_mut().step();
+    }
+
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = std::pin::pin!(future);
+        let mut waiting = Waiting::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut waiting) {
+                return value;
+            }
+            self.step();
+        }
+    }
+
+    /// A memory node dies.
+    pub fn fail_node(&self, node: NodeSlot) {
+        let world = &mut *self.world.borrow_mut();
+        world.down.insert(node);
+        let World { streams, tickets, .. } = world;
+        for (_, stream) in streams.iter_mut().filter(|((_, _, to), _)| *to == node) {
+            for flight in stream.drain(..) {
+                fail(tickets, &flight, FabricError::NodeDown(node));
+            }
+        }
+    }
+
+    /// A compute node loses its access everywhere; of what it has posted any prefix has landed, often all.
+    pub fn fence(&self, node: NodeId, torn_writes: bool) {
+        let world = &mut *self.world.borrow_mut();
+        let all = world.rng.random_range(0..3) == 0;
+        for ticket in world.tickets.values_mut().filter(|ticket| ticket.by == Some(node)) {
+            ticket.error = Some(FabricError::Fenced); // nobody is told what has landed
+        }
+        for at in 0..world.memory_nodes {
+            world.cut(node, NodeSlot(at), all, torn_writes);
+        }
+    }
+
+    /// From now on nothing of a compute node lands at a memory node.
+    pub fn hold(&self, node: NodeId, at: NodeSlot) {
+        self.world.borrow_mut().held.insert((node, at));
+    }
+
+    /// All that is on its way from a compute node to a memory node lands now.
+    pub fn land(&self, node: NodeId, at: NodeSlot) {
+        let world = &mut *self.world.borrow_mut();
+        world.held.remove(&(node, at));
+        for key in world.keys(node, at) {
+            while !world.streams[&key].is_empty() {
+                world.advance(key);
+            }
+        }
+    }
+
+    /// Plants that what follows a dropped round need not come after it.
+    pub fn let_dropped_rounds_be_passed(&self) {
+        self.world.borrow_mut().dropped_pass = true;
+    }
+
+    /// From now on nothing is held up for longer than its turn in the order.
+    pub fn calm(&self) {
+        self.world.borrow_mut().slow_one_in = 0;
+    }
+
+    /// Gives the memory back; coroutines that were never dropped may still hold the fabric.
+    pub fn end(&self) {
+        let world = &mut *self.world.borrow_mut();
+        world.memory.clear();
+        world.streams.clear();
+        world.tickets.clear();
+    }
+
+    /// The transactions whose logs stand in a coordinator's areas.
+    pub fn logged(&self, coordinator: u32) -> BTreeSet<OwnerTag> {
+        let world = self.world.borrow();
+        let mut tags = BTreeSet::new();
+        for group in 0..self.database.groups().count() as u16 {
+            let area = self.database.catalog.log(GroupId(group), coordinator);
+            for target in self.database.groups().all(area) {
+                let at = area.offset_bytes() as usize;
+                let bytes = &world.memory[&(target.node(), group)][at..at + 8];
+                tags.extend(OwnerTag::from_word(u64::from_le_bytes(bytes.try_into().unwrap())));
+            }
+        }
+        tags
+    }
+
+    /// Whether a word behind the log areas (an index or the heap) at a primary has this value: a
+    /// lock, if it is a transaction's tag.
+    pub fn has_word(&self, word: u64) -> bool {
+        let options = self.database.catalog.options();
+        let world = self.world.borrow();
+        (0..self.database.groups().count() as u16).any(|group| {
+            let group = GroupId(group);
+            let logs = self.database.catalog.log(group, 0);
+            let after =
+                logs.offset_bytes() + u64::from(options.coordinators_max) * options.log_bytes;
+            let primary = self.database.groups().primary(logs).node();
+            let memory = &world.memory[&(primary, group.0)][after as usize..];
+            memory.as_chunks::<8>().0.iter().any(|bytes| u64::from_le_bytes(*bytes) == word)
+        })
+    }
+}
+
+fn fail(tickets: &mut BTreeMap<u64, Ticket>, flight: &Flight, error: FabricError) {
+    if let Some(ticket) = tickets.get_mut(&flight.ticket) {
+        ticket.left -= 1;
+        ticket.error = Some(error);
+    }
+}
+
+impl World {
+    /// The streams from a compute node to a memory node.
+    fn keys(&self, node: NodeId, at: NodeSlot) -> Vec<(NodeId, u16, NodeSlot)> {
+        let hit = |(life, _, to): &(NodeId, u16, NodeSlot)| (*life, *to) == (node, at);
+        self.streams.keys().copied().filter(hit).collect()
+    }
+
+    /// A compute node loses its access at one memory node.
+    fn cut(&mut self, node: NodeId, at: NodeSlot, all: bool, torn_writes: bool) {
+        self.fenced.insert((node, at));
+        let is_held = self.held.contains(&(node, at));
+        for key in self.keys(node, at) {
+            let pending = self.streams[&key].len();
+            let keep = if all { pending } else { self.rng.random_range(0..=pending) };
+            let keep = if is_held { 0 } else { keep };
+            while self.streams[&key].len() > pending - keep {
+                self.advance(key);
+            }
+            let is_torn = torn_writes && !is_held;
+            if is_torn && self.streams[&key].front().is_some_and(|next| next.parts.len() > 1) {
+                self.advance(key);
+            }
+            for flight in self.streams.remove(&key).expect("it is there") {
+                fail(&mut self.tickets, &flight, FabricError::Fenced);
+            }
+        }
+    }
+
+    /// Revocations whose time has come.
+    fn arrive(&mut self) {
+        let now = self.now;
+        let (due, later) =
+            std::mem::take(&mut self.revocations).into_iter().partition(|each| each.0 <= now);
+        self.revocations = later;
+        let due: Vec<(u64, NodeId, NodeSlot, u64)> = due;
+        for (_, whom, at, ticket) in due {
+            let torn_writes = self.rng.random_range(0..2) == 0;
+            self.cut(whom, at, false, torn_writes);
+            if let Some(ticket) = self.tickets.get_mut(&ticket) {
+                ticket.left -= 1;
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += 1;
+        self.arrive();
+        let (now, held) = (self.now, &self.held);
+        let ready = |(key, stream): (&(NodeId, u16, NodeSlot), &VecDeque<Flight>)| {
+            let may_go =
+                |flight: &&Flight| flight.not_before <= now && !held.contains(&(key.0, key.2));
+            stream.front().filter(may_go).map(|_| *key)
+        };
+        let count = self.streams.iter().filter_map(ready).count();
+        if count == 0 {
+            return;
+        }
+        let chosen = self.rng.random_range(0..count);
+        let key = self.streams.iter().filter_map(ready).nth(chosen).expect("counted");
+        self.advance(key);
+    }
+
+    /// A round was dropped.
+    fn abandon(&mut self, node: NodeId, round: u64) {
+        self.tickets.remove(&round);
+        if !self.dropped_pass {
+            return;
+        }
+        let mine = |key: &(NodeId, u16, NodeSlot)| key.0 == node;
+        for key in self.streams.keys().copied().filter(mine).collect::<Vec<_>>() {
+            let all = std::mem::take(self.streams.get_mut(&key).expect("it is there"));
+            let (dropped, others) = all.into_iter().partition(|flight| flight.ticket == round);
+            self.streams.insert(key, others);
+            let dropped: VecDeque<Flight> = dropped;
+            if !dropped.is_empty() {
+                self.streams.insert((node, u16::MAX - (round % 1_000) as u16, key.2), dropped);
+            }
+        }
+    }
+
+    /// One line of the stream's first verb, or of the WRITE that overtakes it.
+    fn advance(&mut self, key: (NodeId, u16, NodeSlot)) {
+        let stream = self.streams.get_mut(&key).expect("it is there");
+        let untouched = |flight: &Flight| flight.verb.kind() != VerbKind::Write;
+        if stream.len() > 1
+            && untouched(&stream[0])
+            && stream[1].verb.kind() == VerbKind::Write
+            && !stream[1].verb.has(Verb::FENCED)
+            && self.rng.random_range(0..2) == 0
+        {
+            stream.swap(0, 1);
+        }
+        let flight = stream.front_mut().expect("not empty");
+        let target = flight.verb.target;
+        let group = target.address().group().0;
+        let memory =
+            self.memory.get_mut(&(target.node(), group)).expect("the node hosts the group");
+        let at = target.address().offset_bytes() as usize;
+        match flight.verb.kind() {
+            VerbKind::Read | VerbKind::Write => {
+                let part = self.rng.random_range(0..flight.parts.len());
+                let (from, to) = flight.parts.swap_remove(part);
+                if flight.verb.kind() == VerbKind::Read {
+                    flight.bytes[from..to].copy_from_slice(&memory[at + from..at + to]);
+                } else {
+                    memory[at + from..at + to].copy_from_slice(&flight.bytes[from..to]);
+                }
+            }
+            VerbKind::CompareAndSwap => {
+                let found = u64::from_le_bytes(memory[at..at + 8].try_into().unwrap());
+                if found == flight.verb.expected {
+                    memory[at..at + 8].copy_from_slice(&flight.verb.value.to_le_bytes());
+                }
+                flight.verb.value = found;
+            }
+            other => unreachable!("{other:?} is not used"),
+        }
+        if flight.parts.is_empty() {
+            let done = stream.pop_front().expect("not empty");
+            let stalls =
+                self.slow_one_in > 0 && self.rng.random_range(0..self.slow_one_in * 4) == 0;
+            if let Some(next) = stream.front_mut().filter(|_| stalls) {
+                next.not_before = self.now + self.rng.random_range(0..300);
+            }
+            if let Some(ticket) = self.tickets.get_mut(&done.ticket) {
+                ticket.left -= 1;
+                ticket.results.push((done.index, done.verb.value, done.bytes));
+            }
+        }
+    }
+
+    fn post(&mut self, node: NodeId, thread: u16, round: &mut Round) -> u64 {
+        self.posted += 1;
+        let mut ticket = Ticket { by: Some(node), ..Ticket::default() };
+        let delay = match self.slow_one_in {
+            0 => 0,
+            one_in if self.rng.random_range(0..one_in) == 0 => self.rng.random_range(0..400),
+            _ => 0,
+        };
+        for (index, verb) in round.verbs().iter().enumerate() {
+            let to = verb.target.node();
+            if self.fenced.contains(&(node, to)) {
+                ticket.error = Some(FabricError::Fenced);
+                continue;
+            }
+            if self.down.contains(&to) {
+                ticket.error = Some(FabricError::NodeDown(to));
+                continue;
+            }
+            ticket.left += 1;
+            let flight = Flight {
+                ticket: self.posted,
+                index,
+                verb: *verb,
+                bytes: payload(round, verb),
+                parts: parts(verb),
+                not_before: self.now + delay,
+            };
+            self.streams.entry((node, thread, to)).or_default().push_back(flight);
+        }
+        self.tickets.insert(self.posted, ticket);
+        self.posted
+    }
+}
+
+fn payload(round: &Round, verb: &Verb) -> Vec<u8> {
+    let at = verb.buffer().0 as usize;
+    match verb.kind() {
+        VerbKind::Write => round.buffer()[at..at + verb.len_bytes()].to_vec(),
+        VerbKind::Read => vec![0; verb.len_bytes()],
+        _ => Vec::new(),
+    }
+}
+
+fn parts(verb: &Verb) -> Vec<(usize, usize)> {
+    if !matches!(verb.kind(), VerbKind::Read | VerbKind::Write) {
+        return Vec::new();
+    }
+    let (start, len) = (verb.target.address().offset_bytes() as usize, verb.len_bytes());
+    let mut parts = Vec::new();
+    let mut from = 0;
+    while from < len {
+        let to = ((start + from) / 64 * 64 + 64 - start).min(len);
+        parts.push((from, to));
+        from = to;
+    }
+    parts
+}

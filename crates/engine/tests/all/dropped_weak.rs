@@ -1,0 +1,433 @@
+//! A transaction's future dropped between any two pieces of what it has on its way.
+//!
+//! Invariant checked: whoever comes next (the same coordinator, another of its thread, another under its
+//! number on another thread, whoever recovers its node) finds it happened whole or not at all, and so does
+//! whoever looks last; nothing stays locked. It rests on what follows a dropped round coming after it, and
+//! on a number in doubt being its thread's: without the first the test fails, which is checked as well.
+
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_engine::context::{ComputeNode, Context};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::inspect;
+use tarn_engine::outcome::{Failure, Resolution};
+use tarn_engine::recovery::{self, Attempt, Pace};
+use tarn_engine::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
+use tarn_engine::transaction::{IndexKey, Scan, Transaction};
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::Executor;
+
+const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
+const START: u64 = 1_000_000;
+/// A table that `mixture` does not touch: who works there meets none of its locks.
+const ASIDE: TableId = TableId(3);
+
+/// Who comes after a transaction that was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Its coordinator.
+    Itself,
+    /// Another of its thread under its number; the coordinator was dropped as well.
+    Successor,
+    /// Another on another thread of its node, under its number.
+    OtherThread,
+    /// Another node, which recovers its own.
+    Recovery,
+}
+
+const ALL: [Next; 4] = [Next::Itself, Next::Successor, Next::OtherThread, Next::Recovery];
+
+struct Stage {
+    fabric: WeakFabric,
+    node: Arc<ComputeNode>,
+    threads: [Rc<Context>; 2],
+    other: Rc<Context>,
+}
+
+fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
+    let deadline = Some(Nanos(100_000)); // a lock that stays must not hang the test
+    let retry = Retry { deadline, pause_first_ns: 10, pause_max_ns: 300, ..Retry::default() };
+    Coordinator::new(Rc::clone(cx), number, retry)
+}
+
+impl Stage {
+    fn new(seed: u64) -> Stage {
+        Stage::with(seed, None)
+    }
+
+    /// With one more table.
+    fn with(seed: u64, more: Option<TableSchema>) -> Stage {
+        let schemas =
+            [narrow("narrow", 8), double("double", 8), apart("apart", 8), narrow("aside", 8)];
+        let schemas: Vec<TableSchema> = schemas.into_iter().chain(more).collect();
+        // With one group, all that is ever logged under a number stands in one place.
+        let (nodes, replicas) = [(3, 2), (1, 1), (2, 2)][seed as usize % 3];
+        let fabric = WeakFabric::new(&Shape::of(&schemas).nodes(nodes, replicas), seed);
+        let id = fabric.database.membership.join(NodeSlot(0)).unwrap();
+        let node = Arc::new(ComputeNode::new(Arc::clone(&fabric.database), id));
+        let threads = [0, 1].map(|thread| fabric.thread(&node, thread, 0));
+        let other = fabric.context(1, 0);
+        let stage = Stage { fabric, node, threads, other };
+        let mut loader = by(&stage.other, 3);
+        for table in [LAYOUTS[0], LAYOUTS[1], LAYOUTS[2], ASIDE] {
+            for (key, value) in [(1, START), (2, START), (1000, 1000)] {
+                let load = async |tx: &mut Transaction<'_>| {
+                    let row = tx.insert(table, key);
+                    tx.fetch().await?;
+                    tx.set(row, A, value);
+                    Ok(())
+                };
+                stage.fabric.block_on(loader.transact(load)).unwrap();
+            }
+        }
+        stage
+    }
+
+    /// Polls a transaction while pieces of it land, and drops it at a moment that the seed chooses;
+    /// what it returned, if it ended before.
+    fn drop_somewhere(&self, run: impl Future<Output = Result<(), Failure>>) -> Option<()> {
+        let mut run = pin!(run);
+        let mut waiting = Waiting::from_waker(Waker::noop());
+        for _ in 0..self.fabric.draw(420) {
+            if let Poll::Ready(result) = run.as_mut().poll(&mut waiting) {
+                result.expect("nothing is broken");
+                return Some(());
+            }
+            self.fabric.step();
+        }
+        None
+    }
+
+    /// Runs coroutines until all have ended.
+    fn run_all(&self, mut executor: Executor<'_>) {
+        let count = executor.live();
+        for _ in 0..400_000 {
+            if executor.live() == 0 {
+                return;
+            }
+            executor.poll(tarn_fabric::executor::TaskId(self.fabric.draw(count)));
+            self.fabric.step();
+        }
+        panic!("somebody waits for ever");
+    }
+}
+
+/// Moves one unit from record 1 to record 2 of each table, deletes a record and inserts the next.
+async fn mixture(tx: &mut Transaction<'_>, next: u64) -> Result<(), Failure> {
+    for table in LAYOUTS {
+        let rows = [1u64, 2].map(|key| tx.update(table, key, Cells::ALL));
+        tx.delete(table, 1000 + next);
+        let fresh = tx.insert(table, 1001 + next);
+        tx.fetch().await?;
+        let [one, two] = rows.map(|row| tx.get(row).expect("there").u64(A));
+        tx.set(rows[0], A, one - 1);
+        tx.set(rows[1], A, two + 1);
+        tx.set(fresh, A, 1001 + next);
+    }
+    Ok(())
+}
+
+/// A transaction that logs.
+async fn aside(by: &mut Coordinator) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let row = tx.update(ASIDE, 1u64, Cells::ALL);
+        tx.fetch().await?;
+        let before = tx.get(row).expect("there").u64(A);
+        tx.set(row, A, before + 1);
+        Ok(())
+    })
+    .await
+}
+
+/// What `mixture` has made of the tables: how often it happened, the same in every one.
+async fn happened(by: &mut Coordinator) -> Result<u64, Failure> {
+    by.transact(async |tx| {
+        let mut seen = Vec::new();
+        for table in LAYOUTS {
+            let rows = [1u64, 2].map(|key| tx.read(table, key, Cells::ALL));
+            let fresh: Vec<_> =
+                (1000..1003u64).map(|key| tx.read(table, key, Cells::ALL)).collect();
+            tx.fetch().await?;
+            let [one, two] = rows.map(|row| tx.get(row).expect("there").u64(A));
+            let there: Vec<bool> = fresh.iter().map(|row| tx.get(*row).is_some()).collect();
+            seen.push((START - one, two.wrapping_sub(START), there));
+        }
+        Ok(seen)
+    })
+    .await
+    .map(|seen| {
+        let moved = seen[0].0;
+        let there: Vec<bool> = (0..3).map(|at| at == moved).collect();
+        assert!(seen.iter().all(|it| *it == (moved, moved, there.clone())), "torn: {seen:?}");
+        moved
+    })
+}
+
+/// Whoever is next goes on, and has settled what the dropped transaction left.
+fn go_on(stage: &Stage, mut gone: Coordinator, next: Next) {
+    let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
+    match next {
+        Next::Itself => fabric.block_on(aside(&mut gone)).unwrap(),
+        Next::Successor => {
+            drop(gone);
+            fabric.block_on(aside(&mut by(cx, 0))).unwrap();
+        }
+        Next::OtherThread => {
+            drop(gone);
+            go_on_elsewhere(stage, cx, beside);
+        }
+        Next::Recovery => recover(stage, gone),
+    }
+}
+
+/// What came of a seed: whether the dropped one has happened.
+fn run(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
+    let stage = Stage::new(seed);
+    let fabric = &stage.fabric;
+    if has_planted {
+        fabric.let_dropped_rounds_be_passed();
+    }
+    let [cx, beside] = &stage.threads;
+    let mut gone = by(cx, 0);
+    let ended = stage.drop_somewhere(gone.transact(async |tx| mixture(tx, 0).await));
+    go_on(&stage, gone, next);
+    let seen = fabric.block_on(happened(&mut by(&stage.other, 2))).unwrap();
+    assert!(ended.is_none() || seen == 1, "acknowledged and lost");
+    (0..3_000).for_each(|_| fabric.step());
+    let again = fabric.block_on(happened(&mut by(&stage.other, 2))).unwrap();
+    assert_eq!(seen, again, "it came later");
+    if ended.is_none() {
+        // Nothing is logged that nobody decides, and nothing is written that was not logged.
+        let all = [cx, beside, &stage.other].into_iter().flat_map(|cx| cx.decisions());
+        let committed = all.filter(|(_, decided)| *decided == Resolution::Committed).count();
+        assert_eq!(seen, committed as u64, "it was taken for aborted");
+    }
+    let audit = fabric.block_on(inspect::audit(&stage.other)).unwrap();
+    assert!(audit.is_clean(), "{audit}");
+    fabric.end();
+    (ended.is_some(), seen == 1)
+}
+
+/// Another under the number begins at once on another thread; the first thread goes on some time later.
+fn go_on_elsewhere(stage: &Stage, cx: &Rc<Context>, beside: &Rc<Context>) {
+    let (fabric, ends) = (&stage.fabric, Cell::new(0));
+    let later = Nanos(fabric.draw(600) as u64);
+    let mut executor = Executor::new();
+    executor.spawn(async {
+        aside(&mut by(beside, 0)).await.unwrap();
+        ends.set(ends.get() + 1);
+    });
+    executor.spawn(async {
+        cx.port.sleep(later).await;
+        let nothing: Result<(), Failure> = by(cx, 5).transact(async |_| Ok(())).await;
+        nothing.unwrap();
+        ends.set(ends.get() + 1);
+    });
+    stage.run_all(executor);
+    assert_eq!(ends.get(), 2);
+}
+
+/// The node is taken for dead, with what it has on its way, and recovered by another.
+fn recover(stage: &Stage, gone: Coordinator) {
+    let (fabric, dead) = (&stage.fabric, stage.node.id);
+    fabric.database.membership.expel(dead);
+    let found = fabric.block_on(recovery::recover(&stage.other, dead)).unwrap();
+    assert!(matches!(found, Attempt::Recovered(_)), "{found:?}");
+    fabric.block_on(recovery::sweep(&stage.other, Pace::UNPACED)).unwrap();
+    drop(gone);
+}
+
+fn seeds() -> u64 {
+    std::env::var("TARN_SEEDS").map_or(120, |seeds| seeds.parse().unwrap())
+}
+
+#[test]
+fn a_transaction_dropped_with_verbs_on_their_way_is_whole_whoever_comes_next() {
+    for next in ALL {
+        let (mut happened, mut not, mut ended) = (0, 0, 0);
+        for seed in 0..seeds() {
+            match run(seed, next, false) {
+                (true, _) => ended += 1,
+                (false, true) => happened += 1,
+                (false, false) => not += 1,
+            }
+        }
+        println!("{next:?}: {ended} ended; dropped: {happened} happened, {not} did not");
+        assert!(happened > 0 && not > 0, "{next:?}: {happened} happened, {not} did not");
+    }
+}
+
+#[test]
+fn without_the_order_behind_dropped_rounds_halves_stay() {
+    for next in [Next::Itself, Next::Successor] {
+        let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(*seed, next, true))).is_err();
+        let found = (0..seeds()).find(fails);
+        println!("{next:?}: found by seed {found:?}");
+        assert!(found.is_some(), "{next:?}: not found");
+        let fails =
+            |seed: &u64| catch_unwind(AssertUnwindSafe(|| run_ordered(*seed, next, true))).is_err();
+        let found = (0..8 * seeds()).find(fails);
+        println!("{next:?}: of a split found by seed {found:?}");
+        assert!(found.is_some(), "{next:?}: of a split: not found");
+    }
+}
+
+/// What a thread left that ended in doubt: no sweep takes it, but the recovery of its node does.
+fn ends_with_its_node(stage: &Stage) {
+    let (fabric, other, dead) = (&stage.fabric, &stage.other, stage.node.id);
+    let swept = fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
+    assert_eq!(swept.freed, 0, "a lock of the living was taken");
+    fabric.database.membership.expel(dead);
+    fabric.block_on(recovery::recover(other, dead)).unwrap();
+    fabric.block_on(recovery::sweep(other, Pace::UNPACED)).unwrap();
+    fabric.block_on(happened(&mut by(other, 2))).unwrap();
+    let audit = fabric.block_on(inspect::audit(other)).unwrap();
+    assert!(audit.is_clean(), "{audit}");
+}
+
+/// The thread that left a number in doubt is no more: nobody may log under it before recovery.
+#[test]
+fn a_number_whose_thread_ended_in_doubt_is_refused() {
+    let mut refused = 0;
+    for seed in 0..seeds() {
+        let mut stage = Stage::new(seed);
+        let mut gone = by(&stage.threads[0], 0);
+        let ended = stage.drop_somewhere(gone.transact(async |tx| mixture(tx, 0).await));
+        drop(gone);
+        stage.threads[0] = Rc::clone(&stage.threads[1]);
+        let beside = &stage.threads[1];
+        match stage.fabric.block_on(aside(&mut by(beside, 0))) {
+            Ok(()) => {}
+            Err(failure) => {
+                assert!(ended.is_none() && failure == Failure::Usage, "{failure}");
+                let said = beside.explanation(failure).expect("explained").to_string();
+                assert!(
+                    said.contains("coordinator = 0; allowed: a number that no thread"),
+                    "{said}"
+                );
+                refused += 1;
+                let id = stage.fabric.logged(0).into_iter().find(|tag| tag.node() == stage.node.id);
+                if let Some(id) = id {
+                    let asked = stage.fabric.block_on(by(beside, 7).resolve_of(id, 0));
+                    assert_eq!(asked, Err::<Resolution, _>(Failure::Usage));
+                }
+                ends_with_its_node(&stage);
+            }
+        }
+        stage.fabric.end();
+    }
+    println!("{refused} refused");
+    assert!(refused > 0);
+}
+
+/// A table with fingerprints and an ordered index.
+const ORDERED: TableId = TableId(4);
+
+/// How far a coordinator has come that inserts one key after the other: each beyond the last such key.
+#[derive(Default)]
+struct Told {
+    asked: Cell<u64>,
+    /// Its transaction has begun: what an earlier one made necessary is done.
+    begun: Cell<u64>,
+    acknowledged: Cell<u64>,
+}
+
+/// Inserts keys. A leaf that one leaves with little room is split before the next begins.
+async fn insert(
+    by: &mut Coordinator,
+    keys: std::ops::Range<u64>,
+    told: &Told,
+) -> Result<(), Failure> {
+    for key in keys {
+        told.asked.set(key + 1);
+        let inserted = by.transact(async |tx| {
+            told.begun.set(key + 1);
+            let row = tx.insert(ORDERED, key);
+            tx.fetch().await?;
+            tx.set(row, A, key);
+            Ok(())
+        });
+        inserted.await?;
+        told.acknowledged.set(key + 1);
+    }
+    Ok(())
+}
+
+/// How many keys there are, by the index and by themselves: all from 0 on.
+async fn keys_there(by: &mut Coordinator, most: u64) -> Result<u64, Failure> {
+    by.transact(async |tx| {
+        let all = tx.scan(IndexId(0), Scan::prefix(IndexKey::new()));
+        let rows: Vec<_> = (0..most).map(|key| tx.read(ORDERED, key, Cells::ALL)).collect();
+        tx.fetch().await?;
+        let rows: Vec<bool> = rows.into_iter().map(|row| tx.get(row).is_some()).collect();
+        let word = |key: Key<'_>| match key {
+            Key::Word(word) => word,
+            Key::Bytes(_) => panic!("keys are words"),
+        };
+        let all: Vec<u64> = tx.scanned(all).map(|entry| word(entry.record)).collect();
+        Ok((all, rows))
+    })
+    .await
+    .map(|(all, rows)| {
+        let count = all.len() as u64;
+        assert_eq!(all, (0..count).collect::<Vec<u64>>());
+        assert_eq!(rows, (0..most).map(|key| key < count).collect::<Vec<bool>>());
+        count
+    })
+}
+
+/// Whether a split was dropped, and whether anybody had to decide how a transaction ended. If the order behind
+/// dropped rounds is taken away, splits alone are looked at.
+fn run_ordered(seed: u64, next: Next, has_planted: bool) -> (bool, bool) {
+    let stage =
+        Stage::with(seed, Some(half("ordered", 64).index("by_key", &[IndexPart::Key; 7], true)));
+    let (fabric, [cx, _]) = (&stage.fabric, &stage.threads);
+    let (mut gone, told) = (by(cx, 0), Told::default());
+    let first = 20 + fabric.draw(16) as u64;
+    fabric.block_on(insert(&mut gone, 0..first, &told)).unwrap();
+    let most = first + 6;
+    let decided = cx.decisions().len();
+    if has_planted {
+        fabric.let_dropped_rounds_be_passed();
+    }
+    stage.drop_somewhere(insert(&mut gone, first..most, &told));
+    if has_planted && told.asked.get() == told.begun.get() {
+        return (false, false);
+    }
+    go_on(&stage, gone, next);
+    let there = fabric.block_on(keys_there(&mut by(&stage.other, 2), most)).unwrap();
+    let (asked, begun) = (told.asked.get(), told.begun.get());
+    let expected = told.acknowledged.get()..=begun;
+    assert!(expected.contains(&there), "{there} keys, {expected:?} expected");
+    (0..3_000).for_each(|_| fabric.step());
+    let again = fabric.block_on(keys_there(&mut by(&stage.other, 2), most)).unwrap();
+    assert_eq!(there, again, "it came later");
+    let more = fabric.block_on(insert(&mut by(&stage.other, 2), there..there + 20, &told));
+    more.unwrap();
+    let audit = fabric.block_on(inspect::audit(&stage.other)).unwrap();
+    assert!(audit.is_clean(), "{audit}");
+    let settled = cx.decisions().len() + stage.other.decisions().len() > decided;
+    fabric.end();
+    (asked > begun, asked > begun && settled)
+}
+
+#[test]
+fn a_split_that_is_dropped_half_way_is_whole_whoever_comes_next() {
+    for next in ALL {
+        let (mut splits, mut in_doubt) = (0, 0);
+        for seed in 0..2 * seeds() {
+            let (is_split, was_in_doubt) = run_ordered(seed, next, false);
+            splits += u32::from(is_split);
+            in_doubt += u32::from(was_in_doubt);
+        }
+        println!("{next:?}: {splits} splits dropped, {in_doubt} of them in doubt");
+        assert!(splits > 0 && in_doubt > 0, "{next:?}: {splits}, {in_doubt} in doubt");
+    }
+}

@@ -1,0 +1,477 @@
+//! Tables that grow far beyond what they were laid out for, while transactions run on them.
+//!
+//! What is asked: every record stays findable and nothing else appears (against a model, against
+//! the checker, against an audit of every replica); a split that does not come about leaves
+//! nothing; a full heap is nobody's error; chains and lookups stay short.
+
+#![allow(clippy::disallowed_methods, reason = "measures how long real threads take")]
+
+use crate::common::*;
+use rand::RngExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, Waker};
+use tarn_check::{Isolation, check};
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::history::{RecordedOutcome, RecordedTxn, WriteKind};
+use tarn_engine::index::growth::Shard;
+use tarn_engine::inspect;
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::{Cells, Key, TableId, TableSchema};
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::address::GroupId;
+use tarn_fabric::executor::{Executor, block_on};
+
+const T: TableId = TableId(0);
+const KEY_BYTES: u8 = 20;
+
+/// One memory node's world with a table laid out for a handful of records, and `spare` MiB of heap.
+fn tiny(schema: &TableSchema, replicas: usize, spare: u64) -> World {
+    let mut shape = Shape::of(std::slice::from_ref(schema)).nodes(replicas, replicas);
+    shape.options.spare_bytes = spare << 20;
+    World::new(&shape)
+}
+
+/// The tables whose slots differ in kind.
+fn kinds() -> [TableSchema; 4] {
+    [
+        narrow("narrow", 8),
+        double("double", 8),
+        apart("apart", 8),
+        narrow("wide", 8).key_bytes(KEY_BYTES),
+    ]
+}
+
+/// A key of the table's kind.
+fn with_key<R>(schema: &TableSchema, key: u64, then: impl FnOnce(Key<'_>) -> R) -> R {
+    if schema.stored_key_bytes() == 0 {
+        return then(Key::Word(key));
+    }
+    let mut bytes = [7; KEY_BYTES as usize];
+    bytes[4..12].copy_from_slice(&key.to_be_bytes());
+    then(Key::Bytes(&bytes))
+}
+
+/// Inserts, or sets column A of what is there.
+async fn put(
+    tx: &mut Transaction<'_>,
+    schema: &TableSchema,
+    key: u64,
+    value: u64,
+) -> Result<(), Failure> {
+    let row = with_key(schema, key, |key| tx.insert(T, key));
+    tx.fetch().await?;
+    if tx.existed(row) {
+        let row = with_key(schema, key, |key| tx.update(T, key, Cells::ALL));
+        tx.fetch().await?;
+        tx.set(row, A, value);
+        return Ok(());
+    }
+    tx.set(row, A, value);
+    Ok(())
+}
+
+async fn get(
+    tx: &mut Transaction<'_>,
+    schema: &TableSchema,
+    key: u64,
+) -> Result<Option<u64>, Failure> {
+    let row = with_key(schema, key, |key| tx.read(T, key, Cells::ALL));
+    tx.fetch().await?;
+    Ok(tx.get(row).map(|row| row.u64(A)))
+}
+
+fn splits(cx: &Context) -> u64 {
+    cx.metrics.snapshot().splits
+}
+
+#[test]
+fn a_tiny_table_grows_large_and_loses_nothing() {
+    for schema in kinds() {
+        for replicas in [1, 3] {
+            grow_against_a_model(&schema, replicas);
+        }
+    }
+}
+
+fn grow_against_a_model(schema: &TableSchema, replicas: usize) {
+    let world = tiny(schema, replicas, 4);
+    let mut by = world.coordinator(0, 512);
+    // It never splits, so its belief is always behind.
+    let mut reader = world.coordinator(1, 0);
+    let mut model = BTreeMap::new();
+    for turn in 0..4_000u64 {
+        let key = by.rng().random_range(0..2_500u64);
+        let delete = turn > 1_000 && by.rng().random_range(0..4) == 0;
+        block_on(by.transact(async |tx| {
+            if delete {
+                with_key(schema, key, |key| tx.delete(T, key));
+                return Ok(());
+            }
+            put(tx, schema, key, turn).await
+        }))
+        .unwrap();
+        if delete {
+            model.remove(&key)
+        } else {
+            model.insert(key, turn)
+        };
+        if turn % 8 == 0 {
+            let probe = by.rng().random_range(0..2_500u64);
+            let seen = block_on(reader.transact(async |tx| get(tx, schema, probe).await));
+            assert_eq!(seen.unwrap(), model.get(&probe).copied(), "{} {probe}", schema.name);
+        }
+    }
+    for key in 0..2_500 {
+        let seen = block_on(reader.transact(async |tx| get(tx, schema, key).await)).unwrap();
+        assert_eq!(seen, model.get(&key).copied(), "{} {key}", schema.name);
+    }
+    let audit = world.assert_clean();
+    assert_eq!(audit.records, model.len() as u64);
+    assert!(splits(by.context()) > 100, "{} splits", splits(by.context()));
+    assert!(audit.buckets * 8 > model.len() as u64 * 5 / 4, "{} buckets", audit.buckets);
+}
+
+/// One coroutine of the concurrent test: changes and looks at one to three keys at a time.
+async fn work(by: &mut Coordinator, schema: &TableSchema, turns: u64, keys: u64) {
+    by.record_history();
+    let number = by.context().node.id.slot.0;
+    for turn in 0..turns {
+        // The range widens, so that the table grows all the time.
+        let range = (keys * (turn + 1) / turns).max(8);
+        let kind = by.rng().random_range(0..10u32);
+        let picks: BTreeSet<u64> =
+            (0..by.rng().random_range(1..4)).map(|_| by.rng().random_range(0..range)).collect();
+        let value = (u64::from(number) << 48) | turn;
+        let done = by
+            .transact(async |tx| {
+                for &key in &picks {
+                    match kind {
+                        0..4 => put(tx, schema, key, value).await?,
+                        4 => {
+                            with_key(schema, key, |key| tx.delete(T, key));
+                        }
+                        5 => {
+                            let row = with_key(schema, key, |key| tx.update(T, key, Cells::ALL));
+                            tx.fetch().await?;
+                            tx.set(row, A, value);
+                        }
+                        _ => {
+                            get(tx, schema, key).await?;
+                        }
+                    }
+                }
+                Ok(())
+            })
+            .await;
+        assert_eq!(done, Ok(()));
+    }
+}
+
+struct Run {
+    history: Vec<RecordedTxn>,
+    tally: Tally,
+}
+
+/// Two threads, each a compute node of its own with eight coroutines.
+fn run_two_threads(world: &World, schema: &TableSchema, turns: u64, keys: u64) -> Run {
+    let nodes = [world.join(0), world.join(1)];
+    let mut run = Run { history: Vec::new(), tally: Tally::default() };
+    std::thread::scope(|scope| {
+        let threads = [0u32, 1].map(|thread| {
+            let node = &nodes[thread as usize];
+            scope.spawn(move || {
+                let cx = world.thread(node, 0, 64);
+                let mut all: Vec<Coordinator> =
+                    (0..8).map(|each| coordinator(&cx, thread * 8 + each)).collect();
+                let mut executor = Executor::new();
+                for by in &mut all {
+                    executor.spawn(work(by, schema, turns, keys));
+                }
+                executor.run();
+                drop(executor);
+                let history: Vec<RecordedTxn> =
+                    all.iter_mut().flat_map(Coordinator::take_history).collect();
+                (history, cx.metrics.snapshot())
+            })
+        });
+        for thread in threads {
+            let (history, tally) = thread.join().unwrap();
+            run.history.extend(history);
+            run.tally.add(&tally);
+        }
+    });
+    run
+}
+
+/// How many records should be there, by the last write of each key.
+fn records_left(history: &[RecordedTxn]) -> u64 {
+    let mut last = BTreeMap::new();
+    for txn in history.iter().filter(|txn| txn.outcome == RecordedOutcome::Committed) {
+        for write in &txn.writes {
+            let newest = last.entry(write.key).or_insert((write.version, write.kind));
+            if write.version > newest.0 {
+                *newest = (write.version, write.kind);
+            }
+        }
+    }
+    last.values().filter(|(_, kind)| *kind != WriteKind::Delete).count() as u64
+}
+
+#[test]
+fn transactions_during_splits_are_strictly_serializable() {
+    for schema in kinds() {
+        for replicas in [1, 3] {
+            let world = tiny(&schema, replicas, 8);
+            let run = run_two_threads(&world, &schema, 1_200, 6_000);
+            let records = records_left(&run.history);
+            let report =
+                check(&history(&world.database, run.history), Isolation::StrictSerializable);
+            assert!(report.is_accepted(), "{} × {replicas}: {report}", schema.name);
+            assert_eq!(world.assert_clean().records, records, "{} × {replicas}", schema.name);
+            let Tally { splits, splits_refused, .. } = run.tally;
+            println!(
+                "{} × {replicas}: {records} records, {splits} splits, {splits_refused} refused",
+                schema.name
+            );
+            assert!(splits > 200, "{splits}");
+        }
+    }
+}
+
+/// Inserts until a split is due, without letting one happen.
+fn crowd(by: &mut Coordinator, keys: std::ops::Range<u64>) {
+    by.context().growth.enable(false);
+    fill(by, T, keys);
+    by.context().growth.enable(true);
+}
+
+const SHARD: Shard = Shard { table: T, group: GroupId(0) };
+
+#[test]
+fn a_split_dropped_at_any_moment_leaves_nothing() {
+    let schema = narrow("narrow", 8);
+    let mut committed = 0;
+    for polls in 0..40 {
+        let world = tiny(&schema, 3, 4);
+        let mut by = world.coordinator(0, 0);
+        crowd(&mut by, 0..60);
+        by.context().growth.request(SHARD);
+        {
+            let mut future = pin!(by.transact(async |tx| get(tx, &schema, 1).await));
+            let mut task = TaskContext::from_waker(Waker::noop());
+            for _ in 0..polls {
+                if let Poll::Ready(seen) = future.as_mut().poll(&mut task) {
+                    assert_eq!(seen, Ok(Some(1)));
+                    committed += 1;
+                    break;
+                }
+            }
+        }
+        // The next transaction resolves what was left in doubt.
+        assert_eq!(value_of(&mut by, T, 2), Some(2));
+        let audit = world.assert_clean();
+        assert_eq!(audit.records, 60, "after {polls} polls");
+        let mut other = world.coordinator(1, 0);
+        for key in 0..60 {
+            assert_eq!(value_of(&mut other, T, key), Some(key), "after {polls} polls");
+        }
+        // And growth goes on.
+        fill(&mut other, T, 60..120);
+        assert!(splits(other.context()) > 0);
+        world.assert_clean();
+    }
+    assert!(committed > 0 && committed < 40, "{committed}");
+}
+
+#[test]
+fn a_split_gives_way_to_a_transaction_and_a_transaction_to_a_split() {
+    let world = tiny(&narrow("narrow", 8), 1, 4);
+    let mut by = world.coordinator(0, 0);
+    let mut holder = world.coordinator(1, 0);
+    crowd(&mut by, 0..60);
+    block_on(holder.transact(async |tx| {
+        let rows: Vec<_> = (0..60).map(|key| tx.update(T, key, Cells::ALL)).collect();
+        tx.fetch().await?;
+        let cx = Rc::clone(by.context());
+        let before = cx.metrics.snapshot();
+        cx.growth.request(SHARD);
+        // The segment is added; the bucket's records are locked.
+        assert_eq!(by.transact(async |_| Ok(())).await, Ok(()));
+        let spent = cx.metrics.snapshot().since(&before);
+        assert_eq!((spent.splits, spent.splits_refused), (0, 1));
+        for row in rows {
+            tx.set(row, A, 7u64);
+        }
+        Ok(())
+    }))
+    .unwrap();
+    by.context().growth.request(SHARD);
+    block_on(by.transact(async |_| Ok(()))).unwrap();
+    assert!(splits(by.context()) > 0);
+    for key in 0..60 {
+        assert_eq!(value_of(&mut holder, T, key), Some(7));
+    }
+    world.assert_clean();
+}
+
+#[test]
+fn a_full_heap_is_no_error_of_the_transaction_that_asked_for_growth() {
+    let schema = narrow("narrow", 8);
+    let mut shape = Shape::of(std::slice::from_ref(&schema));
+    shape.options.spare_bytes = 0; // four chunks
+    let world = World::new(&shape);
+    let mut by = world.coordinator(0, 0);
+    let mut inserted = 0;
+    loop {
+        let done = block_on(by.transact(async |tx| put(tx, &schema, inserted, inserted).await));
+        match done {
+            Ok(()) => inserted += 1,
+            Err(failure) => {
+                assert_eq!(failure, Failure::OutOfMemory);
+                break;
+            }
+        }
+    }
+    let tally = by.context().metrics.snapshot();
+    assert!(tally.splits > 10 && tally.splits_refused > 0, "{tally:?}");
+    assert_eq!(world.assert_clean().records, inserted);
+    for key in 0..inserted {
+        assert_eq!(value_of(&mut by, T, key), Some(key));
+    }
+    println!("{inserted} records in 64 KiB of heap beyond the plan");
+}
+
+#[test]
+fn too_small_a_log_area_is_counted_and_no_error() {
+    let schema = narrow("narrow", 8);
+    let mut shape = Shape::of(std::slice::from_ref(&schema));
+    shape.options.log_bytes = 1024;
+    let world = World::new(&shape);
+    let mut by = world.coordinator(0, 0);
+    crowd(&mut by, 0..400);
+    by.context().growth.request(SHARD);
+    block_on(by.transact(async |_| Ok(()))).unwrap();
+    let tally = by.context().metrics.snapshot();
+    assert_eq!((tally.splits, tally.splits_refused), (0, 1));
+    assert_eq!(world.assert_clean().records, 400);
+}
+
+#[test]
+fn bodies_are_neither_lost_nor_shared() {
+    let schema = apart("apart", 8);
+    let world = tiny(&schema, 1, 4);
+    let mut by = world.coordinator(0, 0);
+    // Deletes leave bodies behind, inserts use them, splits carry them about.
+    for turn in 0..6_000u64 {
+        let key = by.rng().random_range(0..800u64);
+        let delete = by.rng().random_range(0..3) == 0;
+        block_on(by.transact(async |tx| {
+            if delete {
+                tx.delete(T, key);
+                return Ok(());
+            }
+            put(tx, &schema, key, turn).await
+        }))
+        .unwrap();
+    }
+    let mut seen = BTreeSet::new();
+    let cx = world.context(2, 0);
+    let mut records = 0;
+    block_on(inspect::scan(&cx, T, |stored| {
+        records += 1;
+        seen.insert(stored.key);
+    }))
+    .unwrap();
+    assert_eq!(records, seen.len());
+    let bodies = block_on(bodies(&cx));
+    let distinct: BTreeSet<u64> = bodies.iter().copied().collect();
+    assert_eq!(distinct.len(), bodies.len(), "a body belongs to one slot");
+    assert!(bodies.len() >= records);
+    world.assert_clean();
+}
+
+/// The body pointers of every slot of the table, whether it holds a record or not.
+async fn bodies(cx: &Rc<Context>) -> Vec<u64> {
+    let table = cx.table(T);
+    let body_at = table.slot.body_at.expect("rows of their own");
+    let mut bodies = Vec::new();
+    inspect::blocks(cx, T, |round, at| {
+        for slot in inspect::slots(table, at) {
+            bodies.push(round.word(slot.plus(body_at)));
+        }
+    })
+    .await
+    .unwrap();
+    bodies.retain(|&body| body != 0);
+    bodies
+}
+
+/// Keys that are spread over the word.
+fn scattered(index: u64) -> u64 {
+    tarn_fabric::rng::mix(index)
+}
+
+#[test]
+fn chains_and_lookups_stay_short() {
+    let records: u64 = if cfg!(debug_assertions) { 50_000 } else { 1_000_000 };
+    let schema = narrow("narrow", 64);
+    let mut shape = Shape::of(std::slice::from_ref(&schema));
+    shape.options.spare_bytes = records * 400;
+    shape.options.chunk_bytes = 256 << 10;
+    let world = World::new(&shape);
+    let node = world.join(0);
+    let cx = world.thread(&node, 0, 0);
+    let mut all: Vec<Coordinator> = (0..16).map(|each| coordinator(&cx, each)).collect();
+    let start = std::time::Instant::now();
+    let before = cx.port.counts();
+    let mut executor = Executor::new();
+    for (number, by) in all.iter_mut().enumerate() {
+        executor.spawn(async move {
+            for index in (number as u64..records).step_by(16) {
+                let key = scattered(index);
+                let done = by.transact(async |tx| {
+                    let row = tx.insert(T, key);
+                    tx.fetch().await?;
+                    tx.set(row, A, index);
+                    Ok(())
+                });
+                assert_eq!(done.await, Ok(()));
+            }
+        });
+    }
+    executor.run();
+    drop(executor);
+    let (spent, seconds) = (cx.port.counts() - before, start.elapsed().as_secs_f64());
+    let tally = cx.metrics.snapshot();
+    let audit = world.assert_clean();
+    assert_eq!(audit.records, records);
+    let blocks = (audit.buckets + audit.overflow_blocks) as f64 / audit.buckets as f64;
+    let load = records as f64 / (audit.buckets * 8) as f64;
+
+    // A node that has just joined: its belief is that nothing has grown.
+    let mut reader = world.coordinator(1, 0);
+    let before = reader.context().port.counts();
+    let probes = records / 4;
+    for _ in 0..probes {
+        let index = reader.rng().random_range(0..records);
+        assert_eq!(value_of(&mut reader, T, scattered(index)), Some(index));
+    }
+    let rounds = (reader.context().port.counts() - before).rounds as f64 / probes as f64;
+    println!(
+        "{records} inserts: {:.2} s, {:.2} rounds each; {} splits, {} refused; {} buckets, load {load:.2}, \
+         {blocks:.3} blocks a bucket, {:.0} bytes a record; {rounds:.3} rounds a read",
+        seconds,
+        spent.rounds as f64 / records as f64,
+        tally.splits,
+        tally.splits_refused,
+        audit.buckets,
+        (audit.buckets + audit.overflow_blocks) as f64 * 576.0 / records as f64,
+    );
+    assert!(blocks < 1.3, "{blocks} blocks a bucket");
+    assert!(rounds < 1.5, "{rounds} rounds a read");
+}

@@ -1,0 +1,112 @@
+//! What is dropped or busy on a node that lives keeps nobody waiting for ever.
+//!
+//! Invariant checked: after every number of steps at which it is dropped, another node comes to the end of
+//! it, and nothing is left behind.
+
+use crate::common::race::*;
+use crate::common::*;
+use std::cell::Cell;
+use std::pin::pin;
+use tarn_engine::inspect;
+use tarn_engine::mend;
+use tarn_engine::recovery;
+use tarn_fabric::address::NodeSlot;
+
+/// A recovery is dropped after so many steps, on a node that lives; another node takes the life. Whether it
+/// had come to its end.
+fn drop_recovery_after(steps: usize) -> bool {
+    let fabric = pair(6, 0);
+    let (dead, first, second) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
+    fabric.block_on(put(&mut coordinator(&second, 2), 1)).unwrap();
+    {
+        let mut dying = Box::pin(update(Box::leak(Box::new(coordinator(&dead, 0))), 2));
+        let mut polled = dying.as_mut();
+        drive(&fabric, &mut polled, STEPS_MAX, || writes(&dead) == 1);
+        // At the primary it is written, at the backup it never is: to be undone.
+        fabric.hold(dead.node.id, NodeSlot(1));
+        fabric.land(dead.node.id, NodeSlot(0));
+        std::mem::forget(dying);
+    }
+    fabric.database.membership.expel(dead.node.id);
+    {
+        let mut recovering = pin!(recovery::recover(&first, dead.node.id));
+        if drive(&fabric, &mut recovering, steps, || false).is_some() {
+            return true;
+        }
+    }
+    recovered(&fabric, &second, dead.node.id);
+    if !fabric.database.membership.is_member(first.node.id) {
+        recovered(&fabric, &second, first.node.id);
+    }
+    fabric.block_on(recovery::sweep(&second, PACE)).unwrap();
+    let audit = fabric.block_on(inspect::audit(&second)).unwrap();
+    assert!(audit.is_clean(), "after {steps} steps: {audit}");
+    fabric.end();
+    false
+}
+
+#[test]
+fn a_dropped_recovery_is_taken_over() {
+    assert!((0..STEPS_MAX).any(drop_recovery_after));
+}
+
+/// A copy is dropped after so many steps, on a node that lives; another node makes it.
+fn drop_copy_after(steps: usize) -> bool {
+    let fabric = pair(7, 1);
+    let (first, second) = (fabric.context(0, 0), fabric.context(1, 0));
+    fabric.block_on(put(&mut coordinator(&second, 2), 1)).unwrap();
+    fabric.fail_node(NodeSlot(0));
+    fabric.database.configurations.report(NodeSlot(0));
+    change_once(&fabric, &second);
+    {
+        let mut nobody = |_| {};
+        let mut copying = pin!(mend::step(&first, TERMS, PACE, &mut nobody));
+        if drive(&fabric, &mut copying, steps, || false).is_some() {
+            return true;
+        }
+    }
+    mend_all(&fabric, &second);
+    assert!(fabric.database.membership.unrecovered().is_empty());
+    (0..500).for_each(|_| fabric.step());
+    let audit = fabric.block_on(inspect::audit(&second)).unwrap();
+    assert!(audit.is_clean(), "after {steps} steps: {audit}");
+    fabric.end();
+    false
+}
+
+#[test]
+fn a_dropped_copy_is_taken_over() {
+    assert!((0..STEPS_MAX).step_by(7).any(drop_copy_after));
+}
+
+#[test]
+fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
+    let fabric = pair(8, 0);
+    let (first, second) = (fabric.context(0, 0), fabric.context(1, 0));
+    // A thread of the first node is in the middle of a transaction for ever.
+    let other = fabric.thread(&first.node, 1, 0);
+    let mut idle = Box::pin(put(Box::leak(Box::new(coordinator(&other, 0))), 1));
+    assert!(poll(&mut idle.as_mut()).is_pending());
+    let turns = Cell::new(0);
+    let stop = || turns.get() > 0;
+    let mends = [&first, &second].map(|cx| mend::mend(cx, TERMS, PACE, stop, |_| {}));
+    let [one, two] = mends;
+    let (mut one, mut two) = (pin!(one), pin!(two));
+    fabric.fail_node(NodeSlot(0));
+    // The first has announced its change before the second looks.
+    let configurations = &fabric.database.configurations;
+    drive(&fabric, &mut one, STEPS_MAX, || {
+        configurations.announced() != configurations.open().number
+    });
+    let mut ended = [false; 2];
+    for _ in 0..8 * STEPS_MAX {
+        ended[0] = ended[0] || poll(&mut one).is_ready();
+        ended[1] = ended[1] || poll(&mut two).is_ready();
+        fabric.step();
+        if !configurations.open().groups.nodes().contains(&NodeSlot(0)) {
+            std::mem::forget(idle);
+            return assert!(!fabric.database.membership.is_member(first.node.id));
+        }
+    }
+    panic!("{:?} announced, {:?}", configurations.announced(), configurations.open());
+}

@@ -1,0 +1,45 @@
+//! The judge that holds memory against a history, with memory that is not what the history says.
+//!
+//! Invariant checked: a record that nobody wrote, one that has vanished, and one with other bytes or another
+//! version than were written last are each noticed, also if only a loader wrote them.
+
+use crate::common::{Shape, World, fill, narrow};
+use tarn_engine::history::{RecordedWrite, WriteKind};
+use tarn_engine::last_writes::{LastWrites, stored};
+use tarn_engine::schema::TableId;
+use tarn_fabric::executor::block_on;
+
+/// What is said of memory that holds records 1 to 3, if this is what was loaded.
+fn said(world: &World, loaded: &[RecordedWrite]) -> Option<String> {
+    let cx = world.context(2, 0);
+    block_on(LastWrites::of(&[], loaded).differing(&cx)).unwrap()
+}
+
+#[test]
+fn every_record_is_judged_also_if_no_transaction_wrote_it() {
+    let world = World::new(&Shape::of(&[narrow("narrow", 8)]));
+    fill(&mut world.coordinator(0, 0), TableId(0), [1, 2, 3]);
+    let loaded = block_on(stored(&world.context(1, 0))).unwrap();
+    assert_eq!(loaded.len(), 3);
+    assert_eq!(said(&world, &loaded), None);
+    let notices = |loaded: &[RecordedWrite], part: &str| {
+        let said = said(&world, loaded).unwrap_or_default();
+        assert!(said.contains(part), "{part}: {said}");
+    };
+    notices(&loaded[1..], "and nobody has written it");
+    let fourth = RecordedWrite { key: 4, ..loaded[0] };
+    notices(&[&loaded[..], &[fourth]].concat(), "not there");
+    let changed = |change: fn(&mut RecordedWrite)| {
+        let mut loaded = loaded.clone();
+        change(&mut loaded[1]);
+        loaded
+    };
+    for other in [
+        changed(|write| write.fingerprint += 1),
+        changed(|write| write.version -= 1),
+        changed(|write| write.version += 1),
+        changed(|write| write.kind = WriteKind::Delete),
+    ] {
+        notices(&other, "the last write was");
+    }
+}

@@ -1,0 +1,28 @@
+//! The tests of the engine, in one program.
+//!
+//! Invariant: no file depends on another or on running alone; what several use is in `common`.
+
+mod common;
+mod dropped;
+mod dropped_weak;
+mod growth;
+mod growth_weak;
+mod hangs;
+mod heap;
+mod last_writes;
+mod measured;
+mod memory_nodes;
+mod model;
+mod ordered;
+mod ordered_corners;
+mod ordered_faults;
+mod ordered_separators;
+mod ordered_walks;
+mod planted;
+mod races;
+mod recovery;
+mod rows;
+mod rtt_budget;
+mod semantics;
+mod unknown;
+mod weak_orders;

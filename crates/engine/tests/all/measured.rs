@@ -1,0 +1,195 @@
+//! FORD as its public code is: verbs of one transaction in the variant `measured`, and lookups that read
+//! buckets of another shape than ours.
+//!
+//! Invariant checked: per record and replica {WRITE LOCK, WRITE item}, a WRITE that clears LOCK; a log at
+//! every replica of one group; a READ at each backup of the last record; per lookup one READ of the
+//! bucket and one of each block of its chain. Whatever the bucket's shape, the database is the same.
+
+use crate::common::*;
+use std::collections::BTreeMap;
+use tarn_engine::catalog::{Options, Placement};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::schema::{Cells, TableId};
+use tarn_fabric::counters::Counts;
+use tarn_fabric::executor::block_on;
+
+const FIRST: TableId = TableId(0);
+const SECOND: TableId = TableId(1);
+const BUCKET_BYTES: u64 = 64 + 22 * 64;
+
+/// Two tables on two of three nodes, in buckets of 22 slots of 64 bytes.
+fn world(variant: &str, slots_per_100_records: u32) -> World {
+    let mut shape = Shape::of(&[half("first", 2_000), half("second", 2_000)]);
+    shape = shape.nodes(3, 3).variant(variant);
+    let bucket = BucketShape { slots: 22, slot_bytes_min: 64, read_whole: true };
+    let placement = Placement::Table;
+    shape.options = Options { bucket, placement, slots_per_100_records, ..shape.options };
+    World::new(&shape)
+}
+
+fn load(world: &World, keys: std::ops::Range<u64>) {
+    let cx = world.context(6, 0);
+    block_on(async {
+        let mut loader = Loader::new(&cx, Part { index: 0, of: 1 });
+        for key in keys {
+            for table in [FIRST, SECOND] {
+                loader.insert(table, key, |row| row.set(A, key)).await?;
+            }
+        }
+        loader.finish().await
+    })
+    .expect("loaded");
+}
+
+/// Reads some records, adds one to others, in one transaction; what that sent.
+fn spend(by: &mut Coordinator, reads: &[(TableId, u64)], writes: &[(TableId, u64)]) -> Counts {
+    let before = by.context().port.counts();
+    block_on(by.transact(async |tx| {
+        let seen: Vec<_> =
+            reads.iter().map(|&(table, key)| tx.read(table, key, Cells::ALL)).collect();
+        let rows: Vec<_> =
+            writes.iter().map(|&(table, key)| tx.update(table, key, Cells::ALL)).collect();
+        tx.fetch().await?;
+        assert!(seen.into_iter().all(|row| tx.existed(row)));
+        for row in rows {
+            let value = tx.get(row).expect("there").u64(A);
+            tx.set(row, A, value + 1);
+        }
+        Ok(())
+    }))
+    .expect("committed");
+    by.context().port.counts() - before
+}
+
+fn verbs(counts: Counts) -> (u64, u64, u64) {
+    (counts.verbs[0], counts.verbs[1], counts.verbs[2])
+}
+
+#[test]
+fn a_measured_transaction_sends_what_the_public_code_sends() {
+    let world = world("measured", 200);
+    load(&world, 1..1_000);
+    let mut by = world.coordinator(0, 0);
+    // Read-only: the bucket; with several, each version once more.
+    let one = spend(&mut by, &[(FIRST, 1)], &[]);
+    assert_eq!((verbs(one), one.rounds, one.bytes_in), ((1, 0, 0), 1, BUCKET_BYTES));
+    let two = spend(&mut by, &[(FIRST, 1), (SECOND, 1)], &[]);
+    assert_eq!((verbs(two), two.rounds), ((2 + 2, 0, 0), 2));
+    // One record: bucket, {CAS, READ}, log to three, {LOCK, item} to three with a flush READ at two;
+    // LOCK cleared at three.
+    let one = spend(&mut by, &[], &[(FIRST, 1)]);
+    assert_eq!((verbs(one), one.rounds), ((1 + 1 + 2, 3 + 6 + 3, 1), 5));
+    // Three records in two tables: still one log and one flush.
+    let three = spend(&mut by, &[], &[(FIRST, 1), (SECOND, 1), (SECOND, 2)]);
+    assert_eq!((verbs(three), three.rounds), ((3 + 3 + 2, 3 + 18 + 9, 3), 5));
+    // Something that is only read is validated.
+    let mixed = spend(&mut by, &[(FIRST, 3)], &[(SECOND, 3)]);
+    assert_eq!((verbs(mixed), mixed.rounds), ((2 + 1 + 1 + 2, 12, 1), 6));
+    world.assert_clean();
+}
+
+#[test]
+fn without_its_cas_nothing_else_changes() {
+    let world = world("measured,unsafe-no-lock-cas", 200);
+    load(&world, 1..100);
+    let mut by = world.coordinator(0, 0);
+    let one = spend(&mut by, &[], &[(FIRST, 1)]);
+    assert_eq!((verbs(one), one.rounds), ((4, 12, 0), 5));
+    world.assert_clean();
+}
+
+#[test]
+fn a_chain_is_read_block_by_block() {
+    // 22 slots per 100 records: four or five blocks for each bucket.
+    let world = world("measured", 22);
+    load(&world, 0..2_000);
+    let audit = world.assert_clean();
+    // Of 20 buckets in each of two tables, where 100 records are to be expected.
+    assert!((120..=180).contains(&audit.overflow_blocks), "{}", audit.overflow_blocks);
+    let mut by = world.coordinator(0, 0);
+    let mut reads = 0;
+    for key in 0..2_000 {
+        reads += spend(&mut by, &[(FIRST, key)], &[]).verbs[0];
+    }
+    let mean = reads as f64 / 2_000.0;
+    assert!((2.3..3.3).contains(&mean), "{mean} READs a lookup");
+}
+
+/// Inserts, updates, deletes and looks for keys in buckets of that shape, beside a map.
+fn agrees_with_a_map(bucket: BucketShape, slots_per_100_records: u32) {
+    let mut shape = Shape::of(&[half("half", 40), double("double", 40)]);
+    shape.options = Options { bucket, slots_per_100_records, ..shape.options };
+    let world = World::new(&shape);
+    let mut by = world.coordinator(0, 64);
+    let mut model = [BTreeMap::new(), BTreeMap::new()];
+    let mut rng = tarn_fabric::rng::seeded(11, 5);
+    for step in 0..1_500u64 {
+        use rand::RngExt as _;
+        let (table, key) = (rng.random_range(0..2u16), rng.random_range(0..120u64));
+        let known = &mut model[usize::from(table)];
+        let table = TableId(table);
+        match rng.random_range(0..4) {
+            0 => {
+                let found = value_of(&mut by, table, key);
+                assert_eq!(found, known.get(&key).copied(), "step {step}");
+            }
+            1 => {
+                let deleted = block_on(by.transact(async |tx| {
+                    let row = tx.delete(table, key);
+                    tx.fetch().await?;
+                    Ok(tx.existed(row))
+                }));
+                assert_eq!(deleted, Ok(known.remove(&key).is_some()), "step {step}");
+            }
+            2 if known.contains_key(&key) => {
+                spend(&mut by, &[], &[(table, key)]);
+                known.entry(key).and_modify(|value| *value += 1);
+            }
+            _ => {
+                if known.insert(key, key).is_some() {
+                    known.insert(key, value_of(&mut by, table, key).expect("there"));
+                } else {
+                    fill(&mut by, table, [key]);
+                }
+            }
+        }
+    }
+    let audit = world.assert_clean();
+    assert_eq!(audit.records, model.iter().map(|known| known.len() as u64).sum::<u64>());
+}
+
+#[test]
+fn a_database_is_the_same_in_buckets_of_any_shape() {
+    for slots in [8, 13, 22] {
+        for slot_bytes_min in [0, 64, 192] {
+            for read_whole in [false, true] {
+                let shape = BucketShape { slots, slot_bytes_min, read_whole };
+                agrees_with_a_map(shape, 200);
+                agrees_with_a_map(shape, 10);
+            }
+        }
+    }
+}
+
+#[test]
+fn variants_are_named_in_one_way_only() {
+    let complaint = |variant| match AnyProtocol::by_name("ford", variant) {
+        Ok(_) => panic!("{variant} was taken"),
+        Err(error) => error.to_string(),
+    };
+    for variant in ["measured,-lock-cas", "corrected,unsafe-no-fuse-log", "unsafe-no-lock-cas"] {
+        assert!(complaint(variant).contains("unsafe-no-NAME (lock-cas)"), "{variant}");
+    }
+    let measured = AnyProtocol::by_name("ford", "measured").expect("a variant");
+    assert_eq!(measured.unsafe_without(), None);
+    assert!(measured.refuse_unsafe("measured").is_ok());
+    let unsafe_one = "literal,unsafe-no-lock-cas";
+    let without = AnyProtocol::by_name("ford", unsafe_one).expect("for simulations");
+    assert_eq!(without.unsafe_without(), Some("lock-cas"));
+    let refused = without.refuse_unsafe(unsafe_one).expect_err("refused").to_string();
+    assert!(refused.contains("variant = literal,unsafe-no-lock-cas"), "{refused}");
+    assert!(refused.contains("in simulations alone"), "{refused}");
+}

@@ -1,0 +1,217 @@
+//! Memory nodes that die beside running transactions, alone and together with compute nodes.
+//!
+//! Invariant checked: whatever dies at whatever moment, a backup is promoted, transactions go on, spares
+//! are filled while they run; the history is strictly serializable, no lock is left, all members of a
+//! group are equal, and each group has as many as at first. Deterministic: a seed that fails once fails
+//! always.
+
+use crate::common::mix::{
+    ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING, PHANTOMS, RANGES,
+};
+use crate::common::scene::{Death, NODES, Rotation, Scene, When, run};
+use tarn_engine::metrics::{RecoveryEvent, Tally};
+
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let from = std::env::var("TARN_FROM").map_or(0, |from| from.parse().unwrap());
+    from..std::env::var("TARN_SEEDS").map_or(usual, |seeds| from + seeds.parse::<u64>().unwrap())
+}
+
+fn mixes() -> [(Mix, u64); 5] {
+    [(ANYTHING, 10), (COMING_AND_GOING, 10), (CROWDED, 20), (HALVES, 10), (OVERWRITING, 14)]
+}
+
+fn draw(seed: u64, what: u64, below: u64) -> u64 {
+    tarn_fabric::rng::mix(seed ^ (what << 32)) % below
+}
+
+/// Three memory nodes, two copies of everything, one spare.
+fn three_nodes((mix, count): (Mix, u64), deaths: Vec<(When, Death)>) -> Scene {
+    Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths, rotation: Rotation::None }
+}
+
+#[test]
+fn a_memory_node_dies_and_transactions_go_on() {
+    let mut tally = Tally::default();
+    for seed in seeds(12) {
+        for (mix, count) in mixes() {
+            let node = draw(seed, 1, 3) as u16;
+            let deaths = vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))];
+            let scene = three_nodes((mix, count), deaths);
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn a_memory_node_and_a_compute_node_die_in_any_order() {
+    let mut tally = Tally::default();
+    for seed in seeds(12) {
+        for (mix, count) in mixes() {
+            let node = draw(seed, 1, 3) as u16;
+            let at = draw(seed, 2, 1_500);
+            let near = [40, 400, 4_000][draw(seed, 5, 3) as usize];
+            let slot = draw(seed, 3, u64::from(NODES)) as u16;
+            let compute = match draw(seed, 6, 2) {
+                0 => Death::Compute(slot),
+                _ => Death::Silent(slot),
+            };
+            let later = When::Turn(at + draw(seed, 4, near));
+            let deaths = vec![(When::Turn(at), Death::Memory(node)), (later, compute)];
+            let scene = three_nodes((mix, count), deaths);
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+            let deaths = vec![(When::Turn(at), compute), (later, Death::Memory(node))];
+            let scene = Scene { deaths, ..scene };
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn two_memory_nodes_and_two_compute_nodes_die() {
+    let mut tally = Tally::default();
+    for seed in seeds(8) {
+        for (mix, count) in mixes() {
+            let near = [60, 900, 9_000][draw(seed, 5, 3) as usize];
+            let at = |what: u64| When::Turn(200 + draw(seed, what, near));
+            let nodes = draw(seed, 1, 3) as u16;
+            let slots = draw(seed, 2, u64::from(NODES)) as u16;
+            let deaths = vec![
+                (at(10), Death::Memory(nodes)),
+                (at(11), Death::Memory((nodes + 1) % 3)),
+                (at(12), Death::Compute(slots)),
+                (at(13), Death::Compute((slots + 1) % NODES)),
+            ];
+            let scene = Scene { replicas: 3, spares: 2, ..three_nodes((mix, count), deaths) };
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+#[test]
+fn compute_nodes_die_while_a_spare_is_filled() {
+    let mut tally = Tally::default();
+    for seed in seeds(8) {
+        for (mix, count) in mixes() {
+            let node = draw(seed, 1, 3) as u16;
+            let slot = draw(seed, 2, u64::from(NODES)) as u16;
+            let [one, other] = [3, 4].map(|what| When::Joining(draw(seed, what, 6_000)));
+            let deaths = vec![
+                (When::Turn(draw(seed, 5, 300)), Death::Memory(node)),
+                (one, Death::Compute(slot)),
+                (other, Death::Compute((slot + 1) % NODES)),
+            ];
+            let count = 4 * count;
+            let scene = three_nodes((mix, count), deaths);
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+/// The same with ordered indexes: the copier walks trees whose nodes split and merge meanwhile.
+#[test]
+fn a_spare_is_filled_with_trees_that_change() {
+    let mut tally = Tally::default();
+    for seed in seeds(16) {
+        for (mix, count) in [(RANGES, 60), (PHANTOMS, 24)] {
+            let node = draw(seed, 1, 3) as u16;
+            let slot = draw(seed, 2, u64::from(NODES)) as u16;
+            let mut deaths = vec![
+                (When::Turn(draw(seed, 5, 3_000)), Death::Memory(node)),
+                (When::Joining(draw(seed, 3, 9_000)), Death::Compute(slot)),
+            ];
+            // Every second time all compute nodes live.
+            deaths.truncate(1 + draw(seed, 4, 2) as usize);
+            let scene = three_nodes((mix, count), deaths);
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.node_splits > 20 && tally.node_merges > 0, "{tally:?}");
+    assert!(tally.recovery[RecoveryEvent::Rereplicated as usize] > 10, "{tally:?}");
+}
+
+#[test]
+fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
+    let mut tally = Tally::default();
+    for seed in seeds(40) {
+        for (mix, count) in mixes() {
+            let node = draw(seed, 1, 3) as u16;
+            let slot = draw(seed, 2, u64::from(NODES)) as u16;
+            let deaths = vec![
+                (When::Writing(slot, 1 + draw(seed, 3, 8)), Death::Compute(slot)),
+                (When::After(draw(seed, 4, 400)), Death::Memory(node)),
+                (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
+            ];
+            let mut scene = three_nodes((mix, count), deaths);
+            match draw(seed, 6, 4) {
+                0 => scene.deaths.truncate(2),
+                1 => {}
+                _ => {
+                    // Whoever recovers dies, perhaps half-way, and then the locks do.
+                    let recoverer = Death::Compute((slot + 1) % NODES);
+                    scene.deaths[1] = (When::After(60 + draw(seed, 5, 700)), recoverer);
+                    scene.deaths[2] = (When::After(draw(seed, 4, 300)), Death::Memory(node));
+                }
+            }
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            tally.add(&outcome.tally);
+        }
+    }
+    println!("{tally:?}");
+}
+
+fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
+    let slot = draw(seed, 2, u64::from(NODES)) as u16;
+    let mut deaths = vec![
+        (When::Turn(draw(seed, 1, 1_500)), Death::Compute(slot)),
+        (When::Turn(draw(seed, 3, 3_000)), Death::Silent((slot + 1) % NODES)),
+        (When::Turn(draw(seed, 4, 6_000)), Death::Memory(draw(seed, 5, 3) as u16)),
+    ];
+    deaths.truncate(draw(seed, 6, 4) as usize);
+    Scene { rotation, ..three_nodes((mix, count), deaths) }
+}
+
+/// Locks that a recovered life has left stay behind at nodes that are no primaries any more, and come back
+/// with them.
+#[test]
+fn primaries_move_while_transactions_run_and_nodes_die() {
+    let mut rotations = 0;
+    for seed in seeds(10) {
+        for mix in mixes() {
+            let scene = rotating(seed, mix, Rotation::Quiet);
+            let outcome = run(&scene, seed);
+            outcome.assert_sound(seed, &scene);
+            rotations += outcome.rotations;
+        }
+    }
+    println!("{rotations} rotations");
+    assert!(rotations > 50, "they are seldom: {rotations}");
+}
+
+#[test]
+fn a_primary_that_moves_beside_transactions_is_noticed() {
+    let seeds = 0..20;
+    let noticed = seeds.clone().find(|&seed| {
+        let scene = rotating(seed, (CROWDED, 20), Rotation::Hasty);
+        !run(&Scene { deaths: Vec::new(), ..scene }, seed).is_sound()
+    });
+    println!("noticed with seed {noticed:?}");
+    assert!(noticed.is_some(), "not noticed with seeds {seeds:?}");
+}

@@ -1,0 +1,224 @@
+//! Ordered indexes under every order that the contract allows, and under crashes.
+//!
+//! Invariant checked: histories in which leaves are records are strictly serializable, so there are no
+//! phantoms; after every schedule the trees are whole, every record has its entries and every entry its
+//! record, replicas are equal, no lock is left; also if compute nodes die at any moment, in the middle of
+//! a split or merge as well. And each rule of ordered indexes that is switched off is missed.
+
+use crate::common::crash::{self, Found};
+use crate::common::mix::{self, Mix, PHANTOMS, RANGES};
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tarn_check::{Isolation, check};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::history::RecordedTxn;
+use tarn_engine::inspect;
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::Failure;
+use tarn_engine::recovery::{self, Pace};
+use tarn_engine::schema::TableId;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::{Executor, TaskId};
+
+const NODES: u16 = 3;
+const COORDINATORS: usize = 2;
+
+fn shape(seed: u64, variant: &str) -> Shape {
+    let replicas = 1 + seed as usize % 3;
+    mix::ordered_shape(replicas, replicas, variant)
+}
+
+/// Runs one schedule: three compute nodes, two coordinators each. What is wrong, if anything.
+fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, Tally) {
+    let fabric = WeakFabric::new(&shape(seed, variant), seed);
+    let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
+    let failed: RefCell<Vec<Failure>> = RefCell::default();
+    let retry = Retry {
+        deadline: Some(Nanos(200_000)),
+        pause_first_ns: 10,
+        pause_max_ns: 300,
+        tries_max: 0,
+        patient_tries: 64,
+    };
+    let contexts: Vec<_> = (0..NODES).map(|slot| fabric.context(slot, 0)).collect();
+    let mut executor = Executor::new();
+    for (index, cx) in contexts.iter().flat_map(|cx| [cx; COORDINATORS]).enumerate() {
+        let mut by = Coordinator::new(Rc::clone(cx), index as u32, retry);
+        for _ in 0..seed {
+            let _ = rand::RngExt::random::<u64>(by.rng()); // another seed, other transactions
+        }
+        let (recorded, failed) = (&recorded, &failed);
+        executor.spawn(async move {
+            by.record_history();
+            // One index is unique, by the primary key: nothing but a deadline may end a coordinator.
+            let ended = mix::run(&mut by, mix, count).await.err();
+            failed.borrow_mut().extend(ended.filter(|&it| it != Failure::DeadlineExceeded));
+            recorded.borrow_mut().extend(by.take_history());
+        });
+    }
+    let tasks = NODES as usize * COORDINATORS;
+    while executor.live() > 0 {
+        (0..fabric.draw(6)).for_each(|_| fabric.step());
+        executor.poll(TaskId(fabric.draw(tasks)));
+    }
+    (0..2_000).for_each(|_| fabric.step());
+    let audit = fabric.block_on(inspect::audit(&contexts[0])).unwrap();
+    let mut tally = Tally::default();
+    contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
+    let report = check(&history(&fabric.database, recorded.take()), Isolation::StrictSerializable);
+    let failed = failed.take();
+    let sound = report.is_accepted() && audit.is_clean() && failed.is_empty();
+    let text = || format!("seed {seed}, {mix:?}: {report}{audit}; failed: {failed:?}");
+    (if sound { Ok(()) } else { Err(text()) }, tally)
+}
+
+fn seeds(default: u64) -> u64 {
+    std::env::var("TARN_SEEDS").map_or(default, |seeds| seeds.parse().unwrap())
+}
+
+#[test]
+fn there_are_no_phantoms_under_any_order() {
+    let (mut tally, mut planned) = (Tally::default(), 0);
+    for seed in 0..seeds(40) {
+        for (mix, count) in [(RANGES, 20), (PHANTOMS, 12)] {
+            planned += count * u64::from(NODES) * COORDINATORS as u64;
+            let (verdict, counts) = run("corrected", mix, seed, count);
+            verdict.unwrap_or_else(|text| panic!("{text}"));
+            tally.add(&counts);
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.node_splits > 20 && tally.node_merges > 5, "{tally:?}");
+    // Some give up, few miss their deadline.
+    assert!(tally.committed * 10 > planned * 9, "{} of {planned}", tally.committed);
+}
+
+#[test]
+fn whoever_dies_when_trees_stay_whole() {
+    let mut found = Found::default();
+    for seed in 0..seeds(80) {
+        crash::run(&shape(seed, "corrected"), RANGES, seed, &mut found)
+            .unwrap_or_else(|text| panic!("{text}"));
+    }
+    println!("{found:?}");
+    assert!(found.committed > 0 && found.aborted > 0, "{found:?}");
+    assert!(found.tally.node_splits > 0 && found.tally.node_merges > 0, "{found:?}");
+}
+
+/// How many schedules it takes to find what the variant breaks. A panic is no finding.
+fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Result<(), String>) {
+    let variant = format!("corrected,-{switch}");
+    for seed in 0..limit {
+        if let Err(text) = run(&variant, seed) {
+            return println!("{variant}: schedule {}: {text}", seed + 1);
+        }
+    }
+    panic!("{variant}: nothing found in {limit} schedules");
+}
+
+#[test]
+fn a_gap_that_is_not_protected_is_found() {
+    found_after("protect-ranges", 40, |variant, seed| run(variant, PHANTOMS, seed, 12).0);
+}
+
+/// A coordinator dies at every so many moves of the fabric.
+const STRIDE: usize = 5;
+
+/// Puts this key, or deletes it.
+type Step = (u64, bool);
+
+/// Fills a tree, then empties it from the middle.
+fn steps() -> Vec<Step> {
+    let deletes = (20..110).map(|key| (key, true));
+    (0..120).map(|key| (key, false)).chain(deletes).collect()
+}
+
+async fn run_step(by: &mut Coordinator, (key, deletes): Step) {
+    by.transact(async |tx| {
+        if deletes {
+            tx.delete(TableId(0), key);
+            return Ok(());
+        }
+        let row = tx.insert(TableId(0), key);
+        tx.fetch().await?;
+        tx.set(row, A, key % 7);
+        Ok(())
+    })
+    .await
+    .unwrap();
+}
+
+/// The steps during which a node is split (`false`) or merged (`true`).
+fn restructuring(replicas: usize, merges: bool) -> Vec<usize> {
+    let fabric = WeakFabric::new(&mix::ordered_shape(replicas, replicas, "corrected"), 3);
+    fabric.calm();
+    let mut by = Coordinator::new(fabric.context(0, 0), 0, Retry::default());
+    let mut found = Vec::new();
+    for (at, step) in steps().into_iter().enumerate() {
+        let before = by.context().metrics.snapshot();
+        fabric.block_on(run_step(&mut by, step));
+        let news = by.context().metrics.snapshot().since(&before);
+        let count = if merges { news.node_merges } else { news.node_splits };
+        found.extend((count > 0).then_some(at));
+    }
+    fabric.end();
+    found
+}
+
+/// Lets a coordinator die when, in the step at `at`, the fabric has moved `moves` times; recovers it, and
+/// compares tree, records and replicas. Whether it was still at it.
+fn die_at(variant: &str, (replicas, at): (usize, usize), moves: usize) -> Result<bool, String> {
+    let fabric = WeakFabric::new(&mix::ordered_shape(replicas, replicas, variant), 3);
+    fabric.calm();
+    let (cx, other) = (fabric.context(0, 0), fabric.context(1, 0));
+    let mut by = Coordinator::new(Rc::clone(&cx), 0, Retry::default());
+    let steps = steps();
+    for &step in &steps[..at] {
+        fabric.block_on(run_step(&mut by, step));
+    }
+    let mut dying = Box::pin(run_step(&mut by, steps[at]));
+    let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
+    let is_alive = (0..moves).all(|_| {
+        let pending = dying.as_mut().poll(&mut waiting).is_pending();
+        fabric.step();
+        pending
+    });
+    std::mem::forget(dying);
+    fabric.database.membership.expel(cx.node.id);
+    let judged = fabric.block_on(async {
+        recovery::recover(&other, cx.node.id).await.map_err(|it| it.to_string())?;
+        recovery::sweep(&other, Pace::default()).await.map_err(|it| it.to_string())?;
+        inspect::audit(&other).await.map_err(|it| it.to_string())
+    })?;
+    fabric.end();
+    if judged.is_clean() { Ok(is_alive) } else { Err(format!("after {moves} moves: {judged}")) }
+}
+
+#[test]
+fn whoever_dies_in_a_split_or_merge_at_any_moment() {
+    for (replicas, merges) in [(1, false), (2, false), (2, true)] {
+        let found = restructuring(replicas, merges);
+        assert!(!found.is_empty(), "no step restructures");
+        let at = found[found.len() / 2];
+        let (mut moves, mut is_alive) = (0, true);
+        while is_alive {
+            is_alive = die_at("corrected", (replicas, at), moves)
+                .unwrap_or_else(|text| panic!("{replicas} replicas, step {at}: {text}"));
+            moves += STRIDE;
+        }
+        println!("{replicas} replicas, step {at}: {} deaths", moves / STRIDE);
+        assert!(moves > 400, "{moves} moves");
+    }
+}
+
+#[test]
+fn a_split_that_is_shown_before_its_sibling_is_found() {
+    let at = *restructuring(1, false).last().expect("a split");
+    let mut moves = 0;
+    found_after("sibling-with-split", 1_000, |variant, _| {
+        moves += 11;
+        die_at(variant, (1, at), moves).map(|_| ())
+    });
+}

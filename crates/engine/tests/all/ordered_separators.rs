@@ -1,0 +1,323 @@
+//! Trees in which the separator of a node that was split is missing in the level above.
+//!
+//! Invariant checked: whoever needs that node goes to it along NEXT and on from there, at every level: a
+//! missing separator costs a step and no transaction. It is posted by whoever has passed.
+
+use crate::common::race::poll;
+use crate::common::*;
+use std::pin::pin;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::schema::{IndexId, IndexPart, Key, TableId};
+use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
+use tarn_engine::trees;
+use tarn_fabric::address::GroupId;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::block_on;
+
+const T: TableId = TableId(0);
+/// One try, so that nothing is mended between tries.
+const ONCE: Retry = Retry { tries_max: 1, ..Retry::PATIENT };
+/// The key is so many times in the index key: few of them fill a node.
+const TIMES: usize = 7;
+
+/// The key of the index for a record's.
+fn whole(key: u64) -> IndexKey {
+    (0..TIMES).fold(IndexKey::new(), |parts, _| parts.u64(key))
+}
+
+fn keys_of(tx: &Transaction<'_>, handle: ScanHandle) -> Vec<u64> {
+    let word = |key: Key<'_>| match key {
+        Key::Word(word) => word,
+        Key::Bytes(_) => panic!("keys are words"),
+    };
+    tx.scanned(handle).map(|entry| word(entry.record)).collect()
+}
+
+async fn insert(by: &mut Coordinator, key: u64) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        tx.insert(T, key);
+        tx.fetch().await
+    })
+    .await
+}
+
+/// A tree of three levels or more, from one coordinator that was dropped in the middle.
+struct Tree {
+    world: World,
+    index: IndexId,
+    /// Ascending; every other key is free.
+    keys: Vec<u64>,
+}
+
+impl Tree {
+    fn new() -> Tree {
+        let schema = narrow("t", 4_000).index("by_key", &[IndexPart::Key; TIMES], true);
+        Tree::of(World::new(&Shape::of(&[schema])))
+    }
+
+    fn of(world: World) -> Tree {
+        let index = world.database.catalog.index_id("t", "by_key").unwrap();
+        Tree { world, index, keys: Vec::new() }
+    }
+
+    /// Levels, the leaves' included.
+    fn levels(&self, by: &Coordinator) -> usize {
+        let index = self.world.database.catalog.ordered(self.index);
+        block_on(trees::leftmost(by.context(), index)).unwrap().len()
+    }
+
+    /// Inserts towards lesser keys until a node is split of which `is_it`, given the number of levels
+    /// before and of splits by one insert, says that it is the one; drops the coordinator before the new
+    /// node's separator is posted.
+    fn split_and_drop(&mut self, is_it: impl Fn(usize, u64) -> bool) {
+        let mut by = self.world.coordinator(0, 0);
+        for key in (0..2_000).rev().map(|half| half * 2) {
+            let (levels, cx) = (self.levels(&by), std::rc::Rc::clone(by.context()));
+            let splits = || cx.metrics.snapshot().node_splits;
+            let before = splits();
+            let mut inserting = pin!(insert(&mut by, key));
+            while poll(&mut inserting.as_mut()).is_pending() {
+                if is_it(levels, splits() - before) {
+                    self.keys.sort_unstable();
+                    return self.world.database.membership.leave(cx.node.id);
+                }
+            }
+            self.keys.push(key);
+        }
+        panic!("no such split");
+    }
+
+    /// An inner node that is not the root was split, and the level above does not say so.
+    fn with_inner_sibling() -> Tree {
+        let mut tree = Tree::new();
+        tree.split_and_drop(|levels, splits| levels > 2 && splits == 2);
+        tree
+    }
+
+    /// The keys that the inner nodes of level 1 cover which the root does not lead to.
+    fn unposted(&self) -> Vec<u64> {
+        let (cx, index) =
+            (self.world.context(2, 0), self.world.database.catalog.ordered(self.index));
+        let word = |key: &[u8]| u64::from_be_bytes(*key.first_chunk().unwrap());
+        let (mut posted, mut all) = (Vec::new(), Vec::new());
+        block_on(async {
+            let levels = trees::leftmost(&cx, index).await?;
+            let [(2, root), (1, first), _] = levels[..] else { panic!("{levels:?}") };
+            trees::each_node(&cx, index, root, |_, node, _| {
+                posted = node.used().map(|slot| word(node.key(slot))).collect();
+            })
+            .await?;
+            trees::each_node(&cx, index, first, |_, node, _| {
+                all.push((word(node.low()), node.high().map_or(u64::MAX, word)));
+            })
+            .await
+        })
+        .unwrap();
+        all.retain(|(low, _)| !posted.contains(low));
+        let is_there = |key: &&u64| all.iter().any(|&(low, high)| (low..high).contains(key));
+        self.keys.iter().filter(is_there).copied().collect()
+    }
+
+    /// What a thread that remembers nothing comes to in one try.
+    fn cold<R>(
+        &self,
+        mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let cx = self.world.context(1, 0);
+        let mut by = Coordinator::new(std::rc::Rc::clone(&cx), 1, ONCE);
+        let result = block_on(by.transact(async |tx| body(tx).await));
+        self.world.database.membership.leave(cx.node.id);
+        result
+    }
+}
+
+/// What is done about the key at a position; whether it came to what it should.
+type Act = fn(&Tree, usize) -> Result<bool, Failure>;
+
+/// Looks the key up.
+fn sought(tree: &Tree, at: usize) -> Result<bool, Failure> {
+    tree.cold(async |tx| {
+        let handle = tx.seek(tree.index, whole(tree.keys[at]));
+        tx.fetch().await?;
+        Ok(keys_of(tx, handle) == [tree.keys[at]])
+    })
+}
+
+/// Scans from the key on, over the next leaves, in both directions.
+fn scanned(tree: &Tree, at: usize) -> Result<bool, Failure> {
+    let near = &tree.keys[at..tree.keys.len().min(at + 40)];
+    let range = Scan::range(whole(near[0]), whole(near[near.len() - 1]));
+    tree.cold(async |tx| {
+        let handle = tx.scan(tree.index, range);
+        tx.fetch().await?;
+        Ok(keys_of(tx, handle) == near)
+    })
+}
+
+fn scanned_back(tree: &Tree, at: usize) -> Result<bool, Failure> {
+    let near = &tree.keys[at.saturating_sub(39)..=at];
+    let range = Scan::range(whole(near[0]), whole(tree.keys[at])).backward();
+    tree.cold(async |tx| {
+        let handle = tx.scan(tree.index, range);
+        tx.fetch().await?;
+        Ok(keys_of(tx, handle).iter().rev().eq(near))
+    })
+}
+
+/// Deletes the key and inserts it again.
+fn changed(tree: &Tree, at: usize) -> Result<bool, Failure> {
+    let key = tree.keys[at];
+    tree.cold(async |tx| {
+        tx.delete(T, key);
+        tx.fetch().await
+    })?;
+    tree.cold(async |tx| {
+        let row = tx.insert(T, key);
+        tx.fetch().await?;
+        Ok(!tx.existed(row))
+    })
+}
+
+#[test]
+fn a_missing_separator_costs_a_step_at_every_level() {
+    let acts: [(&str, Act); 4] =
+        [("look up", sought), ("scan", scanned), ("scan back", scanned_back), ("change", changed)];
+    let mut wrong = Vec::new();
+    for (name, act) in acts {
+        let tree = Tree::with_inner_sibling();
+        let hard = tree.unposted();
+        assert!(hard.len() > 100, "{}", hard.len());
+        for (at, &key) in tree.keys.iter().enumerate() {
+            let found = act(&tree, at);
+            if found != Ok(true) {
+                wrong.push((name, key, found));
+                break; // whoever fails may have mended the tree
+            }
+        }
+        assert!(!wrong.is_empty() || tree.unposted() == hard, "nobody had to post it");
+        tree.world.assert_clean();
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Every transaction of a thread needs the node, none begins another: nobody is there who would post.
+#[test]
+fn transactions_that_all_need_an_unposted_node_commit() {
+    let tree = Tree::with_inner_sibling();
+    let cx = tree.world.context(1, 0);
+    let hard = tree.unposted();
+    assert!(hard.len() > 100, "{}", hard.len());
+    let mut all: Vec<_> = (0..4)
+        .map(|number| {
+            let mut by = Coordinator::new(std::rc::Rc::clone(&cx), number + 1, Retry::PATIENT);
+            // Leaves of their own, so that they do not refuse each other for long.
+            let key = hard[hard.len() / 4 * number as usize] + 1;
+            Some(Box::pin(async move { insert(&mut by, key).await }))
+        })
+        .collect();
+    for _ in 0..2_000 {
+        for run in &mut all {
+            if let Some(future) = run
+                && let std::task::Poll::Ready(result) = poll(&mut future.as_mut())
+            {
+                assert_eq!(result, Ok(()));
+                *run = None;
+            }
+        }
+    }
+    let tally = cx.metrics.snapshot();
+    assert!(all.iter().all(Option::is_none), "{tally:?}");
+    let stale = AbortReason::ALL.iter().position(|&it| it == AbortReason::StaleAddress).unwrap();
+    assert_eq!(tally.aborts[stale], 0, "{tally:?}");
+    drop(all);
+    tree.world.assert_clean();
+}
+
+/// A queue whose leftmost leaf was split, and the new half is not posted: both are emptied, and merged by
+/// whoever goes on taking from the queue.
+#[test]
+fn empty_leaves_are_merged_though_one_of_them_is_not_posted() {
+    let mut tree = Tree::new();
+    tree.split_and_drop(|levels, splits| levels == 2 && splits == 1);
+    let (index, third) = (tree.index, tree.keys.len() / 3);
+    let pop = async |tx: &mut Transaction<'_>| {
+        let handle = tx.scan(index, Scan::prefix(IndexKey::new()).limit(1));
+        tx.fetch().await?;
+        let first = keys_of(tx, handle)[0];
+        tx.delete(T, first);
+        tx.fetch().await?;
+        Ok(first)
+    };
+    // By threads that are no more when it comes to merges.
+    for &key in &tree.keys[..2 * third + 2] {
+        assert_eq!(tree.cold(pop), Ok(key));
+    }
+    let mut by = tree.world.coordinator(2, 0);
+    for _ in 0..10 {
+        block_on(by.transact(async |tx| pop(tx).await)).unwrap();
+    }
+    let tally = by.context().metrics.snapshot();
+    assert!(tally.node_merges >= 2, "{tally:?}");
+    tree.world.assert_clean();
+}
+
+/// The heap has room for so many nodes when the root is full: an inner node is split, and its separator has
+/// no place. Whatever was inserted is found, changed and deleted all the same.
+fn without_room_for_a_separator(nodes: usize) -> Failure {
+    let schema = narrow("t", 40_000).index("by_key", &[IndexPart::Key; TIMES], true);
+    let mut shape = Shape::of(&[schema]);
+    shape.options.spare_bytes = 0;
+    let tree = Tree::of(World::new(&shape));
+    let (world, index) = (&tree.world, tree.world.database.catalog.ordered(tree.index));
+    let retry = Retry { deadline: Some(Nanos(1_000_000_000)), ..Retry::PATIENT };
+    let cx = world.context(0, 0);
+    let mut by = Coordinator::new(std::rc::Rc::clone(&cx), 0, retry);
+    let (bytes, mut is_full, mut kept) = (index.shape.node_bytes as u32, false, Vec::new());
+    let mut keys = (0..15_000u64).rev();
+    let (failed, failure) = loop {
+        let key = keys.next().expect("the heap is not full");
+        if !is_full {
+            block_on(trees::each_node(&cx, index, index.root, |_, node, _| {
+                is_full = node.level() == 2 && node.count() == index.shape.inner_slots;
+            }))
+            .unwrap();
+            if is_full {
+                while let Ok(block) = block_on(cx.allocate(GroupId(0), bytes)) {
+                    kept.push(block);
+                }
+                kept.drain(..nodes).for_each(|block| cx.give_back(block, bytes));
+            }
+        }
+        if let Err(failure) = block_on(insert(&mut by, key)) {
+            break (key, failure);
+        }
+    };
+    let least = failed + 1;
+    let mut reader = Coordinator::new(world.context(1, 0), 1, retry);
+    for key in (least..least + 1_500).chain((least..15_000).step_by(97)) {
+        let found = block_on(reader.transact(async |tx| {
+            let handle = tx.seek(tree.index, whole(key));
+            tx.fetch().await?;
+            Ok(keys_of(tx, handle))
+        }));
+        assert_eq!(found, Ok(vec![key]), "{nodes} nodes");
+    }
+    for key in (least..least + 1_500).step_by(7) {
+        let deleted = block_on(reader.transact(async |tx| {
+            tx.delete(T, key);
+            tx.fetch().await
+        }));
+        assert_eq!(deleted, Ok(()), "{nodes} nodes");
+    }
+    world.assert_clean();
+    failure
+}
+
+#[test]
+fn a_separator_without_room_keeps_nobody_from_what_is_there() {
+    // About fourteen leaves are split before the inner node above them is full.
+    for nodes in 12..20 {
+        assert_eq!(without_room_for_a_separator(nodes), Failure::OutOfMemory, "{nodes} nodes");
+    }
+}

@@ -1,0 +1,213 @@
+//! Races around recovery and changes of the configuration, each driven to its moment.
+//!
+//! Invariant checked: one bad moment a test. What others do is let happen after every number of steps of
+//! whoever is raced against, so that the moment is among them whatever the rounds are.
+
+use crate::common::race::*;
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+use tarn_engine::catalog::Placement;
+use tarn_engine::context::Context;
+use tarn_engine::mend::{self, Mended};
+use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::owner::OwnerTag;
+use tarn_engine::reconfigure::{Changed, change, replaced};
+use tarn_engine::recovery::{self, Attempt};
+use tarn_engine::schema::TableId;
+use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
+use tarn_fabric::error::FabricError;
+
+/// A transaction is acknowledged and its node dies; another has its record next, and its data reach the
+/// backup after so many steps of the recoverer, while the primary is gone.
+fn follow_after(steps: usize) -> (Resolution, bool) {
+    let fabric = pair(1, 0);
+    let (dead, alive, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
+    let mut first = coordinator(&dead, 0);
+    fabric.block_on(put(&mut first, 1)).unwrap();
+    fabric.block_on(update(&mut first, 100)).unwrap();
+    (0..200).for_each(|_| fabric.step());
+    fabric.database.membership.expel(dead.node.id);
+    let mut second = coordinator(&alive, 1);
+    let mut following = pin!(update(&mut second, 200));
+    drive(&fabric, &mut following, STEPS_MAX, || writes(&alive) == 1);
+    fabric.hold(alive.node.id, NodeSlot(1));
+    fabric.fail_node(NodeSlot(0));
+    let mut recovery = pin!(recovery::recover(&by, dead.node.id));
+    let early = drive(&fabric, &mut recovery, steps, || false);
+    fabric.land(alive.node.id, NodeSlot(1));
+    let is_early = early.is_some();
+    let attempt = match early {
+        Some(attempt) => attempt,
+        None => fabric.block_on(recovery),
+    };
+    let Ok(Attempt::Recovered(recovery)) = attempt else { panic!("{attempt:?}") };
+    let [(_, resolution)] = recovery.settled[..] else { panic!("{recovery:?}") };
+    (resolution, is_early)
+}
+
+#[test]
+fn a_follower_whose_data_land_meanwhile_undoes_nobody() {
+    for steps in 0.. {
+        let (resolution, is_early) = follow_after(steps);
+        assert_eq!(
+            resolution,
+            Resolution::Committed,
+            "acknowledged, and undone after {steps} steps"
+        );
+        if is_early {
+            return assert!(steps > 10, "it takes some rounds");
+        }
+    }
+}
+
+#[test]
+fn a_zombie_finds_no_way_in_at_a_spare() {
+    let fabric = pair(2, 2);
+    let (zombie, by) = (fabric.context(0, 0), fabric.context(1, 0));
+    let mut undead = coordinator(&zombie, 0);
+    fabric.block_on(put(&mut undead, 1)).unwrap();
+    fabric.database.membership.expel(zombie.node.id);
+    recovered(&fabric, &by, zombie.node.id);
+    for node in [0, 1] {
+        fabric.fail_node(NodeSlot(node));
+        mend_all(&fabric, &by);
+    }
+    for spare in [2, 3] {
+        assert_eq!(ask(&fabric, &zombie, spare), Err(FabricError::Fenced));
+    }
+    let refused = fabric.block_on(update(&mut undead, 666));
+    assert_eq!(refused, Err(Failure::Fabric));
+    let why = zombie.explanation(Failure::Fabric);
+    assert_eq!(why, Some(Explanation::Fabric(FabricError::Fenced)));
+}
+
+/// A life is expelled, and recovered by another node, after so many steps of a change that takes a spare
+/// in. Whether the change had come to its end.
+fn expel_during_change(steps: usize) -> bool {
+    let fabric = pair(3, 1);
+    let (zombie, by, other) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
+    let mut undead = coordinator(&zombie, 0);
+    fabric.block_on(put(&mut undead, 1)).unwrap();
+    // One that is over already, and one that is not yet.
+    let before = fabric.context(3, 0);
+    fabric.database.membership.expel(before.node.id);
+    recovered(&fabric, &other, before.node.id);
+    fabric.fail_node(NodeSlot(0));
+    fabric.database.configurations.report(NodeSlot(0));
+    let configurations = &fabric.database.configurations;
+    let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
+    let mut changing = pin!(change(&by, TERMS, &mut nobody, |map| replaced(configurations, map)));
+    let early = drive(&fabric, &mut changing, steps, || false).is_some();
+    fabric.database.membership.expel(zombie.node.id);
+    let mut recovering = pin!(recovery::recover(&other, zombie.node.id));
+    let (mut ended, mut is_recovered) = (early, false);
+    for _ in 0..STEPS_MAX {
+        is_recovered = is_recovered || poll(&mut recovering).is_ready();
+        ended = ended || poll(&mut changing).is_ready();
+        if ended && is_recovered {
+            break;
+        }
+        fabric.step();
+    }
+    assert!(ended && is_recovered, "after {steps} steps");
+    assert_eq!(configurations.open().groups.joining(GroupId(0)), [NodeSlot(2)]);
+    assert_eq!(ask(&fabric, &before, 2), Err(FabricError::Fenced), "after {steps} steps");
+    assert_eq!(ask(&fabric, &zombie, 2), Err(FabricError::Fenced), "after {steps} steps");
+    early
+}
+
+#[test]
+fn a_life_that_ends_during_a_change_is_revoked_at_its_spare() {
+    assert!((0..STEPS_MAX).any(expel_during_change));
+}
+
+/// The map has changed since a thread ran last; a life that ran in the new one has left its log at the
+/// copy that joined, and nowhere else.
+fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
+    let fabric = pair(4, 1);
+    let (idle, dead, by) = (fabric.context(0, 0), fabric.context(1, 0), fabric.context(2, 0));
+    fabric.block_on(put(&mut coordinator(&by, 2), 1)).unwrap();
+    fabric.fail_node(NodeSlot(0));
+    fabric.database.configurations.report(NodeSlot(0));
+    assert!(matches!(change_once(&fabric, &by), Changed::Opened { .. }));
+    let before = writes(&dead);
+    {
+        let mut dying = Box::pin(update(Box::leak(Box::new(coordinator(&dead, 1))), 2));
+        let mut polled = dying.as_mut();
+        drive(&fabric, &mut polled, STEPS_MAX, || writes(&dead) > before);
+        fabric.hold(dead.node.id, NodeSlot(1));
+        fabric.land(dead.node.id, NodeSlot(2));
+        std::mem::forget(dying);
+    }
+    let id = dead.node.id;
+    fabric.database.membership.expel(id);
+    std::mem::forget(dead);
+    (fabric, idle, id)
+}
+
+#[test]
+fn an_area_is_asked_for_at_the_copies_that_there_are() {
+    let (fabric, idle, dead) = logged_at_the_spare_alone();
+    assert_eq!(fabric.block_on(recovery::is_settled(&idle, 1)), Ok(false));
+    recovered(&fabric, &idle, dead);
+    assert_eq!(fabric.block_on(recovery::is_settled(&idle, 1)), Ok(true));
+    fabric.end();
+}
+
+#[test]
+fn a_thread_whose_map_is_behind_sweeps() {
+    let (fabric, idle, _) = logged_at_the_spare_alone();
+    let swept = fabric.block_on(recovery::sweep(&idle, PACE)).expect("the primary of now lives");
+    assert!(swept.looked_at > 0);
+    fabric.end();
+}
+
+/// A life leaves a lock without a log at memory node 2; the sweep after its recovery fails, because another
+/// memory node dies. Whoever mends sweeps again.
+#[test]
+fn a_sweep_that_fails_is_made_again() {
+    let tables: Vec<_> = ["one", "two", "three"].iter().map(|name| narrow(name, 8)).collect();
+    let mut shape = Shape::of(&tables).nodes(3, 3);
+    shape.options.placement = Placement::Table;
+    (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 0);
+    let fabric = WeakFabric::new(&shape, 5);
+    fabric.calm();
+    let (dead, by) = (fabric.context(0, 0), fabric.context(1, 0));
+    let mut victim = coordinator(&dead, 0);
+    victim.record_history();
+    let mut dying = Box::pin(Box::leak(Box::new(victim)).transact(async |tx| {
+        tx.insert(TableId(2), KEY);
+        tx.fetch().await?;
+        Ok(())
+    }));
+    let mut polled = dying.as_mut();
+    let locked =
+        || (1..9).any(|count| fabric.has_word(OwnerTag::new(dead.node.id, 0, count).word()));
+    assert_eq!(drive(&fabric, &mut polled, STEPS_MAX, locked), None);
+    std::mem::forget(dying);
+    fabric.database.membership.expel(dead.node.id);
+    fabric.fail_node(NodeSlot(0));
+    let (turns, dies) = (Cell::new(0), Cell::new(false));
+    let stop = || {
+        turns.set(turns.get() + 1);
+        turns.get() > 100 // a sweep takes a step a turn
+    };
+    let report = |mended| dies.set(dies.get() || matches!(mended, Mended::Recovered(..)));
+    let mut mending = pin!(mend::mend(&by, TERMS, PACE, stop, report));
+    for _ in 0..STEPS_MAX {
+        if poll(&mut mending).is_ready() {
+            break;
+        }
+        if dies.take() {
+            fabric.fail_node(NodeSlot(1));
+        }
+        fabric.step();
+    }
+    assert_eq!(fabric.database.configurations.open().groups.members(GroupId(2)), [NodeSlot(2)]);
+    assert!(!locked(), "nobody has met it, and it is still there");
+    fabric.end();
+}

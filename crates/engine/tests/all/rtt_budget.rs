@@ -1,0 +1,456 @@
+//! The RTT budget of FORD: the table in `protocol/ford/mod.rs`, asserted by counting.
+//!
+//! Every line below gives the rounds until the reply, the detached rounds (the unlock after a
+//! commit, the release after an abort: posted before the reply, awaited by nobody), and the verbs
+//! of both. One coroutine, nobody else but where a line says so.
+
+use crate::common::*;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::schema::{Cells, ColumnId, TableId};
+use tarn_engine::transaction::{IndexKey, Scan, Transaction};
+use tarn_fabric::executor::block_on;
+
+const NARROW: TableId = TableId(0);
+const DOUBLE: TableId = TableId(1);
+const APART: TableId = TableId(2);
+/// Four buckets: full, with a chain.
+const SMALL: TableId = TableId(3);
+/// Its buckets have fingerprints.
+const PRINTED: TableId = TableId(4);
+const REPLICAS: [usize; 2] = [1, 3];
+
+#[derive(PartialEq, Eq, Debug)]
+struct Cost {
+    /// Rounds until the reply.
+    rounds: u64,
+    detached: u64,
+    reads: u64,
+    writes: u64,
+    cas: u64,
+}
+
+fn cost(rounds: u64, detached: u64, reads: u64, writes: u64, cas: u64) -> Cost {
+    Cost { rounds, detached, reads, writes, cas }
+}
+
+/// A transaction that writes: with its log and data at every replica, `writes` to each, and its
+/// `locks` released. One copy: in the data's batch, by WRITE. Several: in a round that nobody awaits.
+fn write_cost(replicas: usize, rounds: u64, reads: u64, writes: u64, locks: u64) -> Cost {
+    if replicas == 1 {
+        return cost(rounds, 0, reads, writes + locks, locks);
+    }
+    cost(rounds, 1, reads, writes * replicas as u64, 2 * locks)
+}
+
+/// Bytes that the atomics of such a transaction bring.
+fn lock_bytes(replicas: usize, locks: u64) -> u64 {
+    if replicas == 1 { 8 * locks } else { 16 * locks }
+}
+
+fn phase(cx: &Context, name: &str) -> u64 {
+    let phases = cx.database().protocol.info().phases;
+    let position = phases.iter().position(|&phase| phase == name).unwrap();
+    cx.metrics.snapshot().phases[position]
+}
+
+/// Runs one try and says what it cost, in verbs and in bytes read.
+fn measure(
+    by: &mut Coordinator,
+    mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
+) -> (Cost, u64) {
+    let cx = Rc::clone(by.context());
+    let detached = |cx: &Context| phase(cx, "unlock") + phase(cx, "release");
+    let (before, detached_before) = (cx.port.counts(), detached(&cx));
+    let mut tries = 0;
+    let _ = block_on(by.transact(async |tx| {
+        tries += 1;
+        if tries > 1 {
+            return tx.abort();
+        }
+        body(tx).await
+    }));
+    let (spent, detached) = (cx.port.counts() - before, detached(&cx) - detached_before);
+    let [reads, writes, cas, faa, masked] = spent.verbs;
+    assert_eq!((faa, masked, spent.messages), (0, 0, 0));
+    (Cost { rounds: spent.rounds - detached, detached, reads, writes, cas }, spent.bytes_in)
+}
+
+async fn read(tx: &mut Transaction<'_>, table: TableId, key: u64) -> Result<(), Failure> {
+    assert!(tx.get_row(table, key).await?.is_some());
+    Ok(())
+}
+
+async fn add_one(tx: &mut Transaction<'_>, table: TableId, keys: &[u64]) -> Result<(), Failure> {
+    let rows: Vec<_> = keys.iter().map(|&key| tx.update(table, key, Cells::one(A))).collect();
+    tx.fetch().await?;
+    for row in rows {
+        let value = tx.get(row).expect("there").u64(A);
+        tx.set(row, A, value + 1);
+    }
+    Ok(())
+}
+
+struct Bench {
+    world: World,
+    /// Without an address cache.
+    cold: Coordinator,
+    /// Remembers addresses.
+    warm: Coordinator,
+    other: Coordinator,
+}
+
+fn bench(replicas: usize, variant: &str) -> Bench {
+    let schemas = [
+        narrow("narrow", 4000),
+        double("double", 4000),
+        apart("apart", 4000),
+        narrow("small", 1),
+        narrow("printed", 4000).fingerprinted(),
+    ];
+    // All records of a table in one group: groups do not multiply the writes.
+    let mut shape = Shape::of(&schemas).protocol("ford").nodes(replicas, replicas).variant(variant);
+    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    let world = World::new(&shape);
+    let mut cold = world.coordinator(0, 0);
+    for table in [NARROW, DOUBLE, APART] {
+        fill(&mut cold, table, 1..10);
+    }
+    let (warm, other) = (world.coordinator(1, 1024), world.coordinator(2, 0));
+    Bench { world, cold, warm, other }
+}
+
+#[test]
+fn reading_one_record_is_one_round_without_atomics() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "corrected");
+        let (spent, bytes) = measure(&mut cold, async |tx| read(tx, NARROW, 1).await);
+        assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 128));
+        let (spent, _) = measure(&mut cold, async |tx| read(tx, DOUBLE, 1).await);
+        assert_eq!((spent.rounds, spent.cas), (1, 0));
+        // At a remembered address the slot alone.
+        measure(&mut warm, async |tx| read(tx, NARROW, 1).await);
+        let (spent, bytes) = measure(&mut warm, async |tx| read(tx, NARROW, 1).await);
+        assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 64));
+        measure(&mut warm, async |tx| read(tx, DOUBLE, 1).await);
+        let (spent, _) = measure(&mut warm, async |tx| read(tx, DOUBLE, 1).await);
+        assert_eq!((spent.rounds, spent.cas), (1, 0));
+    }
+}
+
+#[test]
+fn reading_several_records_is_two_rounds() {
+    let Bench { mut cold, .. } = bench(1, "corrected");
+    for count in [2, 5] {
+        let (spent, bytes) = measure(&mut cold, async |tx| {
+            let rows: Vec<_> = (1..=count).map(|key| tx.read(NARROW, key, Cells::ALL)).collect();
+            tx.fetch().await?;
+            assert!(rows.iter().all(|&row| tx.existed(row)));
+            Ok(())
+        });
+        assert_eq!((spent, bytes), (cost(2, 0, 2 * count, 0, 0), count * (128 + 16)));
+    }
+}
+
+#[test]
+fn a_write_of_an_unknown_address_is_three_rounds_and_the_unlock() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, world, .. } = bench(replicas, "corrected");
+        let (spent, bytes) = measure(&mut cold, async |tx| add_one(tx, NARROW, &[1]).await);
+        assert_eq!(
+            (spent, bytes),
+            (write_cost(replicas, 3, 2, 2, 1), 128 + 64 + lock_bytes(replicas, 1))
+        );
+        let (spent, _) = measure(&mut cold, async |tx| add_one(tx, DOUBLE, &[1]).await);
+        assert_eq!(spent, write_cost(replicas, 3, spent.reads, 2, 1));
+        // Several: as many rounds; one log.
+        let (spent, _) = measure(&mut cold, async |tx| add_one(tx, NARROW, &[1, 2, 3]).await);
+        assert_eq!(spent, write_cost(replicas, 3, 6, 4, 3));
+        // Asked for, not changed: nothing to write.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            tx.update(NARROW, 1u64, Cells::ALL);
+            Ok(())
+        });
+        assert_eq!(spent, cost(2, 1, 2, 0, 2));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn a_write_of_a_known_address_is_two_rounds_and_the_unlock() {
+    for replicas in REPLICAS {
+        let Bench { mut warm, .. } = bench(replicas, "corrected");
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let (spent, bytes) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        assert_eq!(
+            (spent, bytes),
+            (write_cost(replicas, 2, 1, 2, 1), 64 + lock_bytes(replicas, 1))
+        );
+        // Others are read: one more, the validation.
+        let (spent, _) = measure(&mut warm, async |tx| {
+            tx.read(NARROW, 2u64, Cells::ALL);
+            add_one(tx, NARROW, &[1]).await
+        });
+        assert_eq!(spent, write_cost(replicas, 3, 3, 2, 1));
+    }
+}
+
+#[test]
+fn literal_logs_in_a_round_of_its_own_and_unlocks_with_its_data() {
+    for replicas in REPLICAS {
+        let Bench { mut warm, .. } = bench(replicas, "corrected,-fuse-log");
+        let copies = replicas as u64;
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        assert_eq!(spent, write_cost(replicas, 3, 1, 2, 1));
+        let Bench { mut warm, .. } = bench(replicas, "literal");
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let cx = Rc::clone(warm.context());
+        let before = cx.port.counts();
+        measure(&mut warm, async |tx| add_one(tx, NARROW, &[1]).await);
+        let spent = cx.port.counts() - before;
+        // Lock, log, data and unlock, the backups' data.
+        assert_eq!(spent.rounds, if replicas > 1 { 4 } else { 3 });
+        assert_eq!(spent.verbs[1..3], [2 * copies, 2]);
+    }
+}
+
+#[test]
+fn an_absent_read_is_two_rounds_and_needs_no_validation_of_its_own() {
+    let Bench { mut cold, .. } = bench(1, "corrected");
+    let absent = async |tx: &mut Transaction<'_>| {
+        let row = tx.read(NARROW, 777u64, Cells::ALL);
+        tx.fetch().await?;
+        assert!(tx.get(row).is_none());
+        Ok(())
+    };
+    let (spent, bytes) = measure(&mut cold, absent);
+    assert_eq!((spent, bytes), (cost(2, 0, 4, 0, 0), 128 + (64 + 512 + 16)));
+    let (spent, _) = measure(&mut cold, async |tx| {
+        read(tx, NARROW, 1).await?;
+        absent(tx).await
+    });
+    // One after the other: three rounds; then both are validated.
+    assert_eq!(spent, cost(4, 0, 1 + 4 + 2, 0, 0));
+}
+
+#[test]
+fn inserts_and_deletes_lock_the_directory_too() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, world, .. } = bench(replicas, "corrected");
+        let insert = async |tx: &mut Transaction<'_>| {
+            let row = tx.insert(NARROW, 500u64);
+            tx.fetch().await?;
+            assert!(!tx.existed(row));
+            Ok(())
+        };
+        // The bucket; directory and slot locked and read; log, slot, directory.
+        let (spent, _) = measure(&mut cold, insert);
+        assert_eq!(spent, write_cost(replicas, 3, 3 + 2, 3, 2));
+        let (spent, _) = measure(&mut cold, async |tx| {
+            let row = tx.delete(NARROW, 500u64);
+            tx.fetch().await?;
+            assert!(tx.existed(row));
+            Ok(())
+        });
+        assert_eq!(spent, write_cost(replicas, 3, 3 + 2, 3, 2));
+        // Deleting nothing is an absent read that skips the bin.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            tx.delete(NARROW, 500u64);
+            Ok(())
+        });
+        assert_eq!(spent, cost(1, 0, 3, 0, 0));
+        // Inserting what is there is a read.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            let row = tx.insert(NARROW, 1u64);
+            tx.fetch().await?;
+            assert!(tx.existed(row));
+            Ok(())
+        });
+        assert_eq!(spent, cost(1, 0, 3, 0, 0));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn an_insert_reads_one_line_of_a_bucket_that_has_fingerprints() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, world, .. } = bench(replicas, "corrected");
+        let insert = |key: u64, is_new: bool| {
+            async move |tx: &mut Transaction<'_>| {
+                let row = tx.insert(PRINTED, key);
+                tx.fetch().await?;
+                assert_eq!(tx.existed(row), !is_new);
+                Ok(())
+            }
+        };
+        // The directory record; it and the slot locked and read; log, slot, directory.
+        for key in [500, 501, 502] {
+            let (spent, bytes) = measure(&mut cold, insert(key, true));
+            assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 2));
+            assert_eq!(bytes, 3 * 64 + lock_bytes(replicas, 2));
+        }
+        // Of a key that may be there the bucket is asked.
+        let (spent, _) = measure(&mut cold, insert(501, false));
+        assert_eq!(spent, cost(2, 0, 1 + 3, 0, 0));
+        // A delete frees the slot and its fingerprint.
+        let (spent, _) = measure(&mut cold, async |tx| {
+            let row = tx.delete(PRINTED, 501u64);
+            tx.fetch().await?;
+            assert!(tx.existed(row));
+            Ok(())
+        });
+        assert_eq!(spent, write_cost(replicas, 3, 3 + 2, 3, 2));
+        let (spent, _) = measure(&mut cold, insert(501, true));
+        assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 2));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn payloads_of_their_own_are_read_by_the_line() {
+    let c = ColumnId(2);
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "corrected");
+        let get = |cells: Cells| {
+            async move |tx: &mut Transaction<'_>| {
+                let row = tx.read(APART, 1u64, cells);
+                tx.fetch().await?;
+                assert!(tx.existed(row));
+                Ok(())
+            }
+        };
+        // Cold: the bin; then the lines asked for, and the head again.
+        let (spent, bytes) = measure(&mut cold, get(Cells::ALL));
+        assert_eq!((spent, bytes), (cost(2, 0, 3, 0, 0), 64 + 320 + 16));
+        let (spent, bytes) = measure(&mut cold, get(Cells::one(A)));
+        assert_eq!((spent, bytes), (cost(2, 0, 3, 0, 0), 64 + 64 + 16));
+        let (spent, bytes) = measure(&mut cold, get(Cells::one(A).union(Cells::one(c))));
+        assert_eq!((spent, bytes), (cost(2, 0, 4, 0, 0), 64 + 128 + 16));
+        let (spent, bytes) = measure(&mut cold, get(Cells::NONE));
+        assert_eq!((spent, bytes), (cost(1, 0, 1, 0, 0), 64));
+        // Warm: slot, lines and head in one round.
+        measure(&mut warm, get(Cells::ALL));
+        let (spent, bytes) = measure(&mut warm, get(Cells::ALL));
+        assert_eq!((spent, bytes), (cost(1, 0, 3, 0, 0), 32 + 320 + 16));
+        let (spent, bytes) = measure(&mut warm, get(Cells::one(c)));
+        assert_eq!((spent, bytes), (cost(1, 0, 3, 0, 0), 32 + 64 + 16));
+        // Updates of one column: log, VERSION, the column; read is its line.
+        let (spent, bytes) = measure(&mut warm, async |tx| add_one(tx, APART, &[1]).await);
+        assert_eq!(
+            (spent, bytes),
+            (write_cost(replicas, 2, 2, 3, 1), 32 + 64 + lock_bytes(replicas, 1))
+        );
+        let (spent, _) = measure(&mut cold, async |tx| add_one(tx, APART, &[1]).await);
+        assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 1));
+        let (spent, _) = measure(&mut cold, async |tx| {
+            tx.insert(APART, 500u64);
+            Ok(())
+        });
+        // Log, body, header, directory (this table's key is in the header).
+        assert_eq!(spent, write_cost(replicas, 3, spent.reads, 4, 2));
+    }
+}
+
+#[test]
+fn records_away_from_home_cost_a_round_for_the_bucket_and_one_for_each_block() {
+    let Bench { mut cold, world, .. } = bench(1, "corrected");
+    cold.context().growth.enable(false);
+    fill(&mut cold, SMALL, 0..150);
+    let audit = world.assert_clean();
+    assert!(audit.overflow_blocks > 4, "{audit:?}");
+    let mut seen = [0; 8];
+    for key in 0..150 {
+        let (spent, _) = measure(&mut cold, async |tx| read(tx, SMALL, key).await);
+        let reads = if spent.rounds == 1 { 1 } else { 4 + (spent.rounds - 2) };
+        assert_eq!(spent, cost(spent.rounds, 0, reads, 0, 0));
+        seen[spent.rounds as usize] += 1;
+    }
+    println!("records by rounds: {seen:?}");
+    // Two slots of each of sixteen bins at most; then buckets; then chains.
+    assert!((1..=32).contains(&seen[1]), "{seen:?}");
+    assert!(seen[2] > 0 && seen[3] > 0 && seen[4] > 0, "{seen:?}");
+}
+
+/// Rounds until the reply, and locks, with what a scan or a change of an index adds.
+#[test]
+fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_not_remembered() {
+    let (full, empty) = (TableId(0), TableId(1));
+    let ordered = |name| narrow(name, 4000).ordered("by_key");
+    let world = World::new(&Shape::of(&[ordered("full"), ordered("empty")]).protocol("ford"));
+    let by_key = world.database.catalog.index_id("full", "by_key").unwrap();
+    fill(&mut world.coordinator(0, 0), full, (0..200).map(|key| key * 2));
+    let mut by = world.coordinator(1, 0);
+    let mut scan = |from: u64, to: u64| {
+        let range = Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to));
+        let (spent, _) = measure(&mut by, async |tx| {
+            let seen = tx.scan(by_key, range);
+            tx.fetch().await?;
+            assert_eq!(tx.scanned(seen).count() as u64, (to - from) / 2 + 1);
+            Ok(())
+        });
+        (spent.rounds, spent.cas)
+    };
+    // The root and the leaf; then the leaf alone; two leaves are validated.
+    assert_eq!((scan(0, 20), scan(0, 20), scan(40, 200)), ((2, 0), (1, 0), (2, 0)));
+    let mut insert = |table: TableId, key: u64| {
+        let (spent, _) = measure(&mut by, async |tx| {
+            tx.insert(table, key);
+            tx.fetch().await
+        });
+        (spent.rounds, spent.cas)
+    };
+    // As an insert without an index, and the leaf under its lock. A root that is a leaf is never
+    // remembered: it is read, then locked.
+    assert_eq!((insert(full, 33), insert(empty, 1)), ((4, 3), (5, 3)));
+    world.assert_clean();
+}
+
+#[test]
+fn an_abort_at_the_lock_costs_one_round_and_the_release() {
+    let Bench { mut warm, mut other, world, .. } = bench(1, "corrected");
+    measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2]).await);
+    let cx = Rc::clone(warm.context());
+    let refused = cx.metrics.snapshot().aborts[AbortReason::LockRefused as usize];
+    block_on(other.transact(async |tx| {
+        tx.update(NARROW, 2u64, Cells::ALL);
+        tx.fetch().await?;
+        // Record 1 is granted, record 2 refused; only the granted lock is released.
+        let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2]).await);
+        assert_eq!(spent, cost(1, 1, 2, 0, 3));
+        // Nothing granted, nothing to release.
+        let (spent, _) = measure(&mut warm, async |tx| add_one(tx, NARROW, &[2]).await);
+        assert_eq!(spent, cost(1, 0, 1, 0, 1));
+        // A reader that meets the lock.
+        let (spent, _) = measure(&mut warm, async |tx| read(tx, NARROW, 2).await);
+        assert_eq!(spent, cost(1, 0, 1, 0, 0));
+        Ok(())
+    }))
+    .unwrap();
+    assert_eq!(cx.metrics.snapshot().aborts[AbortReason::LockRefused as usize], refused + 2);
+    world.assert_clean();
+}
+
+#[test]
+fn an_abort_at_validation_costs_two_rounds_and_the_release() {
+    let Bench { mut warm, mut other, world, .. } = bench(1, "corrected");
+    measure(&mut warm, async |tx| add_one(tx, NARROW, &[1, 2, 3]).await);
+    let (spent, _) = measure(&mut warm, async |tx| {
+        let row = tx.read(NARROW, 2u64, Cells::ALL);
+        add_one(tx, NARROW, &[1]).await?;
+        other.transact(async |tx| add_one(tx, NARROW, &[2]).await).await?;
+        assert!(tx.get(row).is_some());
+        Ok(())
+    });
+    assert_eq!(spent, cost(2, 1, 2 + 1, 0, 2));
+    let (spent, _) = measure(&mut warm, async |tx| {
+        tx.read(NARROW, 2u64, Cells::ALL);
+        tx.read(NARROW, 3u64, Cells::ALL);
+        tx.fetch().await?;
+        other.transact(async |tx| add_one(tx, NARROW, &[2]).await).await
+    });
+    assert_eq!(spent, cost(2, 0, 2 + 2, 0, 0));
+    world.assert_clean();
+}

@@ -1,0 +1,132 @@
+//! The explorer against plain enumeration: the same outcomes, and planted mistakes are noticed.
+//!
+//! Invariant checked: whatever plain enumeration reaches, every reduction covers; whatever a reduction
+//! reaches, plain enumeration does.
+
+use crate::common::cases::{Case, cases, drawn, is_all};
+use crate::common::toy::Outcome;
+use proptest::prelude::Strategy as _;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::collections::BTreeSet;
+use tarn_sim::explore::{Bounds, ExploreConfig, Planted, Reduction};
+
+/// What a reduction missed, and what it made up.
+fn compare(plain: &BTreeSet<Outcome>, reduced: &BTreeSet<Outcome>) -> Result<(), String> {
+    for outcome in plain {
+        if !reduced.contains(outcome) && !reduced.iter().any(|it| it.covers(outcome)) {
+            return Err(format!("missed: {outcome:?}"));
+        }
+    }
+    for outcome in reduced {
+        if !plain.contains(outcome) {
+            return Err(format!("made up: {outcome:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_reduction_reaches_what_plain_enumeration_reaches() {
+    for case in cases() {
+        let config = case.config();
+        let (truth, plain) = case.toy.outcomes(&config, case.truth());
+        assert!(is_all(&plain), "{}: {plain:?}", case.name);
+        let (full, reduced) = case.toy.outcomes(&config, Reduction::Full);
+        println!(
+            "{}: {} outcomes; plain {} executions; full {} outcomes, {} executions, {} states",
+            case.name,
+            truth.len(),
+            plain.progress.executions,
+            full.len(),
+            reduced.progress.executions,
+            reduced.progress.states,
+        );
+        assert!(is_all(&reduced));
+        compare(&truth, &full).unwrap_or_else(|text| panic!("{}: {text}", case.name));
+        let (states, _) = case.toy.outcomes(&config, Reduction::States);
+        assert_eq!(states, truth, "{}", case.name);
+    }
+}
+
+/// So many states are explored of a drawn toy, or it is passed over.
+const DRAWN_STATES: u64 = 6_000;
+
+fn bounded(case: &Case) -> ExploreConfig {
+    let bounds = Bounds { states: DRAWN_STATES, executions: 20_000, ..Bounds::NONE };
+    ExploreConfig { bounds, ..case.config() }
+}
+
+fn draw_cases(count: u32, mut each: impl FnMut(Case) -> bool) {
+    let mut runner = TestRunner::new_with_rng(
+        Config::default(),
+        TestRng::from_seed(RngAlgorithm::XorShift, &[7; 16]),
+    );
+    let strategy = drawn();
+    for _ in 0..count {
+        if each(strategy.new_tree(&mut runner).expect("nothing is rejected").current()) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn drawn_toys_have_the_same_outcomes_under_all_reductions() {
+    let count = std::env::var("TARN_TOYS").map_or(50, |count| count.parse().unwrap());
+    let (mut compared, mut plain_too) = (0, 0);
+    draw_cases(count, |case| {
+        let config = bounded(&case);
+        let (truth, states) = case.toy.outcomes(&config, Reduction::States);
+        if !is_all(&states) {
+            return false;
+        }
+        let told = || format!("{:?}, {:?}", case.toy.programs, case.faults);
+        let (full, reduced) = case.toy.outcomes(&config, Reduction::Full);
+        assert!(is_all(&reduced), "{}", told());
+        compare(&truth, &full).unwrap_or_else(|text| panic!("{}: {text}", told()));
+        compared += 1;
+        if states.progress.states < 400 {
+            let (plain, all) = case.toy.outcomes(&config, Reduction::None);
+            plain_too += u32::from(is_all(&all));
+            assert!(!is_all(&all) || plain == truth, "{}", told());
+        }
+        false
+    });
+    println!("{compared} of {count} compared, {plain_too} of them with plain enumeration too");
+    assert!(compared * 2 > count && plain_too > 0);
+}
+
+#[test]
+fn planted_mistakes_are_noticed() {
+    for planted in [
+        Planted::LinesForgotten,
+        Planted::SeenForgotten,
+        Planted::OrderForgotten,
+        Planted::DeathsForgotten,
+        Planted::RefusalsForgotten,
+        Planted::SharingForgotten,
+        Planted::EndsForgotten,
+        Planted::OvertakingForgotten,
+        Planted::AskingForgotten,
+        Planted::LeftoversForgotten,
+        Planted::ObjectsForgotten,
+        Planted::RemainsForgotten,
+    ] {
+        let is_noticed = |case: &Case| {
+            let config = bounded(case);
+            let (wrong, _) = case.toy.outcomes(&config, Reduction::Planted(planted));
+            let (truth, states) = case.toy.outcomes(&config, Reduction::States);
+            is_all(&states) && compare(&truth, &wrong).is_err()
+        };
+        let noticed: Vec<_> =
+            cases().into_iter().filter(is_noticed).map(|case| case.name).collect();
+        let (mut drawn, mut found) = (0, false);
+        draw_cases(if noticed.is_empty() { 400 } else { 0 }, |case| {
+            drawn += 1;
+            found = is_noticed(&case);
+            found
+        });
+        println!("{planted:?}: noticed by {noticed:?}, {drawn} drawn");
+        assert!(found || !noticed.is_empty(), "{planted:?} went unnoticed");
+    }
+}

@@ -1,0 +1,14 @@
+//! The tests of the simulator, in one program.
+//!
+//! Invariant: no file depends on another or on running alone; what several use is in `common`.
+
+mod common;
+mod dropped;
+mod explore;
+mod explore_found;
+mod nic;
+mod observe;
+mod random;
+mod revoke;
+mod service;
+mod timed;

@@ -1,0 +1,246 @@
+//! The command line: what it prints, what it refuses, and with which exit code.
+//!
+//! Invariant: bad input ends in exactly one line on standard error and exit code 2, and leaves no
+//! file behind.
+
+use crate::common::{Ended, tarn, tarn_line};
+use serde_json::Value;
+use std::fs;
+
+/// A run that takes a fraction of a second.
+const SMALL: &str = "--records 200 --seconds 0.1 --verify-seconds 0.1 --coroutines 4";
+
+fn refused(line: &str) -> String {
+    let ended = tarn_line(line);
+    assert_refused(line, &ended)
+}
+
+fn assert_refused(line: &str, ended: &Ended) -> String {
+    assert_eq!(ended.code, Some(2), "{line}: {}", ended.err);
+    assert_eq!(ended.out, "", "{line}");
+    let lines: Vec<&str> = ended.err.lines().filter(|line| !line.starts_with("notice: ")).collect();
+    assert_eq!(lines.len(), 1, "{line}: {}", ended.err);
+    lines[0].to_owned()
+}
+
+#[test]
+fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+    for (line, start, allowed) in [
+        ("bench none", "error: WORKLOAD = none; allowed: ", "smallbank"),
+        ("bench", "error: WORKLOAD = nothing; allowed: ", "tatp"),
+        ("bench kvs --protocol none", "error: --protocol = none; allowed: ", "ford"),
+        ("bench kvs --variant none", "error: --variant = none; allowed: ", "corrected"),
+        ("bench kvs --variant corrected,-none", "error: --variant = -none; ", "validate-reads"),
+        ("bench kvs --threads 0", "error: --threads = 0; allowed: ", "1 to "),
+        ("bench kvs --threads -1", "error: --threads = -1; allowed: ", "a whole number"),
+        ("bench kvs --threads two", "error: --threads = two; allowed: ", "a whole number"),
+        ("bench kvs --coroutines 0", "error: --coroutines = 0; allowed: ", "1 to "),
+        ("bench kvs --coroutines some", "error: --coroutines = some; allowed: ", "auto"),
+        ("bench kvs --threads-per-node 2", "error: --threads-per-node = 2; allowed: ", "1 to 1"),
+        ("bench kvs --threads-per-node 0", "error: --threads-per-node = 0; allowed: ", "1 to 1"),
+        ("bench kvs --seconds 0", "error: --seconds = 0; allowed: ", "more than 0"),
+        ("bench kvs --seconds nan", "error: --seconds = NaN; allowed: ", "more than 0"),
+        ("bench kvs --verify-seconds 1e9", "error: --verify-seconds = ", "up to 60"),
+        ("bench kvs --memory-nodes 0", "error: --memory-nodes = 0; allowed: ", "1 to "),
+        ("bench kvs --replicas 2 --memory-nodes 1", "error: --replicas = 2; allowed: ", "1 to 1"),
+        ("bench kvs --replicas 0 --memory-nodes 3", "error: --replicas = 0; ", "1 to 3"),
+        ("bench kvs --placement here", "error: --placement = here; allowed: ", "hash, table"),
+        ("bench kvs --memory none", "error: --memory = none; allowed: ", "auto, shared, private"),
+        ("bench kvs --mix-profile none", "error: --mix-profile = none; allowed: ", "mixed"),
+        ("bench kvs --records 0", "error: --records = 0; allowed: ", "1 to "),
+        ("bench kvs --records 60000000000", "error: --records = ", "allowed: "),
+        ("bench kvs --records 1000000000000", "error: --records = 1000000000000; ", "1 to "),
+        ("bench kvs --zipf -0.5", "error: --zipf = -0.5; allowed: ", "0 (uniform)"),
+        ("bench kvs --zipf inf", "error: --zipf = inf; allowed: ", "0 (uniform)"),
+        ("bench kvs --seed", "error: --seed = nothing; allowed: ", "a value"),
+        ("bench kvs --sed 1", "error: argument = --sed; allowed: ", "--seed"),
+        ("bench kvs --no-verify --verify-seconds 1", "error: --no-verify = ", "--verify-seconds"),
+        ("bench kvs --no-verify --history x.jsonl", "error: --history = ", "verification phase"),
+        ("bench kvs --history no/such/folder/x", "error: --history = ", "written"),
+        ("bench kvs --history crates", "error: --history = crates; ", "not a folder"),
+        ("bench --scenario no/such/file", "error: --scenario = no/such/file; ", "can be read"),
+        (
+            "none",
+            "error: COMMAND = none; allowed: ",
+            "bench, sim, swarm, trace, explore, reproduce, profiles, switches, check",
+        ),
+        ("check", "error: HISTORY = nothing; allowed: ", "a value"),
+        ("check no/such/file", "error: HISTORY = no/such/file; allowed: ", "cannot open"),
+        ("check x --isolation none", "error: --isolation = none; allowed: ", "serializable"),
+    ] {
+        let said = refused(line);
+        assert!(said.starts_with(start), "{line}: {said}");
+        assert!(said.contains(allowed), "{line}: {said}");
+    }
+}
+
+#[test]
+fn bad_scenarios_name_the_file_the_line_and_the_key() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bad.toml");
+    for (text, expected) in [
+        ("workload = \"kvs\"\nrecords = ", "line 2"),
+        ("workload = \"kvs\"\nspeed = 3\n", "line 2: unknown field `speed`"),
+        ("workload = \"kvs\"\n\nrecords = -3\n", "line 3"),
+        ("workload = \"kvs\"\ncoroutines = \"many\"\n", "many"),
+        ("workload = \"kvs\"\nthreads = 0\n", "--threads = 0; allowed: 1 to"),
+        ("workload = \"none\"\n", "WORKLOAD = none; allowed: "),
+        ("threads = 1\n", "WORKLOAD = nothing; allowed: "),
+        (
+            "workload = \"kvs\"\nexpect-kind = [\"none\"]\n",
+            "--expect-kind = none; allowed: history",
+        ),
+    ] {
+        fs::write(&path, text).expect("written");
+        let arguments = ["bench", "--scenario", path.to_str().expect("a name")];
+        let said = assert_refused(text, &tarn(&arguments));
+        assert!(said.starts_with("error: ") && said.contains(expected), "{text}: {said}");
+    }
+}
+
+#[test]
+fn json_is_one_object_with_figures_and_verdicts() {
+    let ended = tarn_line(&format!("bench smallbank --threads 2 --json {SMALL}"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    for key in [
+        "workload",
+        "protocol",
+        "variant",
+        "fabric",
+        "seed",
+        "config",
+        "mix_run",
+        "committed",
+        "seconds",
+        "throughput_per_s",
+        "latency_us",
+        "aborts",
+        "per_txn",
+        "memory_bytes",
+        "invariants",
+        "history",
+        "conflict_rate",
+        "phases",
+        "machine",
+        "pages",
+        "line_round_trip_ns",
+        "baseline_loops",
+        "audit",
+    ] {
+        assert!(report.get(key).is_some(), "{key}");
+    }
+    assert_eq!(report["fabric"], "local");
+    assert_eq!(report["history"]["verdict"], "accepted");
+    assert_eq!(report["history"]["recorded_in"], "verification phase");
+    assert_eq!(report["invariants"]["ok"], true);
+    assert_eq!(report["audit"]["ok"], true);
+    assert_eq!(report["config"]["compute_nodes"], 2);
+    assert!(report["committed"].as_u64().is_some_and(|count| count > 0));
+    assert!(report["per_txn"]["rounds"].as_f64().is_some_and(|rounds| rounds > 1.0));
+    assert_eq!(report["baseline_loops"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn every_workload_runs_and_says_what_it_found() {
+    for (workload, more) in [
+        ("kvs", "--mix-profile mixed --memory-nodes 3 --replicas 3"),
+        ("smallbank", "--address-cache 1000 --threads 2 --threads-per-node 2"),
+        ("tatp", "--placement table --memory-nodes 2"),
+        ("tpcc", "--mix-profile tiny --replicas 2"),
+        ("ycsb", "--memory private --mix-profile f"),
+    ] {
+        // A warehouse is many records by itself.
+        let small = match workload {
+            "tpcc" => SMALL.replace("--records 200", "--records 2"),
+            _ => SMALL.to_owned(),
+        };
+        let ended = tarn_line(&format!("bench {workload} {small} {more}"));
+        assert_eq!(ended.code, Some(0), "{workload}: {}{}", ended.out, ended.err);
+        for part in ["throughput", "no history recorded", "accepted", "audit", "dependent"] {
+            assert!(ended.out.contains(part), "{workload}: {part}: {}", ended.out);
+        }
+    }
+}
+
+#[test]
+fn a_flag_wins_over_the_scenario() {
+    let line = "bench --scenario scenarios/smallbank-zipf.toml --records 500 --replicas 1 \
+                --seconds 0.1 --no-verify --json";
+    let ended = tarn_line(line);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    assert_eq!(report["config"]["workload"]["accounts"], "500");
+    assert_eq!(report["config"]["replicas"], 1);
+    assert_eq!(report["config"]["memory_nodes"], 3);
+    assert_eq!(report["history"]["verdict"], "not recorded");
+}
+
+#[test]
+fn a_history_is_written_checked_exported_and_refused_when_cut_short() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let name = |file: &str| folder.path().join(file).to_str().expect("a name").to_owned();
+    let (history, edn) = (name("h.jsonl"), name("h.edn"));
+    let ended = tarn_line(&format!("bench smallbank {SMALL} --history {history}"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let ended = tarn_line(&format!("check {history} --elle {edn} --elle-model rw-register"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.out.starts_with("strict serializable: accepted"), "{}", ended.out);
+    assert!(fs::read_to_string(&edn).expect("an export").starts_with("{:index 0, :type :invoke"));
+    let ended = tarn_line(&format!("check {history} --json --isolation serializable"));
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    assert_eq!(report["verdict"], "accepted");
+
+    let whole = fs::read_to_string(&history).expect("a history");
+    fs::write(&history, &whole[..whole.len() / 2]).expect("written");
+    let said = refused(&format!("check {history} --elle {edn}.again"));
+    assert!(said.contains("cut short"), "{said}");
+    let mut files: Vec<_> = fs::read_dir(folder.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    files.sort();
+    assert_eq!(files, ["h.edn", "h.jsonl"]);
+}
+
+#[test]
+fn a_violation_is_shown_and_ends_in_exit_code_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lost.jsonl");
+    // Two transactions read version 1 and both overwrite it.
+    let lines = [
+        r#"{"tarn_history":1,"meta":{},"tables":["savings"]}"#,
+        r#"{"id":1,"coordinator":0,"invoked_ns":0,"completed_ns":9,"outcome":"committed","reads":[[0,7,1,true,0]],"writes":[[0,7,2,"update",0]]}"#,
+        r#"{"id":2,"coordinator":1,"invoked_ns":0,"completed_ns":9,"outcome":"committed","reads":[[0,7,1,true,0]],"writes":[[0,7,3,"update",0]]}"#,
+        r#"{"end":true,"transactions":2}"#,
+    ];
+    fs::write(&path, lines.join("\n") + "\n").expect("written");
+    let ended = tarn_line(&format!("check {}", path.display()));
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(ended.out.contains("VIOLATED") && ended.out.contains("lost update"), "{}", ended.out);
+}
+
+#[test]
+fn help_has_examples() {
+    for line in ["--help", "bench --help", "check --help"] {
+        let ended = tarn_line(line);
+        assert_eq!(ended.code, Some(0));
+        assert!(ended.out.contains("Examples:"), "{line}");
+    }
+    assert!(tarn_line("--version").out.starts_with("tarn "));
+}
+
+/// Linux alone has a device that is always full.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_report_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
+        .args(["profiles", "--json"])
+        .stdout(full)
+        .output()
+        .expect("the program starts");
+    assert_eq!(ended.status.code(), Some(1));
+    let error = String::from_utf8(ended.stderr).expect("text");
+    assert!(error.starts_with("error: standard output: "), "{error}");
+}

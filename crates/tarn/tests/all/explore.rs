@@ -1,0 +1,248 @@
+//! The litmus suite: the corrected protocol passes and is exhausted, every rule that is taken away is found
+//! in a short trace, and what is printed as a replay prints the same again.
+//!
+//! Invariant checked: each switch of each protocol is planted here or known to change cost alone; a planted
+//! bug shows in the named litmus within `STEPS_MAX` verbs and events.
+
+use crate::common::{assert_refused, tarn, tarn_line};
+use serde_json::Value;
+use std::time::Duration;
+use tarn::explore::order::{FaultKind, Order};
+use tarn::explore::report::Sum;
+use tarn::explore::run::run;
+use tarn_engine::protocol::ALL;
+
+/// Verbs that landed, and what else happened, of a whole execution.
+const STEPS_MAX: usize = 30;
+
+/// A rule that is taken away, where that shows, on which shape, and beside which fault.
+struct Planted {
+    protocol: &'static str,
+    missing: &'static str,
+    litmus: &'static str,
+    shape: &'static str,
+    fault: FaultKind,
+}
+
+const fn planted(
+    protocol: &'static str,
+    (missing, litmus): (&'static str, &'static str),
+    shape: &'static str,
+    fault: FaultKind,
+) -> Planted {
+    Planted { protocol, missing, litmus, shape, fault }
+}
+
+const PLANTED: &[Planted] = &[
+    planted("ford", ("-validate-reads", "write-skew"), "2x2", FaultKind::None),
+    planted("ford", ("-refuse-locked", "fractured-read"), "2x2", FaultKind::None),
+    planted("ford", ("-unlock-late", "lost-update"), "2x2", FaultKind::None),
+    planted("ford", ("-release-granted", "lost-update"), "2x2", FaultKind::None),
+    planted("ford", ("-write-after-validation", "dirty-read"), "2x2", FaultKind::None),
+    planted("ford", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
+    planted("ford", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
+    planted("ford", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
+    planted("ford", ("-validate-after-locks", "write-skew"), "2x2", FaultKind::None),
+    planted("ford", ("-keep-version", "stale-address"), "1x1", FaultKind::None),
+    planted("ford", ("-fuse-log", "intermediate-read"), "2x2", FaultKind::Zombie),
+    planted("ford", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
+    planted("ford", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("ford", ("-release-own", "three-writers"), "1x1", FaultKind::Compute),
+    planted("ford", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
+    planted("ford", ("-sibling-with-split", "split-lost"), "1x1", FaultKind::Compute),
+    planted("ford", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
+];
+
+/// A way is stale only if a leaf was split and its separator entered after it was read: these two take
+/// some forty verbs alone.
+const STEPS_MAX_BY_STALE_WAYS: usize = 60;
+
+/// Switches that change cost and nothing else.
+const HARMLESS: &[(&str, &str)] = &[("ford", "-log-every-group"), ("ford", "-write-changes-only")];
+
+/// A switch that changes cost alone as long as no backup is promoted. What it breaks then the random schedules
+/// show: `crates/tarn/tests/all/schedules.rs`.
+const HARMLESS_WITHOUT_DEATHS: &[(&str, &str)] = &[("ford", "-lock-at-primary")];
+
+fn order(planted: &Planted) -> Order {
+    let crashes = u32::from(planted.fault != FaultKind::None);
+    Order {
+        litmuses: vec![planted.litmus.to_owned()],
+        shape: Some(planted.shape.parse().expect("a shape")),
+        crashes,
+        fault: (crashes > 0).then_some(planted.fault),
+        ..Order::all(planted.protocol, &format!("corrected,{}", planted.missing))
+    }
+}
+
+fn explored(order: &Order) -> Sum {
+    run(order, &|_| {}).expect("an order that can be")
+}
+
+#[test]
+fn the_corrected_protocols_pass_and_are_exhausted() {
+    for info in ALL {
+        let order = Order { deep: true, jobs: 2, ..Order::all(info.name, "corrected") };
+        let sum = explored(&order);
+        assert_eq!(sum.total.violations, 0, "{sum}");
+        assert_eq!(sum.total.exhausted, sum.total.items, "{sum}");
+        assert!(sum.litmus.iter().all(|row| row.judged > 0 && row.stuck == 0), "{sum}");
+        // What is right happens as well: a protocol that commits nothing breaks nothing.
+        assert!(sum.is_good(), "{sum}");
+    }
+}
+
+#[test]
+fn small_litmuses_pass_with_every_crash_point() {
+    for info in ALL.iter().filter(|info| info.caps.crash_recovery) {
+        survives(info.name);
+    }
+}
+
+fn survives(protocol: &str) {
+    for (litmus, fault, is_exhausted) in [
+        ("intermediate-read", FaultKind::Compute, false),
+        ("intermediate-read", FaultKind::Zombie, false),
+        ("lost-update", FaultKind::Memory, true),
+        ("successor", FaultKind::Zombie, false),
+        ("split-lost", FaultKind::Compute, true),
+        ("range-phantom", FaultKind::Compute, false),
+    ] {
+        let order = Order {
+            litmuses: vec![litmus.to_owned()],
+            shape: Some("1x1".parse().expect("a shape")),
+            crashes: 1,
+            fault: Some(fault),
+            budget: Some(Duration::from_secs(20)),
+            ..Order::all(protocol, "corrected")
+        };
+        let sum = explored(&order);
+        assert_eq!(sum.total.violations, 0, "{sum}");
+        // A death was explored, not only its absence.
+        assert!(sum.litmus[0].broken > 0, "{sum}");
+        assert!(sum.total.exhausted == 1 || !is_exhausted, "{sum}");
+    }
+}
+
+/// The command's tail, as the program takes it.
+fn arguments(replay: &str) -> Vec<&str> {
+    let line = replay.strip_prefix("tarn ").expect("a command of this program");
+    line.split_whitespace().collect()
+}
+
+#[test]
+fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
+    for planted in PLANTED {
+        let sum = explored(&order(planted));
+        let missing = planted.missing;
+        let (row, found) = sum.violations().next().unwrap_or_else(|| panic!("{missing}: {sum}"));
+        let kind = found.text.split(':').next().unwrap_or_default();
+        println!(
+            "{missing}: {} {} {}: {} steps, {} executions, {kind}",
+            row.litmus, row.shape, row.fault, found.steps, row.executions
+        );
+        let most = match missing {
+            "-check-fences" => STEPS_MAX_BY_STALE_WAYS,
+            _ => STEPS_MAX,
+        };
+        assert!(found.steps < most, "{missing}: {} steps\n{sum}", found.steps);
+        let ended = tarn(&arguments(&found.replay));
+        assert_eq!(ended.code, Some(1), "{missing}: {}", ended.err);
+        assert!(ended.out.contains(found.text.lines().next().expect("a word")), "{}", ended.out);
+        assert!(ended.out.contains("begins a transaction"), "{}", ended.out);
+        assert_eq!(ended.out, tarn(&arguments(&found.replay)).out, "{missing}");
+    }
+}
+
+#[test]
+fn every_switch_is_planted_or_harmless() {
+    for info in ALL {
+        for switch in info.switches {
+            let is_it = |&(protocol, missing): &(&str, &str)| {
+                let missing = missing.trim_start_matches("unsafe-no");
+                protocol == info.name && missing.ends_with(&format!("-{}", switch.name))
+            };
+            let planted = PLANTED.iter().any(|it| is_it(&(it.protocol, it.missing)));
+            let harmless = HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS).any(is_it);
+            assert!(planted != harmless, "{} {}: planted or harmless?", info.name, switch.name);
+        }
+    }
+    for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
+        let sum = explored(&Order::all(protocol, &format!("corrected,{missing}")));
+        assert_eq!(sum.total.violations, 0, "{sum}");
+    }
+}
+
+#[test]
+fn a_replay_is_drawn_as_a_picture_that_appears_whole() {
+    let sum = explored(&order(&PLANTED[2]));
+    let (_, found) = sum.violations().next().expect("it is found");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("trace.svg");
+    let mut line = arguments(&found.replay);
+    line.extend(["--svg", file.to_str().expect("a name")]);
+    let mut pictures = Vec::new();
+    for _ in 0..2 {
+        let ended = tarn(&line);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+        pictures.push(std::fs::read_to_string(&file).expect("it was written"));
+    }
+    assert!(pictures[0].starts_with("<svg") && pictures[0].ends_with("</svg>\n"));
+    assert!(pictures[0].contains("x@M1 v2"), "what became of the backup");
+    assert_eq!(pictures[0], pictures[1]);
+}
+
+#[test]
+fn the_object_says_how_much_was_explored() {
+    let ended = tarn_line("explore write-skew --json");
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    for part in [&report["total"], &report["litmus"][0]] {
+        assert_eq!(part["outcome"], "exhausted");
+        for key in ["executions", "states", "steps", "steps_per_s"] {
+            assert!(part[key].as_f64().is_some_and(|number| number > 0.0), "{key}");
+        }
+    }
+    assert_eq!(report["litmus"][0]["violations"], serde_json::json!([]));
+    let ended = tarn_line("explore phantom --executions 3 --json");
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    assert_eq!(report["litmus"][0]["outcome"], "bounded");
+    assert_eq!(report["litmus"][0]["bounded_by"], "executions");
+}
+
+#[test]
+fn a_budget_is_shared_and_kept() {
+    let ended = tarn_line("explore all --crashes 1 --budget 3 --json");
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    let seconds = report["total"]["seconds"].as_f64().expect("a number");
+    assert!(seconds < 20.0, "{seconds} s of real time on a machine that others use too");
+    assert!(report["litmus"].as_array().is_some_and(|rows| rows.len() > 40));
+}
+
+#[test]
+fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
+    let refused = [
+        ("none", "error: LITMUS = none; allowed: all, ", "write-skew"),
+        ("", "error: LITMUS = nothing; allowed: all, ", "write-skew"),
+        ("no/such.toml", "error: LITMUS = no/such.toml; allowed: ", "can be read"),
+        ("all --protocol none", "error: --protocol = none; allowed: ", "ford"),
+        ("all --variant none", "error: --variant = none; allowed: ", "corrected"),
+        ("all --crashes 9", "error: --crashes = 9; allowed: ", "0 to 3"),
+        ("all --fault flood", "error: --fault = flood; allowed: ", "compute, zombie, memory"),
+        ("all --fault memory", "error: --fault = memory; allowed: ", "--crashes"),
+        ("all --shape 1x2", "error: --shape = 1x2; allowed: ", "NODESxREPLICAS"),
+        ("all --budget 0", "error: --budget = 0; allowed: ", "0.001 to "),
+        ("all --jobs 0", "error: --jobs = 0; allowed: ", "1 to 1024"),
+        ("all --depth 0", "error: --depth = 0; allowed: ", "1 to "),
+        ("all --states none", "error: --states = none; ", "a whole number"),
+        ("all --replay 0", "error: --replay = a schedule; allowed: ", "one litmus"),
+        ("write-skew --replay 0-!", "error: --replay = 0-!; allowed: ", "base 36"),
+        ("write-skew --svg x.svg", "error: ", "--replay"),
+        ("write-skew --replay zz", "error: --replay = ", "tarn explore write-skew --shape 2x2"),
+        ("write-skew --shape 2x2+9", "error: --shape = 2x2+9; allowed: ", "+SPARES"),
+    ];
+    assert_refused("explore", &refused);
+    assert!(tarn_line("explore --help").out.contains("Examples:"));
+    assert!(tarn_line("explore --list").out.contains("real-time"));
+}

@@ -1,0 +1,160 @@
+//! What a user gives is kept and understood: inputs are never written over, and a value that is refused
+//! is refused by its own name, with a range that is true.
+//!
+//! Invariant: bad input ends in one line on standard error and exit code 2, and leaves every file as it
+//! was.
+
+use crate::common::{assert_refused, root, tarn_line};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Refused, and the input is as it was, alone in its folder.
+fn assert_kept(input: &Path, line: &str, start: &str, than: &str) {
+    let before = fs::read(input).expect("there");
+    let path = input.to_str().expect("a name");
+    assert_refused("", &[(&line.replace("FILE", path), start, than)]);
+    assert_eq!(fs::read(input).expect("there"), before, "{line}");
+    let folder = input.parent().expect("a folder");
+    assert_eq!(fs::read_dir(folder).expect("a folder").count(), 2, "{line}");
+}
+
+#[test]
+fn no_command_writes_over_its_input() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (input, link) = (folder.path().join("input.toml"), folder.path().join("link"));
+    std::os::unix::fs::symlink(&input, &link).expect("a link");
+    let link = link.to_str().expect("a name");
+    // A profile is copied for those that read one, so that nothing else is wrong with the line.
+    fs::copy(root().join("profiles/cx5-100g.toml"), &input).expect("a profile");
+    for (line, start, than) in [
+        ("sim smallbank --profile FILE --history FILE", "error: --history = ", "--profile"),
+        (
+            "sim smallbank --profile FILE --sweep seed=1,2 --html FILE",
+            "error: --html = ",
+            "--profile",
+        ),
+        ("sim smallbank --sweep profile=FILE,cx3-56g --html FILE", "error: --html = ", "--sweep"),
+        ("trace smallbank --profile FILE --output FILE", "error: --output = ", "--profile"),
+        ("sim outage --profile FILE --svg FILE", "error: --svg = ", "--profile"),
+        ("check FILE --elle FILE", "error: --elle = ", "HISTORY"),
+    ] {
+        let than = format!("another file than {than}");
+        // Both names alike, and the link for either.
+        let (first, last) = line.rsplit_once("FILE").expect("two names");
+        let through = [format!("{first}{link}{last}"), line.replacen("FILE", link, 1)];
+        for line in through.iter().map(String::as_str).chain([line]) {
+            assert_kept(&input, line, start, &than);
+        }
+    }
+    fs::write(&input, "workload = \"smallbank\"\nrecords = 100\n").expect("written");
+    let than = "another file than --scenario";
+    assert_kept(&input, "bench --scenario FILE --history FILE", "error: --history = ", than);
+    let line = format!("bench --scenario {link} --history FILE");
+    assert_kept(&input, &line, "error: --history = ", than);
+    let line = "explore FILE --replay 0 --svg FILE";
+    assert_kept(&input, line, "error: --svg = ", "another file than LITMUS");
+}
+
+#[test]
+fn another_file_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let history = folder.path().join("bank.jsonl");
+    let history = history.to_str().expect("a name");
+    let run = "sim smallbank --records 200 --virtual-ms 0.5";
+    let ended = tarn_line(&format!("{run} --history {history}"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let ended = tarn_line(&format!("check {history} --elle {history}.edn"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(Path::new(&format!("{history}.edn")).exists());
+}
+
+#[test]
+fn more_addresses_than_memory_allows_are_refused_with_a_true_range() {
+    // 64 threads of 4 Gi addresses are 8 TiB.
+    for run in
+        ["bench smallbank --records 100 --threads 64", "sim smallbank --records 100 --threads 63"]
+    {
+        let ended = tarn_line(&format!("{run} --address-cache 4294967296"));
+        assert_eq!(ended.code, Some(2), "{run}: {}", ended.err);
+        assert_eq!(ended.err.lines().count(), 1, "{run}: {}", ended.err);
+        let start = "error: --address-cache = 4294967296; allowed: 0 to ";
+        assert!(ended.err.starts_with(start), "{run}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_history_is_of_one_seed() {
+    let start = "error: --history = none.jsonl; allowed: ";
+    let lines = ["--schedules 3", "--schedules 1", "--seconds 1", "--first-seed 7", ""];
+    let lines = lines.map(|flags| format!("--history none.jsonl {flags}"));
+    let lines: Vec<_> = lines.iter().map(|line| (line.as_str(), start, "with --seed")).collect();
+    assert_refused("sim random", &lines);
+    assert!(!root().join("none.jsonl").exists());
+}
+
+#[test]
+fn every_switch_that_is_listed_is_taken_as_it_stands_there() {
+    let ended = tarn_line("switches --json");
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let report: Value = serde_json::from_str(&ended.out).expect("one object");
+    let switches = report["switches"].as_array().expect("a list");
+    let named = tarn_line("bench kvs --variant none").err;
+    assert!(switches.len() > 10);
+    for switch in switches {
+        let (name, off) = (switch["switch"].as_str(), switch["off"].as_str().expect("a form"));
+        assert!(named.contains(name.expect("a name")), "{named}");
+        // Too many replicas: what is refused is not the variant.
+        let line = format!("sim kvs --variant corrected,{off} --replicas 9 --memory-nodes 1");
+        let ended = tarn_line(&line);
+        assert!(ended.err.starts_with("error: --replicas = 9; "), "{line}: {}", ended.err);
+    }
+    assert!(tarn_line("switches").out.contains("unsafe-no-lock-cas"));
+}
+
+#[test]
+fn a_refusal_names_the_flag_that_was_given() {
+    assert_refused(
+        "",
+        &[
+            (
+                "sim outage --crash-at-ms 0",
+                "error: --crash-at-ms = 0; allowed: 5, ",
+                "to 59, one before",
+            ),
+            (
+                "sim outage --crash-at-ms -3",
+                "error: --crash-at-ms = -3; allowed: 5, ",
+                "to 59, one before",
+            ),
+            (
+                "sim outage --virtual-ms 0",
+                "error: --virtual-ms = 0; allowed: 21 to 10000",
+                "--crash-at-ms 20",
+            ),
+            ("sim outage --virtual-ms nan", "error: --virtual-ms = NaN; allowed: 21 ", "10000"),
+            (
+                "sim outage --interval-ms 5",
+                "error: --interval-ms = 5; allowed: 0.01 to 4",
+                "a fifth",
+            ),
+            (
+                "sim outage --virtual-ms 10",
+                "error: --crash-at-ms = 20; allowed: 5",
+                "to 9, one before",
+            ),
+            ("sim kvs --html x.html", "error: --html = x.html; allowed: ", "together with --sweep"),
+            ("sim --jobs 2", "error: --jobs = 2; allowed: ", "together with --sweep"),
+            ("check x --elle-model rw-register", "error: --elle-model = rw-register; ", "--elle"),
+            ("explore write-skew --svg x.svg", "error: --svg = x.svg; ", "together with --replay"),
+            ("explore write-skew --replay=", "error: --replay = nothing; allowed: ", "a schedule"),
+            (
+                "bench smallbank --replicas 0",
+                "error: --replicas = 0; ",
+                "1 to 4096 (the memory nodes)",
+            ),
+            ("bench \u{1b}[31mx", "error: WORKLOAD = \\u{1b}[31mx; ", "kvs"),
+            ("bench kvs --seed -1", "error: --seed = -1; allowed: ", "without a sign"),
+        ],
+    );
+}

@@ -1,0 +1,56 @@
+//! The scenario files: planted bugs are noticed, and the same runs pass without them.
+//!
+//! Invariant: a file of `scenarios/negative` that goes unnoticed fails the test, and so does one
+//! whose anomaly shows with the bug taken out.
+
+use crate::common::{root, tarn};
+use std::path::PathBuf;
+
+/// How often a planted bug may hide: what shows depends on how threads happen to be interleaved.
+const TRIES: u64 = 4;
+
+fn scenarios(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join(folder)).expect("a folder of scenarios");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+#[test]
+fn planted_bugs_are_noticed_and_the_corrected_engine_passes() {
+    for file in scenarios("scenarios/negative") {
+        let name = file.to_str().expect("a name");
+        let mut said = String::new();
+        let noticed = (1..=TRIES).any(|seed| {
+            let ended = tarn(&["bench", "--scenario", name, "--seed", &seed.to_string()]);
+            assert!(matches!(ended.code, Some(0 | 1)), "{name}: {}", ended.err);
+            said = format!("{}{}", ended.out, ended.err);
+            ended.code == Some(0)
+        });
+        assert!(noticed, "{name}: the planted bug went unnoticed: {said}");
+        let clean = tarn(&[
+            "bench",
+            "--scenario",
+            name,
+            "--variant",
+            "corrected",
+            "--line-atomicity",
+            "striped",
+            "--expect",
+            "clean",
+        ]);
+        assert_eq!(clean.code, Some(0), "{name}: {}{}", clean.out, clean.err);
+    }
+}
+
+#[test]
+fn the_other_scenarios_pass() {
+    for file in scenarios("scenarios") {
+        let name = file.to_str().expect("a name");
+        let ended = tarn(&["bench", "--scenario", name, "--seconds", "0.3"]);
+        assert_eq!(ended.code, Some(0), "{name}: {}{}", ended.out, ended.err);
+    }
+}

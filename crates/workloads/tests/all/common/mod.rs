@@ -1,0 +1,349 @@
+//! A small embedded cluster: memory nodes in this process, one thread, some coroutines.
+//!
+//! Invariant: everything is decided by the seed: inputs, pauses, and the order in which coroutines
+//! take their turns.
+
+pub mod recorded;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::catalog::Options;
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::history::RecordedTxn;
+use tarn_engine::inspect::{Audit, audit};
+use tarn_engine::load::{Loader, Part};
+use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::schema::{Cells, ColumnId, TableId};
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::{Executor, block_on};
+use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
+use tarn_fabric::rng::seeded;
+use tarn_fabric::round::Round;
+use tarn_workloads::{Invariant, Settings, Workload};
+
+/// Coroutines of a run.
+pub const COROUTINES: u32 = 8;
+
+/// Threads that a cluster has room for, one compute node each.
+pub const THREADS_MAX: u16 = 8;
+
+/// What to run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'a> {
+    /// The protocol's name.
+    pub protocol: &'a str,
+    /// Copies of every record; there are three memory nodes.
+    pub replicas: usize,
+    /// Slots laid out for 100 records: few make the chains of buckets long.
+    pub slots_per_100_records: u32,
+    /// The protocol's variant.
+    pub variant: &'a str,
+    /// How lines are kept whole, or not.
+    pub atomicity: LineAtomicity,
+}
+
+/// A run that is to go wrong if it can.
+#[derive(Clone, Copy, Debug)]
+pub struct Stress {
+    /// Threads, each a compute node.
+    pub threads: usize,
+    /// Transactions of each coroutine.
+    pub transactions: usize,
+    /// No transaction is tried for longer.
+    pub deadline: Nanos,
+    /// Of inputs and pauses.
+    pub seed: u64,
+}
+
+impl<'a> Shape<'a> {
+    /// With the catalog's own density.
+    pub fn new(protocol: &'a str, replicas: usize) -> Shape<'a> {
+        let slots_per_100_records = Options::default().slots_per_100_records;
+        let (variant, atomicity) = ("corrected", LocalConfig::default().atomicity);
+        Shape { protocol, replicas, slots_per_100_records, variant, atomicity }
+    }
+}
+
+/// A cluster, and this thread's hold on it.
+pub struct Cluster {
+    /// This thread's hold on it.
+    pub cx: Rc<Context>,
+    fabric: Arc<LocalFabric>,
+    nodes: Vec<Arc<ComputeNode>>,
+}
+
+impl Cluster {
+    /// An empty one for its tables.
+    pub fn new<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
+        let memory_nodes = 3;
+        let options = Options {
+            coordinators_max: u32::from(THREADS_MAX) * COROUTINES + 1,
+            spare_bytes: 4 << 20,
+            slots_per_100_records: shape.slots_per_100_records,
+            chunk_bytes: 64 << 10,
+            ..workload.sized(&Options::default())
+        };
+        let protocol = AnyProtocol::by_name(shape.protocol, shape.variant).expect("a variant");
+        let catalog =
+            protocol.catalog(&workload.schemas(), &options, memory_nodes).expect("a plan");
+        let config = LocalConfig {
+            memory_nodes,
+            replicas: shape.replicas,
+            group_bytes: catalog.group_bytes(),
+            backing: Backing::Private,
+            atomicity: shape.atomicity,
+            ..LocalConfig::default()
+        };
+        let fabric = LocalFabric::new(&config).expect("a cluster");
+        let groups = ReplicaGroups::new(fabric.groups().to_vec());
+        let membership = Arc::new(EmbeddedMembership::new(usize::from(THREADS_MAX)));
+        let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
+        let ids: Vec<_> = ids.collect();
+        let database = Arc::new(Database::new(catalog, groups, protocol, membership));
+        let nodes: Vec<_> =
+            ids.iter().map(|&id| Arc::new(ComputeNode::new(Arc::clone(&database), id))).collect();
+        let cx = context(&fabric, &nodes[0], seed);
+        Cluster { cx, fabric, nodes }
+    }
+
+    /// One with the workload's records in it.
+    pub fn loaded<W: Workload>(workload: &W, shape: Shape<'_>, seed: u64) -> Cluster {
+        let cluster = Cluster::new(workload, shape, seed);
+        let loaded = block_on(async {
+            let mut loader = Loader::new(&cluster.cx, Part { index: 0, of: 1 });
+            workload.load(&mut loader).await?;
+            loader.finish().await
+        });
+        assert_eq!(loaded, Ok(workload.records()), "records loaded");
+        cluster
+    }
+
+    /// Runs `transactions` of each of eight coroutines, and returns what they add up to.
+    pub fn run<W: Workload>(&self, workload: &W, transactions: usize, seed: u64) -> W::Tally {
+        run_coroutines(&self.cx, workload, transactions, seed, (false, Retry::default())).0
+    }
+
+    /// As [`Cluster::run`], on that many threads at once.
+    pub fn run_threads<W: Workload<Tally: Send> + Sync>(
+        &self,
+        workload: &W,
+        threads: usize,
+        transactions: usize,
+        seed: u64,
+    ) -> W::Tally {
+        let done = self.run_all(workload, threads, transactions, seed, false);
+        done.into_iter().fold(W::Tally::default(), |mut sum, (tally, _)| {
+            W::merge(&mut sum, tally);
+            sum
+        })
+    }
+
+    /// As [`Cluster::run_threads`]; returns what transactions read and wrote.
+    pub fn record_threads<W: Workload<Tally: Send> + Sync>(
+        &self,
+        workload: &W,
+        threads: usize,
+        transactions: usize,
+        seed: u64,
+    ) -> Vec<RecordedTxn> {
+        let done = self.run_all(workload, threads, transactions, seed, true);
+        done.into_iter().flat_map(|(_, history)| history).collect()
+    }
+
+    /// Records what threads do that `on_thread` has prepared, told their number.
+    ///
+    /// # Errors
+    /// The first thread's panic: a transaction that failed, or a broken invariant.
+    pub fn stress<W: Workload<Tally: Send> + Sync>(
+        &self,
+        workload: &W,
+        stress: Stress,
+        on_thread: &(dyn Fn(usize) + Sync),
+    ) -> std::thread::Result<(W::Tally, Vec<RecordedTxn>)> {
+        let Stress { threads, transactions, deadline, seed } = stress;
+        let retry = Retry { deadline: Some(deadline), ..Retry::default() };
+        let ended: Vec<_> = std::thread::scope(|scope| {
+            let run = |(number, node): (usize, &Arc<ComputeNode>)| {
+                let (fabric, node) = (Arc::clone(&self.fabric), Arc::clone(node));
+                scope.spawn(move || {
+                    let seed = seed + ((number as u64) << 32);
+                    let cx = context(&fabric, &node, seed);
+                    on_thread(number);
+                    run_coroutines(&cx, workload, transactions, seed, (true, retry))
+                })
+            };
+            let running: Vec<_> = self.nodes[..threads].iter().enumerate().map(run).collect();
+            running.into_iter().map(|thread| thread.join()).collect()
+        });
+        let mut sum = (W::Tally::default(), Vec::new());
+        for each in ended {
+            let (tally, history) = each?;
+            W::merge(&mut sum.0, tally);
+            sum.1.extend(history);
+        }
+        Ok(sum)
+    }
+
+    fn run_all<W: Workload<Tally: Send> + Sync>(
+        &self,
+        workload: &W,
+        threads: usize,
+        transactions: usize,
+        seed: u64,
+        record: bool,
+    ) -> Vec<(W::Tally, Vec<RecordedTxn>)> {
+        std::thread::scope(|scope| {
+            let run = |node: &Arc<ComputeNode>| {
+                let (fabric, node) = (Arc::clone(&self.fabric), Arc::clone(node));
+                let seed = seed + u64::from(node.id.slot.0);
+                let run = move || {
+                    let cx = context(&fabric, &node, seed);
+                    run_coroutines(&cx, workload, transactions, seed, (record, Retry::default()))
+                };
+                scope.spawn(run)
+            };
+            let running: Vec<_> = self.nodes[..threads].iter().map(run).collect();
+            running.into_iter().map(|thread| thread.join().expect("a thread's end")).collect()
+        })
+    }
+
+    /// What the workload says of the memory that is left.
+    pub fn check<W: Workload>(&self, workload: &W, tally: &W::Tally) -> Vec<Invariant> {
+        block_on(workload.check(&self.cx, tally)).expect("a check")
+    }
+
+    /// What the engine says of it.
+    pub fn audit(&self) -> Audit {
+        block_on(audit(&self.cx)).expect("an audit")
+    }
+
+    /// Overwrites a column of a record behind the engine's back, at every replica.
+    pub fn tamper(&self, table: TableId, key: u64, column: ColumnId, bytes: &[u8]) {
+        self.overwrite(table, key, column, bytes, usize::MAX);
+    }
+
+    /// As [`Cluster::tamper`], at the primary alone.
+    pub fn tamper_primary_only(&self, table: TableId, key: u64, column: ColumnId, bytes: &[u8]) {
+        self.overwrite(table, key, column, bytes, 1);
+    }
+
+    fn overwrite(&self, table: TableId, key: u64, column: ColumnId, bytes: &[u8], copies: usize) {
+        assert!(self.exists(table, key), "a record to tamper with");
+        let (slot, body) = self.cx.cache.borrow().get(table, key).expect("a known address");
+        let table = self.cx.table(table);
+        let place = if table.slot.is_out_of_line() { body } else { slot };
+        let offset = table.schema.columns[usize::from(column.0)].offset_bytes;
+        let mut round = Round::new();
+        let value = round.reserve(bytes.len());
+        round.bytes_mut(value, bytes.len()).copy_from_slice(bytes);
+        for target in self.cx.groups.whole().all(place).take(copies) {
+            round.write(target.plus(table.slot.payload_at + offset), value, bytes.len());
+        }
+        block_on(self.cx.port.execute(&mut round)).expect("a write");
+    }
+
+    /// Whether there is such a record.
+    pub fn exists(&self, table: TableId, key: u64) -> bool {
+        let mut coordinator = self.outsider();
+        let found: Result<bool, Failure> =
+            block_on(coordinator.transact(async |tx| Ok(tx.get_row(table, key).await?.is_some())));
+        found.expect("a read")
+    }
+
+    /// A coordinator that no run uses.
+    fn outsider(&self) -> Coordinator {
+        let number = u32::from(THREADS_MAX) * COROUTINES;
+        Coordinator::new(Rc::clone(&self.cx), number, Retry::default())
+    }
+
+    /// Removes a record through a transaction of its own that no tally knows of.
+    pub fn remove(&self, table: TableId, key: u64) {
+        let mut coordinator = self.outsider();
+        let removed: Result<bool, Failure> = block_on(coordinator.transact(async |tx| {
+            let record = tx.delete(table, key);
+            tx.fetch().await?;
+            Ok(tx.existed(record))
+        }));
+        assert_eq!(removed, Ok(true), "a record to remove");
+    }
+
+    /// Changes a column in a transaction of its own that no tally knows of.
+    pub fn set(&self, table: TableId, key: u64, column: ColumnId, value: &[u8]) {
+        let mut coordinator = self.outsider();
+        let done: Result<(), Failure> = block_on(coordinator.transact(async |tx| {
+            let record = tx.update(table, key, Cells::ALL);
+            tx.fetch().await?;
+            tx.set(record, column, value);
+            Ok(())
+        }));
+        assert_eq!(done, Ok(()));
+    }
+}
+
+/// A thread's hold on a cluster: call it on that thread.
+fn context(fabric: &Arc<LocalFabric>, node: &Arc<ComputeNode>, seed: u64) -> Rc<Context> {
+    let port = fabric.port(node.id, 0, seed);
+    Rc::new(Context::new(Arc::clone(node), port, 0, 1 << 12).expect("a context"))
+}
+
+fn run_coroutines<W: Workload>(
+    cx: &Rc<Context>,
+    workload: &W,
+    transactions: usize,
+    seed: u64,
+    (record, retry): (bool, Retry),
+) -> (W::Tally, Vec<RecordedTxn>) {
+    let sum = RefCell::new((W::Tally::default(), Vec::new()));
+    let mut executor = Executor::new();
+    let first = u32::from(cx.node.id.slot.0) * COROUTINES;
+    for number in first..first + COROUTINES {
+        let (cx, sum) = (Rc::clone(cx), &sum);
+        executor.spawn(async move {
+            let mut coordinator = Coordinator::new(cx, number, retry);
+            if record {
+                coordinator.record_history();
+            }
+            let mut rng = seeded(seed, u64::from(number));
+            let mut tally = W::Tally::default();
+            for _ in 0..transactions {
+                let input = workload.draw(&mut rng);
+                let outcome = workload.run(&mut coordinator, &input, &mut tally).await;
+                assert_eq!(outcome, Ok(()), "transaction {}", W::kind(&input));
+            }
+            let mut sum = sum.borrow_mut();
+            W::merge(&mut sum.0, tally);
+            sum.1.extend(coordinator.take_history());
+        });
+    }
+    executor.run();
+    drop(executor);
+    sum.into_inner()
+}
+
+/// A workload's profile, scaled down.
+pub fn small<W: Workload>(profile: &str, records: u64) -> W {
+    let settings =
+        Settings { profile: Some(profile.to_owned()), records: Some(records), zipf: None };
+    W::new(&settings).expect("a profile")
+}
+
+/// Profiles to be tested with few records, and with how many: a warehouse of TPC-C is half a million
+/// records by itself, so that only the profile that is made for tests is tested.
+pub fn scaled_down<W: Workload>(records: u64) -> Vec<(&'static str, u64)> {
+    match W::NAME {
+        "tpcc" => vec![("tiny", 2)],
+        _ => W::PROFILES.iter().map(|profile| (profile.name, records)).collect(),
+    }
+}
+
+/// Whether all hold.
+pub fn all_ok(invariants: &[Invariant]) -> bool {
+    assert!(!invariants.is_empty());
+    invariants.iter().all(|invariant| invariant.ok)
+}

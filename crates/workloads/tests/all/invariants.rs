@@ -1,0 +1,93 @@
+//! Every profile of every workload, under every protocol, without and with replicas: its
+//! invariants hold afterwards, and the memory is sound.
+
+use crate::common::{COROUTINES, Cluster, Shape, all_ok, scaled_down, small};
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::ALL;
+use tarn_workloads::{NAMES, Workload, with_workload};
+
+/// Transactions of each coroutine.
+const TRANSACTIONS: usize = 400;
+
+fn profile_keeps_its_invariants<W: Workload>(profile: &str, records: u64, shape: Shape<'_>) {
+    let workload: W = small(profile, records);
+    let context = format!("{} {profile}, {records} records, {shape:?}", W::NAME);
+    let cluster = Cluster::loaded(&workload, shape, 7);
+    let nothing = cluster.check(&workload, &W::Tally::default());
+    assert!(all_ok(&nothing), "{context}, loaded: {nothing:?}");
+
+    let tally = cluster.run(&workload, TRANSACTIONS, 7);
+    let invariants = cluster.check(&workload, &tally);
+    assert!(all_ok(&invariants), "{context}: {invariants:?}");
+    let audit = cluster.audit();
+    assert!(audit.is_clean(), "{context}: {audit}");
+
+    let snapshot = cluster.cx.metrics.snapshot();
+    let user = snapshot.aborts[tarn_engine::outcome::AbortReason::User as usize];
+    let ended = snapshot.committed + user;
+    assert_eq!(ended, u64::from(COROUTINES) * TRANSACTIONS as u64, "{context}");
+}
+
+fn every_profile(name: &str, records: u64) -> Result<(), UsageError> {
+    for protocol in ALL {
+        for replicas in [1, 3] {
+            let shape = Shape::new(protocol.name, replicas);
+            with_workload!(name, W => for (profile, records) in scaled_down::<W>(records) {
+                profile_keeps_its_invariants::<W>(profile, records, shape);
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn kvs() -> Result<(), UsageError> {
+    every_profile("kvs", 300)
+}
+
+#[test]
+fn smallbank() -> Result<(), UsageError> {
+    every_profile("smallbank", 300)
+}
+
+/// So few accounts that nearly all transactions collide, and that balances run out.
+#[test]
+fn smallbank_contended() -> Result<(), UsageError> {
+    every_profile("smallbank", 3)
+}
+
+#[test]
+fn tatp() -> Result<(), UsageError> {
+    every_profile("tatp", 200)
+}
+
+/// So few subscribers that forwardings come and go in the same buckets all the time.
+#[test]
+fn tatp_contended() -> Result<(), UsageError> {
+    every_profile("tatp", 5)
+}
+
+#[test]
+fn tpcc() -> Result<(), UsageError> {
+    every_profile("tpcc", 2)
+}
+
+#[test]
+fn ycsb() -> Result<(), UsageError> {
+    every_profile("ycsb", 300)
+}
+
+/// Fewer records than operations of a transaction: the same record again and again.
+#[test]
+fn ycsb_contended() -> Result<(), UsageError> {
+    every_profile("ycsb", 6)
+}
+
+#[test]
+fn no_workload_is_left_out() {
+    assert_eq!(
+        NAMES,
+        ["kvs", "smallbank", "tatp", "tpcc", "ycsb"],
+        "add a test for a new workload"
+    );
+}

@@ -1,0 +1,12 @@
+//! The tests of the workloads, in one program.
+//!
+//! Invariant: no file depends on another or on running alone; what several use is in `common`.
+
+mod common;
+mod draws;
+mod histories;
+mod invariants;
+mod planted;
+mod stress;
+mod threads;
+mod tpcc;

@@ -1,0 +1,60 @@
+//! Threads that really run at once, on few records: what coroutines of one thread cannot do to each
+//! other happens here (torn reads, locks taken between two verbs of a batch).
+
+use crate::common::{Cluster, Shape, all_ok, scaled_down, small};
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::ALL;
+use tarn_workloads::{NAMES, Workload, with_workload};
+
+const THREADS: usize = 3;
+const TRANSACTIONS: usize = 400;
+
+fn survives_threads<W: Workload<Tally: Send> + Sync>(
+    profile: &str,
+    records: u64,
+    transactions: usize,
+    shape: Shape<'_>,
+) {
+    let workload: W = small(profile, records);
+    let context = format!("{} {profile}, {records} records, {shape:?}", W::NAME);
+    let cluster = Cluster::loaded(&workload, shape, 9);
+    let tally = cluster.run_threads(&workload, THREADS, transactions, 9);
+    let invariants = cluster.check(&workload, &tally);
+    assert!(all_ok(&invariants), "{context}: {invariants:?}");
+    let audit = cluster.audit();
+    assert!(audit.is_clean(), "{context}: {audit}");
+}
+
+#[test]
+fn every_profile_survives_threads() -> Result<(), UsageError> {
+    for protocol in ALL {
+        for replicas in [1, 3] {
+            let shape = Shape::new(protocol.name, replicas);
+            for &name in NAMES {
+                with_workload!(name, W => for (profile, records) in scaled_down::<W>(20) {
+                    survives_threads::<W>(profile, records, TRANSACTIONS, shape);
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Half a slot for each record, and forwardings that come and go: chains of overflow blocks.
+#[test]
+fn long_chains_survive_threads() {
+    for protocol in ALL {
+        for replicas in [1, 3] {
+            let shape = Shape { slots_per_100_records: 50, ..Shape::new(protocol.name, replicas) };
+            for subscribers in [3, 40] {
+                let transactions = 4000;
+                survives_threads::<tarn_workloads::tatp::Tatp>(
+                    "spec",
+                    subscribers,
+                    transactions,
+                    shape,
+                );
+            }
+        }
+    }
+}
