@@ -290,6 +290,8 @@ pub struct Written {
     pub visible_at: u16,
     /// How many.
     pub visible_bytes: u16,
+    /// The record of the version that goes, if one goes and lies apart.
+    pub discarded: Address,
 }
 
 /// One transaction; see the module's text.

@@ -11,6 +11,7 @@ use std::fmt;
 use tarn_engine::catalog::Placement;
 use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::membership::LeaseTerms;
+use tarn_engine::protocol::ProtocolCaps;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::config::Chaos;
 
@@ -184,6 +185,23 @@ impl Drawn {
             drawn.records = drawn.mix.keys;
             let has_leaves = drawn.mix.name == mixture::RANGES;
             drawn.transactions += if has_leaves { MORE_TRANSACTIONS } else { 0 };
+        }
+        drawn
+    }
+
+    /// The same without what a protocol does not promise.
+    #[must_use]
+    pub fn within(self, caps: ProtocolCaps) -> Drawn {
+        let mut drawn = self;
+        if !caps.crash_recovery {
+            drawn = drawn.without_compute_deaths();
+        }
+        if !caps.memory_recovery {
+            drawn.faults.retain(|fault| !matches!(fault.what, What::MemoryNode { .. }));
+            drawn.spares = 0;
+        }
+        if !caps.ranges {
+            drawn.mix.ordered = None;
         }
         drawn
     }

@@ -74,10 +74,7 @@ impl Subject {
     /// What a seed means for it: nothing that its protocol does not promise to survive is asked of it.
     pub fn drawn(&self, seed: u64) -> Drawn {
         let drawn = Drawn::of(seed, self.workload.as_deref());
-        match self.info().is_none_or(|info| info.caps.crash_recovery) {
-            true => drawn,
-            false => drawn.without_compute_deaths(),
-        }
+        self.info().map_or(drawn.clone(), |info| drawn.within(info.caps))
     }
 
     /// What there is to know about the protocol.

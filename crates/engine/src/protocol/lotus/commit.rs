@@ -167,6 +167,9 @@ fn show_at_primary(cx: &Context, txn: &mut Txn) {
     add_visible(cx, txn, |position| position == 0);
     // A primary that does not answer is gone: its backups have it all.
     let posted = cx.port.post_detached(&mut txn.round);
+    for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
+        cx.discard_record(it.discarded, cx.table(it.table).slot.body_bytes() as u32);
+    }
     close(cx, txn, posted.ok());
 }
 
@@ -211,7 +214,11 @@ fn release(cx: &Context, txn: &mut Txn) {
 /// transaction's future is dropped.
 pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     while let Some((address, bytes)) = txn.allocated.pop() {
-        cx.give_back(address, bytes);
+        match links(txn).any(|(_, block)| block == address) {
+            true => cx.give_back(address, bytes),
+            // Memory for a version may be another's of before: no zeros.
+            false => cx.discard_record(address, bytes),
+        }
     }
     txn.pieces.clear();
     txn.written.clear();

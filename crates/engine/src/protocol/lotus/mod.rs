@@ -191,7 +191,13 @@ impl Protocol for Lotus {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "lotus",
         citation: "Hu, Zuo, Hu, Chen, Wang, Yang: LOTUS, Optimizing Disaggregated Transactions with Disaggregated Locks",
-        caps: ProtocolCaps { snapshot_isolation: false, ranges: false, crash_recovery: true },
+        // Copies are made again by a look at LOCK and VERSION, which versions do not have.
+        caps: ProtocolCaps {
+            snapshot_isolation: false,
+            ranges: false,
+            crash_recovery: true,
+            memory_recovery: false,
+        },
         switches: SWITCHES,
         phases: PHASES,
         limits: &[],

@@ -9,7 +9,7 @@ use super::Lotus;
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{
-    Cell, CellAddress, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, RecordLayout, SHAPE_AT,
+    Cell, CellAddress, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
     VERSION_AT, Version, VersionWord, seal_record,
 };
 use crate::log::versions::{self, Writing};
@@ -38,8 +38,7 @@ pub(super) fn changes(entry: &Entry) -> bool {
 pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.stamps.lower = cx.timestamps.known(cx);
     txn.written.clear();
-    // Links of chains, which inserts have gathered, come last.
-    let links = std::mem::take(&mut txn.pieces);
+    // So far there are links of chains, which inserts have gathered.
     for index in 0..txn.entries.len() {
         let entry = txn.entries[index];
         if !changes(&entry) {
@@ -54,7 +53,6 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
             RecordLayout::InPlace => unreachable!("a layout of versions"),
         }
     }
-    txn.pieces.extend(links);
     txn.groups.clear();
     let Txn { groups, written, .. } = &mut *txn;
     for group in written.iter().map(|it| it.slot.group()) {
@@ -113,12 +111,17 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     let slot = &cx.table(entry.table).slot;
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
     if slot.is_free(image) {
-        return Ok((Place { cell: 0, prev_ts: Timestamp::ZERO }, true));
+        let nothing = (Timestamp::ZERO, Address::NULL);
+        return Ok((Place { cell: 0, prev_ts: nothing.0, discarded: nothing.1 }, true));
     }
     let stray = |txn: u64| lotus.is_stray(cx, txn);
     let chosen = slot.cell_to_overwrite(image, lotus.rules(), stray);
     let chosen = chosen.ok_or(Failure::Abort(AbortReason::Undecided))?;
-    Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts }, false))
+    let discarded = chosen.discarded.map_or(Address::NULL, |it| match slot.payload_of(image, it.cell) {
+        PayloadAt::Apart(record) => record,
+        PayloadAt::Slot(_) => Address::NULL,
+    });
+    Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
 }
 
 /// A place for a version.
@@ -126,6 +129,8 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
 struct Place {
     cell: usize,
     prev_ts: Timestamp,
+    /// The record of the version that goes, if it lies apart.
+    discarded: Address,
 }
 
 /// A version apart: its record, and the cell that leads to it.
@@ -143,7 +148,7 @@ async fn prepare_cell(
         Mode::Delete => CellAddress::deleted(),
         _ => {
             let (bytes, group) = (table.slot.body_bytes() as u32, entry.address.group());
-            let record = cx.allocate(group, bytes).await?;
+            let record = cx.allocate_record(group, bytes).await?;
             txn.allocated.push((record, bytes));
             add_record(txn, table, &entry, record);
             CellAddress::record(record)
@@ -183,6 +188,7 @@ async fn prepare_cell(
         visible,
         visible_at: at as u16,
         visible_bytes: 32,
+        discarded: place.discarded,
     });
     Ok(())
 }
@@ -229,6 +235,7 @@ fn prepare_packed(
         visible: line.plus(at),
         visible_at: at as u16,
         visible_bytes: 8,
+        discarded: Address::NULL,
     });
     Ok(())
 }
