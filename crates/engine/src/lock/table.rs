@@ -327,10 +327,9 @@ impl LockTable {
     /// # Panics
     /// In builds with assertions, if nobody has it: our bug.
     #[inline]
-    pub fn release(&self, place: Place, hash: u64, mode: LockMode) {
-        debug_assert!(self.is_at(place, hash));
+    pub fn release(&self, place: Place, mode: LockMode, hash: impl FnOnce() -> u64) {
         if self.is_spilled(place) {
-            return self.release_spilled(place, hash, mode);
+            return self.release_spilled(place, hash(), mode);
         }
         if mode == LockMode::Write {
             debug_assert!(bucket::holders(self.slot(place).load(Ordering::Relaxed)) == WRITER);

@@ -68,7 +68,7 @@ fn play(bits: Bits, steps: &[Step]) {
             }
             Step::Release { nth } if !holds.is_empty() => {
                 let (key, mode, place) = holds.swap_remove(nth % holds.len());
-                table.release(place, hash(key), mode);
+                table.release(place, mode, || hash(key));
             }
             _ => {}
         }
@@ -86,7 +86,7 @@ fn play(bits: Bits, steps: &[Step]) {
         assert_eq!(table.count(hash(name)), counted(key));
     }
     for (key, mode, place) in holds.drain(..) {
-        table.release(place, hash(key), mode);
+        table.release(place, mode, || hash(key));
     }
     assert_eq!((table.held(), table.spilled(), table.digest()), (0, 0, 0));
 }
@@ -109,7 +109,7 @@ fn more_keys_of_a_bucket_than_it_has_slots_are_held_at_a_time() {
         assert!(table.spilled() >= 10, "{}", table.spilled());
         assert!(keys.clone().all(|key| write(key).is_none()), "all are held");
         for (key, place) in keys.zip(held) {
-            table.release(place, hash(key), LockMode::Write);
+            table.release(place, LockMode::Write, || hash(key));
         }
         assert_eq!((table.held(), table.spilled()), (0, 0));
     }
@@ -124,7 +124,7 @@ fn a_table_that_is_full_refuses_and_goes_on() {
     assert_eq!(held.len(), SLOTS * (2 + spills));
     assert_eq!(table.spilled(), spills);
     for (key, place) in held {
-        table.release(place, hash(key), LockMode::Write);
+        table.release(place, LockMode::Write, || hash(key));
     }
     assert_eq!((table.held(), table.spilled()), (0, 0));
     assert!(write(10_001).is_some());
@@ -139,7 +139,7 @@ fn readers_are_counted_to_their_limit() {
         assert_eq!(read(), None);
         assert_eq!(table.acquire(hash(1), LockMode::Write, || unreachable!()), None);
         for place in held {
-            table.release(place, hash(1), LockMode::Read);
+            table.release(place, LockMode::Read, || hash(1));
         }
         assert!(table.acquire(hash(1), LockMode::Write, || {}).is_some());
     }
@@ -155,11 +155,11 @@ fn what_was_read_before_a_write_was_granted_is_not_kept() {
         assert!(keep(before));
         let place = table.acquire(hash(1), LockMode::Write, || {}).unwrap();
         assert!(!keep(before) && !keep(table.count(hash(1))), "while it is written");
-        table.release(place, hash(1), LockMode::Write);
+        table.release(place, LockMode::Write, || hash(1));
         assert!(!keep(before) && keep(table.count(hash(1))));
         let place = table.acquire(hash(1), LockMode::Read, || {}).unwrap();
         assert!(keep(table.count(hash(1))), "readers do not change it");
-        table.release(place, hash(1), LockMode::Read);
+        table.release(place, LockMode::Read, || hash(1));
         assert_eq!(kept.get(), 3);
     }
 }
@@ -210,7 +210,7 @@ impl Watched {
             return false;
         }
         state.fetch_sub(mine, Ordering::SeqCst);
-        self.table.release(place, hash(key), mode);
+        self.table.release(place, mode, || hash(key));
         true
     }
 
