@@ -9,7 +9,7 @@ use super::{Lotus, On, Phase, enter, insert, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
-use crate::lock::{LockMode, LockName};
+use crate::lock::name::{LockMode, LockName};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::schema::Cells;
 use crate::shard_map::{shard_of, shard_of_address};
