@@ -81,6 +81,8 @@ async fn lock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         return Ok(());
     }
     enter(cx, Phase::Lock);
+    // What is over by now hinders nobody, if it only was not seen yet.
+    cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) {
             ask(cx, txn, index);
