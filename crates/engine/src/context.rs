@@ -60,7 +60,7 @@ pub struct Database {
     pub directory: Directory,
 }
 
-impl Database { 
+impl Database {
     /// A database whose first configuration has these groups.
     pub fn new(
         catalog: Catalog,
@@ -71,7 +71,16 @@ impl Database {
         let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
         let (loads, counter) = (Loads::default(), SharedCounter::default());
         let directory = Directory::default();
-        Database { catalog, configurations, protocol, membership, loads, sweeps, counter, directory }
+        Database {
+            catalog,
+            configurations,
+            protocol,
+            membership,
+            loads,
+            sweeps,
+            counter,
+            directory,
+        }
     }
 
     /// Where replica groups live in the configuration that was opened last.

@@ -111,13 +111,13 @@ mod tests {
     #[test]
     fn the_last_reader_leaves_nothing() {
         let print = fingerprint(u64::MAX);
-        let three = print | 3 * READER;
+        let three = print | (3 * READER);
         let two = without_reader(three);
         let one = without_reader(two);
         assert_eq!((holders(two), holders(one), without_reader(one)), (4, 2, 0));
         assert!([two, one].iter().all(|&word| is_of(word, print)));
         assert!(!is_of(print | WRITER, fingerprint(1 << 8)));
         assert!(takes_readers(two) && !takes_readers(print | WRITER) && !takes_readers(0));
-        assert!(!takes_readers(print | READERS_MAX * READER));
+        assert!(!takes_readers(print | (READERS_MAX * READER)));
     }
 }

@@ -75,7 +75,9 @@ impl Grants {
     pub fn drop_lives(&mut self, table: &LockTable, is_over: impl Fn(NodeId) -> bool) -> usize {
         let over: Vec<TxnId> =
             self.by_txn.keys().copied().filter(|txn| is_over(txn.node())).collect();
-        over.iter().for_each(|txn| drop(self.release(table, *txn)));
+        for txn in &over {
+            self.release(table, *txn);
+        }
         over.len()
     }
 

@@ -19,6 +19,8 @@ pub mod name;
 mod planted;
 pub(crate) mod service;
 pub mod set;
+#[cfg(all(test, not(loom)))]
+mod set_tests;
 mod spill;
 mod sync;
 pub mod table;

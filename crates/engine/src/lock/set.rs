@@ -89,8 +89,7 @@ impl LockSet {
         if self.remote.iter().any(is_known) {
             return;
         }
-        let is_anothers =
-            |it: &ShardEntry| it.state == ShardState::Open && it.owner != services.id;
+        let is_anothers = |it: &ShardEntry| it.state == ShardState::Open && it.owner != services.id;
         match entry.filter(is_anothers) {
             Some(ShardEntry { owner, epoch, .. }) => {
                 self.remote.push(Remote { owner, ask: Ask { name, mode, shard, epoch } });
@@ -107,6 +106,7 @@ impl LockSet {
     /// [`LockSet::release`].
     pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if self.refused.is_none() && self.granted < self.remote.len() {
+            debug_assert!(self.id.is_none_or(|before| before == id), "one set, one transaction");
             self.id = Some(id);
             self.send(cx, id);
             poll_fn(|waiting| self.await_replies(cx, waiting)).await;
@@ -189,6 +189,18 @@ impl LockSet {
     /// Other nodes that have granted anything, or may have.
     pub fn owners(&self) -> impl Iterator<Item = NodeId> {
         self.owners.iter().copied()
+    }
+
+    /// Other nodes that will be asked, or were.
+    #[cfg(test)]
+    pub(super) fn remote_owners(&self) -> impl Iterator<Item = NodeId> {
+        self.remote.iter().map(|it| it.owner)
+    }
+
+    /// Under which name other nodes know the transaction, if they do.
+    #[cfg(test)]
+    pub(super) fn id(&self) -> Option<TxnId> {
+        self.id
     }
 
     /// Before a transaction that wrote takes its commit timestamp: from now on, and until its locks are given
