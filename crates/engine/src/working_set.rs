@@ -49,6 +49,8 @@ pub enum Intent {
 /// The timestamps of a transaction, of protocols that have them; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamps {
+    /// Of which transaction they are.
+    pub of: Option<OwnerTag>,
     /// A lower bound of its commit.
     pub lower: Timestamp,
     /// The snapshot that it reads.
@@ -60,7 +62,7 @@ pub struct Stamps {
 impl Stamps {
     /// None taken yet.
     pub const NONE: Stamps =
-        Stamps { lower: Timestamp(0), start: Timestamp(0), commit: Timestamp(0) };
+        Stamps { of: None, lower: Timestamp(0), start: Timestamp(0), commit: Timestamp(0) };
 }
 
 /// A record that a transaction asks for the first time: what [`crate::protocol::Protocol::add`] makes an

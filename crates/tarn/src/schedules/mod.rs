@@ -33,7 +33,7 @@ mod work;
 use crate::bench::checks::guaranteed;
 use drawn::Drawn;
 use tarn_engine::outcome::UsageError;
-use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
+use tarn_engine::protocol::{AnyProtocol, KNOWN, ProtocolInfo};
 
 /// What is tested.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,7 +110,7 @@ impl Subject {
 
     /// What there is to know about the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
-        ALL.iter().find(|info| info.name == self.protocol)
+        KNOWN.iter().find(|info| info.name == self.protocol)
     }
 }
 
@@ -130,6 +130,7 @@ fn without_ranges(workload: &str, info: &ProtocolInfo) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_engine::protocol::ALL;
 
     #[test]
     fn a_replay_names_what_differs_from_the_default() {

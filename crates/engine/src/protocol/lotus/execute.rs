@@ -53,18 +53,23 @@ fn no_ranges(cx: &Context, txn: &Txn) -> Failure {
 }
 
 async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if lotus.starts_writers() {
+        snapshot::begin(cx, txn).await?;
+    }
+    let mut looks = 0;
     loop {
-        lock(cx, txn).await?;
+        lock(lotus, cx, txn).await?;
         advance(txn);
         if txn.fetched == txn.entries.len() {
             return Ok(());
         }
         plan(cx, txn);
         cx.port.execute(&mut txn.round).await?;
-        absorb(lotus, cx, txn)?;
+        let undecided = absorb(lotus, cx, txn)?;
         insert::provide(cx, txn).await?;
         // What is added from now on goes into the next round.
         txn.round.begin();
+        snapshot::look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
     }
 }
 
@@ -75,7 +80,7 @@ pub(super) fn advance(txn: &mut Txn) {
 }
 
 /// E1: asks for every lock that is wanted; all replies are there before it returns.
-async fn lock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let waits = |entry: &Entry| entry.progress == Progress::Lock;
     if !txn.entries[txn.fetched..].iter().any(waits) {
         return Ok(());
@@ -84,14 +89,14 @@ async fn lock(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // What is over by now hinders nobody, if it only was not seen yet.
     cx.advance_closing();
     for index in txn.fetched..txn.entries.len() {
-        if waits(&txn.entries[index]) {
+        if waits(&txn.entries[index]) && !lotus.reads_snapshot(&txn.entries[index]) {
             ask(cx, txn, index);
         }
     }
     txn.held.collect(cx, txn.tag).await?;
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) {
-            take_grant(cx, txn, index);
+            take_grant(lotus, cx, txn, index);
         }
     }
     Ok(())
@@ -121,8 +126,13 @@ fn bucket_name(txn: &Txn, index: usize) -> LockName {
 }
 
 /// An entry has its locks: it is looked for, or it was there before under a weaker one.
-fn take_grant(cx: &Context, txn: &mut Txn, index: usize) {
+fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
+    if entry.found && lotus.is_snapshot() {
+        // It was read without a lock: is it still the newest?
+        txn.entries[index].progress = Progress::Direct;
+        return;
+    }
     if entry.found {
         // Nobody has changed it since it was read: the weaker lock was not given up.
         let is_apart = cx.table(entry.table).slot.is_out_of_line();
@@ -170,19 +180,28 @@ pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
 }
 
 /// Takes in everything that the round brought.
-fn absorb(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+fn absorb(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<Vec<(usize, usize)>, Failure> {
+    let mut undecided = Vec::new();
     for index in txn.fetched..txn.entries.len() {
         match txn.entries[index].progress {
             Progress::Done | Progress::Lock => {}
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
             _ => match find::absorb(cx, txn, index) {
+                Place::There if lotus.reads_snapshot(&txn.entries[index]) => {
+                    let cell = snapshot::choose(lotus, cx, txn, index)?;
+                    undecided.extend(cell.map(|cell| (index, cell)));
+                }
                 Place::There => take_versions(lotus, cx, txn, index)?,
-                Place::Absent => take_absent(cx, txn, index),
+                Place::Absent => take_absent(lotus, cx, txn, index),
                 Place::More => look_elsewhere(txn, index),
             },
         }
     }
-    Ok(())
+    Ok(undecided)
 }
 
 /// The way of one that may come can lead to another bucket than was thought, whose lock it then needs.
@@ -197,7 +216,7 @@ fn look_elsewhere(txn: &mut Txn, index: usize) {
 fn take_versions(
     lotus: &Lotus,
     cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
-    let Txn { entries, round, .. } = &mut *txn;
+    let Txn { entries, round, stamps, .. } = &mut *txn;
     let entry = &mut entries[index];
     let slot = &cx.table(entry.table).slot;
     let image = round.bytes(entry.image, slot.slot_bytes);
@@ -205,8 +224,13 @@ fn take_versions(
     if slot.seen(image).any(|it| it.word.is_invisible() && undecided(it.txn)) {
         return Err(AbortReason::Undecided.into());
     }
-    let Some(newest) = slot.newest_committed(image).filter(|newest| !newest.deleted) else {
-        take_tombstone(cx, txn, index);
+    let newest = slot.newest_committed(image);
+    let is_new = |it: &Committed| it.version > stamps.start;
+    if lotus.starts_writers() && newest.as_ref().is_some_and(is_new) {
+        return Err(AbortReason::WriteConflict.into());
+    }
+    let Some(newest) = newest.filter(|newest| !newest.deleted) else {
+        take_tombstone(lotus, cx, txn, index);
         return Ok(());
     };
     show(entry, newest);
@@ -302,8 +326,8 @@ pub(super) fn reserve_payload(round: &mut Round, table: &Table) -> BufferOffset 
 }
 
 /// A slot of this key whose record is deleted, or was never committed.
-fn take_tombstone(cx: &Context, txn: &mut Txn, index: usize) {
-    note_absent(cx, txn, index);
+fn take_tombstone(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    note_absent(lotus, cx, txn, index);
     let entry = &mut txn.entries[index];
     entry.progress = Progress::Done;
     if entry.mode == Mode::Insert {
@@ -312,8 +336,8 @@ fn take_tombstone(cx: &Context, txn: &mut Txn, index: usize) {
 }
 
 /// There is no slot of this key.
-fn take_absent(cx: &Context, txn: &mut Txn, index: usize) {
-    note_absent(cx, txn, index);
+fn take_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    note_absent(lotus, cx, txn, index);
     let entry = &mut txn.entries[index];
     // One that is to come waits for its slot.
     (entry.stable, entry.progress) = match entry.mode {
@@ -322,9 +346,11 @@ fn take_absent(cx: &Context, txn: &mut Txn, index: usize) {
     };
 }
 
-/// The key is absent as of what this node knows: whoever had its lock before has told it so.
-fn note_absent(cx: &Context, txn: &mut Txn, index: usize) {
+/// The key is absent as of what this node knows: whoever had its lock before has told it so. On a snapshot, as of
+/// that.
+fn note_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    let as_of = if lotus.is_snapshot() { txn.stamps.start } else { cx.timestamps.known(cx) };
     let entry = &mut txn.entries[index];
     entry.found = false;
-    entry.version = Version::from_word(cx.timestamps.known(cx).0);
+    entry.version = Version::from_word(as_of.0);
 }

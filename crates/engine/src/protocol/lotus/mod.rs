@@ -35,7 +35,7 @@ use crate::layout::{Discards, LayoutKind, Records, Rules};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
 use crate::services::Needs;
-use crate::working_set::{Added, Further, Handle, Txn};
+use crate::working_set::{Added, Entry, Further, Handle, Mode, Txn};
 use recover::Left;
 use tarn_fabric::address::NodeId;
 
@@ -52,6 +52,7 @@ enum On {
     StrayCells = 7,
     SettleBeforeLog = 8,
     ReleaseOnAbort = 9,
+    NewestInSr = 10,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -108,6 +109,12 @@ const SWITCHES: &[Switch] = &[
         "an abort gives up its locks; off: they outlive the transaction",
         true,
     ),
+    switch(
+        "newest-in-sr",
+        "a transaction with locks changes the newest version, however new; \
+         off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)",
+        false,
+    ),
 ];
 
 /// A switch that `literal` keeps, or does not. There is no public code that was measured by others: `measured`
@@ -152,6 +159,7 @@ const ABORTS: &[AbortReason] = &[
     AbortReason::Undecided,
     AbortReason::WrongOwner,
     AbortReason::OwnerLost,
+    AbortReason::WriteConflict,
     AbortReason::NeedsLocks,
     AbortReason::User,
 ];
@@ -175,6 +183,24 @@ impl Lotus {
         Rules { lower_bound, discards, keep_newest }
     }
 
+    /// Whether it offers snapshot isolation and no more.
+    #[inline]
+    fn is_snapshot(&self) -> bool {
+        self.switches.isolation() == Isolation::SnapshotIsolation
+    }
+
+    /// Whether transactions that write have a T_start: what they change must not be newer.
+    #[inline]
+    fn starts_writers(&self) -> bool {
+        self.is_snapshot() || !self.on(On::NewestInSr)
+    }
+
+    /// Whether this entry of a transaction that may write is read from its snapshot, without a lock.
+    #[inline]
+    fn reads_snapshot(&self, entry: &Entry) -> bool {
+        self.is_snapshot() && entry.mode == Mode::Read
+    }
+
     /// Whether an INVISIBLE version is what a recovered life left without a log: none.
     #[inline]
     fn is_stray(&self, cx: &Context, txn: u64) -> bool {
@@ -193,7 +219,7 @@ impl Protocol for Lotus {
         citation: "Hu, Zuo, Hu, Chen, Wang, Yang: LOTUS, Optimizing Disaggregated Transactions with Disaggregated Locks",
         // Copies are made again by a look at LOCK and VERSION, which versions do not have.
         caps: ProtocolCaps {
-            snapshot_isolation: false,
+            snapshot_isolation: true,
             ranges: false,
             crash_recovery: true,
             memory_recovery: false,
@@ -213,7 +239,7 @@ impl Protocol for Lotus {
     }
 
     fn isolation(&self) -> Isolation {
-        Isolation::StrictSerializable
+        self.switches.isolation()
     }
 
     fn layout(&self, asked: &Options) -> LayoutKind {

@@ -14,7 +14,7 @@ use crate::log::versions::{DECISION_BYTES, decided, decision_at};
 use crate::outcome::{AbortReason, Failure};
 use crate::owner::OwnerTag;
 use crate::timestamp::Timestamp;
-use crate::working_set::{Entry, Mode, Progress, Txn};
+use crate::working_set::{Entry, Mode, Progress, Stamps, Txn};
 use tarn_fabric::address::GroupId;
 
 /// Undecided versions are read so many times before a log is asked.
@@ -38,26 +38,39 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
         cx.port.execute(&mut txn.round).await?;
         let undecided = absorb(lotus, cx, txn)?;
         txn.round.begin();
-        if undecided.is_empty() {
-            continue;
-        }
-        looks += 1;
-        if looks >= LOOKS_BEFORE_LOG {
-            ask_logs(lotus, cx, txn, &undecided).await?;
-        }
-        if looks == LOOKS_MAX {
-            return Err(AbortReason::Undecided.into());
-        }
+        look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
+    }
+}
+
+/// These entries are undecided, with the cells in question, in so many looks by now: are they to be read again, or
+/// their writers' logs to be asked?
+pub(super) async fn look_again(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    (undecided, looks): (&[(usize, usize)], &mut usize),
+) -> Result<(), Failure> {
+    if undecided.is_empty() {
+        return Ok(());
+    }
+    *looks += 1;
+    if *looks >= LOOKS_BEFORE_LOG {
+        ask_logs(lotus, cx, txn, undecided).await?;
+    }
+    match *looks == LOOKS_MAX {
+        true => Err(AbortReason::Undecided.into()),
+        false => Ok(()),
     }
 }
 
 /// Takes T_start, once, before anything is read.
-async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if txn.entries.is_empty() || txn.stamps.start != Timestamp::ZERO {
+pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.entries.is_empty() || txn.stamps.of == Some(txn.tag) {
         return Ok(());
     }
     enter(cx, Phase::Snapshot);
-    txn.stamps.start = cx.timestamps.start(cx).await?;
+    let start = cx.timestamps.start(cx).await?;
+    txn.stamps = Stamps { of: Some(txn.tag), start, ..Stamps::NONE };
     Ok(())
 }
 
@@ -116,7 +129,7 @@ fn absorb_record(
 
 /// The version of the snapshot, from the table of versions that was read; the cell that stands in the way, if one
 /// does.
-fn choose(
+pub(super) fn choose(
     lotus: &Lotus,
     cx: &Context,
     txn: &mut Txn,
