@@ -21,6 +21,7 @@ use crate::index::hash::Geometry;
 use crate::layout::{LayoutKind, Reach, Slot};
 use crate::outcome::UsageError;
 use crate::schema::{Cells, IndexId, TableId, TableSchema};
+use crate::shard_map::Sharding;
 use serde::{Deserialize, Serialize};
 use tarn_fabric::address::{Address, GROUP_BYTES_MAX, GROUPS_MAX, GroupId};
 
@@ -105,6 +106,8 @@ pub struct Table {
     pub reach: Reach,
     /// Where its index lies.
     pub geometry: Geometry,
+    /// Which compute node grants its locks.
+    pub sharding: Sharding,
     /// Its ordered indexes: the first, and how many.
     pub ordered: (u16, u16),
     /// The columns that keys of its ordered indexes are made of: who changes one reads all.
@@ -165,8 +168,18 @@ impl Catalog {
             let ordered = (first, schema.indexes.len() as u16);
             first += ordered.1;
             let index_cells = Cells::NONE;
+            let sharding = Sharding::of(schema, tarn_fabric::rng::mix(salt));
             let (schema, reach) = (schema.clone(), Reach::of(schema));
-            tables.push(Table { id, schema, slot, reach, geometry, ordered, index_cells });
+            tables.push(Table {
+                id,
+                schema,
+                slot,
+                reach,
+                geometry,
+                sharding,
+                ordered,
+                index_cells,
+            });
         }
         let indexes = plan_indexes(&mut plan, &mut tables, options, groups);
         let heap_at = plan.at.next_multiple_of(options.chunk_bytes.max(AREA_ALIGN));

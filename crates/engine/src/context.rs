@@ -27,6 +27,7 @@ use crate::protocol::AnyProtocol;
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
+use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, NodeId};
@@ -51,6 +52,8 @@ pub struct Database {
     pub loads: Loads,
     /// Who takes away what the dead had locked.
     pub sweeps: Sweeps,
+    /// Timestamps, unless they come from elsewhere.
+    pub counter: SharedCounter,
 }
 
 impl Database {
@@ -62,8 +65,8 @@ impl Database {
         membership: Arc<dyn Membership>,
     ) -> Database {
         let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
-        let loads = Loads::default();
-        Database { catalog, configurations, protocol, membership, loads, sweeps }
+        let (loads, counter) = (Loads::default(), SharedCounter::default());
+        Database { catalog, configurations, protocol, membership, loads, sweeps, counter }
     }
 
     /// Where replica groups live in the configuration that was opened last.
@@ -88,6 +91,8 @@ pub struct ComputeNode {
     pub numbers: Numbers,
     /// Nodes of ordered indexes that its threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
+    /// The greatest timestamp that it has heard of.
+    pub(crate) seen: LastSeen,
 }
 
 impl ComputeNode {
@@ -96,7 +101,8 @@ impl ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
         let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
-        ComputeNode { database, id, index_view, clearance, turns, numbers, dead_nodes }
+        let seen = LastSeen::default();
+        ComputeNode { database, id, index_view, clearance, turns, numbers, dead_nodes, seen }
     }
 }
 
@@ -134,6 +140,8 @@ pub struct Context {
     pub has_ordered: bool,
     /// Where replica groups live, for transactions that run.
     pub groups: ThreadGroups,
+    /// Where timestamps come from: the same for all threads of a database, set before they run.
+    pub timestamps: Timestamps,
     /// What of it nobody was told the end of.
     pub(crate) doubts: Doubts,
     configuration: Cell<ConfigurationNumber>,
@@ -187,6 +195,7 @@ impl Context {
             cache: RefCell::new(AddressCache::new(address_cache_entries)),
             growth,
             groups,
+            timestamps: Timestamps::Counter,
             doubts: Doubts::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),

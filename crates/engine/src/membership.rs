@@ -10,10 +10,12 @@
 //! rests on revoked access, never on leases: see docs/fault-model.md.
 
 mod embedded;
+mod shards;
 
 pub use embedded::EmbeddedMembership;
 
 use crate::outcome::UsageError;
+use crate::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 
@@ -102,6 +104,72 @@ pub enum Claim {
     Pending,
 }
 
+/// What came of asking for a change of the shard map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShardChange {
+    /// It is made.
+    Made,
+    /// The entry is another one, or the change is none that the asker may ask for.
+    Refused(Option<ShardEntry>),
+    /// No answer yet.
+    Pending,
+}
+
+/// Who gets the shards of a life that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Heirs {
+    /// All members that own any now, in turn; all members if none of them does.
+    Owners,
+    /// This one: its slot's next life, say.
+    One(NodeId),
+}
+
+/// What came of asking to open the shards of a life that is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reopening {
+    /// They are open.
+    Done,
+    /// The life's transactions are not settled.
+    NotRecovered,
+    /// Of these lives something may rest on locks that it granted.
+    Unacknowledged(Vec<NodeId>),
+    /// The heir is no member, or there is none.
+    NoHeir,
+    /// No answer yet.
+    Pending,
+}
+
+/// Who gives out timestamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timestamper {
+    /// Which life.
+    pub node: NodeId,
+    /// Since which view; no two have the same.
+    pub since: ViewNumber,
+}
+
+/// What came of asking to give out timestamps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Succession {
+    /// The caller does, alone: no member takes one any more from those before. They may still run, so
+    /// that their access is revoked before the caller reads how far they had come.
+    Granted {
+        /// Since when.
+        since: ViewNumber,
+        /// Lives that gave them out before.
+        before: Vec<NodeId>,
+    },
+    /// A member does.
+    Held {
+        /// Which.
+        by: NodeId,
+    },
+    /// The caller is no member.
+    NotMember,
+    /// No answer yet.
+    Pending,
+}
+
 /// What the engine asks of a membership service.
 pub trait Membership: Send + Sync {
     /// The current view.
@@ -154,4 +222,44 @@ pub trait Membership: Send + Sync {
     /// `by`, who has claimed it, has recovered `dead`. False if it had lost its claim: somebody else
     /// does it again.
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool;
+
+    /// What the shard map of record says; `None` if the shard has never had an owner.
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry>;
+
+    /// How often the map of record has changed: who has taken over so many changes need not look.
+    fn shard_changes(&self) -> u64;
+
+    /// Gives every shard that nobody has owned yet to one of `owners`, in turn.
+    ///
+    /// # Panics
+    /// If there is no owner.
+    fn open_shards(&self, owners: &[NodeId]);
+
+    /// Its owner `by` changes an entry that is still `from` into `to`: closes it, opens it again, or, once it
+    /// is closed, gives it to another member. `to` is [`ShardEntry::next`] of `from`.
+    fn change_shard(
+        &self,
+        by: NodeId,
+        shard: ShardId,
+        from: ShardEntry,
+        to: ShardEntry,
+    ) -> ShardChange;
+
+    /// Nothing of `by` rests any more, or will ever, on a lock that `dead` granted, whose life is over.
+    fn ack_lost(&self, dead: NodeId, by: NodeId);
+
+    /// Who has acknowledged so, in order.
+    fn lost_acks(&self, dead: NodeId) -> Vec<NodeId>;
+
+    /// Opens the shards of `dead` once its transactions are settled, and nothing of any other life rests on
+    /// its locks: each that is a member, or is expelled and not recovered, has acknowledged so. Idempotent.
+    fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening;
+
+    /// Who gives out timestamps; `None` if nobody has begun. Whoever gets one looks here afterwards, and
+    /// takes none that is of another view.
+    fn timestamper(&self) -> Option<Timestamper>;
+
+    /// `by` wants to give out timestamps, and is to do so if whoever did is a member no more. Asked
+    /// again by the same, the answer is the same.
+    fn succeed_timestamper(&self, by: NodeId) -> Succession;
 }

@@ -113,6 +113,10 @@ pub trait Workload: Sized {
     /// Which of [`Workload::TRANSACTIONS`] it is.
     fn kind(input: &Self::Input) -> usize;
 
+    /// A key in the shard of its first record, which is in the table of its procedure's first access: that
+    /// record's own, unless only an index knows it. What routing goes by.
+    fn first_key(input: &Self::Input) -> Option<u64>;
+
     /// How long whoever asks for this transaction waits before: keying, thinking. Nobody does, unless a
     /// profile says so.
     #[inline]

@@ -4,10 +4,15 @@
 //! view's number with it, is made under the register's lock. No transaction takes that lock: how the latest
 //! life of each slot stands is known without it.
 
-use super::{Claim, LeaseTerms, Membership, Renewal, Standing, ViewNumber};
+use super::shards::Shards;
+use super::{
+    Claim, Heirs, LeaseTerms, Membership, Renewal, Reopening, ShardChange, Standing, Succession,
+    Timestamper, ViewNumber,
+};
 use crate::outcome::UsageError;
 use crate::owner::{INCARNATIONS_MAX, SLOTS_MAX};
-use std::collections::BTreeMap;
+use crate::shard_map::{ShardEntry, ShardId, ShardState};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
@@ -19,6 +24,8 @@ struct Ended {
     is_recovered: bool,
     /// Who claimed its recovery, the last one last.
     claimants: Vec<NodeId>,
+    /// Of whom nothing rests on its locks.
+    acknowledged: BTreeSet<NodeId>,
 }
 
 /// When the service gives a member up.
@@ -36,6 +43,8 @@ struct Register {
     given: Vec<u16>,
     ended: BTreeMap<NodeId, Ended>,
     members: BTreeMap<NodeId, Patience>,
+    /// Who gave out timestamps, the last one last.
+    timestampers: Vec<Timestamper>,
 }
 
 /// The service in one process: a register behind a lock, which no transaction takes. How the latest
@@ -48,6 +57,9 @@ pub struct EmbeddedMembership {
     /// How many lives are over: while there are none, nobody need look.
     ended: AtomicU64,
     terms: LeaseTerms,
+    shards: Shards,
+    /// The last of the timestampers, packed; 0 while there is none.
+    timestamper: AtomicU64,
     register: Mutex<Register>,
 }
 
@@ -65,6 +77,8 @@ impl EmbeddedMembership {
             latest: given.iter().map(|_| AtomicU32::new(0)).collect(),
             ended: AtomicU64::new(0),
             terms,
+            shards: Shards::default(),
+            timestamper: AtomicU64::new(0),
             register: Mutex::new(Register { given, ..Register::default() }),
         }
     }
@@ -104,13 +118,24 @@ impl EmbeddedMembership {
         }
     }
 
+    /// The members that own shards; if none does, all.
+    fn owners(&self, register: &Register) -> Vec<NodeId> {
+        let owning: BTreeSet<NodeId> =
+            ShardId::all().filter_map(|shard| Some(self.shards.entry(shard)?.owner)).collect();
+        let members: Vec<NodeId> = register.members.keys().copied().collect();
+        let owners: Vec<NodeId> =
+            members.iter().filter(|node| owning.contains(node)).copied().collect();
+        if owners.is_empty() { members } else { owners }
+    }
+
     /// A member's life is over, if it was one.
     fn end(&self, node: NodeId, is_recovered: bool) {
         let mut register = self.register();
         if register.members.remove(&node).is_none() {
             return;
         }
-        register.ended.insert(node, Ended { is_recovered, claimants: Vec::new() });
+        register.ended.insert(node, Ended { is_recovered, ..Ended::default() });
+        self.shards.bereave(node);
         self.ended.fetch_add(1, Ordering::AcqRel);
         let standing = if is_recovered { Standing::Recovered } else { Standing::Expelled };
         self.publish(node, standing);
@@ -133,7 +158,7 @@ impl Membership for EmbeddedMembership {
             value,
             allowed,
         };
-        let Register { given, ended, members } = &mut *self.register();
+        let Register { given, ended, members, .. } = &mut *self.register();
         let slots = given.len();
         let lives = given.get_mut(usize::from(slot.0)).ok_or_else(|| {
             refuse(slot.0.to_string(), format!("0 to {}", slots.saturating_sub(1)))
@@ -251,93 +276,112 @@ impl Membership for EmbeddedMembership {
         }
         true
     }
+
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
+        self.shards.entry(shard)
+    }
+
+    fn shard_changes(&self) -> u64 {
+        self.shards.changes()
+    }
+
+    fn open_shards(&self, owners: &[NodeId]) {
+        assert!(!owners.is_empty(), "shards have owners");
+        let _register = self.register();
+        self.shards.open(owners);
+    }
+
+    fn change_shard(
+        &self,
+        by: NodeId,
+        shard: ShardId,
+        from: ShardEntry,
+        to: ShardEntry,
+    ) -> ShardChange {
+        let register = self.register();
+        let found = self.shards.entry(shard);
+        let is_known = |node: NodeId| register.members.contains_key(&node);
+        let is_step = match (from.state, to.state) {
+            (ShardState::Open, ShardState::Closed) => to.owner == from.owner,
+            (ShardState::Closed, ShardState::Open) => is_known(to.owner),
+            _ => false,
+        };
+        let may = from.owner == by && is_known(by) && is_step && found == Some(from);
+        if !may || to != from.next(to.owner, to.state) {
+            return ShardChange::Refused(found);
+        }
+        self.shards.set(shard, to);
+        ShardChange::Made
+    }
+
+    fn ack_lost(&self, dead: NodeId, by: NodeId) {
+        if let Some(ended) = self.register().ended.get_mut(&dead) {
+            ended.acknowledged.insert(by);
+        }
+    }
+
+    fn lost_acks(&self, dead: NodeId) -> Vec<NodeId> {
+        let register = self.register();
+        let acknowledged = register.ended.get(&dead).map(|ended| &ended.acknowledged);
+        acknowledged.into_iter().flatten().copied().collect()
+    }
+
+    fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening {
+        let register = self.register();
+        let Some(lost) = register.ended.get(&dead).filter(|ended| ended.is_recovered) else {
+            return Reopening::NotRecovered;
+        };
+        let unsettled = register.ended.iter().filter(|(_, ended)| !ended.is_recovered);
+        let living = register.members.keys().chain(unsettled.map(|(node, _)| node));
+        let missing: Vec<NodeId> =
+            living.filter(|node| !lost.acknowledged.contains(node)).copied().collect();
+        if !missing.is_empty() {
+            return Reopening::Unacknowledged(missing);
+        }
+        let heirs = match heirs {
+            Heirs::One(heir) => vec![heir],
+            Heirs::Owners => self.owners(&register),
+        };
+        if heirs.is_empty() || !heirs.iter().all(|heir| register.members.contains_key(heir)) {
+            return Reopening::NoHeir;
+        }
+        self.shards.inherit(dead, &heirs);
+        Reopening::Done
+    }
+
+    fn timestamper(&self) -> Option<Timestamper> {
+        let word = self.timestamper.load(Ordering::Acquire);
+        let node = NodeId {
+            slot: NodeSlot((word >> 12) as u16 % SLOTS_MAX as u16),
+            incarnation: Incarnation(word as u16 % INCARNATIONS_MAX as u16),
+        };
+        (word != 0).then_some(Timestamper { node, since: ViewNumber(word >> 22) })
+    }
+
+    fn succeed_timestamper(&self, by: NodeId) -> Succession {
+        let mut register = self.register();
+        if !register.members.contains_key(&by) {
+            return Succession::NotMember;
+        }
+        let last = register.timestampers.last().copied();
+        let is_member = |it: &Timestamper| register.members.contains_key(&it.node);
+        let since = match last {
+            Some(last) if last.node == by => last.since,
+            Some(last) if is_member(&last) => return Succession::Held { by: last.node },
+            _ => {
+                self.next_view();
+                let since = self.view();
+                register.timestampers.push(Timestamper { node: by, since });
+                let node = u64::from(by.slot.0) << 12 | u64::from(by.incarnation.0);
+                self.timestamper.store(since.0 << 22 | node, Ordering::Release);
+                since
+            }
+        };
+        let (_, before) = register.timestampers.split_last().expect("the caller is the last");
+        Succession::Granted { since, before: before.iter().map(|it| it.node).collect() }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn three() -> (EmbeddedMembership, [NodeId; 3]) {
-        let service = EmbeddedMembership::new(3);
-        let ids = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
-        (service, ids)
-    }
-
-    #[test]
-    fn a_slot_waits_for_the_recovery_of_its_last_life() {
-        let (service, [dead, by, _]) = three();
-        let before = service.view();
-        assert_eq!(service.claim_recovery(dead, by), Claim::NotExpelled);
-        assert!(service.expel(dead) > before);
-        assert_eq!(service.expel(dead), service.view(), "idempotent");
-        assert_eq!(
-            (service.standing(dead), service.renew(dead)),
-            (Standing::Expelled, Renewal::Expelled)
-        );
-        let refused = service.join(dead.slot).expect_err("not recovered").to_string();
-        assert!(refused.contains("compute node slot = 0 after life 1"), "{refused}");
-        assert_eq!(service.claim_recovery(dead, by), Claim::Granted { before: vec![] });
-        assert!(service.recovered(dead, by));
-        assert_eq!(service.standing(dead), Standing::Recovered);
-        let next = service.join(dead.slot).expect("recovered");
-        assert_eq!((next.incarnation.0, service.standing(next)), (2, Standing::Member));
-        assert!(service.unrecovered().is_empty());
-    }
-
-    #[test]
-    fn one_recovers_at_a_time_and_another_takes_over() {
-        let (service, [dead, first, second]) = three();
-        service.expel(dead);
-        assert_eq!(service.claim_recovery(dead, dead), Claim::NotMember);
-        assert_eq!(service.claim_recovery(dead, first), Claim::Granted { before: vec![] });
-        assert_eq!(service.claim_recovery(dead, second), Claim::Held { by: first });
-        service.give_back(dead, second);
-        service.give_back(dead, first);
-        assert_eq!(service.claim_recovery(dead, second), Claim::Granted { before: vec![] });
-        service.give_back(dead, second);
-        assert_eq!(service.claim_recovery(dead, first), Claim::Granted { before: vec![] });
-        service.expel(first);
-        assert_eq!(service.unrecovered(), [dead, first]);
-        assert_eq!(service.claim_recovery(dead, second), Claim::Granted { before: vec![first] });
-        assert!(!service.recovered(dead, first), "it has lost its claim");
-        assert!(service.recovered(dead, second) && service.recovered(dead, second));
-        assert_eq!(service.claim_recovery(dead, second), Claim::Done);
-    }
-
-    #[test]
-    fn nothing_is_done_for_whoever_has_missed_something() {
-        let (service, [dead, by, other]) = three();
-        let ran = |by: NodeId, view: ViewNumber| {
-            let mut ran = false;
-            assert_eq!(service.while_settled(by, view, &mut || ran = true), ran);
-            ran
-        };
-        let before = service.view();
-        assert!(ran(by, before));
-        service.expel(dead);
-        assert!(!ran(by, before) && !ran(by, service.view()), "not recovered");
-        assert_eq!(service.claim_recovery(dead, other), Claim::Granted { before: vec![] });
-        assert!(service.recovered(dead, other));
-        assert!(!ran(by, before), "a life has ended since");
-        assert!(ran(by, service.view()));
-        service.leave(other);
-        assert!(!ran(other, service.view()), "no member");
-    }
-
-    #[test]
-    fn a_lease_lapses_later_by_the_service_than_by_its_holder() {
-        let terms = LeaseTerms { lease_ns: 1_000, renew_every_ns: 300, drift_ppm: 100_000 };
-        let service = EmbeddedMembership::with_leases(1, terms);
-        let node = service.join(NodeSlot(0)).expect("a life");
-        assert_eq!(terms.held_until(Nanos(5_000)), Nanos(5_818));
-        assert_eq!(LeaseTerms::ENDLESS.held_until(Nanos(5)), Nanos(u64::MAX));
-        assert!(service.tick(Nanos(50)).is_empty(), "counted from here");
-        assert!(service.tick(Nanos(1_049)).is_empty());
-        assert_eq!(service.tick(Nanos(1_050)), [node]);
-        assert!(matches!(service.renew(node), Renewal::Renewed { .. }), "not expelled yet");
-        assert!(service.tick(Nanos(9_000)).is_empty(), "renewed since");
-        assert_eq!(service.tick(Nanos(10_000)), [node]);
-        service.leave(node);
-        assert_eq!(service.standing(node), Standing::Recovered);
-    }
-}
+#[path = "embedded_tests.rs"]
+mod tests;

@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tarn_engine::membership::{
-    Claim, EmbeddedMembership, Membership, Renewal, Standing, ViewNumber,
+    Claim, EmbeddedMembership, Heirs, Membership, Renewal, Reopening, ShardChange, Standing,
+    Succession, Timestamper, ViewNumber,
 };
 use tarn_engine::outcome::UsageError;
+use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
 
@@ -89,6 +91,48 @@ impl Membership for Service {
 
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool {
         self.inner.recovered(dead, by)
+    }
+
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
+        self.inner.shard(shard)
+    }
+
+    fn shard_changes(&self) -> u64 {
+        self.inner.shard_changes()
+    }
+
+    fn open_shards(&self, owners: &[NodeId]) {
+        self.inner.open_shards(owners);
+    }
+
+    fn change_shard(
+        &self,
+        by: NodeId,
+        shard: ShardId,
+        from: ShardEntry,
+        to: ShardEntry,
+    ) -> ShardChange {
+        self.inner.change_shard(by, shard, from, to)
+    }
+
+    fn ack_lost(&self, dead: NodeId, by: NodeId) {
+        self.inner.ack_lost(dead, by);
+    }
+
+    fn lost_acks(&self, dead: NodeId) -> Vec<NodeId> {
+        self.inner.lost_acks(dead)
+    }
+
+    fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening {
+        self.inner.reopen_shards(dead, heirs)
+    }
+
+    fn timestamper(&self) -> Option<Timestamper> {
+        self.inner.timestamper()
+    }
+
+    fn succeed_timestamper(&self, by: NodeId) -> Succession {
+        self.inner.succeed_timestamper(by)
     }
 }
 

@@ -355,6 +355,10 @@ impl Workload for Mixture {
         0
     }
 
+    fn first_key(_: &Plan) -> Option<u64> {
+        None
+    }
+
     async fn run(
         &self,
         coordinator: &mut Coordinator,

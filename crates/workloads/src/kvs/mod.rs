@@ -169,6 +169,12 @@ impl Workload for Kvs {
     }
 
     #[inline]
+    fn first_key(input: &Input) -> Option<u64> {
+        let (Input::ReadOne(key) | Input::UpdateOne(key)) = *input;
+        Some(key)
+    }
+
+    #[inline]
     async fn run(
         &self,
         coordinator: &mut Coordinator,

@@ -248,6 +248,18 @@ impl Workload for SmallBank {
     }
 
     #[inline]
+    fn first_key(input: &Input) -> Option<u64> {
+        use Input::{
+            Amalgamate, Balance, DepositChecking, SendPayment, TransactSavings, WriteCheck,
+        };
+        match *input {
+            Amalgamate(account, _) | SendPayment(account, _) => Some(account),
+            Balance(account) | DepositChecking(account) => Some(account),
+            TransactSavings(account) | WriteCheck(account) => Some(account),
+        }
+    }
+
+    #[inline]
     async fn run(
         &self,
         coordinator: &mut Coordinator,

@@ -35,7 +35,7 @@ use profiles::{VARIANTS, Variant};
 use rand::Rng as _;
 use tables::{
     ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER,
-    bits, data_a, s_id, vlr_location,
+    bits, data_a, s_id, typed, vlr_location,
 };
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
@@ -296,6 +296,19 @@ impl Workload for Tatp {
             Input::InsertCallForwarding { .. } => 5,
             Input::DeleteCallForwarding { .. } => 6,
         }
+    }
+
+    #[inline]
+    fn first_key(input: &Input) -> Option<u64> {
+        Some(match *input {
+            Input::GetSubscriberData(id, _) => id,
+            Input::GetNewDestination { s_id, sf_type, .. } => typed(s_id, sf_type),
+            Input::GetAccessData(id, _, ai_type) => typed(id, ai_type),
+            Input::UpdateSubscriberData { s_id, .. } => s_id,
+            Input::UpdateLocation(number, _) => number,
+            Input::InsertCallForwarding { sub_nbr, .. } => sub_nbr,
+            Input::DeleteCallForwarding { sub_nbr, .. } => sub_nbr,
+        })
     }
 
     #[inline]

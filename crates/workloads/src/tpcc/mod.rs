@@ -45,7 +45,10 @@ use payment::Paid;
 use profiles::{VARIANTS, Variant};
 use scale::Scale;
 use std::sync::atomic::AtomicU64;
-use tables::{CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE};
+use tables::{
+    CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE,
+    customer_key, district_key, order_key, warehouse_key,
+};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
@@ -182,6 +185,18 @@ impl Workload for Tpcc {
             Input::Delivery { .. } => 3,
             Input::StockLevel { .. } => 4,
         }
+    }
+
+    #[inline]
+    fn first_key(input: &Input) -> Option<u64> {
+        Some(match *input {
+            Input::NewOrder { w_id, .. } | Input::Payment { w_id, .. } => warehouse_key(w_id),
+            Input::OrderStatus { w_id, d_id, who: Who::Id(c) } => customer_key(w_id, d_id, c),
+            // An index knows which: any of the warehouse's.
+            Input::OrderStatus { w_id, d_id, who: Who::Name(_) } => customer_key(w_id, d_id, 0),
+            Input::Delivery { w_id, .. } => order_key(w_id, 1, 0),
+            Input::StockLevel { w_id, d_id, .. } => district_key(w_id, d_id),
+        })
     }
 
     #[inline]

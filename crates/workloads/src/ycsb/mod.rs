@@ -228,6 +228,11 @@ impl Workload for Ycsb {
     }
 
     #[inline]
+    fn first_key(input: &Input) -> Option<u64> {
+        input.operations().first().map(|operation| operation.key())
+    }
+
+    #[inline]
     async fn run(
         &self,
         coordinator: &mut Coordinator,

@@ -3,11 +3,17 @@
 
 use crate::common::{Cluster, Shape, small};
 use std::fmt::Debug;
+use std::rc::Rc;
 use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::procedure::Procedures;
 use tarn_engine::protocol::ALL;
+use tarn_engine::shard_map::shard_of;
+use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
+use tarn_workloads::kvs::Kvs;
+use tarn_workloads::routes::Routes;
 use tarn_workloads::smallbank::{self, SmallBank};
 use tarn_workloads::tatp::{self, Tatp};
 use tarn_workloads::tpcc::Tpcc;
@@ -175,6 +181,55 @@ fn descriptions_are_sound() -> Result<(), UsageError> {
         })?;
     }
     Ok(())
+}
+
+/// What routing goes by is a record that the transaction uses, in the table that its procedure names
+/// first: that very one, unless only an index knows it, and then one in the same shard.
+fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
+    let (profile, records) = match W::NAME {
+        "tpcc" => ("tiny", 2),
+        "kvs" => ("mixed", 200),
+        _ => (W::PROFILES[0].name, 200),
+    };
+    let workload: W = small(profile, records);
+    let cluster = Cluster::loaded(&workload, Shape::new(ALL[0].name, 1), 5);
+    let (cx, routes) = (&cluster.cx, Routes::of(&workload));
+    let mut coordinator = Coordinator::new(Rc::clone(cx), 0, Retry::default());
+    coordinator.record_history();
+    let (mut rng, mut tally) = (seeded(5, 5), W::Tally::default());
+    let mut held = vec![0u32; W::TRANSACTIONS.len()];
+    for _ in 0..600 {
+        let input = workload.draw(&mut rng);
+        block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
+        let kind = W::kind(&input);
+        let (read_only, first) = routes.of_input::<W>(&input);
+        let (table, key) = first.expect("every transaction of a benchmark has one");
+        let shard = |key| shard_of(cx.table(table), key);
+        let fits = |other: u64| other == key || only_shard(&input) && shard(other) == shard(key);
+        // Before it the coordinator may have seen to its indexes.
+        let recorded = coordinator.take_history();
+        let txn = recorded.last().expect("it was recorded");
+        assert!(!read_only || txn.writes.is_empty(), "{}", W::TRANSACTIONS[kind]);
+        let mut used = txn.reads.iter().filter(|read| read.table == table).peekable();
+        let uses_none = used.peek().is_none();
+        let is_held = used.any(|read| fits(read.key));
+        held[kind] += u32::from(is_held);
+        assert!(is_held || uses_none, "{} of {key:#x}: {txn:?}", W::TRANSACTIONS[kind]);
+    }
+    let drawn: Vec<u32> = held.iter().copied().filter(|&count| count > 0).collect();
+    assert!(drawn.len() * 2 > held.len(), "{}: {held:?}", W::NAME);
+}
+
+#[test]
+fn transactions_use_the_records_that_they_are_routed_by() {
+    first_records_are_used::<Kvs>(|_| false);
+    first_records_are_used::<SmallBank>(|_| false);
+    first_records_are_used::<Tatp>(|_| false);
+    first_records_are_used::<Ycsb>(|_| false);
+    first_records_are_used::<Tpcc>(|input| {
+        use tarn_workloads::tpcc::{Input, Who};
+        matches!(input, Input::Delivery { .. } | Input::OrderStatus { who: Who::Name(_), .. })
+    });
 }
 
 #[test]

@@ -1,0 +1,217 @@
+//! What the service in one process answers.
+//!
+//! Invariant checked: lives go one way, one recovers at a time, and of two who change one entry of the shard
+//! map one is refused.
+
+use super::*;
+
+fn three() -> (EmbeddedMembership, [NodeId; 3]) {
+    let service = EmbeddedMembership::new(3);
+    let ids = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
+    (service, ids)
+}
+
+#[test]
+fn a_slot_waits_for_the_recovery_of_its_last_life() {
+    let (service, [dead, by, _]) = three();
+    let before = service.view();
+    assert_eq!(service.claim_recovery(dead, by), Claim::NotExpelled);
+    assert!(service.expel(dead) > before);
+    assert_eq!(service.expel(dead), service.view(), "idempotent");
+    assert_eq!(
+        (service.standing(dead), service.renew(dead)),
+        (Standing::Expelled, Renewal::Expelled)
+    );
+    let refused = service.join(dead.slot).expect_err("not recovered").to_string();
+    assert!(refused.contains("compute node slot = 0 after life 1"), "{refused}");
+    assert_eq!(service.claim_recovery(dead, by), Claim::Granted { before: vec![] });
+    assert!(service.recovered(dead, by));
+    assert_eq!(service.standing(dead), Standing::Recovered);
+    let next = service.join(dead.slot).expect("recovered");
+    assert_eq!((next.incarnation.0, service.standing(next)), (2, Standing::Member));
+    assert!(service.unrecovered().is_empty());
+}
+
+#[test]
+fn one_recovers_at_a_time_and_another_takes_over() {
+    let (service, [dead, first, second]) = three();
+    service.expel(dead);
+    assert_eq!(service.claim_recovery(dead, dead), Claim::NotMember);
+    assert_eq!(service.claim_recovery(dead, first), Claim::Granted { before: vec![] });
+    assert_eq!(service.claim_recovery(dead, second), Claim::Held { by: first });
+    service.give_back(dead, second);
+    service.give_back(dead, first);
+    assert_eq!(service.claim_recovery(dead, second), Claim::Granted { before: vec![] });
+    service.give_back(dead, second);
+    assert_eq!(service.claim_recovery(dead, first), Claim::Granted { before: vec![] });
+    service.expel(first);
+    assert_eq!(service.unrecovered(), [dead, first]);
+    assert_eq!(service.claim_recovery(dead, second), Claim::Granted { before: vec![first] });
+    assert!(!service.recovered(dead, first), "it has lost its claim");
+    assert!(service.recovered(dead, second) && service.recovered(dead, second));
+    assert_eq!(service.claim_recovery(dead, second), Claim::Done);
+}
+
+#[test]
+fn nothing_is_done_for_whoever_has_missed_something() {
+    let (service, [dead, by, other]) = three();
+    let ran = |by: NodeId, view: ViewNumber| {
+        let mut ran = false;
+        assert_eq!(service.while_settled(by, view, &mut || ran = true), ran);
+        ran
+    };
+    let before = service.view();
+    assert!(ran(by, before));
+    service.expel(dead);
+    assert!(!ran(by, before) && !ran(by, service.view()), "not recovered");
+    assert_eq!(service.claim_recovery(dead, other), Claim::Granted { before: vec![] });
+    assert!(service.recovered(dead, other));
+    assert!(!ran(by, before), "a life has ended since");
+    assert!(ran(by, service.view()));
+    service.leave(other);
+    assert!(!ran(other, service.view()), "no member");
+}
+
+#[test]
+fn a_lease_lapses_later_by_the_service_than_by_its_holder() {
+    let terms = LeaseTerms { lease_ns: 1_000, renew_every_ns: 300, drift_ppm: 100_000 };
+    let service = EmbeddedMembership::with_leases(1, terms);
+    let node = service.join(NodeSlot(0)).expect("a life");
+    assert_eq!(terms.held_until(Nanos(5_000)), Nanos(5_818));
+    assert_eq!(LeaseTerms::ENDLESS.held_until(Nanos(5)), Nanos(u64::MAX));
+    assert!(service.tick(Nanos(50)).is_empty(), "counted from here");
+    assert!(service.tick(Nanos(1_049)).is_empty());
+    assert_eq!(service.tick(Nanos(1_050)), [node]);
+    assert!(matches!(service.renew(node), Renewal::Renewed { .. }), "not expelled yet");
+    assert!(service.tick(Nanos(9_000)).is_empty(), "renewed since");
+    assert_eq!(service.tick(Nanos(10_000)), [node]);
+    service.leave(node);
+    assert_eq!(service.standing(node), Standing::Recovered);
+}
+
+#[test]
+fn shards_are_dealt_out_evenly_and_once() {
+    let (service, ids) = three();
+    assert_eq!(service.shard(ShardId(0)), None);
+    service.open_shards(&ids);
+    service.open_shards(&ids[..1]);
+    let owned = |node| {
+        let is_its = |&it: &ShardId| service.shard(it).is_some_and(|it| it.is_served_by(node));
+        ShardId::all().filter(is_its).collect::<Vec<_>>()
+    };
+    let counts = ids.map(|id| owned(id).len());
+    assert_eq!(counts.iter().sum::<usize>(), 4096);
+    assert!(counts.iter().all(|count| count.abs_diff(1365) <= 1), "{counts:?}");
+    // Warehouses 1 to 105 are the first shards: they too are even.
+    let low = ids.map(|id| owned(id).iter().filter(|shard| (1..=105).contains(&shard.0)).count());
+    assert_eq!(low, [35; 3]);
+}
+
+/// A transfer that comes twice, or is raced, moves a shard once.
+#[test]
+fn of_two_changers_of_an_entry_one_is_refused() {
+    let (service, [owner, second, third]) = three();
+    service.open_shards(&[owner]);
+    let shard = ShardId(5);
+    let open = service.shard(shard).expect("it has an owner");
+    let closed = open.next(owner, ShardState::Closed);
+    let change = |by, from, to| service.change_shard(by, shard, from, to);
+    let refused = ShardChange::Refused(Some(open));
+    assert_eq!(change(second, open, closed), refused, "not its own");
+    assert_eq!(change(owner, open, open.next(second, ShardState::Open)), refused, "not closed");
+    assert_eq!(change(owner, open, closed), ShardChange::Made);
+    let [to_second, to_third] = [second, third].map(|to| closed.next(to, ShardState::Open));
+    assert_eq!(change(owner, closed, to_second), ShardChange::Made);
+    for late in [to_second, to_third, closed.next(owner, ShardState::Open)] {
+        assert_eq!(change(owner, closed, late), ShardChange::Refused(Some(to_second)));
+    }
+    assert_eq!(service.shard_changes(), 4096 + 2);
+}
+
+/// Threads race to give each shard to themselves: each shard goes to the one who was told so.
+#[test]
+fn racing_changers_make_one_owner_of_each_shard() {
+    let (service, [owner, second, third]) = three();
+    service.open_shards(&[owner]);
+    let take = |to: NodeId| {
+        let mut taken = Vec::new();
+        for shard in ShardId::all() {
+            let from = service.shard(shard).expect("it has an owner");
+            let closed = from.next(owner, ShardState::Closed);
+            // Both close, or find it closed; both give it away.
+            service.change_shard(owner, shard, from, closed);
+            let given = closed.next(to, ShardState::Open);
+            if service.change_shard(owner, shard, closed, given) == ShardChange::Made {
+                taken.push(shard);
+            }
+        }
+        taken
+    };
+    let [one, other] = std::thread::scope(|scope| {
+        let threads = [second, third].map(|to| scope.spawn(move || (to, take(to))));
+        threads.map(|thread| thread.join().expect("no panic"))
+    });
+    for (node, taken) in [&one, &other] {
+        let owns = |shard: &ShardId| service.shard(*shard).expect("an owner").owner == *node;
+        assert!(taken.iter().all(owns));
+    }
+    let twice = one.1.iter().filter(|shard| other.1.contains(shard)).count();
+    assert_eq!(twice, 0);
+    assert_eq!(one.1.len() + other.1.len(), 4096, "one of them gave each away");
+}
+
+/// Two barriers: the dead life is recovered, and nothing rests on its locks any more.
+#[test]
+fn lost_shards_open_when_all_have_let_go_of_them() {
+    let (service, [dead, second, third]) = three();
+    service.open_shards(&[dead, second]);
+    let shard = ShardId(0);
+    service.expel(dead);
+    let lost = service.shard(shard).expect("it had an owner");
+    assert_eq!((lost.owner, lost.state, lost.epoch), (dead, ShardState::Recovering, 2));
+    assert_eq!(service.reopen_shards(dead, Heirs::Owners), Reopening::NotRecovered);
+    assert_eq!(service.claim_recovery(dead, third), Claim::Granted { before: vec![] });
+    assert!(service.recovered(dead, third));
+    let missing = |nodes: &[NodeId]| Reopening::Unacknowledged(nodes.to_vec());
+    assert_eq!(service.reopen_shards(dead, Heirs::Owners), missing(&[second, third]));
+    service.ack_lost(dead, third);
+    // One that was expelled may still run: it counts until it is recovered.
+    service.expel(second);
+    assert_eq!(service.reopen_shards(dead, Heirs::Owners), missing(&[second]));
+    assert_eq!(service.lost_acks(dead), [third]);
+    assert_eq!(service.claim_recovery(second, third), Claim::Granted { before: vec![] });
+    assert!(service.recovered(second, third));
+    assert_eq!(service.reopen_shards(dead, Heirs::One(second)), Reopening::NoHeir);
+    let next = service.join(dead.slot).expect("recovered");
+    assert_eq!(service.reopen_shards(dead, Heirs::One(next)), missing(&[next]));
+    service.ack_lost(dead, next);
+    assert_eq!(service.reopen_shards(dead, Heirs::One(next)), Reopening::Done);
+    let reopened = service.shard(shard).expect("an owner");
+    assert_eq!((reopened.is_served_by(next), reopened.epoch), (true, 3));
+    for by in [third, next] {
+        service.ack_lost(second, by);
+    }
+    assert_eq!(service.reopen_shards(second, Heirs::Owners), Reopening::Done);
+    let all_open = ShardId::all().all(|it| service.shard(it).expect("an owner").owner == next);
+    assert!(all_open, "the only member that owned some");
+}
+
+#[test]
+fn timestamps_are_given_out_by_one_until_it_is_no_member() {
+    let (service, [first, second, _]) = three();
+    assert_eq!(service.timestamper(), None);
+    let Succession::Granted { since, before } = service.succeed_timestamper(first) else {
+        panic!("nobody did")
+    };
+    assert_eq!((before, service.timestamper()), (vec![], Some(Timestamper { node: first, since })));
+    assert_eq!(service.succeed_timestamper(second), Succession::Held { by: first });
+    service.expel(first);
+    assert_eq!(service.succeed_timestamper(first), Succession::NotMember);
+    let Succession::Granted { since: later, before } = service.succeed_timestamper(second) else {
+        panic!("the first is expelled")
+    };
+    assert!(later > since && before == [first]);
+    assert_eq!(service.timestamper(), Some(Timestamper { node: second, since: later }));
+    let again = Succession::Granted { since: later, before: vec![first] };
+    assert_eq!(service.succeed_timestamper(second), again);
+}

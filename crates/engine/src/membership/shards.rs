@@ -1,0 +1,66 @@
+//! The shard map of record, of a membership service in one process.
+//!
+//! Invariant: every change is made under the register's lock and makes the entry's epoch one more; entries
+//! are read without it. A change is counted after it can be seen.
+
+use crate::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::address::NodeId;
+
+#[derive(Debug)]
+pub(super) struct Shards {
+    words: Box<[AtomicU64]>,
+    changes: AtomicU64,
+}
+
+impl Default for Shards {
+    fn default() -> Shards {
+        let words = (0..SHARDS).map(|_| AtomicU64::new(0)).collect();
+        Shards { words, changes: AtomicU64::new(0) }
+    }
+}
+
+impl Shards {
+    pub(super) fn entry(&self, shard: ShardId) -> Option<ShardEntry> {
+        ShardEntry::from_word(self.words[usize::from(shard.0)].load(Ordering::Acquire))
+    }
+
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Under the register's lock, as all that follows.
+    pub(super) fn set(&self, shard: ShardId, entry: ShardEntry) {
+        let word = &self.words[usize::from(shard.0)];
+        debug_assert!(word.load(Ordering::Relaxed) < entry.word(), "epochs grow");
+        word.store(entry.word(), Ordering::Release);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Deals out, in turn, what nobody has owned yet.
+    pub(super) fn open(&self, owners: &[NodeId]) {
+        for shard in ShardId::all().filter(|&shard| self.entry(shard).is_none()) {
+            let owner = owners[usize::from(shard.0) % owners.len()];
+            self.set(shard, ShardEntry { owner, state: ShardState::Open, epoch: 1 });
+        }
+    }
+
+    /// Nobody grants what a life owned that is over.
+    pub(super) fn bereave(&self, dead: NodeId) {
+        for (shard, entry) in self.of(dead) {
+            self.set(shard, entry.next(dead, ShardState::Recovering));
+        }
+    }
+
+    /// Deals out, in turn, what a life owned that is over.
+    pub(super) fn inherit(&self, dead: NodeId, heirs: &[NodeId]) {
+        for (turn, (shard, entry)) in self.of(dead).enumerate() {
+            self.set(shard, entry.next(heirs[turn % heirs.len()], ShardState::Open));
+        }
+    }
+
+    fn of(&self, owner: NodeId) -> impl Iterator<Item = (ShardId, ShardEntry)> {
+        let entries = ShardId::all().filter_map(|shard| Some((shard, self.entry(shard)?)));
+        entries.filter(move |(_, entry)| entry.owner == owner)
+    }
+}

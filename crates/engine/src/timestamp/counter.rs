@@ -1,0 +1,64 @@
+//! Timestamps of one process: a counter that its threads share.
+//!
+//! Invariant: what it gives is above what it gave, since additions to one word are in one order, and what
+//! is loaded after an addition has returned shows it. It lives as long as the memory nodes do: they are
+//! mapped memory of the same process, or a fabric's that ends with it.
+
+use super::Timestamp;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The counter, in a line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct SharedCounter {
+    last: AtomicU64,
+}
+
+impl Default for SharedCounter {
+    fn default() -> SharedCounter {
+        SharedCounter { last: AtomicU64::new(Timestamp::LOADED.0) }
+    }
+}
+
+impl SharedCounter {
+    /// The greatest that was given.
+    #[inline]
+    pub fn last(&self) -> Timestamp {
+        Timestamp(self.last.load(Ordering::Acquire))
+    }
+
+    /// The next.
+    #[inline]
+    pub fn next(&self) -> Timestamp {
+        Timestamp(self.last.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn two_threads_get_each_once_and_ascending() {
+        let counter = SharedCounter::default();
+        let take = || {
+            let mut taken = Vec::new();
+            for _ in 0..20_000 {
+                let before = counter.last();
+                let given = counter.next();
+                assert!(before < given && given <= counter.last());
+                taken.push(given);
+            }
+            taken
+        };
+        let all: Vec<Vec<Timestamp>> = std::thread::scope(|scope| {
+            let threads = [scope.spawn(take), scope.spawn(take)];
+            threads.map(|thread| thread.join().expect("no panic")).into()
+        });
+        assert!(all.iter().all(|taken| taken.is_sorted_by(|a, b| a < b)));
+        let once: BTreeSet<Timestamp> = all.concat().into_iter().collect();
+        assert_eq!(once.len(), 40_000);
+        assert_eq!(once.last(), Some(&Timestamp(Timestamp::LOADED.0 + 40_000)), "none is left out");
+    }
+}

@@ -1,0 +1,159 @@
+//! Timestamps: the order of commits, for protocols that keep several versions of a record.
+//!
+//! Invariants, for every source, whoever crashes:
+//! - A commit's timestamp is given once, and is above all that were given, and all that [`Timestamps::start`]
+//!   returned, before it was asked for.
+//! - A start is at least every timestamp whose transaction was acknowledged before the start was asked for.
+//!   A reader with start S sees the versions at S and below: whoever gets a timestamp after the reader has
+//!   S gets one above S, so that what the reader sees does not change any more.
+//! - [`Timestamps::known`] is a Lamport clock (Lamport, "Time, clocks, and the ordering of events in a
+//!   distributed system", CACM 1978): the greatest timestamp that the node has heard of. Whoever gives a
+//!   lock up sends along what he knows, and whoever gets it [observes](Timestamps::observe) that, so that
+//!   after a grant it is at least the timestamp of each earlier holder. The timestamp of a commit is above
+//!   what its node knew when it asked.
+//!
+//! LOTUS takes timestamps from "a scalable timestamp service in the compute pool" (paper, §5); what a
+//! restart of it must not do is in docs/timestamps.md. FORD takes none.
+
+mod client;
+mod clock;
+mod counter;
+mod pool;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use client::{ClientConfig, StampClient};
+pub use clock::ClockStamps;
+pub use counter::SharedCounter;
+pub use service::{STAMP, ServiceConfig, StampService};
+
+use crate::context::Context;
+use crate::outcome::Failure;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::address::{Address, GroupId};
+
+/// A point in the order of commits. Zero is before all of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Before every commit.
+    pub const ZERO: Timestamp = Timestamp(0);
+    /// Of records that were loaded before any transaction ran.
+    pub const LOADED: Timestamp = Timestamp(1);
+    /// The last one: the two bits above it are free for marks beside it in memory.
+    pub const MAX: Timestamp = Timestamp((1 << 62) - 1);
+}
+
+/// Where timestamps' words stand in the pool: group 0's superblock page, in the line after the stamp of
+/// the plan. First the counter of [`Timestamps::Pool`] or the bound of a service, then the bound's view.
+pub fn pool_word() -> Address {
+    Address::new(GroupId(0), 64)
+}
+
+/// The greatest timestamp that a compute node has heard of.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct LastSeen(AtomicU64);
+
+impl Default for LastSeen {
+    fn default() -> LastSeen {
+        LastSeen(AtomicU64::new(Timestamp::LOADED.0))
+    }
+}
+
+impl LastSeen {
+    /// It.
+    #[inline]
+    pub fn get(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Acquire))
+    }
+
+    /// Has heard of this one.
+    #[inline]
+    pub fn raise(&self, Timestamp(to): Timestamp) {
+        // Most of the time it is known already, and then the line stays with every reader.
+        if self.0.load(Ordering::Relaxed) < to {
+            self.0.fetch_max(to, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Where a thread's timestamps come from: all threads of a database have the same source.
+pub enum Timestamps {
+    /// The counter of the process that all compute nodes run in ([`crate::context::Database::counter`]).
+    Counter,
+    /// A counter in the pool: a READ to start, a FETCH_AND_ADD to commit, at the primary alone. For
+    /// the explorer, and for clusters none of whose memory nodes dies.
+    Pool(Address),
+    /// A service at a node of the compute pool, by messages.
+    Service(Box<StampClient>),
+    /// Clocks of bounded uncertainty. What commits waits for its timestamp to be past.
+    Clock(ClockStamps),
+}
+
+impl Timestamps {
+    /// What the node knows: below every timestamp that one of its transactions asks for from now on.
+    /// Free of messages.
+    #[inline]
+    pub fn known(&self, cx: &Context) -> Timestamp {
+        match self {
+            Timestamps::Counter => cx.database().counter.last(),
+            _ => cx.node.seen.get(),
+        }
+    }
+
+    /// The node has heard of this one, with a lock that somebody gave up.
+    #[inline]
+    pub fn observe(&self, cx: &Context, seen: Timestamp) {
+        match self {
+            // All that is given is known.
+            Timestamps::Counter => debug_assert!(seen <= cx.database().counter.last()),
+            _ => cx.node.seen.raise(seen),
+        }
+    }
+
+    /// Not below any timestamp whose transaction was acknowledged before this was called; all that are
+    /// asked for once it has returned are above it.
+    ///
+    /// # Errors
+    /// The fabric's.
+    #[inline]
+    pub async fn start(&self, cx: &Context) -> Result<Timestamp, Failure> {
+        let start = match self {
+            Timestamps::Counter => return Ok(cx.database().counter.last()),
+            Timestamps::Pool(word) => pool::read(cx, *word).await?,
+            Timestamps::Service(client) => client.start(cx).await?,
+            Timestamps::Clock(stamps) => stamps.start(cx).await,
+        };
+        cx.node.seen.raise(start);
+        Ok(start)
+    }
+
+    /// Above all that anybody has got from this database before this was called, and given once.
+    ///
+    /// # Errors
+    /// The fabric's; a timestamp may have been used up, and nobody has it.
+    #[inline]
+    pub async fn commit(&self, cx: &Context) -> Result<Timestamp, Failure> {
+        let commit = match self {
+            Timestamps::Counter => return Ok(cx.database().counter.next()),
+            Timestamps::Pool(word) => pool::add(cx, *word).await?,
+            Timestamps::Service(client) => client.commit(cx).await?,
+            Timestamps::Clock(stamps) => stamps.commit(cx)?,
+        };
+        cx.node.seen.raise(commit);
+        Ok(commit)
+    }
+
+    /// Waits until everybody's next timestamp is above `given`: before a transaction that has it is
+    /// acknowledged, or one of its locks released, and before a recoverer releases what it held. Ready at
+    /// once unless timestamps are taken from clocks.
+    #[inline]
+    pub async fn wait_out(&self, cx: &Context, given: Timestamp) {
+        if let Timestamps::Clock(_) = self {
+            clock::wait_out(cx, given).await;
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What routing goes by: whether a transaction only reads, and its first record.
+//!
+//! Invariant: said once. The table is that of the procedure's first access; the key is
+//! [`Workload::first_key`].
+
+use crate::workload::Workload;
+use tarn_engine::procedure::Procedure;
+use tarn_engine::schema::TableId;
+
+/// A workload's procedures, for whoever routes its transactions.
+pub struct Routes {
+    procedures: Vec<Procedure>,
+}
+
+impl Routes {
+    /// Those of a workload.
+    pub fn of<W: Workload>(workload: &W) -> Routes {
+        Routes { procedures: workload.procedures() }
+    }
+
+    /// Whether this transaction is known to only read, and a key in the shard of its first record.
+    #[inline]
+    pub fn of_input<W: Workload>(&self, input: &W::Input) -> (bool, Option<(TableId, u64)>) {
+        let Some(procedure) = self.procedures.get(W::kind(input)) else { return (false, None) };
+        let first = procedure.accesses.first().map(|access| access.table);
+        (procedure.read_only, first.zip(W::first_key(input)))
+    }
+}
