@@ -115,7 +115,6 @@ fn cell_field(into: usize) -> Field {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::layout::{LayoutKind, Records};
     use crate::schema::{ColumnType, TableSchema};
 
