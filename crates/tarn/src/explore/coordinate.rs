@@ -85,10 +85,9 @@ impl Part {
             tries += 1;
             if tries > most { tx.abort() } else { once.run(tx).await }
         };
-        // Whoever changes nothing says so: where there are snapshots they are explored as well.
-        let result = match script.ops.iter().any(|op| op.is_change() || op.is_ordered()) {
-            true => by.transact(body).await,
-            false => by.transact_read_only(body).await,
+        let result = match script.only_reads() {
+            true => by.transact_read_only(body).await,
+            false => by.transact(body).await,
         };
         let (ended, goes_on) = self.end_of(by, result, &once).await;
         let committed = matches!(ended, Ended::Committed(_));
