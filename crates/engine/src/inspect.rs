@@ -303,7 +303,8 @@ async fn compare_replicas(
                 let lines = |at| round.bytes(at, table.slot.apart_bytes()).chunks(64);
                 let lines = lines(first).zip(lines(second));
                 let counts = |line: usize| table.slot.is_replicated_apart(&slot_image, line * 64);
-                let differing = lines.enumerate().filter(|(line, (one, two))| one != two && counts(*line));
+                let differing =
+                    lines.enumerate().filter(|(line, (one, two))| one != two && counts(*line));
                 audit.replicas_differ += differing.count() as u64;
             }
         }

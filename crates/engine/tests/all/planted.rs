@@ -230,8 +230,7 @@ fn every_switch_is_either_caught_or_harmless() {
             let harmless = HARMLESS.contains(&(info.name, switch.name));
             let in_crashes = MUST_BE_CAUGHT_IN_CRASHES.contains(&(info.name, switch.name));
             let in_ranges = MUST_BE_CAUGHT_IN_RANGES.contains(&(info.name, switch.name));
-            let in_simulations =
-                MUST_BE_CAUGHT_IN_SIMULATIONS.contains(&(info.name, switch.name));
+            let in_simulations = MUST_BE_CAUGHT_IN_SIMULATIONS.contains(&(info.name, switch.name));
             let kinds = [caught, in_crashes, in_ranges, in_simulations, harmless];
             let kinds = kinds.into_iter().filter(|it| *it).count();
             assert!(kinds == 1, "{} {}: planted or harmless?", info.name, switch.name);

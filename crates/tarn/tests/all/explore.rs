@@ -72,11 +72,8 @@ const PLANTED: &[Planted] = &[
 const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 
 /// Switches that change cost and nothing else.
-const HARMLESS: &[(&str, &str)] = &[
-    ("ford", "-log-every-group"),
-    ("ford", "-write-changes-only"),
-    ("motor", "-read-together"),
-];
+const HARMLESS: &[(&str, &str)] =
+    &[("ford", "-log-every-group"), ("ford", "-write-changes-only"), ("motor", "-read-together")];
 
 /// Switches that nothing here shows within the time of a test; the random schedules do:
 /// `crates/tarn/tests/all/schedules.rs`.

@@ -52,17 +52,15 @@ const PLANTED: &[(&str, &str, &str)] = &[
 
 /// A switch that matters under a dead coordinator's number alone, which nothing has shown here in 1,000
 /// seeds: the explorer and the engine's own schedules of crashes show that it is missed.
-const IN_CRASHES: &[(&str, &str)] = &[("ford", "-settle-before-log"), ("motor", "-settle-before-log")];
+const IN_CRASHES: &[(&str, &str)] =
+    &[("ford", "-settle-before-log"), ("motor", "-settle-before-log")];
 
 /// A switch whose absence the explorer shows (`crates/tarn/tests/all/explore.rs`): it takes a snapshot of one moment.
 const IN_THE_EXPLORER: &[(&str, &str)] = &[("motor", "-stamp-first")];
 
 /// Switches that change cost and nothing else, also beside deaths.
-const HARMLESS: &[(&str, &str)] = &[
-    ("ford", "-log-every-group"),
-    ("ford", "-write-changes-only"),
-    ("motor", "-read-together"),
-];
+const HARMLESS: &[(&str, &str)] =
+    &[("ford", "-log-every-group"), ("ford", "-write-changes-only"), ("motor", "-read-together")];
 
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     let order = Order {

@@ -84,7 +84,12 @@ impl Protocol for Motor {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "motor",
         citation: "Zhang, Hua, Yang: Motor, OSDI 2024",
-        caps: ProtocolCaps { snapshot_isolation: true, ranges: false, crash_recovery: true },
+        caps: ProtocolCaps {
+            snapshot_isolation: true,
+            ranges: false,
+            crash_recovery: true,
+            memory_recovery: true,
+        },
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,
