@@ -5,7 +5,7 @@
 //! Source: the phenomena of Adya, Liskov and O'Neil, *Generalized Isolation Level Definitions*,
 //! ICDE 2000 (G0, G1a-c, G-single, G2), with Adya's thesis, *Weak Consistency*, MIT 1999, for
 //! G-single; the suffix `-realtime` for cycles that need a real-time edge is from Kingsbury and
-//! Alvaro, *Elle*, VLDB 2020. We say G2 for item and predicate anti-dependencies alike: an absent
+//! Alvaro, *Elle*, VLDB 2020, as is G-nonadjacent. We say G2 for item and predicate anti-dependencies alike: an absent
 //! read is a read of one key.
 
 use serde::Serialize;
@@ -101,7 +101,10 @@ pub enum CyclePhenomenon {
     /// Exactly one rw.
     #[serde(rename = "G-single")]
     GSingle,
-    /// Two or more rw.
+    /// Two or more rw, no two of which follow one another: snapshot isolation forbids it as well.
+    #[serde(rename = "G-nonadjacent")]
+    GNonadjacent,
+    /// Two or more rw, two of which follow one another: write skew, and what may come of it.
     G2,
 }
 
@@ -110,11 +113,11 @@ pub enum CyclePhenomenon {
 pub struct CycleClass {
     /// By its dependencies.
     pub phenomenon: CyclePhenomenon,
-    /// Whether real time closes it: the history may be serializable, but not strictly.
+    /// Whether real time closes it: without it the history may keep its level.
     pub real_time: bool,
 }
 
-/// Something that no serializable system may do.
+/// Something that the level at hand forbids.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "anomaly", rename_all = "snake_case")]
 pub enum Anomaly {
@@ -282,9 +285,17 @@ impl CycleClass {
             }
             0 => CyclePhenomenon::G1c,
             1 => CyclePhenomenon::GSingle,
+            _ if !has_adjacent_rw(steps) => CyclePhenomenon::GNonadjacent,
             _ => CyclePhenomenon::G2,
         };
         let real_time = count(|edge| matches!(edge, Dependency::RealTime)) > 0;
         Self { phenomenon, real_time }
     }
+}
+
+/// Whether two rw edges follow one another in this cycle.
+fn has_adjacent_rw(steps: &[Step]) -> bool {
+    let is_rw =
+        |at: usize| matches!(steps[at % steps.len()].dependency, Dependency::ReadWrite { .. });
+    (0..steps.len()).any(|at| is_rw(at) && is_rw(at + 1))
 }

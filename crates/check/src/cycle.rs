@@ -4,7 +4,7 @@
 //! Invariant: what is reported is a cycle; that it is the shortest or the worst is a best effort.
 //! Levels are tried from G0 upwards, first without real time, then with it, so a cycle with a
 //! real-time edge is reported only if the knot has none without (for G-single within a bound on
-//! the work: past it, such a cycle may be reported as G2).
+//! the work: past it, such a cycle may be reported as G-nonadjacent or G2).
 //!
 //! Source: the search by class, from the simplest edges on, follows Kingsbury and Alvaro, *Elle:
 //! Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020.
@@ -15,7 +15,7 @@ use crate::graph::{Graph, NO_EDGE};
 use crate::history::History;
 use crate::scc::{Components, OUT_OF_SCOPE, components};
 use crate::search::{Scope, Search};
-use crate::versions::kind::{RW, TIME, WR, WW};
+use crate::versions::kind::{INNER, RW, TIME, WR, WW};
 
 /// One edge of a cycle between transactions; `edge` is [`NO_EDGE`] for real time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ struct Level {
 }
 
 const fn level(mask: u8, one_rw: bool) -> Level {
-    Level { mask, one_rw }
+    Level { mask: mask | INNER, one_rw }
 }
 
 const LEVELS: [Level; 8] = [
@@ -61,7 +61,7 @@ pub(crate) struct Knots {
 
 /// Finds the knots, and cycles in the `most` smallest.
 pub(crate) fn find(history: &History, graph: &Graph, most: usize) -> Knots {
-    let whole = components(graph, WW | WR | RW | TIME, |_| true);
+    let whole = components(graph, WW | WR | RW | TIME | INNER, |_| true);
     let numbers = 0..whole.sizes.len() as u32;
     let mut knots: Vec<u32> = numbers.filter(|&knot| whole.sizes[knot as usize] > 1).collect();
     let total = knots.len() as u64;
@@ -103,7 +103,7 @@ impl Finder<'_> {
         let parts =
             components(self.graph, level.mask, |node| in_open[whole[node as usize] as usize]);
         let mut smallest: Vec<Option<u32>> = vec![None; self.open.len()];
-        for node in 0..self.graph.txns {
+        for node in 0..self.graph.time_from() {
             let part = parts.of[node as usize];
             if part == OUT_OF_SCOPE || parts.sizes[part as usize] < 2 {
                 continue;
@@ -186,7 +186,7 @@ impl Finder<'_> {
     fn suspicious(&self, scope: &Scope<'_>, most: usize, kinds: u8) -> Vec<(u32, u32)> {
         let mut edges: Vec<(Reverse<i128>, u32, u32)> = Vec::new();
         let keep = 4 * most.max(1024);
-        for from in (0..self.graph.txns).filter(|&node| scope.contains(node)) {
+        for from in (0..self.graph.time_from()).filter(|&node| scope.contains(node)) {
             for slot in self.graph.slots(from) {
                 let to = self.graph.target[slot as usize];
                 if self.graph.kind[slot as usize] & kinds & scope.mask != 0 && scope.contains(to) {
@@ -203,9 +203,11 @@ impl Finder<'_> {
         edges.into_iter().map(|(_, from, slot)| (from, slot)).collect()
     }
 
-    /// How long before the first was invoked the second was over.
+    /// How long before the first of two nodes' transactions was invoked the second was over.
     fn backwards_ns(&self, first: u32, second: u32) -> i128 {
-        let [first, second] = [first, second].map(|txn| &self.history.transactions[txn as usize]);
+        let txn = |node| self.graph.txn(node).expect("a dependency is between transactions");
+        let [first, second] =
+            [first, second].map(|node| &self.history.transactions[txn(node) as usize]);
         i128::from(first.invoked_ns) - i128::from(second.real_time_end_ns())
     }
 
@@ -224,11 +226,12 @@ impl Finder<'_> {
     /// The path's edges between transactions.
     fn hops(&self, path: &Path) -> Vec<Hop> {
         let mut hops = Vec::new();
-        let mut from = path.start;
+        let mut from = self.graph.txn(path.start).expect("paths begin at transactions");
         for &slot in &path.slots {
-            let to = self.graph.target[slot as usize];
-            if self.graph.is_txn(to) {
-                hops.push(Hop { from, to, edge: self.graph.edge[slot as usize] });
+            let (edge, kind) = (self.graph.edge[slot as usize], self.graph.kind[slot as usize]);
+            let to = self.graph.txn(self.graph.target[slot as usize]);
+            if let (Some(to), false) = (to, kind == INNER) {
+                hops.push(Hop { from, to, edge });
                 from = to;
             }
         }

@@ -92,6 +92,7 @@ impl fmt::Display for CyclePhenomenon {
             Self::G0 => "G0",
             Self::G1c => "G1c",
             Self::GSingle => "G-single",
+            Self::GNonadjacent => "G-nonadjacent",
             Self::G2 => "G2",
         })
     }

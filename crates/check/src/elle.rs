@@ -23,6 +23,9 @@
 //! coordinator may run many: processes are numbered afresh. An unknown transaction is settled as
 //! `check` settles it first; a version of it that was not observed is in nobody's list.
 //!
+//! The export is the same for every level: what Elle is to hold it against, its option
+//! `:consistency-models` says: `:strict-serializable`, `:serializable`, or `:strong-snapshot-isolation`.
+//!
 //! Invariant: events at one instant put invocations before completions, so that Elle sees B after A
 //! exactly if A completed before B was invoked.
 //!

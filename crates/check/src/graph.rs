@@ -7,8 +7,18 @@
 //! three edges a transaction. Elle (Kingsbury and Alvaro, VLDB 2020) takes the transitive reduction
 //! of the order for the same purpose; the chain is simpler and needs no search.
 //!
-//! Invariant: nodes below `txns` are transactions, the others time nodes in time order; time nodes
-//! alone form no cycle.
+//! Under snapshot isolation a transaction is two nodes, its *snapshot* and its later *commit*. What it
+//! depends on (ww, wr, real time) was committed before its snapshot; rw says only that a snapshot comes
+//! before a commit. So a cycle of this graph is one of dependencies in which no two rw edges follow one
+//! another: exactly those without which a history is snapshot isolated (Fekete et al., *Making Snapshot
+//! Isolation Serializable*, TODS 2005; Cerone and Gotsman, *Analysing Snapshot Isolation*, JACM 2018).
+//! And if there is none, the order of the points can be stretched so that both of each transaction lie
+//! between its invocation and its completion: each point as late as the latest invocation among those up
+//! to it, which is not after its own transaction's completion, or real time would order them otherwise.
+//!
+//! Invariant: nodes below `time_from` are transactions (their commits first, then their snapshots, if
+//! they have any), the others time nodes in time order; time nodes alone form no cycle, nor do both nodes
+//! of one transaction.
 
 use crate::history::{History, NEVER_NS};
 use crate::index::Index;
@@ -19,12 +29,56 @@ pub(crate) const NO_EDGE: u32 = u32::MAX;
 
 /// Adjacency list; the edges that leave a node fill the slots `first[node]..first[node + 1]`.
 pub(crate) struct Graph {
-    pub txns: u32,
+    nodes: Nodes,
     first: Vec<u32>,
     pub target: Vec<u32>,
     pub kind: Vec<u8>,
     /// Index of the dependency, or [`NO_EDGE`].
     pub edge: Vec<u32>,
+}
+
+/// Which node is what.
+#[derive(Clone, Copy)]
+pub(crate) struct Nodes {
+    txns: u32,
+    has_snapshots: bool,
+}
+
+impl Nodes {
+    pub fn new(txns: u32, has_snapshots: bool) -> Self {
+        Self { txns, has_snapshots }
+    }
+
+    /// Where a transaction's versions come to be.
+    fn commit(self, txn: u32) -> u32 {
+        txn
+    }
+
+    /// Where a transaction reads: what must come before it leads here.
+    fn snapshot(self, txn: u32) -> u32 {
+        if self.has_snapshots { self.txns + txn } else { txn }
+    }
+
+    fn time_from(self) -> u32 {
+        if self.has_snapshots { 2 * self.txns } else { self.txns }
+    }
+
+    fn of_dependency(self, from: u32, to: u32, dependency: u8) -> (u32, u32) {
+        match dependency {
+            kind::RW => (self.snapshot(from), self.commit(to)),
+            _ => (self.commit(from), self.snapshot(to)),
+        }
+    }
+
+    fn inner_arcs(self) -> impl Iterator<Item = Arc> {
+        let txns = if self.has_snapshots { 0..self.txns } else { 0..0 };
+        txns.map(move |txn| Arc {
+            from: self.snapshot(txn),
+            to: self.commit(txn),
+            kind: kind::INNER,
+            edge: NO_EDGE,
+        })
+    }
 }
 
 /// A slot in the making.
@@ -36,30 +90,30 @@ struct Arc {
 }
 
 impl Graph {
-    pub fn build(index: &Index, edges: &[Edge], txns: u32, time: &TimeOrder) -> Self {
-        let dependencies = edges.iter().zip(0u32..).map(|(edge, number)| Arc {
-            from: index.ops[edge.from as usize].txn,
-            to: index.ops[edge.to as usize].txn,
-            kind: edge.kind,
-            edge: number,
+    pub fn build(index: &Index, edges: &[Edge], nodes: Nodes, time: &TimeOrder) -> Self {
+        let dependencies = edges.iter().zip(0u32..).map(|(edge, number)| {
+            let [from, to] = [edge.from, edge.to].map(|op| index.ops[op as usize].txn);
+            let (from, to) = nodes.of_dependency(from, to, edge.kind);
+            Arc { from, to, kind: edge.kind, edge: number }
         });
-        let nodes = txns as usize + time.completions.len();
-        let mut first = vec![0u32; nodes + 2];
-        for arc in dependencies.clone().chain(time.arcs(txns)) {
+        let all = || dependencies.clone().chain(nodes.inner_arcs()).chain(time.arcs(nodes));
+        let count = nodes.time_from() as usize + time.completions.len();
+        let mut first = vec![0u32; count + 2];
+        for arc in all() {
             first[arc.from as usize + 2] += 1;
         }
         for node in 2..first.len() {
             first[node] += first[node - 1];
         }
-        let slots = first[nodes + 1] as usize;
+        let slots = first[count + 1] as usize;
         let mut graph = Self {
-            txns,
+            nodes,
             first,
             target: vec![0; slots],
             kind: vec![0; slots],
             edge: vec![0; slots],
         };
-        for arc in dependencies.chain(time.arcs(txns)) {
+        for arc in all() {
             let cursor = &mut graph.first[arc.from as usize + 1];
             let slot = *cursor as usize;
             *cursor += 1;
@@ -84,8 +138,15 @@ impl Graph {
         self.first[node as usize]..self.first[node as usize + 1]
     }
 
-    pub fn is_txn(&self, node: u32) -> bool {
-        node < self.txns
+    /// The first time node: those below are transactions.
+    pub fn time_from(&self) -> u32 {
+        self.nodes.time_from()
+    }
+
+    /// The transaction of a node, `None` for time.
+    pub fn txn(&self, node: u32) -> Option<u32> {
+        let Nodes { txns, .. } = self.nodes;
+        (node < self.time_from()).then(|| if node < txns { node } else { node - txns })
     }
 }
 
@@ -120,12 +181,15 @@ impl TimeOrder {
         self.invoked_after.len() as u64
     }
 
-    fn arcs(&self, txns: u32) -> impl Iterator<Item = Arc> {
+    fn arcs(&self, nodes: Nodes) -> impl Iterator<Item = Arc> {
+        let base = nodes.time_from();
         let arc = |from, to| Arc { from, to, kind: kind::TIME, edge: NO_EDGE };
         let count = self.completions.len() as u32;
-        let ends = self.completions.iter().zip(txns..).map(move |((_, txn), node)| arc(*txn, node));
-        let chain = (1..count).map(move |next| arc(txns + next - 1, txns + next));
-        let starts = self.invoked_after.iter().map(move |(last, txn)| arc(txns + last, *txn));
+        let ends = self.completions.iter().zip(base..);
+        let ends = ends.map(move |((_, txn), node)| arc(nodes.commit(*txn), node));
+        let chain = (1..count).map(move |next| arc(base + next - 1, base + next));
+        let starts = self.invoked_after.iter();
+        let starts = starts.map(move |(last, txn)| arc(base + last, nodes.snapshot(*txn)));
         ends.chain(chain).chain(starts)
     }
 }

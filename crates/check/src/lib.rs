@@ -1,4 +1,4 @@
-//! Decides strict serializability from recorded histories. It knows neither the engine nor the
+//! Decides strict serializability and snapshot isolation from recorded histories. It knows neither the engine nor the
 //! fabric: a history says what each transaction read and wrote under which version numbers, and
 //! when it ran; everything else follows from that.
 //!
@@ -9,7 +9,7 @@
 //!   it.
 //! - [`check()`]: `index` sorts all operations by record and version, `unknown` settles
 //!   transactions of unknown outcome, `versions` sweeps the records for anomalies and edges,
-//!   `graph` adds real time, `scc`, `cycle` and `search` find short cycles.
+//!   `graph` adds real time and snapshots, `scc`, `cycle` and `search` find short cycles.
 //! - `anomaly`, `findings`, `display`, `report`: what is reported, and in which words.
 //! - [`elle`]: export for an independent checker.
 //! - [`WholeFile`]: how every file of ours is written.

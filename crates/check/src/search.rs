@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use crate::graph::Graph;
+use crate::versions::kind::TIME;
 
 /// The part of the graph that a search may use.
 #[derive(Clone, Copy)]
@@ -61,17 +62,19 @@ impl Search {
         self.budget == 0
     }
 
-    /// What following a slot costs: leaving the time chain and moving along it is free.
+    /// What following a slot costs: leaving the time chain, moving along it and from a snapshot to its
+    /// commit is free.
     pub fn cost(&self, graph: &Graph, slot: u32) -> u32 {
         let dependency = graph.edge[slot as usize] != crate::graph::NO_EDGE;
-        let onto_chain = !dependency && self.enters_chain(graph, slot);
+        let is_time = graph.kind[slot as usize] == TIME;
+        let onto_chain = is_time && self.enters_chain(graph, slot);
         u32::from(dependency || onto_chain)
     }
 
     /// Whether a slot of real time leaves a transaction. Time nodes' slots follow all those of
     /// transactions.
     fn enters_chain(&self, graph: &Graph, slot: u32) -> bool {
-        slot < graph.first_slot(graph.txns)
+        slot < graph.first_slot(graph.time_from())
     }
 
     /// The slots of a shortest path from `start` to `target` that is shorter than `limit`; if they

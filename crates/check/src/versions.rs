@@ -22,6 +22,8 @@ pub(crate) mod kind {
     pub const RW: u8 = 4;
     /// To, between and from the auxiliary nodes of real time.
     pub const TIME: u8 = 8;
+    /// From a transaction's snapshot to its commit.
+    pub const INNER: u8 = 16;
 }
 
 /// An edge between the transactions of two operations on one record.

@@ -27,6 +27,7 @@ use crate::protocol::AnyProtocol;
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
+use crate::services::{Directory, NodeServices, ServiceOptions, ThreadServices};
 use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -54,6 +55,8 @@ pub struct Database {
     pub sweeps: Sweeps,
     /// Timestamps, unless they come from elsewhere.
     pub counter: SharedCounter,
+    /// What compute nodes of this process do for one another.
+    pub directory: Directory,
 }
 
 impl Database {
@@ -66,7 +69,17 @@ impl Database {
     ) -> Database {
         let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
         let (loads, counter) = (Loads::default(), SharedCounter::default());
-        Database { catalog, configurations, protocol, membership, loads, sweeps, counter }
+        let directory = Directory::default();
+        Database {
+            catalog,
+            configurations,
+            protocol,
+            membership,
+            loads,
+            sweeps,
+            counter,
+            directory,
+        }
     }
 
     /// Where replica groups live in the configuration that was opened last.
@@ -92,7 +105,9 @@ pub struct ComputeNode {
     /// Nodes of ordered indexes that its threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
     /// The greatest timestamp that it has heard of.
-    pub(crate) seen: LastSeen,
+    pub(crate) seen: Arc<LastSeen>,
+    /// What it keeps for others, under a protocol that needs it.
+    pub(crate) services: Option<Arc<NodeServices>>,
 }
 
 impl ComputeNode {
@@ -101,8 +116,52 @@ impl ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
         let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
-        let seen = LastSeen::default();
-        ComputeNode { database, id, index_view, clearance, turns, numbers, dead_nodes, seen }
+        let (seen, services) = (Arc::new(LastSeen::default()), None);
+        ComputeNode {
+            database,
+            id,
+            index_view,
+            clearance,
+            turns,
+            numbers,
+            dead_nodes,
+            seen,
+            services,
+        }
+    }
+
+    /// A node that has just joined, with what the protocol needs of it.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn serving(
+        database: Arc<Database>,
+        id: NodeId,
+        options: &ServiceOptions,
+    ) -> Result<ComputeNode, UsageError> {
+        let needs = database.protocol.needs();
+        let mut node = ComputeNode::new(database, id);
+        if needs.locks {
+            node.serve_locks(options)?;
+        }
+        Ok(node)
+    }
+
+    /// From now on it keeps locks: before its first thread comes.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn serve_locks(&mut self, options: &ServiceOptions) -> Result<(), UsageError> {
+        let (membership, seen) = (Arc::clone(&self.database.membership), Arc::clone(&self.seen));
+        let services = Arc::new(NodeServices::new(self.id, membership, seen, options)?);
+        self.database.directory.enter(&services);
+        self.services = Some(services);
+        Ok(())
+    }
+
+    /// What it keeps for others, if the protocol needs it.
+    pub fn services(&self) -> Option<&NodeServices> {
+        self.services.as_deref()
     }
 }
 
@@ -142,6 +201,8 @@ pub struct Context {
     pub groups: ThreadGroups,
     /// Where timestamps come from: the same for all threads of a database, set before they run.
     pub timestamps: Timestamps,
+    /// What it does for locks, under a protocol that needs it.
+    pub(crate) services: Option<Box<ThreadServices>>,
     /// What of it nobody was told the end of.
     pub(crate) doubts: Doubts,
     configuration: Cell<ConfigurationNumber>,
@@ -184,6 +245,8 @@ impl Context {
         let heap = Heap::new(tag.word(), groups.count());
         let growth = Growth::new(database.catalog.tables().len(), groups.count());
         let indexes = database.catalog.indexes().len();
+        let services = node.services.as_ref();
+        let services = services.map(|its| Box::new(ThreadServices::new(its, &port, thread)));
         Ok(Context {
             trees: RefCell::new(TreeCache::new(indexes)),
             tree_works: TreeWorks::default(),
@@ -196,6 +259,7 @@ impl Context {
             growth,
             groups,
             timestamps: Timestamps::Counter,
+            services,
             doubts: Doubts::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),
@@ -369,6 +433,12 @@ impl Context {
         }
         self.leave();
         false
+    }
+
+    /// Something of a try goes on when it has ended: [`Context::leave`] must follow for it as well.
+    pub(crate) fn stay(&self) {
+        debug_assert!(self.active.get() > 0, "its try has not left");
+        self.active.set(self.active.get() + 1);
     }
 
     /// A try has ended, or a doubt is settled.

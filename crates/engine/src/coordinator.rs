@@ -50,6 +50,7 @@ impl Coordinator {
     /// If the catalog has fewer log areas.
     pub fn new(cx: Rc<Context>, number: u32, retry: Retry) -> Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
+        cx.coordinator_comes();
         let txn = Txn::new(cx.next_tag(), number);
         let rng = cx.port.rng();
         let (history, resolved, cleared) = (None, Vec::new(), Clearance::UNSEEN);
@@ -386,5 +387,6 @@ impl Drop for Coordinator {
             let none = Txn::new(self.txn.tag, self.txn.coordinator);
             self.cx.inherit(std::mem::replace(&mut self.txn, none));
         }
+        self.cx.coordinator_goes();
     }
 }

@@ -6,6 +6,7 @@
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
+//! - [`lock`], [`services`]: locks in compute nodes, and what nodes do for one another.
 //! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
 //!   happened.
 //! - [`recovery`]: what is done about a dead compute node. [`clearance`]: what a live one may do.
@@ -34,6 +35,7 @@ pub mod last_writes;
 pub mod layout;
 pub mod load;
 pub mod load_trees;
+pub mod lock;
 pub mod log;
 pub mod membership;
 pub mod mend;
@@ -56,6 +58,7 @@ pub mod routing;
 pub mod row;
 mod scanning;
 pub mod schema;
+pub mod services;
 pub mod shard_map;
 pub mod timestamp;
 pub mod transaction;

@@ -9,3 +9,4 @@ mod files;
 mod oracle;
 mod replay;
 mod scale;
+mod snapshot;

@@ -79,6 +79,8 @@ fn a_large_correct_run_from_file_to_verdict() {
     let report = timed("check", || check(&read, Isolation::StrictSerializable));
     assert!(report.is_accepted(), "{report}");
     print!("{report}");
+    let snapshots = timed("check, snapshots", || check(&read, Isolation::SnapshotIsolation));
+    assert!(snapshots.is_accepted(), "{snapshots}");
     assert!(report.counts.unknown_observed > 0);
     let mut edn = Vec::new();
     timed("export for Elle", || export(&read, ElleModel::ListAppend, &mut edn)).expect("memory");
@@ -90,6 +92,61 @@ fn a_large_run_on_few_records() {
     let history = run(TRANSACTIONS, 50);
     let report = timed("check, 50 records", || check(&history, Isolation::StrictSerializable));
     assert!(report.is_accepted(), "{report}");
+}
+
+/// As [`run`] under snapshot isolation: snapshots up to fifty commits old, writes only where nobody wrote
+/// since.
+fn run_on_snapshots(transactions: u64, records: u64) -> History {
+    let mut random = Random(13);
+    // Of each record: when it was written and under which version, ascending.
+    let mut written: Vec<Vec<(u64, u64)>> = vec![vec![(0, 1)]; records as usize];
+    let mut history = common::history(Vec::new());
+    for turn in 1..=transactions {
+        let snapshot = turn.saturating_sub(1 + random.below(50));
+        let (invoked, completed) = (100 * snapshot, 100 * turn + 90);
+        let mut txn = Transaction::committed(turn, random.below(64) as u32, invoked, completed);
+        let first = random.below(records);
+        for step in 0..3 {
+            let key = (first + step * 7_919) % records;
+            let record = RecordId::new((key % 2) as u16, key);
+            let versions = &mut written[key as usize];
+            let seen = versions.iter().rposition(|&(at, _)| at <= snapshot).expect("the first");
+            txn = txn.read(record, versions[seen].1);
+            if step == 0 && seen + 1 == versions.len() {
+                let next = versions[seen].1 + 1;
+                versions.push((turn, next));
+                txn = txn.write(record, next, Update);
+            }
+        }
+        history.transactions.push(txn);
+    }
+    history
+}
+
+#[test]
+fn a_large_run_on_snapshots() {
+    // Few records, so that snapshots are old enough for write skew.
+    let mut history = timed("generate", || run_on_snapshots(TRANSACTIONS, TRANSACTIONS / 200));
+    let isolation = Isolation::SnapshotIsolation;
+    let report = timed("check, snapshots", || check(&history, isolation));
+    assert!(report.is_accepted(), "{report}");
+    let report = timed("check, strictly", || check(&history, Isolation::StrictSerializable));
+    let class = report.anomalies.iter().find_map(Anomaly::cycle_class).expect("write skew");
+    assert_eq!((class.phenomenon, class.real_time), (CyclePhenomenon::G2, false), "{report}");
+    // One who reads one record of a later snapshot than the others.
+    let torn = history
+        .transactions
+        .iter()
+        .rposition(|txn| txn.writes.is_empty() && txn.reads[1].version > Version(3));
+    history.transactions[torn.expect("a reader")].reads[1].version.0 -= 2;
+    let report = timed("check, one old read", || check(&history, isolation));
+    let class = report.anomalies.iter().find_map(Anomaly::cycle_class).expect("a cycle");
+    assert!(class.phenomenon < CyclePhenomenon::G2, "{report}");
+    let steps = report.anomalies.iter().find_map(|anomaly| match anomaly {
+        Anomaly::Cycle { steps, .. } => Some(steps.len()),
+        _ => None,
+    });
+    assert!(steps.is_some_and(|steps| steps <= 12), "{report}");
 }
 
 #[test]

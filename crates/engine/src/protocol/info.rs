@@ -39,6 +39,10 @@ pub struct Switch {
 pub enum Isolation {
     /// Some serial order explains all reads, and it respects real time.
     StrictSerializable,
+    /// Each transaction reads what was committed at one moment, its snapshot, which lies between its beginning
+    /// and its end; of two that write one record, one has its snapshot after the other's commit. So write
+    /// skew may happen, and what follows from it, but nothing else.
+    SnapshotIsolation,
 }
 
 /// When a phase can be reached at all.
@@ -93,17 +97,21 @@ impl ProtocolInfo {
     }
 }
 
-/// Which switches are on.
+/// A variant: which switches are on, and which isolation is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Switches(u64);
+pub struct Switches {
+    bits: u64,
+    isolation: Isolation,
+}
 
 impl Switches {
     /// Reads a variant: `corrected` (everything on), `literal` (what the paper's text has) or
     /// `measured` (what the public code has), then any number of `,-name` and `,+name`. What may be
-    /// missing in simulations alone is taken away by `,unsafe-no-name`.
+    /// missing in simulations alone is taken away by `,unsafe-no-name`. `,si` asks for snapshot isolation
+    /// in place of strict serializability.
     ///
     /// # Errors
-    /// Names the part that is not known and what is allowed.
+    /// Names the part that is not known, or that the protocol does not offer, and what is allowed.
     pub fn parse(info: &ProtocolInfo, variant: &str) -> Result<Switches, UsageError> {
         let mut parts = variant.split(',').map(str::trim);
         let those = |keeps: fn(&Switch) -> bool| {
@@ -116,7 +124,12 @@ impl Switches {
             Some("measured") => those(|switch| switch.in_measured),
             other => return Err(unknown_variant(info, other.unwrap_or(""))),
         };
+        let mut isolation = Isolation::StrictSerializable;
         for part in parts {
+            if part == SNAPSHOT {
+                isolation = snapshot_of(info)?;
+                continue;
+            }
             let (on, name, unsafely) = if let Some(name) = part.strip_prefix('+') {
                 (true, name, false)
             } else if let Some(name) = part.strip_prefix('-') {
@@ -134,13 +147,19 @@ impl Switches {
                 .ok_or_else(|| unknown_variant(info, part))?;
             bits = if on { bits | (1 << index) } else { bits & !(1 << index) };
         }
-        Ok(Switches(bits))
+        Ok(Switches { bits, isolation })
+    }
+
+    /// What transactions are to rely on.
+    #[inline]
+    pub fn isolation(self) -> Isolation {
+        self.isolation
     }
 
     /// Whether the switch at this position is on.
     #[inline]
     pub fn is_on(self, index: usize) -> bool {
-        self.0 & (1 << index) != 0
+        self.bits & (1 << index) != 0
     }
 
     /// What is missing that may be missing in simulations alone.
@@ -151,6 +170,21 @@ impl Switches {
     }
 }
 
+/// The part of a variant that asks for snapshot isolation.
+const SNAPSHOT: &str = "si";
+
+/// Snapshot isolation, of a protocol that offers it.
+fn snapshot_of(info: &ProtocolInfo) -> Result<Isolation, UsageError> {
+    if info.caps.snapshot_isolation {
+        return Ok(Isolation::SnapshotIsolation);
+    }
+    Err(UsageError {
+        field: "variant".into(),
+        value: SNAPSHOT.into(),
+        allowed: format!("{} without it: it is strictly serializable only", info.name),
+    })
+}
+
 /// What takes a switch away that nobody but a simulation may miss.
 pub(super) const UNSAFE_PREFIX: &str = "unsafe-no-";
 
@@ -159,15 +193,56 @@ fn unknown_variant(info: &ProtocolInfo, part: &str) -> UsageError {
         let those = info.switches.iter().filter(|it| it.simulated_only == simulated_only);
         those.map(|switch| switch.name).collect::<Vec<&str>>().join(", ")
     };
+    let snapshot = match info.caps.snapshot_isolation {
+        true => format!(", or ,{SNAPSHOT} for snapshot isolation"),
+        false => String::new(),
+    };
     UsageError {
         field: "variant".into(),
         value: part.to_owned(),
         allowed: format!(
-            "corrected, literal or measured, then ,-NAME or ,+NAME of {} ({}); in simulations alone \
-             ,{UNSAFE_PREFIX}NAME ({})",
+            "corrected, literal or measured, then ,-NAME or ,+NAME of {} ({}){snapshot}; in simulations \
+             alone ,{UNSAFE_PREFIX}NAME ({})",
             info.name,
             names(false),
             names(true)
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ALL;
+
+    fn snapshots() -> ProtocolInfo {
+        let caps = ProtocolCaps { snapshot_isolation: true, ..ALL[0].caps };
+        ProtocolInfo { name: "snapshots", caps, ..ALL[0] }
+    }
+
+    #[test]
+    fn si_is_part_of_a_variant_and_no_switch() {
+        let info = snapshots();
+        let strict = Switches::parse(&info, "corrected").expect("a variant");
+        assert_eq!(strict.isolation(), Isolation::StrictSerializable);
+        for variant in ["corrected,si", "corrected, si", "literal,-validate-reads,si"] {
+            let switches = Switches::parse(&info, variant).expect(variant);
+            assert_eq!(switches.isolation(), Isolation::SnapshotIsolation, "{variant}");
+        }
+        let si = Switches::parse(&info, "corrected,si").expect("a variant");
+        assert_eq!(si.bits, strict.bits);
+        let error = Switches::parse(&info, "corrected,ssi").expect_err("unknown");
+        assert!(error.allowed.contains("or ,si for snapshot isolation"), "{error}");
+    }
+
+    #[test]
+    fn si_is_refused_where_it_is_not_offered() {
+        for info in ALL.iter().filter(|info| !info.caps.snapshot_isolation) {
+            let error = Switches::parse(info, "corrected,si").expect_err("not offered");
+            assert_eq!((error.field.as_str(), error.value.as_str()), ("variant", "si"));
+            assert!(error.allowed.contains(info.name), "{error}");
+            let unknown = Switches::parse(info, "corrected,ssi").expect_err("unknown");
+            assert!(!unknown.allowed.contains(",si"), "{unknown}");
+        }
     }
 }

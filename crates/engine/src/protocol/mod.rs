@@ -19,6 +19,7 @@ use crate::log::Entry;
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::recovery::{self, Asker, Logged, Turn, Unsettled};
 use crate::schema::TableSchema;
+use crate::services::Needs;
 use crate::working_set::{Added, Further, Handle, Txn};
 use info::UNSAFE_PREFIX;
 use tarn_fabric::address::{Address, NodeId};
@@ -42,6 +43,11 @@ pub trait Protocol: Sized {
 
     /// How its records lie in a database of these options: what they say of the layout is not heeded.
     fn layout(&self, asked: &Options) -> LayoutKind;
+
+    /// What it needs of compute nodes beside threads that run coordinators.
+    fn needs(&self) -> Needs {
+        Needs::NONE
+    }
 
     /// A record is asked for that is in no entry yet: pushes its entry. It may plan verbs into the round
     /// that the next fetch sends, while key, hash and table are at hand.
@@ -228,6 +234,11 @@ macro_rules! protocols {
             ) -> Result<Catalog, UsageError> {
                 let layout = match self { $(AnyProtocol::$name(it) => it.layout(options)),+ };
                 Catalog::plan(schemas, &Options { layout, ..options.clone() }, groups)
+            }
+
+            /// See [`Protocol::needs`].
+            pub fn needs(&self) -> Needs {
+                match self { $(AnyProtocol::$name(it) => it.needs()),+ }
             }
 
             /// See [`Protocol::add`].

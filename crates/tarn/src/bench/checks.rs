@@ -95,7 +95,7 @@ pub struct HistoryReport {
 /// Kinds of checks that can fail.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CheckKind {
-    /// The recorded history is not strictly serializable.
+    /// The recorded history is not what the protocol's variant guarantees.
     History,
     /// A rule of the workload is broken.
     Invariant,
@@ -157,6 +157,7 @@ impl Checks {
 pub fn guaranteed(protocol: &AnyProtocol) -> Isolation {
     match protocol.isolation() {
         protocol::Isolation::StrictSerializable => Isolation::StrictSerializable,
+        protocol::Isolation::SnapshotIsolation => Isolation::SnapshotIsolation,
     }
 }
 

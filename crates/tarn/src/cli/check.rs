@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use tarn_check::{ElleModel, History, Isolation, check, elle};
 
-/// Reads a history and decides whether it is strictly serializable.
+/// Reads a history and decides whether it is strictly serializable, or keeps a weaker level.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -34,6 +34,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "Examples:
   tarn bench smallbank --records 1000 --history bank.jsonl
   tarn check bank.jsonl
+  tarn check bank.jsonl --isolation si
   tarn check bank.jsonl --elle bank.edn --elle-model rw-register
 
 Exit code 0: accepted. 1: violated, with a counterexample. 2: no history to judge.";
@@ -42,6 +43,9 @@ Exit code 0: accepted. 1: violated, with a counterexample. 2: no history to judg
 enum Level {
     StrictSerializable,
     Serializable,
+    /// Snapshots in real time: write skew is accepted, and what follows from it
+    #[value(name = "si")]
+    Snapshot,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -73,6 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let isolation = match arguments.isolation.unwrap_or(Level::StrictSerializable) {
         Level::StrictSerializable => Isolation::StrictSerializable,
         Level::Serializable => Isolation::Serializable,
+        Level::Snapshot => Isolation::SnapshotIsolation,
     };
     let report = check(&history, isolation);
     verdict::print(&report, arguments.json)?;

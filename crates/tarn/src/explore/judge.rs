@@ -63,7 +63,8 @@ pub fn judge(
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
     let is_lost = memory_died && !is_mended;
     let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
-    if oracle::explains(cluster.litmus(), &left.seen, contents.as_deref()) {
+    let rules = (&**cluster.litmus(), cluster.isolation());
+    if oracle::explains(rules, &left.seen, contents.as_deref()) {
         return Ok(contents);
     }
     Err(unexplained(cluster, &left, contents.as_deref()))

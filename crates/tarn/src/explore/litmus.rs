@@ -13,6 +13,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use tarn_check::Isolation;
 use tarn_engine::outcome::UsageError;
 
 /// Compute nodes that a litmus may have.
@@ -34,10 +35,17 @@ macro_rules! embedded {
 embedded!(
     "aba",
     "absent-skew",
+    "ack-then-die",
+    "cache-fill",
+    "cache-local-reader",
+    "delete-reader",
     "dirty-read",
     "fractured-read",
+    "half-commit",
     "insert-insert",
     "intermediate-read",
+    "lock-twice",
+    "long-reader",
     "lost-update",
     "merge-scan",
     "phantom",
@@ -48,6 +56,7 @@ embedded!(
     "range-skew",
     "read-only-anomaly",
     "real-time",
+    "recycled-record",
     "split-insert",
     "split-leaf",
     "split-lost",
@@ -282,7 +291,7 @@ impl Litmus {
     fn compare(&self, stated: &[Vec<Content>]) -> Result<(), String> {
         let mut stated = stated.to_vec();
         stated.sort_unstable();
-        let given = oracle::results(self);
+        let given = oracle::results(self, Isolation::StrictSerializable);
         if stated == given {
             return Ok(());
         }

@@ -5,6 +5,7 @@
 
 use super::litmus::Litmus;
 use super::shape::Shape;
+use crate::bench::checks::guaranteed;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -176,6 +177,12 @@ impl Order {
     pub fn recovers(&self) -> Result<bool, UsageError> {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant)?;
         Ok(protocol.info().caps.crash_recovery)
+    }
+
+    /// What is judged, in words; `None` if there is no such protocol or variant.
+    pub fn isolation(&self) -> Option<&'static str> {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
+        Some(guaranteed(&protocol).name())
     }
 
     fn shapes(&self, litmus: &Litmus) -> Vec<Shape> {

@@ -176,6 +176,8 @@ pub struct Sum {
     pub protocol: String,
     /// Its variant.
     pub variant: String,
+    /// What histories and values were held against.
+    pub isolation: Option<&'static str>,
     /// Crashes of one execution.
     pub crashes: u32,
     /// Item by item.
@@ -208,6 +210,7 @@ impl Sum {
         Sum {
             protocol: order.protocol.clone(),
             variant: order.variant.clone(),
+            isolation: order.isolation(),
             crashes: order.crashes,
             litmus,
             total,
@@ -230,7 +233,11 @@ impl Sum {
 impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sum { protocol, variant, crashes, total, .. } = self;
-        writeln!(f, "every order of {protocol} ({variant}), {crashes} crashes")?;
+        let isolation = self.isolation.unwrap_or("nothing");
+        writeln!(
+            f,
+            "every order of {protocol} ({variant}), {crashes} crashes, held against: {isolation}"
+        )?;
         writeln!(
             f,
             "{:<18} {:<6} {:<8} {:>10} {:>10} {:>12} {:>9} {:>8}  outcome",

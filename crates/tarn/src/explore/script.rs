@@ -193,31 +193,47 @@ impl Script {
     /// Runs it alone on `state`, whose index, if it has one, is `ordered`; what its reads saw. `None`, and
     /// nothing is changed: a unique index refuses it. An aborted script changes nothing.
     pub fn interpret(&self, ordered: Option<&Ordered>, state: &mut [Content]) -> Option<Vec<Saw>> {
+        self.interpret_noting(ordered, state, &mut Vec::new())
+    }
+
+    /// As [`Self::interpret`]; `written` is what it wrote, in order, whether or not that was something else
+    /// than before.
+    pub fn interpret_noting(
+        &self,
+        ordered: Option<&Ordered>,
+        state: &mut [Content],
+        written: &mut Vec<RecordIndex>,
+    ) -> Option<Vec<Saw>> {
         let (mut seen, mut count) = (Vec::new(), 0);
         let mut own = state.to_vec();
         for op in &self.ops {
             match *op {
                 Op::Read(record) => seen.push(Saw::Content(own[record.0])),
                 Op::Update(record, it) if own[record.0].is_some() => {
+                    written.push(record);
                     own[record.0] = Some(it.value(|other| own[other.0], count));
                 }
                 Op::Insert(record, it) if own[record.0].is_none() => {
+                    written.push(record);
                     own[record.0] = Some(it.value(|other| own[other.0], count));
                 }
-                Op::Delete(record) => own[record.0] = None,
+                Op::Delete(record) if own[record.0].is_some() => {
+                    written.push(record);
+                    own[record.0] = None;
+                }
                 Op::Scan(range) => {
                     let entries = ordered.map(|it| it.entries(range, &own)).unwrap_or_default();
                     count = entries.len();
                     seen.push(Saw::Entries(entries));
                 }
-                Op::Update(..) | Op::Insert(..) | Op::Reshape(..) | Op::Fetch | Op::Abort => {}
+                Op::Update(..) | Op::Insert(..) | Op::Delete(_) => {}
+                Op::Reshape(..) | Op::Fetch | Op::Abort => {}
             }
         }
-        if self.gives_up() {
-            return Some(seen);
-        }
-        if ordered.is_some_and(|it| it.refuses(&own)) {
-            return None;
+        let refused = ordered.is_some_and(|it| it.refuses(&own));
+        if self.gives_up() || refused {
+            written.clear();
+            return self.gives_up().then_some(seen);
         }
         state.copy_from_slice(&own);
         Some(seen)

@@ -24,17 +24,51 @@ pub enum Kind {
 }
 
 const KINDS: [&str; 3] = ["crash", "zombie", "memory node"];
-/// Workloads whose tables have ordered indexes.
-const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
+/// Workloads whose tables have ordered indexes, those of the mixture in some seeds.
+pub(super) const WITH_ORDERED_INDEXES: [&str; 2] = [mixture::NAME, "tpcc"];
 
-/// Why nothing of this name is in the seeds of this subject, if it is because of the only workload.
+/// Why nothing of this name is in the seeds of this subject, if it is because no table of theirs has an
+/// ordered index: of the only workload, or since the protocol offers none.
 pub(super) fn lacks_ordered_indexes(subject: &Subject, name: &str) -> Option<&'static str> {
-    let asked = subject.workload.as_deref()?;
+    let is_offered = subject.info().is_none_or(|info| info.caps.ranges);
+    let asked = subject.workload.as_deref();
+    let (lacks, why) = match asked {
+        _ if !is_offered => (true, "the protocol offers no ordered indexes"),
+        Some(asked) if !WITH_ORDERED_INDEXES.contains(&asked) => {
+            (true, "the workload that was asked for has no ordered index")
+        }
+        _ => (false, ""),
+    };
+    let is_event = !is_offered && OF_TREES.contains(&name);
     let is_abort = |why: &AbortReason| why.name() == name && why.needs_ordered_indexes();
     let needs = AbortReason::ALL.iter().any(is_abort)
         || subject.info().is_some_and(|info| info.needs_ordered_indexes(name));
-    (needs && !WITH_ORDERED_INDEXES.contains(&asked))
-        .then_some("the workload that was asked for has no ordered index")
+    (lacks && (needs || is_event)).then_some(why)
+}
+
+/// Events of ordered indexes.
+const OF_TREES: [&str; 2] = ["node_merge", "node_split"];
+/// Events, and events of recovery, that come of the death of a compute node alone.
+const OF_COMPUTE_DEATHS: [&str; 9] = [
+    "lease_lapsed",
+    "number_taken_over",
+    "restarted",
+    "recovered",
+    "took_over",
+    "stray_met",
+    "stray_swept",
+    "area_awaited",
+    "barred",
+];
+
+/// Why a cell is 0 and cannot be otherwise, if it is because the protocol survives no death of a compute
+/// node, so that none dies.
+fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
+    let recovers = subject.info().is_none_or(|info| info.caps.crash_recovery);
+    let (row, name) = cell.split_once('/').unwrap_or_default();
+    let dies = |kind: Kind| row == KINDS[kind as usize];
+    let needs = dies(Kind::Crash) || dies(Kind::Zombie) || OF_COMPUTE_DEATHS.contains(&name);
+    (needs && !recovers).then_some("the protocol does not promise to survive it")
 }
 
 /// Behind the phases: executing, or between two transactions.
@@ -196,7 +230,9 @@ impl Sum {
             };
             let mut limits = limits.iter().filter(|limit| limit.phase == name);
             let limit = limits.find(applies).map(|limit| limit.why);
-            limit.or_else(|| lacks_ordered_indexes(subject, name))
+            limit
+                .or_else(|| lacks_ordered_indexes(subject, name))
+                .or_else(|| lacks_compute_deaths(subject, cell))
         };
         self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }

@@ -123,6 +123,12 @@ pub struct Drawn {
 impl Drawn {
     /// What `seed` means; `workload` is the only one, if given.
     pub fn of(seed: u64, workload: Option<&str>) -> Drawn {
+        Drawn::within(seed, workload, true)
+    }
+
+    /// The same, with ordered indexes only if there may be `ranges`. All else that the seed means it means
+    /// without them as well.
+    pub fn within(seed: u64, workload: Option<&str>, ranges: bool) -> Drawn {
         let mut rng = seeded(seed, DRAW_STREAM);
         let (drawn, profiles) = WORKLOADS[rng.random_range(0..WORKLOADS.len())];
         let (workload, profiles) = match workload {
@@ -179,7 +185,7 @@ impl Drawn {
             succession: has_faults && rng.random_range(0..2) == 0,
             faults,
         };
-        if is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
+        if ranges && is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
             drawn.mix = drawn.mix.with_indexes(&mut rng);
             drawn.records = drawn.mix.keys;
             let has_leaves = drawn.mix.name == mixture::RANGES;
@@ -218,6 +224,12 @@ impl Drawn {
     pub fn coordinators(&self) -> usize {
         self.compute_nodes * self.threads * self.coroutines
     }
+}
+
+/// The workloads that are drawn, each once.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let is_first = |at: &usize| *at == 0 || WORKLOADS[at - 1].0 != WORKLOADS[*at].0;
+    (0..WORKLOADS.len()).filter(is_first).map(|at| WORKLOADS[at].0)
 }
 
 /// Profiles that are drawn from, of a workload that the user asked for.
@@ -369,6 +381,23 @@ pub(super) fn layouts(rng: &mut Rng) -> Vec<Layout> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_ranges_nothing_is_drawn_that_needs_them() {
+        let (mut same, mut other) = (0, 0);
+        for seed in 0..400 {
+            let (with, without) = (Drawn::of(seed, None), Drawn::within(seed, None, false));
+            assert!(without.mix.ordered.is_none() && without.mix.name != mixture::RANGES);
+            match with.mix.ordered {
+                Some(_) => other += 1,
+                None => {
+                    assert_eq!(with.to_string(), without.to_string());
+                    same += 1;
+                }
+            }
+        }
+        assert!(same > 200 && other > 20, "{same}, {other}");
+    }
 
     #[test]
     fn a_seed_always_means_the_same_and_every_kind_is_drawn() {

@@ -30,8 +30,10 @@ pub mod run;
 mod slots;
 mod work;
 
+use crate::bench::checks::guaranteed;
 use drawn::Drawn;
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
 
 /// What is tested.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,16 +75,52 @@ impl Subject {
 
     /// What a seed means for it: nothing that its protocol does not promise to survive is asked of it.
     pub fn drawn(&self, seed: u64) -> Drawn {
-        let drawn = Drawn::of(seed, self.workload.as_deref());
-        match self.info().is_none_or(|info| info.caps.crash_recovery) {
+        let caps = self.info().map(|info| info.caps);
+        let ranges = caps.is_none_or(|caps| caps.ranges);
+        let drawn = Drawn::within(seed, self.workload.as_deref(), ranges);
+        match caps.is_none_or(|caps| caps.crash_recovery) {
             true => drawn,
             false => drawn.without_compute_deaths(),
         }
     }
 
+    /// Refuses a workload that needs what the protocol does not promise.
+    ///
+    /// # Errors
+    /// Names the workload, and which are allowed.
+    pub(crate) fn refuse_workload(&self) -> Result<(), UsageError> {
+        let asked = self.workload.as_deref().filter(|asked| *asked != mixture::NAME);
+        let needs_ranges = asked.filter(|asked| coverage::WITH_ORDERED_INDEXES.contains(asked));
+        match (needs_ranges, self.info()) {
+            (Some(workload), Some(info)) if !info.caps.ranges => {
+                Err(without_ranges(workload, info))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What histories are held against, in words; `None` if there is no such protocol or variant.
+    pub fn isolation(&self) -> Option<&'static str> {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
+        Some(guaranteed(&protocol).name())
+    }
+
     /// What there is to know about the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
         ALL.iter().find(|info| info.name == self.protocol)
+    }
+}
+
+fn without_ranges(workload: &str, info: &ProtocolInfo) -> UsageError {
+    let without = drawn::names().filter(|name| !coverage::WITH_ORDERED_INDEXES[1..].contains(name));
+    UsageError {
+        field: "workload".into(),
+        value: workload.to_owned(),
+        allowed: format!(
+            "{} with {}: it offers no ordered indexes",
+            without.collect::<Vec<_>>().join(", "),
+            info.name
+        ),
     }
 }
 
@@ -102,5 +140,22 @@ mod tests {
             subject.replay(8),
             "tarn sim random --seed 8 --variant literal,-refuse-locked --workload tatp --plant torn-lines"
         );
+    }
+
+    #[test]
+    fn a_workload_with_ordered_indexes_is_refused_where_there_are_none() {
+        let caps = tarn_engine::protocol::ProtocolCaps { ranges: false, ..ALL[0].caps };
+        let text =
+            without_ranges("tpcc", &ProtocolInfo { name: "plain", caps, ..ALL[0] }).to_string();
+        let said = "workload = tpcc; allowed: mixture, smallbank, ycsb, tatp, kvs with plain";
+        assert!(text.starts_with(said), "{text}");
+        for info in ALL {
+            let subject =
+                Subject { workload: Some("tpcc".into()), ..Subject::of(info.name, "corrected") };
+            assert_eq!(subject.refuse_workload().is_ok(), info.caps.ranges, "{}", info.name);
+            assert!(Subject::of(info.name, "corrected").refuse_workload().is_ok());
+        }
+        assert_eq!(Subject::of("ford", "corrected").isolation(), Some("strict serializable"));
+        assert_eq!(Subject::of("ford", "corrected,si").isolation(), None);
     }
 }

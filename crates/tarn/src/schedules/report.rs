@@ -107,6 +107,8 @@ pub struct Sum {
     pub protocol: String,
     /// Its variant.
     pub variant: String,
+    /// What histories were held against.
+    pub isolation: Option<&'static str>,
     /// The only workload; `None`: each seed draws one.
     pub workload: Option<String>,
     /// Whether torn lines are planted in the fabric.
@@ -174,6 +176,7 @@ impl Sum {
         Sum {
             protocol,
             variant,
+            isolation: order.subject.isolation(),
             workload,
             torn_lines,
             first_seed: order.first_seed,
@@ -300,6 +303,7 @@ impl fmt::Display for Sum {
             "seeds",
             format_args!("{seeds_passed} of {seeds_run} passed, from {first_seed} on"),
         )?;
+        row(f, "held against", self.isolation.unwrap_or("nothing"))?;
         row(f, "transactions", self.transactions)?;
         counts(f, "aborted tries", &self.aborts)?;
         counts(f, "phases", &self.phases)?;

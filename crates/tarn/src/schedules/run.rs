@@ -104,6 +104,7 @@ pub(super) struct Desk<T> {
 /// # Errors
 /// Names what cannot be: a protocol, a variant, a workload.
 pub fn run_seed(subject: &Subject, seed: u64) -> Result<Ran, UsageError> {
+    subject.refuse_workload()?;
     let drawn = subject.drawn(seed);
     if drawn.workload == mixture::NAME {
         return run_workload(&Mixture::of(&drawn.mix, drawn.zipf)?, subject, &drawn, seed);

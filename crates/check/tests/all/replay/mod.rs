@@ -1,20 +1,25 @@
-//! The oracle: strict serializability from its definition, by exhaustion.
+//! The oracle: strict serializability and snapshot isolation from their definitions, by exhaustion.
 //!
 //! A history is accepted if for some set of the unknown transactions together with the committed
 //! ones there is a serial order that respects real time, in which each record's versions are
-//! installed in ascending order and every read, replayed, finds what was recorded.
+//! installed in ascending order and every read, replayed, finds what was recorded. Under snapshot
+//! isolation the order is that of commits, and each transaction has a snapshot somewhere before its
+//! own: its reads are replayed there, it comes after everybody who was over before, and nobody
+//! between writes what the transaction writes.
 
 use std::collections::BTreeMap;
 
-use tarn_check::{History, NEVER_NS, Outcome, Read, RecordId, Transaction, Version, WriteKind};
+use tarn_check::{
+    History, Isolation, NEVER_NS, Outcome, Read, RecordId, Transaction, Version, WriteKind,
+};
 
-pub fn is_accepted(history: &History, real_time: bool) -> bool {
+pub fn is_accepted(history: &History, isolation: Isolation) -> bool {
     let of = |outcome| history.transactions.iter().filter(move |txn| txn.outcome == outcome);
     let unknown: Vec<&Transaction> = of(Outcome::Unknown).collect();
     (0u32..1 << unknown.len()).any(|set| {
         let chosen = unknown.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
         let txns = of(Outcome::Committed).chain(chosen.map(|(_, txn)| *txn)).collect();
-        let world = World::new(history, txns, real_time);
+        let world = World::new(history, txns, isolation);
         world.values_agree() && world.extend(&mut Vec::new())
     })
 }
@@ -22,19 +27,19 @@ pub fn is_accepted(history: &History, real_time: bool) -> bool {
 struct World<'a> {
     history: &'a History,
     txns: Vec<&'a Transaction>,
-    real_time: bool,
+    isolation: Isolation,
     /// All writes that take part, by record: version and whether it is there afterwards.
     writes: BTreeMap<RecordId, Vec<(Version, bool)>>,
 }
 
 impl<'a> World<'a> {
-    fn new(history: &'a History, txns: Vec<&'a Transaction>, real_time: bool) -> Self {
+    fn new(history: &'a History, txns: Vec<&'a Transaction>, isolation: Isolation) -> Self {
         let mut writes: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for write in txns.iter().flat_map(|txn| &txn.writes) {
             let there = write.kind != WriteKind::Delete;
             writes.entry(write.record).or_default().push((write.version, there));
         }
-        Self { history, txns, real_time, writes }
+        Self { history, txns, isolation, writes }
     }
 
     fn writes(&self, record: RecordId) -> &[(Version, bool)] {
@@ -59,17 +64,32 @@ impl<'a> World<'a> {
     }
 
     fn may_follow(&self, order: &[usize], next: usize) -> bool {
+        let first = match self.isolation {
+            Isolation::SnapshotIsolation => 0,
+            _ => order.len(),
+        };
+        self.installs_in_order(order, self.txns[next])
+            && (first..=order.len()).any(|from| self.may_read(order, from, next))
+    }
+
+    /// Whether a transaction that commits next may have read when the first `from` had committed.
+    fn may_read(&self, order: &[usize], from: usize, next: usize) -> bool {
         let txn = self.txns[next];
         let over_before = |other: &Transaction| {
             let end = if other.outcome == Outcome::Unknown { NEVER_NS } else { other.completed_ns };
             end < txn.invoked_ns
         };
-        let waiting = (0..self.txns.len()).filter(|at| !order.contains(at) && *at != next);
-        if self.real_time && waiting.into_iter().any(|at| over_before(self.txns[at])) {
-            return false;
-        }
-        txn.reads.iter().all(|read| self.is_own(txn, read) || self.finds(order, read))
-            && self.installs_in_order(order, txn)
+        let (before, between) = order.split_at(from);
+        let later = (0..self.txns.len()).filter(|at| !before.contains(at) && *at != next);
+        let late = later.into_iter().any(|at| over_before(self.txns[at]));
+        let overwritten = between.iter().flat_map(|&at| &self.txns[at].writes);
+        let mut overwritten = overwritten.map(|write| write.record);
+        let is_late = self.isolation.respects_real_time() && late;
+        let is_overwritten =
+            overwritten.any(|record| txn.writes.iter().any(|own| own.record == record));
+        !is_late
+            && !is_overwritten
+            && txn.reads.iter().all(|read| self.is_own(txn, read) || self.finds(before, read))
     }
 
     /// The versions of a record that the transactions so far installed, in order.

@@ -1,0 +1,261 @@
+//! Snapshot isolation: a history written by hand for everything that it allows and serializability does not,
+//! and for everything that both refuse.
+//!
+//! Source of the examples: Fekete et al., *Making Snapshot Isolation Serializable*, TODS 2005; Fekete,
+//! O'Neil and O'Neil, *A Read-Only Transaction Anomaly Under Snapshot Isolation*, SIGMOD Record 2004;
+//! Cerone, Bernardi and Gotsman, *A Framework for Transactional Consistency Models with Atomic
+//! Visibility*, CONCUR 2015 (long fork).
+
+use crate::common::{X, Y, Z, at, classes, history, strict, txn};
+use tarn_check::WriteKind::{Delete, Insert, Update};
+use tarn_check::{Isolation, Outcome, Report, Transaction, check};
+
+fn snapshots(transactions: Vec<Transaction>) -> Report {
+    check(&history(transactions), Isolation::SnapshotIsolation)
+}
+
+/// Snapshot isolation allows it, serializability does not, for these reasons.
+#[track_caller]
+fn only_skewed(transactions: Vec<Transaction>, expected: &[&str]) {
+    let report = snapshots(transactions.clone());
+    assert!(report.is_accepted(), "{report}");
+    let report = strict(transactions);
+    assert_eq!(classes(&report), expected, "{report}");
+}
+
+/// Snapshot isolation refuses it for these reasons, and serializability refuses it as well.
+#[track_caller]
+fn refused(transactions: Vec<Transaction>, expected: &[&str]) -> Report {
+    assert!(!strict(transactions.clone()).is_accepted());
+    let report = snapshots(transactions);
+    assert_eq!(classes(&report), expected, "{report}");
+    report
+}
+
+#[track_caller]
+fn serial(transactions: Vec<Transaction>) {
+    let report = strict(transactions.clone());
+    assert!(report.is_accepted(), "{report}");
+    let report = snapshots(transactions);
+    assert!(report.is_accepted(), "{report}");
+    assert!(report.to_string().starts_with("snapshot isolation: accepted"));
+}
+
+#[test]
+fn what_is_serializable_is_snapshot_isolated() {
+    serial(vec![]);
+    serial(vec![
+        at(1, 0, 10).read(X, 1).write(X, 2, Update),
+        at(2, 20, 30).read(X, 2).write(X, 5, Update),
+        at(3, 40, 50).read(X, 5).write(X, 6, Delete),
+        at(4, 60, 70).read_absent(X, 6),
+    ]);
+    // Blind writes side by side, and a reader of an old snapshot beside two of them.
+    serial(vec![txn(1).write(X, 2, Update), txn(2).write(X, 3, Update), txn(3).read(X, 1)]);
+}
+
+#[test]
+fn write_skew() {
+    only_skewed(
+        vec![
+            txn(1).read(X, 1).read(Y, 1).write(X, 2, Update),
+            txn(2).read(X, 1).read(Y, 1).write(Y, 2, Update),
+        ],
+        &["G2"],
+    );
+}
+
+#[test]
+fn write_skew_of_three() {
+    only_skewed(
+        vec![
+            txn(1).read(X, 1).write(Y, 2, Update),
+            txn(2).read(Y, 1).write(Z, 2, Update),
+            txn(3).read(Z, 1).write(X, 2, Update),
+        ],
+        &["G2"],
+    );
+}
+
+#[test]
+fn write_skew_of_inserts() {
+    only_skewed(
+        vec![
+            txn(1).read_absent(X, 0).write(Y, 1, Insert),
+            txn(2).read_absent(Y, 0).write(X, 1, Insert),
+        ],
+        &["G2"],
+    );
+}
+
+#[test]
+fn read_only_anomaly() {
+    let withdrawal = at(2, 0, 100).read(X, 1).read(Y, 1).write(X, 2, Update);
+    let deposit = at(1, 10, 20).read(Y, 1).write(Y, 2, Update);
+    let balance = at(3, 30, 40).read(X, 1).read(Y, 2);
+    only_skewed(vec![withdrawal.clone(), deposit.clone(), balance], &["G2"]);
+    serial(vec![withdrawal, deposit]);
+}
+
+#[test]
+fn write_skew_around_real_time() {
+    // T3 began when T2 was over, yet before T1 has committed, whose snapshot is older than both.
+    only_skewed(
+        vec![
+            at(1, 0, 100).read(X, 1).write(Y, 2, Update),
+            at(2, 10, 20).write(X, 2, Update),
+            at(3, 30, 40).read(Y, 1),
+        ],
+        &["G2-realtime"],
+    );
+}
+
+#[test]
+fn write_skew_one_after_the_other() {
+    refused(
+        vec![
+            at(1, 0, 10).read(X, 1).read(Y, 1).write(X, 2, Update),
+            at(2, 20, 30).read(X, 1).read(Y, 1).write(Y, 2, Update),
+        ],
+        &["G-single-realtime"],
+    );
+}
+
+#[test]
+fn lost_update() {
+    let expected = &["lost update", "G-single"];
+    refused(
+        vec![txn(1).read(X, 1).write(X, 2, Update), txn(2).read(X, 1).write(X, 3, Update)],
+        expected,
+    );
+    // The one that was missed had read something else.
+    refused(vec![txn(1).write(X, 2, Update), txn(2).read(X, 1).write(X, 3, Update)], expected);
+}
+
+#[test]
+fn lost_update_of_a_record_that_was_absent() {
+    refused(
+        vec![txn(1).write(X, 2, Insert), txn(2).read_absent(X, 1).write(X, 3, Update)],
+        &["lost update", "G-single"],
+    );
+}
+
+#[test]
+fn two_that_write_one_record_are_not_side_by_side() {
+    // T2 overwrites what T1 wrote, but its snapshot is before T1's commit: it saw the old Y.
+    refused(
+        vec![txn(1).write(X, 2, Update).write(Y, 2, Update), txn(2).read(Y, 1).write(X, 3, Update)],
+        &["G-single"],
+    );
+}
+
+#[test]
+fn fractured_read() {
+    refused(
+        vec![txn(1).write(X, 2, Update).write(Y, 2, Update), txn(2).read(X, 2).read(Y, 1)],
+        &["G-single"],
+    );
+}
+
+#[test]
+fn long_fork() {
+    let report = refused(
+        vec![
+            txn(1).write(X, 2, Update),
+            txn(2).write(Y, 2, Update),
+            txn(3).read(X, 2).read(Y, 1),
+            txn(4).read(X, 1).read(Y, 2),
+        ],
+        &["G-nonadjacent"],
+    );
+    let text = report.to_string();
+    assert!(text.contains("cycle G-nonadjacent of 4 transactions:"), "{text}");
+    assert_eq!(text.matches("-rw->").count(), 2, "{text}");
+    assert_eq!(text.matches("-wr->").count(), 2, "{text}");
+}
+
+#[test]
+fn long_fork_by_the_clock() {
+    // T4 was over before T1 began, whose snapshot so has what T4 wrote and not what T2 wrote; T3's is
+    // the other way round.
+    refused(
+        vec![
+            at(1, 20, 30).read(X, 1),
+            at(2, 0, 100).write(X, 2, Update),
+            at(3, 0, 100).read(X, 2).read(Y, 1),
+            at(4, 0, 10).write(Y, 2, Update),
+        ],
+        &["G-nonadjacent-realtime"],
+    );
+}
+
+#[test]
+fn snapshots_are_of_real_time() {
+    let stale = &["G-single-realtime"];
+    // Acknowledged before the reader began, and not read.
+    refused(vec![at(1, 0, 10).write(X, 2, Update), at(2, 20, 30).read(X, 1)], stale);
+    // Not acknowledged yet, but read by one who was done before the next reader began.
+    refused(
+        vec![at(1, 0, 100).write(X, 2, Update), at(2, 0, 10).read(X, 2), at(3, 20, 30).read(X, 1)],
+        stale,
+    );
+    // The end of one and the beginning of the other at one instant: they overlap.
+    serial(vec![at(1, 0, 10).write(X, 2, Update), at(2, 10, 30).read(X, 1)]);
+    // From the future.
+    refused(vec![at(1, 0, 10).read(X, 2), at(2, 20, 30).write(X, 2, Update)], &["G1c-realtime"]);
+}
+
+#[test]
+fn dirty_writes_and_information_in_a_circle() {
+    let x_then_y = txn(1).write(X, 2, Update).write(Y, 3, Update);
+    refused(vec![x_then_y, txn(2).write(X, 3, Update).write(Y, 2, Update)], &["G0"]);
+    refused(
+        vec![txn(1).write(X, 2, Update).read(Y, 2), txn(2).write(Y, 2, Update).read(X, 2)],
+        &["G1c"],
+    );
+}
+
+#[test]
+fn dirty_reads() {
+    refused(
+        vec![txn(1).write(X, 2, Update).with_outcome(Outcome::Aborted), txn(2).read(X, 2)],
+        &["aborted read (G1a)"],
+    );
+    refused(
+        vec![txn(1).write(X, 2, Update).write(X, 3, Update), txn(2).read(X, 2)],
+        &["intermediate read (G1b)", "G-single"],
+    );
+}
+
+#[test]
+fn an_unknown_writer_takes_part_if_it_was_observed() {
+    let unknown = |id: u64| at(id, 0, 10).with_outcome(Outcome::Unknown);
+    // It may have committed at any time, so that its snapshot is no staler than others'.
+    only_skewed(
+        vec![
+            unknown(1).read(X, 1).write(Y, 2, Update),
+            at(2, 20, 30).read(Y, 1).write(X, 2, Update),
+            at(3, 40, 50).read(Y, 2),
+        ],
+        &["G2"],
+    );
+    refused(
+        vec![
+            unknown(1).write(X, 2, Update).write(Y, 2, Update),
+            at(2, 20, 30).read(X, 2).read(Y, 1),
+        ],
+        &["G-single"],
+    );
+}
+
+#[test]
+fn skew_beside_a_worse_knot_is_not_reported() {
+    let report = snapshots(vec![
+        txn(1).read(X, 1).write(Y, 2, Update),
+        txn(2).read(Y, 1).write(X, 2, Update),
+        txn(3).read(Z, 1).write(Z, 2, Update),
+        txn(4).read(Z, 1).write(Z, 3, Update),
+    ]);
+    assert_eq!(classes(&report), ["lost update", "G-single"], "{report}");
+    assert!(!report.to_string().contains("T1"), "{report}");
+}

@@ -1,0 +1,122 @@
+//! What one transaction holds in one lock table.
+//!
+//! Invariants: each slot is held once by the transaction, whatever it asks for and how often: what it asks
+//! for again it has, a writer may read, and the only reader may become the writer. Two of its names may
+//! share a slot (once in 2^64 pairs of tables): then they share the hold, in the stronger of their modes, and
+//! do not refuse one another. What is held is given up once.
+
+use super::name::{LockMode, LockName};
+use super::table::{LockTable, Place};
+
+/// A name that the transaction has locked.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    name: LockName,
+    place: Place,
+    /// How the name is locked.
+    mode: LockMode,
+    /// How its slot is; `None` if the slot is an earlier hold's.
+    slot: Option<LockMode>,
+}
+
+const _: () = assert!(size_of::<Hold>() <= 24);
+
+/// See the module's text.
+#[derive(Default, Debug)]
+pub struct Holds {
+    list: Vec<Hold>,
+    /// One bit of 64 for each name's hash: what is not here is not in the list.
+    seen: u64,
+}
+
+impl Holds {
+    /// Locks `name`; whether it was granted. `on_write` is told of a write grant, as in
+    /// [`LockTable::acquire`].
+    #[inline]
+    pub fn ask(
+        &mut self,
+        table: &LockTable,
+        name: LockName,
+        mode: LockMode,
+        on_write: impl FnOnce(),
+    ) -> bool {
+        let hash = name.hash();
+        let bit = 1 << (hash >> 58);
+        if self.seen & bit != 0
+            && let Some(at) = self.list.iter().position(|held| held.name.hash() == hash)
+        {
+            return self.ask_again(table, at, name, mode, on_write);
+        }
+        let Some(place) = table.acquire(hash, mode, on_write) else { return false };
+        self.seen |= bit;
+        self.list.push(Hold { name, place, mode, slot: Some(mode) });
+        true
+    }
+
+    /// The slot is the transaction's already.
+    #[cold]
+    fn ask_again(
+        &mut self,
+        table: &LockTable,
+        at: usize,
+        name: LockName,
+        mode: LockMode,
+        on_write: impl FnOnce(),
+    ) -> bool {
+        let Hold { place, slot, .. } = self.list[at];
+        let slot = slot.expect("the first of a slot's holds has it");
+        if mode == LockMode::Write && slot == LockMode::Read {
+            if !table.upgrade(place, name.hash(), on_write) {
+                return false;
+            }
+            self.list[at].slot = Some(LockMode::Write);
+        }
+        match self.list.iter_mut().find(|held| held.name == name) {
+            Some(held) => held.mode = held.mode.max(mode),
+            None => self.list.push(Hold { name, place, mode, slot: None }),
+        }
+        true
+    }
+
+    /// How a name is locked.
+    #[inline]
+    pub fn is_held(&self, name: LockName) -> Option<LockMode> {
+        if self.seen & 1 << (name.hash() >> 58) == 0 {
+            return None;
+        }
+        self.list.iter().find(|held| held.name == name).map(|held| held.mode)
+    }
+
+    /// The names, in the order in which they were locked.
+    pub fn names(&self) -> impl Iterator<Item = (LockName, LockMode)> {
+        self.list.iter().map(|held| (held.name, held.mode))
+    }
+
+    /// Names that are locked.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether nothing is.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Gives up all but the names that were locked first. A slot that became a writer's meanwhile stays so.
+    pub fn keep_first(&mut self, table: &LockTable, count: usize) {
+        for held in self.list.drain(count..) {
+            if let Some(mode) = held.slot {
+                table.release(held.place, mode, || held.name.hash());
+            }
+        }
+    }
+
+    /// Gives up everything.
+    #[inline]
+    pub fn release(&mut self, table: &LockTable) {
+        self.keep_first(table, 0);
+        self.seen = 0;
+    }
+}

@@ -1,0 +1,210 @@
+//! What compute nodes say to one another about locks, byte by byte.
+//!
+//! Invariant: a message that is cut short, or says what there is not, is refused as a whole; nobody reads
+//! past its end.
+//!
+//! ```text
+//! LOCK     0 transaction | 8 what the sender knows | 16 asks, each of 20 bytes
+//!   ask    0 key | 8 epoch of the shard 4 | 12 shard 2 | 14 table 2 | 16 mode | 17 kind | 18 zero 2
+//!   reply  0 what the owner knows | 8 verdict | 9 zero 7 | 16 the shard's entry, if it is another one
+//! RELEASE  0 transaction | 8 its commit timestamp, or 0      reply: nothing
+//! MOVED    0 shard 2                                         reply: nothing
+//! ```
+
+use super::name::{LockMode, LockName, NameKind};
+use crate::outcome::TxnId;
+use crate::owner::OwnerTag;
+use crate::shard_map::ShardId;
+use crate::timestamp::Timestamp;
+use tarn_fabric::rpc::HandlerId;
+
+/// Asks for locks of the shards of a node; all of them or none.
+pub const LOCK: HandlerId = HandlerId(0);
+/// Gives up whatever a transaction holds there.
+pub const RELEASE: HandlerId = HandlerId(1);
+/// Says that the map has changed: a hint.
+pub const MOVED: HandlerId = HandlerId(2);
+
+const LOCK_HEAD_BYTES: usize = 16;
+const ASK_BYTES: usize = 20;
+const REPLY_BYTES: usize = 24;
+const RELEASE_BYTES: usize = 16;
+
+/// One lock that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// Which.
+    pub name: LockName,
+    /// How.
+    pub mode: LockMode,
+    /// In which shard the asker finds it.
+    pub shard: ShardId,
+    /// Which epoch of the shard the asker knows.
+    pub epoch: u32,
+}
+
+/// What an owner says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Verdict {
+    /// All of it is granted.
+    Granted = 0,
+    /// Somebody else holds one of them; nothing of the message is granted.
+    Conflict = 1,
+    /// A shard is another node's, or another epoch's, or closed; nothing of the message is granted.
+    WrongOwner = 2,
+    /// The asker's life is over.
+    NotMember = 3,
+}
+
+/// An owner's reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockReply {
+    /// The greatest timestamp that the owner has heard of.
+    pub known: Timestamp,
+    /// What it says.
+    pub verdict: Verdict,
+    /// For [`Verdict::WrongOwner`], what the owner knows of the shard as a word, or 0.
+    pub entry: u64,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+impl Ask {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.name.key.to_le_bytes());
+        bytes.extend(self.epoch.to_le_bytes());
+        bytes.extend(self.shard.0.to_le_bytes());
+        bytes.extend(self.name.table.to_le_bytes());
+        bytes.extend([u8::from(self.mode == LockMode::Write), self.name.kind as u8, 0, 0]);
+    }
+
+    fn take(bytes: &[u8; ASK_BYTES]) -> Option<Ask> {
+        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let mode = match bytes[16] {
+            0 => LockMode::Read,
+            1 => LockMode::Write,
+            _ => return None,
+        };
+        let (key, kind) = (word(bytes, 0)?, NameKind::from_number(bytes[17])?);
+        let epoch = u32::from_le_bytes(bytes[8..12].try_into().ok()?);
+        let name = LockName { table: half(14), kind, key };
+        Some(Ask { name, mode, shard: ShardId(half(12)), epoch })
+    }
+}
+
+/// Writes a LOCK message.
+pub fn put_lock(
+    bytes: &mut Vec<u8>,
+    txn: TxnId,
+    known: Timestamp,
+    asks: impl Iterator<Item = Ask>,
+) {
+    bytes.extend(txn.word().to_le_bytes());
+    bytes.extend(known.0.to_le_bytes());
+    asks.for_each(|ask| ask.put(bytes));
+}
+
+/// Reads one: who asks, what it knows, for what. `None` if it is none.
+pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item = Ask> + Clone)> {
+    let txn = OwnerTag::from_word(word(bytes, 0)?)?;
+    let known = Timestamp(word(bytes, 8)?);
+    let (asks, rest) = bytes[LOCK_HEAD_BYTES..].as_chunks::<ASK_BYTES>();
+    if !rest.is_empty() || asks.iter().any(|ask| Ask::take(ask).is_none()) {
+        return None;
+    }
+    Some((txn, known, asks.iter().filter_map(Ask::take)))
+}
+
+impl LockReply {
+    /// Writes it.
+    pub fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.known.0.to_le_bytes());
+        bytes.extend((self.verdict as u64).to_le_bytes());
+        bytes.extend(self.entry.to_le_bytes());
+    }
+
+    /// Reads it; `None` if it is none.
+    pub fn take(bytes: &[u8]) -> Option<LockReply> {
+        let all = [Verdict::Granted, Verdict::Conflict, Verdict::WrongOwner, Verdict::NotMember];
+        let verdict = *all.get(usize::try_from(word(bytes, 8)?).ok()?)?;
+        let (known, entry) = (Timestamp(word(bytes, 0)?), word(bytes, 16)?);
+        (bytes.len() == REPLY_BYTES).then_some(LockReply { known, verdict, entry })
+    }
+}
+
+/// Writes a RELEASE message.
+pub fn put_release(bytes: &mut Vec<u8>, txn: TxnId, committed: Option<Timestamp>) {
+    bytes.extend(txn.word().to_le_bytes());
+    bytes.extend(committed.map_or(0, |at| at.0).to_le_bytes());
+}
+
+/// Reads one.
+pub fn take_release(bytes: &[u8]) -> Option<(TxnId, Option<Timestamp>)> {
+    let txn = OwnerTag::from_word(word(bytes, 0)?)?;
+    let committed = Some(word(bytes, 8)?).filter(|&at| at != 0).map(Timestamp);
+    (bytes.len() == RELEASE_BYTES).then_some((txn, committed))
+}
+
+/// Writes a MOVED message.
+pub fn put_moved(bytes: &mut Vec<u8>, shard: ShardId) {
+    bytes.extend(shard.0.to_le_bytes());
+}
+
+/// Reads one.
+pub fn take_moved(bytes: &[u8]) -> Option<ShardId> {
+    Some(ShardId(u16::from_le_bytes(bytes.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+
+    fn asks() -> impl Strategy<Value = Vec<Ask>> {
+        let ask = (any::<(u64, u16, u16, u32, bool)>(), 0u8..3).prop_map(|(parts, kind)| {
+            let (key, table, shard, epoch, writes) = parts;
+            let kind = NameKind::from_number(kind).unwrap();
+            let mode = if writes { LockMode::Write } else { LockMode::Read };
+            Ask { name: LockName { table, kind, key }, mode, shard: ShardId(shard), epoch }
+        });
+        prop::collection::vec(ask, 0..20)
+    }
+
+    fn txn(count: u64) -> TxnId {
+        let node = NodeId { slot: NodeSlot(5), incarnation: Incarnation(2) };
+        OwnerTag::new(node, 3, count)
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_read_as_they_were_written(asks in asks(), known: u64, entry: u64, at in 0usize..4) {
+            let mut bytes = Vec::new();
+            put_lock(&mut bytes, txn(7), Timestamp(known), asks.iter().copied());
+            let (id, knew, read) = take_lock(&bytes).unwrap();
+            prop_assert_eq!((id, knew, read.collect::<Vec<_>>()), (txn(7), Timestamp(known), asks));
+            let all = [Verdict::Granted, Verdict::Conflict, Verdict::WrongOwner, Verdict::NotMember];
+            let reply = LockReply { known: Timestamp(known), verdict: all[at], entry };
+            let mut bytes = Vec::new();
+            reply.put(&mut bytes);
+            prop_assert_eq!(LockReply::take(&bytes), Some(reply));
+            let committed = Some(Timestamp(known)).filter(|at| at.0 != 0);
+            let mut bytes = Vec::new();
+            put_release(&mut bytes, txn(9), committed);
+            prop_assert_eq!(take_release(&bytes), Some((txn(9), committed)));
+        }
+
+        #[test]
+        fn bytes_that_are_no_message_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..70)) {
+            if let Some((_, _, asks)) = take_lock(&bytes) {
+                prop_assert_eq!(asks.count() * ASK_BYTES + LOCK_HEAD_BYTES, bytes.len());
+            }
+            prop_assert!(LockReply::take(&bytes).is_none() || bytes.len() == REPLY_BYTES);
+            prop_assert!(take_release(&bytes).is_none() || bytes.len() == RELEASE_BYTES);
+            prop_assert!(take_moved(&bytes).is_none() || bytes.len() == 2);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Locks in compute nodes: which transaction may read or write what, decided by the node whose shard it is.
+//!
+//! - [`name`]: what is locked, and how. [`set`]: what one transaction holds and asks for, here and elsewhere.
+//! - [`table`]: a node's table of locks; `bucket` its words, `spill` what does not fit.
+//! - [`holds`]: one transaction's in one table. [`grants`]: those of other nodes' transactions.
+//! - [`message`]: what nodes say to one another. `service` answers. `closing`: what still runs after a reply.
+//! - `sync`: its atomics, so that they can be modelled. `planted`: what it must not do.
+//!
+//! Invariant: nobody waits for a lock; one that cannot be had is refused, and the transaction tries again.
+//! See docs/locks.md. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks".)
+
+mod bucket;
+pub(crate) mod closing;
+pub mod grants;
+pub mod holds;
+pub mod message;
+pub mod name;
+mod planted;
+pub(crate) mod service;
+pub mod set;
+#[cfg(all(test, not(loom)))]
+mod set_tests;
+mod spill;
+mod sync;
+pub mod table;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// What a model of the table's synchronisation needs, and nobody else.
+#[cfg(loom)]
+pub mod modelled {
+    pub use super::sync::{Site, plant};
+}

@@ -1,0 +1,40 @@
+//! What the lock table must not do: the text of the paper where it loses the exclusion of writers.
+//!
+//! Invariant: reached through [`super::table::Bits`]'s planted values alone, which tests give and nobody else.
+
+use super::bucket::{READER, WRITER};
+use super::name::LockMode;
+use super::sync::{Ordering, pause};
+use super::table::{Found, Joined, LockTable, Place};
+
+impl LockTable {
+    /// The paper's text: find, then claim.
+    #[cold]
+    pub(super) fn acquire_without_bit(
+        &self,
+        home: u32,
+        print: u64,
+        mode: LockMode,
+    ) -> Option<Place> {
+        let header = self.bucket(home)[0].load(Ordering::Relaxed);
+        let place = match self.find(home, header, print) {
+            Found::Free(place) => place,
+            Found::Held(place, word) if mode == LockMode::Read => {
+                let joined = self.join::<false>(place, word);
+                return matches!(joined, Joined::Yes).then_some(place);
+            }
+            Found::Held(..) | Found::Full => return None,
+        };
+        planted_pause();
+        let holder = if mode == LockMode::Write { WRITER } else { READER };
+        let (won, lost) = (Ordering::AcqRel, Ordering::Relaxed);
+        self.slot(place).compare_exchange(0, print | holder, won, lost).ok().map(|_| place)
+    }
+}
+
+/// Widens the gap of a planted bug, so that a test need not be lucky.
+#[cold]
+pub(super) fn planted_pause() {
+    let pauses = if cfg!(loom) { 0 } else { 200 };
+    (0..pauses).for_each(|_| pause());
+}

@@ -1,0 +1,297 @@
+//! What one transaction has locked and asks for, wherever the locks are.
+//!
+//! Invariants: a lock of this node's own shards is granted or refused when it is asked for; locks of other
+//! nodes are asked for together, one message a node, and all replies are awaited before anything is
+//! decided: a reply that comes after its transaction's locks were given up would grant for ever. After a
+//! refusal nothing more is asked for. Whatever was granted, or may have been, is given up by
+//! [`LockSet::release`], which waits for nothing. (Lock-first execution: Hu et al., "LOTUS: Optimizing
+//! Disaggregated Transactions with Disaggregated Locks".)
+
+use super::holds::Holds;
+use super::message::{self, Ask, LOCK, LockReply, Verdict};
+use super::name::{LockMode, LockName};
+use crate::context::Context;
+use crate::outcome::{AbortReason, Failure, TxnId};
+use crate::services::{NodeServices, Transport};
+use crate::shard_map::{ShardEntry, ShardId, ShardState};
+use crate::timestamp::Timestamp;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context as Waiting, Poll};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::backend::Cost;
+use tarn_fabric::rpc::CallFuture;
+
+/// A lock of another node: asked for, noted to be, or granted.
+#[derive(Clone, Copy, Debug)]
+struct Remote {
+    owner: NodeId,
+    ask: Ask,
+}
+
+/// A message whose reply has not been looked at.
+struct Sent {
+    owner: NodeId,
+    call: CallFuture,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct LockSet {
+    own: Holds,
+    /// Those before `granted` are.
+    remote: Vec<Remote>,
+    granted: usize,
+    /// Nodes that may have granted anything.
+    owners: Vec<NodeId>,
+    sent: Vec<Sent>,
+    refused: Option<AbortReason>,
+    /// Under which name other nodes know the transaction.
+    id: Option<TxnId>,
+    /// Whether its owners may not change any more unnoticed: see [`LockSet::secure`].
+    secured: bool,
+}
+
+impl LockSet {
+    /// Locks `name`, which lies in `shard`, or notes that it is to be locked by another node. A refusal
+    /// shows in [`LockSet::collect`].
+    #[inline]
+    pub fn ask(&mut self, cx: &Context, name: LockName, shard: ShardId, mode: LockMode) {
+        let services = cx.node_services();
+        if self.refused.is_some() {
+            return;
+        }
+        if services.transport() != Transport::Own {
+            match services.entry_of(shard) {
+                Some(entry) if entry.is_served_by(services.id) => {}
+                entry => return self.note(services, name, shard, mode, entry),
+            }
+        }
+        if cx.port.charges() {
+            cx.port.charge(Cost::LocalAtomic);
+        }
+        let granted = self.own.ask(&services.locks, name, mode, || services.write_granted(name));
+        if !granted {
+            self.refused = Some(AbortReason::LockRefused);
+        }
+    }
+
+    /// A lock of another node, or of none.
+    fn note(
+        &mut self,
+        services: &NodeServices,
+        name: LockName,
+        shard: ShardId,
+        mode: LockMode,
+        entry: Option<ShardEntry>,
+    ) {
+        let is_known = |it: &Remote| it.ask.name == name && it.ask.mode >= mode;
+        if self.remote.iter().any(is_known) {
+            return;
+        }
+        let is_anothers = |it: &ShardEntry| it.state == ShardState::Open && it.owner != services.id;
+        match entry.filter(is_anothers) {
+            Some(ShardEntry { owner, epoch, .. }) => {
+                self.remote.push(Remote { owner, ask: Ask { name, mode, shard, epoch } });
+            }
+            None => self.refused = Some(AbortReason::WrongOwner),
+        }
+    }
+
+    /// Has the locks of other nodes that were noted granted: one message a node, and all replies.
+    ///
+    /// # Errors
+    /// An abort: `LockRefused` (somebody holds one), `WrongOwner` (the shard is another node's, or not
+    /// open), `OwnerLost` (a node that was asked is no member any more). What was granted stays until
+    /// [`LockSet::release`].
+    pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
+        if self.refused.is_none() && self.granted < self.remote.len() {
+            debug_assert!(self.id.is_none_or(|before| before == id), "one set, one transaction");
+            self.id = Some(id);
+            self.send(cx, id);
+            poll_fn(|waiting| self.await_replies(cx, waiting)).await;
+            self.granted = self.remote.len();
+        }
+        self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
+    }
+
+    /// Whether there is anything to [`LockSet::collect`], or a refusal to be told.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.refused.is_none() && self.granted == self.remote.len()
+    }
+
+    fn send(&mut self, cx: &Context, id: TxnId) {
+        let fresh = &self.remote[self.granted..];
+        let known = cx.timestamps.known(cx);
+        for (at, Remote { owner, .. }) in fresh.iter().enumerate() {
+            if fresh[..at].iter().any(|earlier| earlier.owner == *owner) {
+                continue;
+            }
+            let asks = fresh.iter().filter(|it| it.owner == *owner).map(|it| it.ask);
+            if !self.owners.contains(owner) {
+                self.owners.push(*owner);
+            }
+            if cx.node_services().transport() == Transport::Direct {
+                let reply = cx.database().directory.find(*owner);
+                let reply = reply.map(|services| services.lock(id, known, asks));
+                if !take_reply(cx, *owner, reply, &mut self.refused) {
+                    forget(&mut self.owners, &self.remote[..self.granted], *owner);
+                }
+                continue;
+            }
+            let (rpc, peer) = cx.lock_peer(*owner);
+            let call = rpc.call(peer, LOCK, |bytes| message::put_lock(bytes, id, known, asks));
+            self.sent.push(Sent { owner: *owner, call });
+        }
+    }
+
+    /// Ready once every message is answered, or never will be.
+    fn await_replies(&mut self, cx: &Context, waiting: &mut Waiting<'_>) -> Poll<()> {
+        if self.sent.is_empty() {
+            return Poll::Ready(());
+        }
+        // Whoever waits moves messages on: the thread's service may not run before.
+        cx.serve();
+        let LockSet { sent, refused, owners, remote, granted, .. } = self;
+        sent.retain_mut(|Sent { owner, call }| match Pin::new(call).poll(waiting) {
+            // The dead do not answer, and a deadline is long.
+            Poll::Pending if !cx.database().membership.is_member(*owner) => {
+                take_reply(cx, *owner, None, refused);
+                false
+            }
+            Poll::Pending => true,
+            Poll::Ready(answer) => {
+                let read = |bytes: &[u8]| LockReply::take(bytes).expect("a peer speaks as we do");
+                if !take_reply(cx, *owner, answer.ok().map(|bytes| read(&bytes)), refused) {
+                    forget(owners, &remote[..*granted], *owner);
+                }
+                false
+            }
+        });
+        if sent.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// How a name is locked.
+    #[inline]
+    pub fn is_held(&self, name: LockName) -> Option<LockMode> {
+        let remote = self.remote[..self.granted].iter().filter(|it| it.ask.name == name);
+        let own = self.own.is_held(name);
+        own.max(remote.map(|it| it.ask.mode).max())
+    }
+
+    /// Whether nothing is locked or asked for.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.own.is_empty() && self.remote.is_empty() && self.refused.is_none()
+    }
+
+    /// Other nodes that have granted anything, or may have.
+    pub fn owners(&self) -> impl Iterator<Item = NodeId> {
+        self.owners.iter().copied()
+    }
+
+    /// Other nodes that will be asked, or were.
+    #[cfg(test)]
+    pub(super) fn remote_owners(&self) -> impl Iterator<Item = NodeId> {
+        self.remote.iter().map(|it| it.owner)
+    }
+
+    /// Under which name other nodes know the transaction, if they do.
+    #[cfg(test)]
+    pub(super) fn id(&self) -> Option<TxnId> {
+        self.id
+    }
+
+    /// Before a transaction that wrote takes its commit timestamp: from now on, and until its locks are given
+    /// up, what rests on them counts. Whoever recovers a node that granted some waits for it.
+    ///
+    /// # Errors
+    /// `OwnerLost` if one of those nodes is no member any more: its next life, or an heir, may grant the same.
+    pub fn secure(&mut self, cx: &Context) -> Result<(), Failure> {
+        let membership = &cx.database().membership;
+        if !self.owners.iter().all(|owner| membership.is_member(*owner)) {
+            return Err(Failure::Abort(AbortReason::OwnerLost));
+        }
+        if !self.secured && !self.owners.is_empty() {
+            cx.thread_services().rest_on(&self.owners);
+            self.secured = true;
+        }
+        Ok(())
+    }
+
+    /// Gives up everything that was granted, or may have been; `committed` is when the transaction committed,
+    /// if it did. Waits for nothing: other nodes are told by and by.
+    #[inline]
+    pub fn release(&mut self, cx: &Context, committed: Option<Timestamp>) {
+        if !self.own.is_empty() {
+            if cx.port.charges() {
+                (0..self.own.len()).for_each(|_| cx.port.charge(Cost::LocalAtomic));
+            }
+            self.own.release(&cx.node_services().locks);
+        }
+        if !self.remote.is_empty() {
+            self.release_remote(cx, committed);
+        }
+        self.refused = None;
+    }
+
+    #[cold]
+    fn release_remote(&mut self, cx: &Context, committed: Option<Timestamp>) {
+        if std::mem::take(&mut self.secured) {
+            cx.thread_services().rest_no_more(&self.owners);
+        }
+        // A LOCK that has not left never does; one that has comes before the RELEASE.
+        self.sent.clear();
+        self.remote.clear();
+        self.granted = 0;
+        let id = self.id.take();
+        for owner in self.owners.drain(..) {
+            let id = id.expect("asked under a name");
+            match cx.node_services().transport() {
+                Transport::Direct => {
+                    if let Some(services) = cx.database().directory.find(owner) {
+                        services.release(id, committed);
+                    }
+                }
+                _ => cx.send_release(owner, id, committed),
+            }
+        }
+    }
+}
+
+/// An owner has refused, and what it had granted before is all that it has granted.
+fn forget(owners: &mut Vec<NodeId>, granted: &[Remote], owner: NodeId) {
+    if !granted.iter().any(|it| it.owner == owner) {
+        owners.retain(|it| *it != owner);
+    }
+}
+
+/// What an owner's reply means; `None`: there is none and will be none. Whether it may have granted anything.
+fn take_reply(
+    cx: &Context,
+    owner: NodeId,
+    reply: Option<LockReply>,
+    refused: &mut Option<AbortReason>,
+) -> bool {
+    let reason = match reply {
+        Some(reply) => {
+            cx.timestamps.observe(cx, reply.known);
+            match reply.verdict {
+                Verdict::Granted => return true,
+                Verdict::Conflict => AbortReason::LockRefused,
+                Verdict::WrongOwner => AbortReason::WrongOwner,
+                Verdict::NotMember => AbortReason::OwnerLost,
+            }
+        }
+        None if cx.database().membership.is_member(owner) => AbortReason::LockRefused,
+        None => AbortReason::OwnerLost,
+    };
+    if reason == AbortReason::WrongOwner {
+        // The reply's entry is a hint; the record decides.
+        let services = cx.node_services();
+        services.shards.refresh(&*services.membership);
+    }
+    refused.get_or_insert(reason);
+    reply.is_none()
+}

@@ -1,0 +1,103 @@
+//! Where a lock bucket spills to when its slots do not suffice.
+//!
+//! Invariants: a spill bucket is free, or behind one home bucket; it is put there, taken away, and its slots
+//! change, under that one's bit alone. It is taken away when its last slot is given up, so that none is
+//! lost. The list of free ones is a stack in one word, with a count of changes against a word that has come
+//! back. A bucket that was never used is followed in the list by the next, so that nothing need be
+//! written, and no memory touched, before the first is used.
+//!
+//! Without it a transaction that locks more keys of one bucket than the bucket has slots would be refused
+//! for ever.
+
+use super::bucket::{self, BIT, WORDS};
+use super::name::LockMode;
+use super::sync::{AtomicU64, Ordering};
+use super::table::{LockTable, Place};
+
+impl LockTable {
+    /// In a spill bucket nobody comes or goes without the bit of its home: so that it can be given back.
+    #[cold]
+    pub(super) fn release_spilled(&self, place: Place, hash: u64, mode: LockMode) {
+        let home = self.home(hash);
+        let mut header = self.take_at_last(home);
+        match mode {
+            LockMode::Write => self.slot(place).store(0, Ordering::Release),
+            LockMode::Read => self.leave(place),
+        }
+        let number = place.0 / WORDS as u32;
+        let is_free = |slot: &AtomicU64| slot.load(Ordering::Relaxed) == 0;
+        if self.bucket(number)[1..].iter().all(is_free) {
+            self.unlink(&mut header, number - self.homes);
+        }
+        self.give(home, header);
+    }
+
+    /// A free spill bucket, put behind the bucket with this header: its first slot.
+    #[cold]
+    pub(super) fn spill(&self, header: &mut u64) -> Option<Place> {
+        let mut free = self.free.load(Ordering::Acquire);
+        let spill = loop {
+            let spill = free as u32;
+            if spill == self.spills {
+                return None;
+            }
+            // A spill bucket that was never used is followed by the next.
+            let its = self.bucket(self.homes + spill)[0].load(Ordering::Relaxed);
+            let next = u64::from(bucket::spill(its).unwrap_or(spill + 1));
+            match self.change_free(free, next) {
+                Ok(()) => break spill,
+                Err(now) => free = now,
+            }
+        };
+        let number = self.homes + spill;
+        let behind = bucket::with_spill(0, bucket::spill(*header));
+        self.bucket(number)[0].store(behind, Ordering::Relaxed);
+        *header = bucket::with_spill(*header, Some(spill));
+        Some(Place(number * WORDS as u32 + 1))
+    }
+
+    fn change_free(&self, free: u64, first: u64) -> Result<(), u64> {
+        let changes = (free >> 32).wrapping_add(1) << 32;
+        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
+        self.free.compare_exchange(free, changes | first, won, lost).map(|_| ())
+    }
+
+    /// Takes an empty spill bucket out of its chain, for others to use.
+    fn unlink(&self, header: &mut u64, spill: u32) {
+        let its = bucket::spill(self.bucket(self.homes + spill)[0].load(Ordering::Relaxed));
+        let mut at = bucket::spill(*header).expect("the bucket is in the chain");
+        if at == spill {
+            *header = bucket::with_spill(*header, its);
+        } else {
+            loop {
+                let before = &self.bucket(self.homes + at)[0];
+                let word = before.load(Ordering::Relaxed);
+                let next = bucket::spill(word).expect("the bucket is in the chain");
+                if next == spill {
+                    before.store(bucket::with_spill(word, its), Ordering::Relaxed);
+                    break;
+                }
+                at = next;
+            }
+        }
+        let mut free = self.free.load(Ordering::Acquire);
+        loop {
+            let behind = bucket::with_spill(0, Some(free as u32));
+            self.bucket(self.homes + spill)[0].store(behind, Ordering::Relaxed);
+            match self.change_free(free, u64::from(spill)) {
+                Ok(()) => return,
+                Err(now) => free = now,
+            }
+        }
+    }
+
+    /// Spill buckets in use.
+    pub fn spilled(&self) -> usize {
+        let followed = |header: u64| bucket::spill(header & !BIT).map(|it| self.homes + it);
+        let behind = |home: u32| {
+            let next = |number: &u32| followed(self.bucket(*number)[0].load(Ordering::Acquire));
+            std::iter::successors(Some(home), next).count() - 1
+        };
+        (0..self.homes).map(behind).sum()
+    }
+}

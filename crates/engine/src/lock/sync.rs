@@ -1,0 +1,66 @@
+//! Atomics of the lock table, so that its synchronisation can be modelled.
+//!
+//! Invariant: in an ordinary build this is the standard library and nothing else. Built with `--cfg loom`
+//! the same code runs on loom's types, which try every interleaving and every value that a weaker machine
+//! may show (Norris and Demsky, "CDSChecker", OOPSLA 2013, whose method loom has). What orders one
+//! thread's accesses for another is named by a [`Site`], so that a model can take it away and prove that
+//! it would have noticed. It is the way of `crates/fabric/src/local/sync.rs`.
+
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What an ordering is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Site {
+    /// Whoever has a bucket's bit sees what the one before did under it.
+    BitTaken,
+    /// What is done under a bucket's bit comes before it is given back.
+    BitReleased,
+    /// What a holder did comes before its lock is free.
+    SlotReleased,
+    /// Whoever is granted a lock sees what its last holders did.
+    SlotTaken,
+    /// Whoever joins readers sees, through the first of them, what the last writer did.
+    ClaimPublished,
+}
+
+#[cfg(loom)]
+std::thread_local! {
+    static PLANTED: std::cell::Cell<Option<Site>> = const { std::cell::Cell::new(None) };
+}
+
+/// A planted bug: from now on this site orders nothing, in models that this thread runs.
+#[cfg(loom)]
+pub fn plant(site: Option<Site>) {
+    PLANTED.set(site);
+}
+
+/// The ordering of a site.
+#[inline(always)]
+pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
+    #[cfg(loom)]
+    if PLANTED.get() == Some(_site) {
+        return Ordering::Relaxed;
+    }
+    right
+}
+
+/// Waits a moment for another thread.
+#[inline]
+pub(super) fn pause() {
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Words that are all zero, in memory that is touched when it is used.
+pub(super) fn zeroed(count: usize) -> Box<[AtomicU64]> {
+    #[cfg(not(loom))]
+    let words = bytemuck::allocation::zeroed_slice_box(count);
+    #[cfg(loom)]
+    let words = (0..count).map(|_| AtomicU64::new(0)).collect();
+    words
+}

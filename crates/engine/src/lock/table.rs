@@ -1,0 +1,420 @@
+//! The lock table of a compute node: who may read or write what, decided in this node's memory.
+//!
+//! Invariants:
+//! - A lock has one writer, or readers, or nobody. Its slot stays where it is while it is held.
+//! - A slot is claimed under its bucket's bit only: two who look for a free slot at a time could otherwise
+//!   give one key to two writers. It is given up without the bit, and readers join readers without it, both
+//!   by a compare-and-swap of a word that was loaded once.
+//! - A write grant, what the caller does with it at once (a cached version is dropped, say) and the
+//!   bucket's count of write grants are one step for everybody who has the bit.
+//! - Nobody waits: a lock that cannot be had is refused. The bit is waited for, but not for long.
+//!
+//! (Disaggregated locks: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
+//! whose text has no bit: there two requests that both find a slot free can both be granted.)
+
+use super::bucket::{
+    self, BIT, BUCKET_BYTES, READER, SLOTS, WORDS, WRITER, fingerprint, is_of, takes_readers,
+};
+use super::name::LockMode;
+use super::planted::planted_pause;
+use super::sync::{AtomicU64, Ordering, Site, order, pause, zeroed};
+use crate::outcome::UsageError;
+
+/// Size of a lock table unless told otherwise: 524,288 buckets.
+pub const LOCK_TABLE_BYTES_DEFAULT: u64 = 32 << 20;
+/// For so many buckets there is one to spill to, and never fewer than a few.
+const HOMES_PER_SPILL: u64 = 16;
+const SPILLS_MIN: u64 = if cfg!(loom) { 1 } else { 16 };
+/// Most bytes of a table: a place has 32 bits.
+const TABLE_BYTES_MAX: u64 = 16 << 30;
+/// How often a thread looks whether a bucket's bit is free before it is refused. What is done under a bit
+/// takes nanoseconds, unless its thread is not running: then an abort is better than to wait for it.
+const LOOKS_MAX: u32 = if cfg!(loom) { 2 } else { 1 << 12 };
+
+/// How threads of the node keep out of each other's way in a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bits {
+    /// There is one thread: it needs no bits.
+    Alone,
+    /// By the bucket's bit.
+    Shared,
+    /// **Breaks the invariant**: finds a free slot, then claims it by a compare-and-swap, as the paper's
+    /// text has it. Here so that tests prove that they would notice.
+    #[doc(hidden)]
+    PlantedNoBit,
+    /// **Breaks the invariant**: readers look at a slot, then load it again to join. Likewise.
+    #[doc(hidden)]
+    PlantedTwoLoads,
+}
+
+/// Where a granted lock's slot is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place(pub(super) u32);
+
+/// See the module's text.
+pub struct LockTable {
+    words: Box<[AtomicU64]>,
+    /// Words before the first line's begin.
+    skipped: usize,
+    pub(super) homes: u32,
+    pub(super) spills: u32,
+    bits: Bits,
+    /// The first free spill bucket; above it a count of changes.
+    pub(super) free: AtomicU64,
+}
+
+/// What a search of a bucket and its spill buckets has found.
+pub(super) enum Found {
+    /// The lock's slot, and its word.
+    Held(Place, u64),
+    /// A free slot, and the lock is nobody's.
+    Free(Place),
+    /// Neither.
+    Full,
+}
+
+impl LockTable {
+    /// A table whose buckets take `bytes`, rounded down to a power of two; a sixteenth is added to spill to.
+    ///
+    /// # Errors
+    /// Names the size and what is allowed.
+    pub fn new(bytes: u64, bits: Bits) -> Result<LockTable, UsageError> {
+        if !(BUCKET_BYTES as u64..=TABLE_BYTES_MAX).contains(&bytes) {
+            return Err(UsageError {
+                field: "lock_table_bytes".into(),
+                value: bytes.to_string(),
+                allowed: format!("{BUCKET_BYTES} to {TABLE_BYTES_MAX}"),
+            });
+        }
+        let homes = 1u64 << (bytes / BUCKET_BYTES as u64).ilog2();
+        let spills = (homes / HOMES_PER_SPILL).max(SPILLS_MIN);
+        // One bucket more, so that the first can begin with a line.
+        let words = zeroed((homes + spills + 1) as usize * WORDS);
+        let skipped = words.as_ptr().align_offset(BUCKET_BYTES).min(WORDS);
+        let (homes, spills) = (homes as u32, spills as u32);
+        Ok(LockTable { words, skipped, homes, spills, bits, free: AtomicU64::new(0) })
+    }
+
+    /// How its threads keep out of each other's way.
+    pub fn bits(&self) -> Bits {
+        self.bits
+    }
+
+    #[inline(always)]
+    pub(super) fn bucket(&self, number: u32) -> &[AtomicU64; WORDS] {
+        &self.words[self.skipped..].as_chunks().0[number as usize]
+    }
+
+    #[inline(always)]
+    pub(super) fn home(&self, hash: u64) -> u32 {
+        hash as u32 & (self.homes - 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn slot(&self, Place(at): Place) -> &AtomicU64 {
+        &self.words[self.skipped + at as usize]
+    }
+
+    #[inline(always)]
+    fn is_spilled(&self, Place(at): Place) -> bool {
+        at >= self.homes * WORDS as u32
+    }
+
+    /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the
+    /// grant; it may not come back to this table.
+    #[inline]
+    pub fn acquire(&self, hash: u64, mode: LockMode, on_write: impl FnOnce()) -> Option<Place> {
+        let (home, print) = (self.home(hash), fingerprint(hash));
+        if self.bits == Bits::Alone {
+            let header = self.bucket(home)[0].load(Ordering::Relaxed);
+            let (place, header) = self.grant::<true>(home, header, print, mode, on_write);
+            self.bucket(home)[0].store(header, Ordering::Relaxed);
+            return place;
+        }
+        self.acquire_shared(home, print, mode, on_write)
+    }
+
+    fn acquire_shared(
+        &self,
+        home: u32,
+        print: u64,
+        mode: LockMode,
+        on_write: impl FnOnce(),
+    ) -> Option<Place> {
+        if self.bits == Bits::PlantedNoBit {
+            return self.acquire_without_bit(home, print, mode);
+        }
+        if mode == LockMode::Read
+            && let Some(place) = self.join_beside(home, print)
+        {
+            return Some(place);
+        }
+        let header = self.take(home)?;
+        let (place, header) = self.grant::<false>(home, header, print, mode, on_write);
+        self.give(home, header);
+        place
+    }
+
+    /// Takes a bucket's bit: its header without it; `None` if somebody has had it for long.
+    fn take(&self, home: u32) -> Option<u64> {
+        let word = &self.bucket(home)[0];
+        for _ in 0..LOOKS_MAX {
+            let header = word.fetch_or(BIT, order(Site::BitTaken, Ordering::Acquire));
+            if header & BIT == 0 {
+                return Some(header);
+            }
+            pause();
+        }
+        None
+    }
+
+    /// As [`LockTable::take`], however long it takes.
+    pub(super) fn take_at_last(&self, home: u32) -> u64 {
+        loop {
+            if let Some(header) = self.take(home) {
+                return header;
+            }
+        }
+    }
+
+    /// Gives a bucket's bit back.
+    #[inline]
+    pub(super) fn give(&self, home: u32, header: u64) {
+        self.bucket(home)[0].store(header & !BIT, order(Site::BitReleased, Ordering::Release));
+    }
+
+    /// A reader joins others without the bit: the word says that there are some, of this very lock.
+    #[inline]
+    fn join_beside(&self, home: u32, print: u64) -> Option<Place> {
+        for (at, slot) in self.bucket(home).iter().enumerate().skip(1) {
+            let mut word = slot.load(Ordering::Relaxed);
+            if !is_of(word, print) || !takes_readers(word) {
+                continue;
+            }
+            if self.bits == Bits::PlantedTwoLoads {
+                planted_pause();
+                word = slot.load(Ordering::Relaxed);
+            }
+            let order = order(Site::SlotTaken, Ordering::Acquire);
+            let joined = slot.compare_exchange(word, word + READER, order, Ordering::Relaxed);
+            return joined.ok().map(|_| Place(home * WORDS as u32 + at as u32));
+        }
+        None
+    }
+
+    /// Decides, with the bit or alone. Returns the header to leave as well.
+    #[inline(always)]
+    fn grant<const ALONE: bool>(
+        &self,
+        home: u32,
+        mut header: u64,
+        print: u64,
+        mode: LockMode,
+        on_write: impl FnOnce(),
+    ) -> (Option<Place>, u64) {
+        let place = match self.find(home, header, print) {
+            Found::Free(place) => place,
+            Found::Held(place, word) if mode == LockMode::Read => {
+                match self.join::<ALONE>(place, word) {
+                    Joined::Yes => return (Some(place), header),
+                    Joined::No => return (None, header),
+                    Joined::Gone => place,
+                }
+            }
+            Found::Held(..) => return (None, header),
+            Found::Full => match self.spill(&mut header) {
+                Some(place) => place,
+                None => return (None, header),
+            },
+        };
+        let holder = if mode == LockMode::Write { WRITER } else { READER };
+        let order = order(Site::ClaimPublished, Ordering::Release);
+        self.slot(place).store(print | holder, order);
+        if mode == LockMode::Write {
+            header = bucket::counted(header);
+            on_write();
+        }
+        (Some(place), header)
+    }
+
+    /// The lock's slot, or a free one, in a bucket and those that it has spilled to.
+    #[inline(always)]
+    pub(super) fn find(&self, home: u32, header: u64, print: u64) -> Found {
+        let order = order(Site::SlotTaken, Ordering::Acquire);
+        let words: [u64; SLOTS] = std::array::from_fn(|at| self.bucket(home)[at + 1].load(order));
+        let first = Place(home * WORDS as u32 + 1);
+        if words.iter().fold(0, |all, word| all | word) == 0 && bucket::spill(header).is_none() {
+            return Found::Free(first);
+        }
+        self.find_among(first, words, header, print)
+    }
+
+    #[inline(never)]
+    fn find_among(
+        &self,
+        mut first: Place,
+        mut words: [u64; SLOTS],
+        mut header: u64,
+        print: u64,
+    ) -> Found {
+        let mut free = None;
+        loop {
+            for (at, &word) in words.iter().enumerate() {
+                let place = Place(first.0 + at as u32);
+                if word == 0 {
+                    free = free.or(Some(place));
+                } else if is_of(word, print) {
+                    return Found::Held(place, word);
+                }
+            }
+            let Some(spill) = bucket::spill(header) else { break };
+            let number = self.homes + spill;
+            let all = self.bucket(number);
+            header = all[0].load(Ordering::Relaxed);
+            let order = order(Site::SlotTaken, Ordering::Acquire);
+            words = std::array::from_fn(|at| all[at + 1].load(order));
+            first = Place(number * WORDS as u32 + 1);
+        }
+        free.map_or(Found::Full, Found::Free)
+    }
+
+    /// A reader joins those of a slot that nobody else can claim meanwhile.
+    pub(super) fn join<const ALONE: bool>(&self, place: Place, mut word: u64) -> Joined {
+        let slot = self.slot(place);
+        loop {
+            if word == 0 {
+                return Joined::Gone;
+            }
+            if !takes_readers(word) {
+                return Joined::No;
+            }
+            if ALONE {
+                slot.store(word + READER, Ordering::Relaxed);
+                return Joined::Yes;
+            }
+            let taken = order(Site::SlotTaken, Ordering::Acquire);
+            match slot.compare_exchange(word, word + READER, taken, taken) {
+                Ok(_) => return Joined::Yes,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The only reader becomes the writer; whether it did. `on_write` is as in [`LockTable::acquire`].
+    pub fn upgrade(&self, place: Place, hash: u64, on_write: impl FnOnce()) -> bool {
+        let (home, print) = (self.home(hash), fingerprint(hash));
+        let is_bare = matches!(self.bits, Bits::Alone | Bits::PlantedNoBit);
+        let header = match is_bare {
+            true => self.bucket(home)[0].load(Ordering::Relaxed),
+            false => match self.take(home) {
+                Some(header) => header,
+                None => return false,
+            },
+        };
+        let (taken, slot) = (order(Site::SlotTaken, Ordering::Acquire), self.slot(place));
+        let (from, to) = (print | READER, print | WRITER);
+        let is_writer = slot.compare_exchange(from, to, taken, Ordering::Relaxed).is_ok();
+        let header = if is_writer { bucket::counted(header) } else { header };
+        if is_writer {
+            on_write();
+        }
+        self.give(home, header);
+        is_writer
+    }
+
+    /// Gives up one hold of a lock.
+    ///
+    /// # Panics
+    /// In builds with assertions, if nobody has it: our bug.
+    #[inline]
+    pub fn release(&self, place: Place, mode: LockMode, hash: impl FnOnce() -> u64) {
+        if self.is_spilled(place) {
+            return self.release_spilled(place, hash(), mode);
+        }
+        if mode == LockMode::Write {
+            debug_assert!(bucket::holders(self.slot(place).load(Ordering::Relaxed)) == WRITER);
+            self.slot(place).store(0, order(Site::SlotReleased, Ordering::Release));
+        } else {
+            self.leave(place);
+        }
+    }
+
+    #[inline]
+    pub(super) fn leave(&self, place: Place) {
+        let slot = self.slot(place);
+        let mut word = slot.load(Ordering::Relaxed);
+        debug_assert!(bucket::holders(word) & WRITER == 0 && word != 0);
+        if self.bits == Bits::Alone {
+            return slot.store(bucket::without_reader(word), Ordering::Relaxed);
+        }
+        let released = order(Site::SlotReleased, Ordering::Release);
+        while let Err(now) =
+            slot.compare_exchange(word, bucket::without_reader(word), released, Ordering::Relaxed)
+        {
+            word = now;
+        }
+    }
+
+    /// How many write grants a lock's bucket has seen, modulo 2^32: to be asked before something is read
+    /// that is to be kept by [`LockTable::keep`].
+    pub fn count(&self, hash: u64) -> u32 {
+        bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
+    }
+
+    /// Runs `act` with the bucket's bit if nobody writes the lock and no write of its bucket was granted
+    /// since the count was `count`; whether it ran. What `act` keeps is dropped by the next write grant.
+    pub fn keep(&self, hash: u64, count: u32, act: impl FnOnce()) -> bool {
+        let (home, print) = (self.home(hash), fingerprint(hash));
+        let header = match self.bits {
+            Bits::Alone | Bits::PlantedNoBit => self.bucket(home)[0].load(Ordering::Relaxed),
+            Bits::Shared | Bits::PlantedTwoLoads => match self.take(home) {
+                Some(header) => header,
+                None => return false,
+            },
+        };
+        let is_written = match self.find(home, header, print) {
+            Found::Held(_, word) => bucket::holders(word) == WRITER,
+            Found::Free(_) | Found::Full => false,
+        };
+        let may = !is_written && bucket::count(header) == count;
+        if may {
+            act();
+        }
+        self.give(home, header);
+        may
+    }
+
+    /// Slots in use. It looks at the whole table: for whoever judges a node at rest.
+    pub fn held(&self) -> usize {
+        let buckets = 0..self.homes + self.spills;
+        let used = |number| {
+            let slots = &self.bucket(number)[1..];
+            slots.iter().filter(|slot| slot.load(Ordering::Acquire) != 0).count()
+        };
+        buckets.map(used).sum()
+    }
+
+    /// Stands for all that is held, wherever its slot is, for whoever tells states apart.
+    pub fn digest(&self) -> u64 {
+        let buckets = 0..self.homes + self.spills;
+        let slots = buckets.flat_map(|number| &self.bucket(number)[1..]);
+        let used = slots.map(|slot| slot.load(Ordering::Acquire)).filter(|word| *word != 0);
+        used.map(tarn_fabric::rng::mix).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether a place has this lock's slot.
+    pub fn is_at(&self, place: Place, hash: u64) -> bool {
+        let word = self.slot(place).load(Ordering::Acquire);
+        word != 0 && is_of(word, fingerprint(hash))
+    }
+}
+
+/// What became of a reader that wanted to join.
+pub(super) enum Joined {
+    /// It did.
+    Yes,
+    /// There is a writer, or there are too many.
+    No,
+    /// The others have gone, and the slot with them.
+    Gone,
+}

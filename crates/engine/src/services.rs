@@ -1,0 +1,276 @@
+//! What a compute node keeps for others, beside running transactions: its locks, its view of the shards.
+//!
+//! Invariants: there are services only under a protocol that needs them: any other pays a null test. What the
+//! threads of a node share is in [`NodeServices`], what is one thread's in [`ThreadServices`]. A node whose
+//! life is over keeps nothing that anybody relies on: whoever asks it looks first whether it is a member.
+
+mod thread;
+
+pub use thread::{ThreadServices, run, settle};
+
+use crate::lock::grants::Grants;
+use crate::lock::name::LockName;
+use crate::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
+use crate::membership::Membership;
+use crate::outcome::{TxnId, UsageError};
+use crate::owner::THREADS_MAX;
+use crate::shard_map::{ShardEntry, ShardId, ShardMap};
+use crate::timestamp::LastSeen;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::rpc::RpcConfig;
+
+/// What a protocol needs of compute nodes beside threads that run coordinators.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Needs {
+    /// Locks in their memory.
+    pub locks: bool,
+}
+
+impl Needs {
+    /// Nothing.
+    pub const NONE: Needs = Needs { locks: false };
+    /// Locks.
+    pub const LOCKS: Needs = Needs { locks: true };
+}
+
+/// How locks of other nodes are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// There is one compute node: all locks are its own, whatever their shard.
+    Own,
+    /// By calls.
+    Rpc,
+    /// By a look into the other node's memory, in one step: where all nodes are in one process and each
+    /// message would be a choice (the explorer).
+    Direct,
+}
+
+/// A compute node's services, as its driver wants them. All nodes of a database have the same.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// Threads of the node.
+    pub threads: u16,
+    /// Size of its lock table.
+    pub lock_table_bytes: u64,
+    /// How it asks for locks of others.
+    pub transport: Transport,
+    /// Its messages.
+    pub rpc: RpcConfig,
+    /// Breaks the lock table's invariant, for tests that prove that they would notice.
+    #[doc(hidden)]
+    pub planted_bits: Option<Bits>,
+}
+
+impl ServiceOptions {
+    /// For nodes of so many threads, of which there are so many.
+    pub fn new(threads: u16, compute_nodes: usize) -> ServiceOptions {
+        ServiceOptions {
+            threads,
+            lock_table_bytes: LOCK_TABLE_BYTES_DEFAULT,
+            transport: if compute_nodes == 1 { Transport::Own } else { Transport::Rpc },
+            rpc: RpcConfig::default(),
+            planted_bits: None,
+        }
+    }
+}
+
+/// Who is told of write grants, in the same step: see [`LockTable::acquire`].
+pub type WriteHook = Box<dyn Fn(LockName) + Send + Sync>;
+
+/// Which threads of a node have seen to it that nothing of theirs rests on locks of the dead.
+#[derive(Default, Debug)]
+struct Lost {
+    /// By the dead: a bit a thread.
+    acked: BTreeMap<NodeId, u64>,
+    /// The threads that there are.
+    present: u64,
+}
+
+/// See the module's text.
+pub struct NodeServices {
+    /// The node.
+    pub id: NodeId,
+    /// Its locks.
+    pub locks: LockTable,
+    /// What it believes of shards.
+    pub shards: ShardMap,
+    pub(crate) membership: Arc<dyn Membership>,
+    pub(crate) seen: Arc<LastSeen>,
+    options: ServiceOptions,
+    /// What it has granted to others, by the askers' threads.
+    grants: Box<[Mutex<Grants>]>,
+    lost: Mutex<Lost>,
+    /// Threads whose service runs: a bit each.
+    running: AtomicU64,
+    on_write: OnceLock<WriteHook>,
+}
+
+impl NodeServices {
+    /// Those of a node that has just joined.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn new(
+        id: NodeId,
+        membership: Arc<dyn Membership>,
+        seen: Arc<LastSeen>,
+        options: &ServiceOptions,
+    ) -> Result<NodeServices, UsageError> {
+        if options.threads == 0 || usize::from(options.threads) > THREADS_MAX {
+            return Err(UsageError {
+                field: "threads_per_node".into(),
+                value: options.threads.to_string(),
+                allowed: format!("1 to {THREADS_MAX}"),
+            });
+        }
+        let bits = if options.threads == 1 { Bits::Alone } else { Bits::Shared };
+        let bits = options.planted_bits.unwrap_or(bits);
+        Ok(NodeServices {
+            id,
+            locks: LockTable::new(options.lock_table_bytes, bits)?,
+            shards: ShardMap::default(),
+            membership,
+            seen,
+            options: options.clone(),
+            grants: (0..options.threads).map(|_| Mutex::default()).collect(),
+            lost: Mutex::default(),
+            running: AtomicU64::new(0),
+            on_write: OnceLock::new(),
+        })
+    }
+
+    /// How it asks for locks of others.
+    #[inline]
+    pub fn transport(&self) -> Transport {
+        self.options.transport
+    }
+
+    /// As its driver wanted them.
+    pub fn options(&self) -> &ServiceOptions {
+        &self.options
+    }
+
+    /// From now on `hook` is told of every write grant, with the bucket's bit held. Once, before any
+    /// transaction runs.
+    ///
+    /// # Panics
+    /// If there is one: our bug.
+    pub fn tell_of_writes(&self, hook: WriteHook) {
+        assert!(self.on_write.set(hook).is_ok(), "one hook a node");
+    }
+
+    /// A write was granted, and the bucket's bit is held.
+    #[inline]
+    pub(crate) fn write_granted(&self, name: LockName) {
+        if let Some(hook) = self.on_write.get() {
+            hook(name);
+        }
+    }
+
+    /// What the node believes of a shard; the record is read if it believes nothing yet.
+    #[inline]
+    pub(crate) fn entry_of(&self, shard: ShardId) -> Option<ShardEntry> {
+        match self.shards.entry(shard) {
+            Some(entry) => Some(entry),
+            None => self.shards.reread(&*self.membership, shard),
+        }
+    }
+
+    /// What was granted to transactions of the same thread, other nodes' included.
+    pub(crate) fn grants_of(&self, txn: TxnId) -> MutexGuard<'_, Grants> {
+        let thread = usize::from(txn.thread()) % self.grants.len();
+        self.grants[thread].lock().expect("no panic under this lock")
+    }
+
+    pub(crate) fn all_grants(&self) -> impl Iterator<Item = MutexGuard<'_, Grants>> {
+        self.grants.iter().map(|grants| grants.lock().expect("no panic under this lock"))
+    }
+
+    /// Transactions of other nodes that hold locks here.
+    pub fn granted(&self) -> usize {
+        self.all_grants().map(|grants| grants.len()).sum()
+    }
+
+    /// Transactions of other nodes that hold locks of a shard here.
+    pub fn granted_of(&self, shard: ShardId) -> Vec<TxnId> {
+        self.all_grants().flat_map(|grants| grants.of_shard(shard).collect::<Vec<_>>()).collect()
+    }
+
+    /// Stands for all that is locked and granted, for whoever tells states apart.
+    pub fn digest(&self) -> u64 {
+        let grants = self.all_grants().map(|grants| grants.digest());
+        grants.fold(self.locks.digest(), |all, one| tarn_fabric::rng::mix(all ^ one))
+    }
+
+    /// A thread of the node has come.
+    pub(crate) fn enter(&self, thread: u16) {
+        self.lost().present |= 1 << thread;
+    }
+
+    /// It has gone, and nothing of it rests on anything.
+    pub(crate) fn leave(&self, thread: u16) {
+        self.lost().present &= !(1 << thread);
+        self.stop_running(thread);
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Lost> {
+        self.lost.lock().expect("no panic under this lock")
+    }
+
+    /// Nothing of `thread` rests on a lock that `dead` granted, or will. When that holds for all threads the
+    /// membership service is told.
+    pub(crate) fn ack_lost(&self, dead: NodeId, thread: u16) {
+        let mut lost = self.lost();
+        let acked = lost.acked.entry(dead).or_default();
+        *acked |= 1 << thread;
+        if lost.present & !lost.acked[&dead] == 0 {
+            self.membership.ack_lost(dead, self.id);
+        }
+    }
+
+    pub(crate) fn start_running(&self, thread: u16) {
+        self.running.fetch_or(1 << thread, Ordering::AcqRel);
+    }
+
+    pub(crate) fn stop_running(&self, thread: u16) {
+        self.running.fetch_and(!(1 << thread), Ordering::AcqRel);
+    }
+}
+
+/// Where the services of all nodes of this process are.
+#[derive(Default)]
+pub struct Directory {
+    nodes: Mutex<BTreeMap<NodeId, Weak<NodeServices>>>,
+}
+
+impl Directory {
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Weak<NodeServices>>> {
+        self.nodes.lock().expect("no panic under this lock")
+    }
+
+    pub(crate) fn enter(&self, services: &Arc<NodeServices>) {
+        let mut nodes = self.nodes();
+        nodes.retain(|_, services| services.strong_count() > 0);
+        nodes.insert(services.id, Arc::downgrade(services));
+    }
+
+    /// A member's.
+    pub fn find(&self, node: NodeId) -> Option<Arc<NodeServices>> {
+        let services = self.nodes().get(&node)?.upgrade()?;
+        services.membership.is_member(node).then_some(services)
+    }
+
+    /// Those of all members, in order.
+    pub fn members(&self) -> Vec<Arc<NodeServices>> {
+        let all: Vec<Arc<NodeServices>> = self.nodes().values().filter_map(Weak::upgrade).collect();
+        all.into_iter().filter(|services| services.membership.is_member(services.id)).collect()
+    }
+
+    /// Whether a thread of a member may still ask for locks.
+    pub(crate) fn is_any_running(&self) -> bool {
+        self.members().iter().any(|services| services.running.load(Ordering::Acquire) != 0)
+    }
+}
