@@ -46,7 +46,7 @@ pub(super) fn run<W: Workload>(
             coordinator.record_history();
         }
         let seat = Seat::<W>::new(coordinator, &desk);
-        executor.spawn(coroutine(workload, seat, signals, length.record, ()));
+        executor.spawn(coroutine(workload, seat, signals, length.record, ((), ())));
     }
     let mut readings: Vec<Reading> = Vec::with_capacity(3);
     let mut seen = WARM_UP;
