@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cargo;
 use crate::error::Error;
 use crate::metadata::Metadata;
+use crate::programs;
 
 /// An example shows one thing; whatever takes longer than this is a benchmark.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -19,8 +19,7 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Builds and runs all examples of the workspace, in order of their names.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let metadata = Metadata::read(root)?;
-    cargo::run_visibly(cargo::cargo(root, &["build", "--locked", "--workspace", "--examples"]))?;
-    let built = metadata.target_directory.join("debug").join("examples");
+    let built = programs::build(root, &metadata)?.join("examples");
     let mut count = 0;
     for package in metadata.members() {
         for example in package.targets_of("example") {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::cargo;
 use crate::error::Error;
+use crate::programs;
 
 /// With one crash it is bounded by this.
 const SECONDS_WITH: &str = "45";
@@ -15,15 +16,15 @@ const SECONDS_WITH_TWO: &str = "15";
 
 /// Runs the step.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
-    // The tests' build, with assertions and overflow checks.
-    let program = ["run", "--locked", "--quiet", "-p", "tarn", "--"];
     for what in [
         // It needs seconds, and ends when everything was seen.
         &["explore", "all", "--crashes", "0"][..],
         &["explore", "all", "--budget", SECONDS_WITH, "--crashes", "1"],
         &["explore", "all", "--budget", SECONDS_WITH_TWO, "--crashes", "2"],
     ] {
-        cargo::run_visibly(cargo::cargo(root, &[&program[..], what].concat()))?;
+        let mut command = programs::tarn(root)?;
+        command.args(what);
+        cargo::run_visibly(command)?;
     }
     Ok(())
 }

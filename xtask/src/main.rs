@@ -12,6 +12,7 @@ mod examples;
 mod licences;
 mod litmus;
 mod metadata;
+mod programs;
 mod schedules;
 mod steps;
 mod tidy;

@@ -8,14 +8,14 @@ use std::path::Path;
 
 use crate::cargo;
 use crate::error::Error;
+use crate::programs;
 
 const FIRST_SEED: &str = "1000000";
 const SEEDS: &str = "8000";
 
 /// Runs the step.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
-    // The tests' build, with assertions and overflow checks.
-    let program = ["run", "--locked", "--quiet", "-p", "tarn", "--"];
-    let what = ["swarm", "--seeds", SEEDS, "--first-seed", FIRST_SEED];
-    cargo::run_visibly(cargo::cargo(root, &[&program[..], &what[..]].concat()))
+    let mut command = programs::tarn(root)?;
+    command.args(["swarm", "--seeds", SEEDS, "--first-seed", FIRST_SEED]);
+    cargo::run_visibly(command)
 }

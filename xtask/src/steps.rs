@@ -64,10 +64,8 @@ pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
 /// Everything that `cargo xtask test` does.
 pub(crate) fn tests() -> Vec<Step> {
     vec![
-        cargo_step(
-            "tests",
-            &["test", "--locked", "--workspace", "--lib", "--bins", "--tests", "--examples"],
-        ),
+        // Not `--examples`: they hold no tests, and would be linked once more, as test programs.
+        cargo_step("tests", &["test", "--locked", "--workspace", "--lib", "--bins", "--tests"]),
         cargo_step("doc tests", &["test", "--locked", "--workspace", "--doc"]),
         check_step("examples", examples::run),
     ]

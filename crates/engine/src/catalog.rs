@@ -491,6 +491,37 @@ mod tests {
     }
 
     #[test]
+    fn the_heap_holds_every_version_of_every_record_and_those_that_wait() {
+        let heap = |layout, versions_spare_percent| {
+            let options = Options { layout, versions_spare_percent, ..Options::default() };
+            let catalog = Catalog::plan(&[schema("a", 10_000)], &options, 1).expect("a plan");
+            catalog.chunks * options.chunk_bytes
+        };
+        let cells =
+            |cells| LayoutKind::MultiVersion { cells, records: crate::layout::Records::Auto };
+        // Records of 24 + 200 bytes take four lines.
+        let slack = 3 * Options::default().chunk_bytes;
+        let near = |more: u64, bytes| (bytes..bytes + slack + 500 * 256).contains(&more);
+        assert!(near(heap(cells(3), 0) - heap(cells(2), 0), 10_000 * 256 - slack));
+        assert!(near(heap(cells(2), 50) - heap(cells(2), 0), 5_000 * 256 - slack));
+        assert_eq!(heap(LayoutKind::SingleVersion, 50), heap(LayoutKind::SingleVersion, 0));
+    }
+
+    #[test]
+    fn layouts_that_cannot_be_name_the_field() {
+        let plan = |cells, coordinators_max| {
+            let layout = LayoutKind::MultiVersion { cells, records: crate::layout::Records::Auto };
+            let options =
+                Options { layout, coordinators_max, log_bytes: 1024, ..Options::default() };
+            Catalog::plan(&[schema("a", 1)], &options, 1)
+        };
+        let error = |cells, coordinators| plan(cells, coordinators).expect_err("no").to_string();
+        assert!(error(0, 1).contains("layout.cells = 0") && error(9, 1).contains("1 to 8"));
+        assert!(plan(8, 32_768).is_ok());
+        assert!(error(1, 32_769).contains("coordinators_max = 32769"));
+    }
+
+    #[test]
     fn another_schema_has_another_stamp() {
         let plan = |records| {
             Catalog::plan(&[schema("a", records)], &Options::default(), 1).expect("a plan").stamp()

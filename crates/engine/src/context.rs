@@ -24,6 +24,7 @@ use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
+use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc};
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
@@ -212,6 +213,8 @@ pub struct Context {
     /// Whether WRITEs to a joining copy are on their way.
     pub(crate) writes_copy: Cell<bool>,
     heap: RefCell<Heap>,
+    /// Memory of discarded versions.
+    record_gc: RefCell<RecordGc>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
     /// The lock that refused a transaction last, and its word.
@@ -243,6 +246,7 @@ impl Context {
             (database.configurations.open(), database.configurations.sit_down(node.id));
         let groups = ThreadGroups::new(&open.groups);
         let heap = Heap::new(tag.word(), groups.count());
+        let record_gc = RefCell::new(RecordGc::new(groups.count()));
         let growth = Growth::new(database.catalog.tables().len(), groups.count());
         let indexes = database.catalog.indexes().len();
         let services = node.services.as_ref();
@@ -266,6 +270,7 @@ impl Context {
             seat,
             writes_copy: Cell::new(false),
             heap: RefCell::new(heap),
+            record_gc,
             tag: Cell::new(tag),
             explanation: RefCell::new(None),
             met: Cell::new(None),
@@ -407,6 +412,31 @@ impl Context {
             Failure::OutOfMemory => self.explain(Explanation::OutOfMemory { bytes }),
             other => other,
         })
+    }
+
+    /// Memory for a version that lies apart, so many bytes: not zeros. What was discarded goes first, and before
+    /// its time if there is nothing else.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate_record(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
+        let take = || self.record_gc.borrow_mut().take(self.port.now(), group, bytes);
+        if let Some(block) = take() {
+            return Ok(block);
+        }
+        let block = self.allocate(group, bytes).await;
+        if block == Err(Failure::OutOfMemory) {
+            self.record_gc.borrow_mut().note_full(group);
+            return take().map_or(block, Ok);
+        }
+        block
+    }
+
+    /// Takes back memory of a version that nobody finds any more, but somebody may be reading. Only what was
+    /// written: what was not goes back by [`Context::give_back`].
+    pub fn discard_record(&self, address: Address, bytes: u32) {
+        let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
+        self.record_gc.borrow_mut().put(free_after, address, bytes);
     }
 
     /// Takes back a block that was never written.

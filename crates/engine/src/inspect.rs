@@ -9,6 +9,7 @@ use crate::index::hash::Geometry;
 use crate::index::prints::{are_wrong, void_words};
 use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
 use crate::inspect_trees::audit_index;
+use crate::inspect_versions::{is_block, wrong_cells};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, Newest, PayloadAt,
     VERSION_AT, Version,
@@ -37,6 +38,8 @@ pub struct Stored<'a> {
 pub struct Audit {
     /// Records present at primaries.
     pub records: u64,
+    /// Slots of deleted records whose versions may have readers.
+    pub tombstones: u64,
     /// Locks that nobody should hold any more.
     pub locks_left: u64,
     /// Lines of a backup that differ from the primary's.
@@ -44,6 +47,8 @@ pub struct Audit {
     /// Records in a bucket that is not theirs, or twice in one; buckets of another depth than the
     /// index header implies.
     pub misplaced: u64,
+    /// Cells of versions that are not committed, are out of order, or lead to no record of theirs.
+    pub cells_wrong: u64,
     /// Buckets in use.
     pub buckets: u64,
     /// Overflow blocks in use.
@@ -62,7 +67,7 @@ impl Audit {
     /// Whether nothing is wrong.
     pub fn is_clean(&self) -> bool {
         let records = self.locks_left == 0 && self.replicas_differ == 0 && self.misplaced == 0;
-        records && self.nodes_wrong == 0 && self.entries_differ == 0
+        records && self.cells_wrong == 0 && self.nodes_wrong == 0 && self.entries_differ == 0
     }
 }
 
@@ -73,6 +78,9 @@ impl fmt::Display for Audit {
             "{} records, {} locks left, {} lines differ between replicas, {} records misplaced",
             self.records, self.locks_left, self.replicas_differ, self.misplaced
         )?;
+        if self.tombstones + self.cells_wrong > 0 {
+            write!(f, ", {} cells wrong, {} deleted", self.cells_wrong, self.tombstones)?;
+        }
         if self.index_nodes == 0 {
             return Ok(());
         }
@@ -240,9 +248,13 @@ async fn audit_bucket(
             (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
         for offset in std::iter::once(0).chain(slots) {
             audit.locks_left += u64::from(round.word(at.plus(offset + LOCK_AT)) != 0);
-            let is_used = |slot| !table.slot.is_free(slot_at(&round, table, slot));
-            if offset > 0 && is_used(at.plus(offset)) {
-                audit.records += 1;
+            let image = at.plus(offset);
+            if offset > 0 && !table.slot.is_free(slot_at(&round, table, image)) {
+                let is_there = table.slot.newest(slot_at(&round, table, image)).is_some();
+                audit.records += u64::from(is_there);
+                audit.tombstones += u64::from(!is_there);
+                let slot = (block.plus(offset), image);
+                audit.cells_wrong += wrong_cells(cx, &mut round, table, slot).await?;
                 let key = round.word(at.plus(offset + KEY_AT));
                 let view = &cx.node.index_view;
                 let place = view.place(&cx.database().catalog, table, hash_of(table, key));
@@ -275,14 +287,16 @@ async fn compare_replicas(
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
             let bodies: Vec<Address> = table.slot.apart(slot_at(round, table, image)).collect();
-            for body in bodies {
+            // A cell that leads astray is counted as wrong.
+            for body in bodies.into_iter().filter(|&body| is_block(cx, table, body)) {
                 round.begin();
                 let bytes = table.slot.body_bytes();
                 let first = round.read(cx.groups.primary(body), bytes);
                 let second = round.read(cx.groups.whole().replica(body, position), bytes);
                 cx.port.execute(round).await?;
-                let lines =
-                    round.bytes(first, bytes).chunks(64).zip(round.bytes(second, bytes).chunks(64));
+                // What lies behind the payload may be left of another record.
+                let lines = |at| round.bytes(at, table.slot.apart_bytes()).chunks(64);
+                let lines = lines(first).zip(lines(second));
                 audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
             }
         }

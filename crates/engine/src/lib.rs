@@ -4,7 +4,7 @@
 //! - [`schema`], [`catalog`], [`layout`]: what is stored, and where it lies.
 //! - [`coordinator`], [`transaction`], [`row`]: what callers see. [`outcome`]: how it ends.
 //! - [`protocol`]: how transactions are run, one folder a system.
-//! - [`index`], [`address_cache`], [`heap`], [`log`], [`replica_groups`]: shared by protocols.
+//! - [`index`], [`address_cache`], [`heap`], [`record_gc`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
 //! - [`lock`], [`services`]: locks in compute nodes, and what nodes do for one another.
 //! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
@@ -31,6 +31,7 @@ pub mod index;
 mod index_schema;
 pub mod inspect;
 mod inspect_trees;
+mod inspect_versions;
 pub mod last_writes;
 pub mod layout;
 pub mod load;
@@ -48,6 +49,7 @@ pub mod procedure;
 pub mod protocol;
 pub mod range;
 pub mod reconfigure;
+pub mod record_gc;
 pub mod recorder;
 pub mod recovery;
 pub mod replica_groups;

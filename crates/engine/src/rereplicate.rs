@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::index::SEGMENTS_MAX;
 use crate::index::btree::plan::Index;
 use crate::index::hash::Geometry;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT};
 use crate::outcome::Failure;
 use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
 use crate::trees::{Step, Walk};
@@ -84,11 +84,8 @@ impl Unit {
                 }
             }
             Kind::Slot => {
-                let present = Version::from_word(word(&images[0], VERSION_AT)).is_present();
-                if let Some(at) = table.slot.body_at.filter(|_| present) {
-                    let body = Address::from_word(word(&images[0], at));
-                    spans.push((body, table.slot.body_bytes()));
-                }
+                let bytes = table.slot.body_bytes();
+                spans.extend(table.slot.apart(&images[0]).map(|body| (body, bytes)));
             }
         }
         spans

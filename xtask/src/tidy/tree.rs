@@ -10,6 +10,7 @@ use super::source::Source;
 use crate::cargo;
 use crate::error::Error;
 use crate::metadata::{Metadata, Package};
+use crate::programs;
 
 /// Help text of `tarn` with the given subcommands; `None` where it has no such command.
 pub(super) type TarnHelp = Box<dyn Fn(&[&str]) -> Option<String>>;
@@ -85,8 +86,7 @@ impl Tree {
 }
 
 fn build_tarn(root: &Path, metadata: &Metadata) -> Result<TarnHelp, Error> {
-    cargo::run_visibly(cargo::cargo(root, &["build", "--quiet", "--locked", "-p", "tarn"]))?;
-    let program = metadata.target_directory.join("debug").join("tarn");
+    let program = programs::build(root, metadata)?.join("tarn");
     Ok(Box::new(move |subcommands| {
         let mut command = std::process::Command::new(&program);
         command.args(subcommands).arg("--help").stdin(std::process::Stdio::null());

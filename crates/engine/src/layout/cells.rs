@@ -186,6 +186,15 @@ impl Cell {
         Cell { prev_ts: self.prev_ts, ..Cell::default() }
     }
 
+    /// Without a version, what it showed being discarded.
+    #[must_use]
+    pub fn discarded(self) -> Cell {
+        match self.version.is_committed() {
+            true => Cell { prev_ts: self.version.timestamp(), ..Cell::default() },
+            false => self.vacated(),
+        }
+    }
+
     /// What a reader needs of it.
     #[inline]
     pub fn seen(&self) -> Seen {
@@ -255,6 +264,7 @@ impl Cells {
             by_bucket: false,
             record: RecordLayout::Cells(self),
             plain: false,
+            out_of_line: true,
             used_bytes,
         }
     }

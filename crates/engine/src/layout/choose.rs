@@ -7,6 +7,9 @@
 //! 3. The version that is overwritten is the oldest of those shown, and PREV_TS of what takes its place is its
 //!    T_commit; what goes into a place without a version takes PREV_TS over.
 //! 4. Who aborts writes the former bytes back, or leaves a place without a version but with its PREV_TS.
+//! 5. A slot becomes another record's only after every reader that started before its record was deleted has ended;
+//!    then each of its places without a version has as PREV_TS what it had shown ([`Slot::empty_cells`]). A reader whose
+//!    first line is of before, and the next of after, would otherwise miss the deletion.
 //!
 //! Invariant: what [`choose`] answers is true of the moment T_start, wherever and whenever each cell was read, as
 //! long as that was after T_start was given. For let v be the newest version with T_commit <= T_start, and c the
@@ -193,6 +196,24 @@ pub fn cell_to_overwrite(
 }
 
 impl Slot {
+    /// Makes of an image of a slot whose record was deleted that of one for another record, STATE and KEY aside: no
+    /// versions, but what was discarded.
+    pub fn empty_cells(&self, image: &mut [u8]) {
+        match self.record {
+            RecordLayout::InPlace => {}
+            // Of one moment: nobody sees a part of each.
+            RecordLayout::Packed(packed) => {
+                image[packed.version_at(0)..packed.payload_at(0)].fill(0);
+            }
+            RecordLayout::Cells(cells) => {
+                for index in 0..cells.count() {
+                    let empty = cells.cell(image, index).discarded();
+                    empty.encode(&mut image[cells.cell_at(index)..]);
+                }
+            }
+        }
+    }
+
     /// The places of versions in an image of a slot; none in the layout of one version.
     #[inline]
     pub fn seen<'a>(&self, image: &'a [u8]) -> impl Iterator<Item = Seen> + Clone + use<'a> {

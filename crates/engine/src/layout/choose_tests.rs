@@ -2,10 +2,13 @@
 //! snapshots: what [`super::choose`] answers is held against all versions that there ever were.
 //!
 //! Invariant: writers do what the rules ask of them and nothing else decides when: T_lb is anything allowed, writers
-//! abort, and die and leave what they wrote; a reader's lines are read in any order, whatever happens between them.
+//! abort, and die and leave what they wrote; records are deleted and others take their slot, line by line; a reader's
+//! lines are read in any order, whatever happens between them.
 
 use super::*;
-use crate::layout::{Cell, CellAddress, LayoutKind, Records, Slot};
+use crate::layout::{
+    Cell, CellAddress, KEY_AT, LayoutKind, Records, Slot, VERSION_AT, Version as State,
+};
 use crate::schema::{ColumnType, TableSchema};
 use rand::RngExt;
 use tarn_fabric::address::LINE_BYTES;
@@ -24,6 +27,10 @@ struct Writer {
     overwrite: Overwrite,
     former: Vec<u8>,
     deleted: bool,
+    /// Whether the record comes into the slot: undone, it goes again.
+    comes: bool,
+    /// Lines that are still to be written, the last first.
+    lines: Vec<(usize, [u8; LINE_BYTES])>,
     commit: Option<Timestamp>,
 }
 
@@ -38,12 +45,22 @@ struct World {
     writer: Option<Writer>,
     /// Transactions that died and never will be committed.
     stray: Vec<u64>,
+    /// Whose slot it is.
+    key: u64,
+    /// When the only reader started.
+    reading: Option<Timestamp>,
+    /// Whether who takes the slot over keeps what was discarded.
+    keeps_discards: bool,
     /// Versions that were overwritten by who aborted, and so came back.
     returned: Vec<Timestamp>,
-    history: Vec<Version>,
+    /// Of each key.
+    histories: [Vec<Version>; KEYS],
     /// How much may happen between two lines' reading.
     pace: usize,
 }
+
+/// Keys that come and go.
+const KEYS: usize = 2;
 
 /// What is wrong with an answer.
 type Wrong = String;
@@ -58,8 +75,11 @@ impl World {
             last_tag: 0,
             writer: None,
             stray: Vec::new(),
+            key: 0,
+            reading: None,
+            keeps_discards: true,
             returned: Vec::new(),
-            history: Vec::new(),
+            histories: Default::default(),
             pace,
         }
     }
@@ -71,15 +91,21 @@ impl World {
             self.clock += rng.random_range(1..4u64);
         }
         let Some(mut writer) = self.writer.take() else {
-            self.begin(rng);
+            match self.may_be_freed() && rng.random_bool(0.5) {
+                true => self.set(VERSION_AT, State::LOADED.absent_after().word()),
+                false => self.begin(rng),
+            }
             return;
         };
+        if let Some((at, line)) = writer.lines.pop() {
+            self.image[at..at + LINE_BYTES].copy_from_slice(&line);
+            self.writer = Some(writer);
+            return;
+        }
         match (writer.commit, rng.random_range(0..10)) {
+            (None, 1 | 2) if writer.comes => self.undo(&writer),
             // What is held is written back.
-            (None, 0) => {
-                self.returned.extend(writer.overwrite.discarded.map(|it| it.version));
-                self.image = writer.former;
-            }
+            (None, 0) => self.undo(&writer),
             // It died, and its log was nowhere, or said so.
             (None, 1) => self.stray.push(writer.tag),
             (None, 2) => self.vacate(&writer),
@@ -92,24 +118,74 @@ impl World {
         }
     }
 
+    /// Whether the slot's record is deleted, and nobody is left who started before that.
+    fn may_be_freed(&self) -> bool {
+        let newest = self.slot.newest_committed(&self.image).filter(|it| it.deleted);
+        let is_over = |at| self.reading.is_none_or(|start| start >= at);
+        self.is_present() && newest.is_some_and(|newest| is_over(newest.version))
+    }
+
+    fn is_present(&self) -> bool {
+        !self.slot.is_free(&self.image)
+    }
+
+    fn set(&mut self, at: usize, word: u64) {
+        self.image[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+
     fn begin(&mut self, rng: &mut Rng) {
-        let stray = self.stray.clone();
-        let overwrite =
-            self.slot.cell_to_overwrite(&self.image, self.rules, |it| stray.contains(&it));
+        let former = self.image.clone();
+        let comes = !self.is_present();
+        if comes {
+            self.come(rng);
+        }
+        let stray = &self.stray;
+        let is_stray = |it| stray.contains(&it);
+        let overwrite = self.slot.cell_to_overwrite(&self.image, self.rules, is_stray);
         let overwrite = overwrite.expect("nobody is undecided");
-        let floor = self.history.last().map_or(0, |last| last.at.0);
+        let last = self.histories.iter().filter_map(|versions| versions.last());
+        let floor = last.map(|last| last.at.0).max().unwrap_or(0);
         let lower_bound = Timestamp(rng.random_range(floor..=self.clock));
         self.last_tag += 1;
-        let (tag, former) = (self.last_tag, self.image.clone());
-        let deleted = !self.history.is_empty() && rng.random_bool(0.2);
-        let writer = Writer { tag, overwrite, former, deleted, commit: None };
+        let (tag, lines, commit) = (self.last_tag, Vec::new(), None);
+        let deleted = !comes && rng.random_bool(0.2);
+        let mut writer = Writer { tag, overwrite, former, deleted, comes, lines, commit };
         self.put(&writer, VersionWord::invisible(lower_bound));
+        if comes {
+            // The first line, with STATE and KEY, comes last.
+            let written = std::mem::replace(&mut self.image, writer.former.clone());
+            writer.lines = written
+                .as_chunks::<LINE_BYTES>()
+                .0
+                .iter()
+                .enumerate()
+                .map(|(index, line)| (index * LINE_BYTES, *line))
+                .collect();
+        }
         self.writer = Some(writer);
+    }
+
+    /// Another record takes the slot.
+    fn come(&mut self, rng: &mut Rng) {
+        match self.keeps_discards {
+            true => self.slot.empty_cells(&mut self.image),
+            false => self.image[24..].fill(0),
+        }
+        self.key = rng.random_range(0..KEYS as u64);
+        self.set(KEY_AT, self.key);
+        self.set(VERSION_AT, State::LOADED.word());
     }
 
     fn show(&mut self, writer: &Writer, at: Timestamp) {
         self.put(writer, VersionWord::committed(at));
-        self.history.push(Version { at, deleted: writer.deleted });
+        self.histories[self.key as usize].push(Version { at, deleted: writer.deleted });
+    }
+
+    /// What it had overwritten is shown again.
+    fn undo(&mut self, writer: &Writer) {
+        self.image.copy_from_slice(&writer.former);
+        let shown = self.slot.seen(&self.image).filter(|it| it.word.is_committed());
+        self.returned.extend(shown.map(|it| it.word.timestamp()));
     }
 
     /// A recovery clears what the dead left.
@@ -153,6 +229,7 @@ impl World {
     /// A reader starts, and reads each line after some steps, in any order: its T_start and what it has read.
     fn read(&mut self, rng: &mut Rng) -> (Timestamp, Vec<u8>) {
         let t_start = Timestamp(self.clock);
+        self.reading = Some(t_start);
         let mut read = vec![0; self.image.len()];
         let mut lines: Vec<usize> = (0..self.image.len() / LINE_BYTES).collect();
         while !lines.is_empty() {
@@ -166,30 +243,35 @@ impl World {
         while self.writer.as_ref().is_some_and(|it| it.commit.is_some_and(|at| at <= t_start)) {
             self.step(rng);
         }
+        self.reading = None;
         (t_start, read)
     }
 
-    fn judge(&self, t_start: Timestamp, read: &[u8]) -> Result<Choice, Wrong> {
-        let choice = self.slot.choose(read, t_start, self.rules, |it| self.stray.contains(&it));
-        let truth = self.history.iter().rfind(|version| version.at <= t_start);
-        let shown = |at| {
-            self.slot
-                .seen(&self.image)
-                .any(|it| it.word.is_committed() && it.word.timestamp() == at)
+    /// What a reader of `key` makes of what it has read.
+    fn judge(&self, key: u64, t_start: Timestamp, read: &[u8]) -> Result<Choice, Wrong> {
+        let is_here = !self.slot.is_free(read) && read[KEY_AT..KEY_AT + 8] == key.to_le_bytes();
+        let choice = match is_here {
+            true => self.slot.choose(read, t_start, self.rules, |it| self.stray.contains(&it)),
+            false => Choice::NotFound,
         };
+        let history = &self.histories[key as usize];
+        let truth = history.iter().rfind(|version| version.at <= t_start);
+        let now: Vec<Seen> = self.slot.seen(&self.image).collect();
+        let is_shown =
+            |at| now.iter().any(|it| it.word.is_committed() && it.word.timestamp() == at);
         let is_right = match choice {
             Choice::Version(found) => truth == Some(&Version { at: found.version, deleted: false }),
             Choice::NotFound => truth.is_none_or(|truth| truth.deleted),
             // Unless what was overwritten came back, or may: it is gone for good.
             Choice::TooOld => {
-                truth.is_none_or(|it| !shown(it.at) || self.returned.contains(&it.at))
+                truth.is_none_or(|it| !is_shown(it.at) || self.returned.contains(&it.at))
             }
             Choice::Undecided { cell } => {
                 let seen = self.slot.seen(read).nth(cell).expect("a cell");
                 seen.word.is_invisible() && seen.word.timestamp() < t_start
             }
         };
-        let wrong = || format!("{choice:?} as of {t_start:?}; {truth:?} of {:?}", self.history);
+        let wrong = || format!("{choice:?} for {key} as of {t_start:?}; {truth:?} of {history:?}");
         if is_right { Ok(choice) } else { Err(wrong()) }
     }
 }
@@ -204,19 +286,21 @@ struct Tally {
 }
 
 /// Runs `seeds` worlds of this slot: the first wrong answer, or what was answered.
-fn run(slot: Slot, rules: Rules, seeds: u64) -> Result<Tally, Wrong> {
+fn run(slot: Slot, rules: Rules, keeps_discards: bool, seeds: u64) -> Result<Tally, Wrong> {
     let mut tally = Tally::default();
     for seed in 0..seeds {
         let rng = &mut tarn_fabric::rng::seeded(seed, 0);
         let pace = rng.random_range(1..=12 * slot.cells());
-        let mut world = World::new(slot, rules, pace);
+        let mut world = World { keeps_discards, ..World::new(slot, rules, pace) };
         for _ in 0..12 {
             for _ in 0..rng.random_range(0..8) {
                 world.step(rng);
             }
             let (t_start, read) = world.read(rng);
-            let choice =
-                world.judge(t_start, &read).map_err(|wrong| format!("seed {seed}: {wrong}"))?;
+            let key = rng.random_range(0..KEYS as u64);
+            let choice = world
+                .judge(key, t_start, &read)
+                .map_err(|wrong| format!("seed {seed}: {wrong}"))?;
             match choice {
                 Choice::Version(_) => tally.versions += 1,
                 Choice::NotFound => tally.absent += 1,
@@ -249,7 +333,7 @@ fn every_slot() -> Vec<Slot> {
 fn cells_of_different_moments_never_show_a_wrong_version() {
     for slot in every_slot() {
         let tally =
-            run(slot, Rules::ALL, 2_000).unwrap_or_else(|wrong| panic!("{slot:?}: {wrong}"));
+            run(slot, Rules::ALL, true, 2_000).unwrap_or_else(|wrong| panic!("{slot:?}: {wrong}"));
         let Tally { versions, absent, too_old, undecided } = tally;
         assert!(versions > 500 && absent > 100 && too_old > 100 && undecided > 100, "{tally:?}");
     }
@@ -273,9 +357,17 @@ fn each_rule_that_is_left_out_is_noticed() {
             let lines = slot.slot_bytes / LINE_BYTES;
             let is_between = rules.discards == Discards::Between;
             if slot.cells() >= cells_min && (lines > 1 || !is_between) {
-                let found = run(slot, rules, 20_000);
+                let found = run(slot, rules, true, 20_000);
                 assert!(found.is_err(), "{what} is missed by nobody in {slot:?}: {found:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_slot_that_is_used_again_and_forgets_what_it_discarded_is_noticed() {
+    for slot in every_slot().into_iter().filter(|slot| slot.slot_bytes > LINE_BYTES) {
+        let found = run(slot, Rules::ALL, false, 20_000);
+        assert!(found.is_err(), "missed in {slot:?}: {found:?}");
     }
 }

@@ -6,6 +6,7 @@
 
 mod cells;
 mod choose;
+mod field;
 mod packed;
 mod reach;
 mod record;
@@ -21,6 +22,7 @@ pub use choose::{
     Choice, Committed, Discards, Overwrite, Rules, Seen, cell_to_overwrite, choose,
     newest_committed,
 };
+pub use field::Field;
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
 pub use reach::{Reach, WORD_BYTES};
 pub use record::{LayoutKind, Loaded, Newest, PayloadAt, RecordLayout, Records};

@@ -90,6 +90,7 @@ impl Packed {
             by_bucket: false,
             record: RecordLayout::Packed(self),
             plain: false,
+            out_of_line: false,
             used_bytes: LINE_BYTES,
         }
     }

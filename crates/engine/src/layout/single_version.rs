@@ -83,6 +83,8 @@ pub struct Slot {
     pub record: RecordLayout,
     /// See [`Slot::is_plain`]: every record that is added asks.
     pub(super) plain: bool,
+    /// See [`Slot::is_out_of_line`]: asked as often.
+    pub(super) out_of_line: bool,
     /// See [`Slot::used_bytes`].
     pub(super) used_bytes: usize,
 }
@@ -107,6 +109,7 @@ impl Slot {
                 by_bucket: false,
                 record: RecordLayout::InPlace,
                 plain: false,
+                out_of_line: false,
                 used_bytes: payload_at + payload_bytes,
             }
             .shaped(0, false);
@@ -122,6 +125,7 @@ impl Slot {
             by_bucket: false,
             record: RecordLayout::InPlace,
             plain: false,
+            out_of_line: true,
             used_bytes: full_key_at + full_key_bytes,
         }
         .shaped(0, false)
@@ -139,7 +143,7 @@ impl Slot {
     /// Whether the payload lies apart.
     #[inline]
     pub fn is_out_of_line(&self) -> bool {
-        self.body_at.is_some() || matches!(self.record, RecordLayout::Cells(_))
+        self.out_of_line
     }
 
     /// Bytes of what lies apart for one version, as allocated: whole lines; 0 if inline.

@@ -28,7 +28,8 @@ const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
 
 /// Runs a workload: opens a cluster, loads it, runs a verification phase whose history is checked
-/// for strict serializability, then the measured phase, then judges the memory.
+/// for strict serializability (or what the variant isolates), then the measured phase, then judges
+/// the memory.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

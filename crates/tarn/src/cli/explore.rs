@@ -26,9 +26,9 @@ const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 /// Explores litmuses: a few small transactions that a wrong protocol gets wrong, in every order that the
 /// fabric's contract allows, line by line, and with --crashes at every point the death of a compute node,
 /// of one that is only taken for dead, or of a memory node, whose backup is promoted; with --crashes 2 also
-/// of whoever recovers and mends. Each final state is judged: strict
-/// serializability of the history, the values read and left against every order of the transactions, locks
-/// that are left, replicas that differ.
+/// of whoever recovers and mends. Each final state is judged: the history against what the variant
+/// isolates, the values read and left against every order of the transactions, locks that are left,
+/// replicas that differ.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {

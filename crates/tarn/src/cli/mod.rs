@@ -52,7 +52,7 @@ enum Command {
     Profiles(profiles::Arguments),
     /// List what a protocol's variant can switch off
     Switches(switches::Arguments),
-    /// Decide whether a recorded history is strictly serializable
+    /// Decide whether a recorded history is strictly serializable, or keeps a weaker level
     Check(check::Arguments),
 }
 

@@ -26,7 +26,8 @@ const EXAMPLES: &str = "Examples:
   tarn sim smallbank --variant literal,+fuse-log
 
 A variant is corrected, literal (what the paper's text has) or measured (what its public code has), then
-,-SWITCH or ,+SWITCH for each that differs; in simulations alone ,unsafe-no-SWITCH for one that is listed so.";
+,-SWITCH or ,+SWITCH for each that differs; in simulations alone ,unsafe-no-SWITCH for one that is listed so;
+,si for snapshot isolation, of a protocol that offers it.";
 
 #[derive(Serialize)]
 struct Row {
@@ -54,14 +55,20 @@ impl Row {
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let info = AnyProtocol::by_name(&arguments.protocol, "corrected")?.info();
     let rows: Vec<Row> = info.switches.iter().map(Row::of).collect();
+    let si = info.caps.snapshot_isolation;
     if arguments.json {
-        let switches = serde_json::json!({ "protocol": info.name, "switches": rows });
+        let name = info.name;
+        let switches =
+            serde_json::json!({ "protocol": name, "snapshot_isolation": si, "switches": rows });
         return print_object(&switches).map(|()| Verdict::Good);
     }
     let mut text = format!("{:<26} {:<7} {:<8} what it does\n", "off by", "literal", "measured");
     for Row { off, literal, measured, effect, .. } in rows {
         let [literal, measured] = [literal, measured].map(|on| if on { "on" } else { "off" });
         text += &format!("{off:<26} {literal:<7} {measured:<8} {effect}\n");
+    }
+    if si {
+        text += "\n,si asks for snapshot isolation in place of strict serializability\n";
     }
     say(&text)?;
     Ok(Verdict::Good)

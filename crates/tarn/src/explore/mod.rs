@@ -27,4 +27,6 @@ pub mod run;
 pub mod script;
 pub mod service;
 pub mod shape;
+#[cfg(test)]
+mod stamps;
 mod watch;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tarn_engine::catalog::{Catalog, Table};
 use tarn_engine::context::Context;
 use tarn_engine::index::hash::Geometry;
-use tarn_engine::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, Slot};
+use tarn_engine::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot};
 use tarn_fabric::address::Address;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
@@ -86,7 +86,7 @@ impl<'a> Places<'a> {
                 };
             }
             Spot::Slot { bucket, slot, head, into } => {
-                let thing = act(verb, into, "");
+                let thing = act(verb, into, &part(&table.slot, verb, into));
                 return match self.key(head, &table.slot) {
                     Some(key) => format!("{thing}{name} {key}"),
                     None => format!("{thing}{name} slot {bucket}.{slot}"),
@@ -164,6 +164,15 @@ const BIN: u64 = Geometry::SLOTS_PER_BIN as u64;
 /// How many slots a READ brings; other verbs are for one.
 fn slots(table: &Table, verb: &VerbSeen) -> usize {
     if verb.kind == "READ" { verb.bytes.div_ceil(table.slot.slot_bytes).max(1) } else { 1 }
+}
+
+/// Which part of a slot of several versions a verb is about, if not all of it.
+fn part(slot: &Slot, verb: &VerbSeen, into: u64) -> String {
+    let is_all = verb.bytes >= slot.used_bytes();
+    if slot.record == RecordLayout::InPlace || is_all || into == LOCK_AT as u64 {
+        return String::new();
+    }
+    format!("{} of", slot.field_at(into as usize))
 }
 
 /// What a verb does beyond its kind, at so many bytes into something.

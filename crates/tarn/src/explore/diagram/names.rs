@@ -6,7 +6,7 @@
 use super::super::cluster::{Cluster, TABLE};
 use super::super::script::RecordIndex;
 use tarn_engine::index::{IndexView, hash_of};
-use tarn_engine::layout::{DIRECTORY_BYTES, Version};
+use tarn_engine::layout::{DIRECTORY_BYTES, Field, RecordLayout, Slot, Version, VersionWord};
 use tarn_engine::owner::OwnerTag;
 use tarn_fabric::address::{Address, GroupId};
 
@@ -16,6 +16,8 @@ struct Known {
     at: Address,
     bytes: usize,
     name: String,
+    /// How it lies, if it is a slot.
+    slot: Option<Slot>,
 }
 
 /// Where in something an address is.
@@ -29,6 +31,8 @@ pub struct Named<'a> {
     pub offset: usize,
     /// Whether it begins with LOCK and VERSION.
     pub is_record: bool,
+    /// What lies there, if it is a slot of several versions.
+    pub field: Option<Field>,
 }
 
 /// See the module's text.
@@ -52,14 +56,15 @@ impl Names {
             for slot in 0..bin_bytes / slot_bytes {
                 let at = bin.plus(slot * slot_bytes);
                 let name = format!("{name}{}", "'".repeat(slot));
-                add(&mut records, Known { at, bytes: slot_bytes, name });
+                add(&mut records, Known { at, bytes: slot_bytes, name, slot: Some(table.slot) });
             }
             let name = format!("dir({name})");
-            add(&mut records, Known { at: place.bucket, bytes: DIRECTORY_BYTES, name });
+            add(&mut records, Known { at: place.bucket, bytes: DIRECTORY_BYTES, name, slot: None });
         }
         for index in catalog.indexes() {
             let (at, bytes) = (index.root, index.shape.node_bytes);
-            add(&mut records, Known { at, bytes, name: format!("root({})", index.schema.name) });
+            let name = format!("root({})", index.schema.name);
+            add(&mut records, Known { at, bytes, name, slot: None });
         }
         let areas = areas(cluster);
         Names { records, areas }
@@ -82,7 +87,9 @@ impl Names {
 
 fn named(known: &Known, address: Address, is_record: bool) -> Option<Named<'_>> {
     let offset = offset_in(known, address)?;
-    Some(Named { name: &known.name, at: known.at, offset, is_record })
+    let several = known.slot.filter(|slot| slot.record != RecordLayout::InPlace);
+    let field = several.map(|slot| slot.field_at(offset));
+    Some(Named { name: &known.name, at: known.at, offset, is_record, field })
 }
 
 fn offset_in(known: &Known, address: Address) -> Option<usize> {
@@ -108,15 +115,20 @@ fn areas(cluster: &Cluster) -> Vec<Known> {
         let group = GroupId(group as u16);
         for coordinator in 0..options.coordinators_max {
             let (at, bytes) = (catalog.log(group, coordinator), options.log_bytes as usize);
-            areas.push(Known { at, bytes, name: format!("log {coordinator}.{}", group.0) });
+            areas.push(Known {
+                at,
+                bytes,
+                name: format!("log {coordinator}.{}", group.0),
+                slot: None,
+            });
         }
         let header = catalog.table(TABLE).geometry.header(group);
-        areas.push(Known { at: header, bytes: 64, name: format!("index {}", group.0) });
+        areas.push(Known { at: header, bytes: 64, name: format!("index {}", group.0), slot: None });
         let heap = catalog.chunk(group, 0);
         let bytes = (catalog.chunks() * options.chunk_bytes) as usize;
-        areas.push(Known { at: heap, bytes, name: format!("heap {}", group.0) });
+        areas.push(Known { at: heap, bytes, name: format!("heap {}", group.0), slot: None });
         let (at, bytes) = (catalog.chunk_word(group, 0), catalog.chunks() as usize * 8);
-        areas.push(Known { at, bytes, name: format!("chunks {}", group.0) });
+        areas.push(Known { at, bytes, name: format!("chunks {}", group.0), slot: None });
     }
     areas
 }
@@ -137,6 +149,16 @@ pub fn version(word: u64) -> String {
     let version = Version::from_word(word);
     let absent = if version.is_present() { "" } else { " absent" };
     format!("v{}{absent}", version.counter())
+}
+
+/// A word of a slot of several versions, in words, if it is one that decides.
+pub fn field(field: Field, word: u64) -> Option<String> {
+    match field {
+        Field::Committed(cell) => {
+            Some(format!("{} {:?}", Field::Committed(cell), VersionWord::from_word(word)))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::super::desk::Desk;
 use super::super::model::LitmusModel;
-use super::names::{Names, lock, tag, version};
+use super::names::{Names, field, lock, tag, version};
 use std::collections::BTreeMap;
 use tarn_engine::layout::{LOCK_AT, VERSION_AT};
 use tarn_engine::owner::OwnerTag;
@@ -181,8 +181,13 @@ impl Making<'_> {
             }
             VerbKind::Read => format!("READ {name}"),
             VerbKind::Write => {
-                let offset = named.filter(|it| it.is_record).map(|it| it.offset);
-                format!("WRITE {name}{}", part(offset, piece))
+                let named = named.filter(|it| it.is_record);
+                let of_several =
+                    named.as_ref().and_then(|it| it.field).filter(|it| it.is_of_version());
+                match of_several {
+                    Some(field) => format!("WRITE {name}: {field}"),
+                    None => format!("WRITE {name}{}", part(named.map(|it| it.offset), piece)),
+                }
             }
             VerbKind::FetchAndAdd => format!("FAA {name}"),
             VerbKind::CompareAndSwap | VerbKind::MaskedCompareAndSwap => {
@@ -199,18 +204,24 @@ impl Making<'_> {
 
     /// Takes in what a piece shows of records' heads; what it changed, in words.
     fn change(&mut self, piece: &Piece<'_>) -> String {
-        let mut said = Vec::new();
+        let (mut said, mut cells) = (Vec::new(), Vec::new());
         for (word, (before, after)) in piece.before.iter().zip(piece.after).enumerate() {
             let address = piece.target.address().plus(word * 8);
             let Some(named) = self.names.at(address).filter(|it| it.is_record) else { continue };
+            let node = piece.target.node().0;
+            if let Some(text) = named.field.and_then(|it| field(it, *after)) {
+                if before != after {
+                    cells.push(format!("{}@M{node} {text}", named.name));
+                }
+                continue;
+            }
             let at = match named.offset & !7 {
                 LOCK_AT => 0,
                 VERSION_AT => 1,
                 _ => continue,
             };
-            let (node, slot) = (piece.target.node().0, named.at);
             let name = format!("{}@M{node}", named.name);
-            let head = self.heads.entry((node, slot.to_word())).or_default();
+            let head = self.heads.entry((node, named.at.to_word())).or_default();
             head[at] = Some(*after);
             if before != after {
                 said.push((name, *head));
@@ -224,7 +235,7 @@ impl Making<'_> {
             same
         });
         let said = said.iter().map(|(name, head)| format!("{name} {}", shown(head)));
-        said.collect::<Vec<String>>().join(", ")
+        said.chain(cells).collect::<Vec<String>>().join(", ")
     }
 }
 
