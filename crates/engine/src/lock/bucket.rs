@@ -74,6 +74,12 @@ pub(super) fn spill(header: u64) -> Option<u32> {
     (((header >> SPILL_SHIFT) & SPILL_MASK) as u32).checked_sub(1)
 }
 
+/// 0 if there is none.
+#[inline(always)]
+pub(super) fn spill_bits(header: u64) -> u64 {
+    header & (SPILL_MASK << SPILL_SHIFT)
+}
+
 /// A header that leads there.
 pub(super) fn with_spill(header: u64, spill: Option<u32>) -> u64 {
     let word = spill.map_or(0, |number| u64::from(number) + 1);

@@ -30,5 +30,6 @@ mod tests;
 /// What a model of the table's synchronisation needs, and nobody else.
 #[cfg(loom)]
 pub mod modelled {
+    pub use super::bucket::BUCKET_BYTES;
     pub use super::sync::{Site, plant};
 }
