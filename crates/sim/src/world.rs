@@ -177,6 +177,9 @@ impl World {
         check("compute_nodes", slot as u64 + 1, u64::from(u16::MAX), " (service nodes included)")?;
         let node = ComputeNode::new(kind, &self.costs, slowness(self.dice.as_mut()));
         self.compute_nodes.push(node);
+        if let Some(dice) = &mut self.dice {
+            dice.add_compute_node();
+        }
         let mode = self.dice.as_ref().map_or(Mode::Timed, |dice| Mode::Random(dice.chaos));
         self.clocks.push(Clock::of(&self.clock_bounds, mode, self.seed, slot));
         Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })

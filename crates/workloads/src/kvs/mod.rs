@@ -206,9 +206,10 @@ impl Workload for Kvs {
             records += 1;
             let told = updates_told(stored.row.bytes(VALUE));
             updates += told.unwrap_or(0);
-            let changes = stored.version.counter() - 1;
-            wrong += u64::from(told.is_none_or(|told| changes < told));
-            ahead += u64::from(told.is_some_and(|told| changes > told));
+            let changes = stored.changes;
+            let is_behind = |told| changes.is_some_and(|changes| changes < told);
+            wrong += u64::from(told.is_none_or(is_behind));
+            ahead += u64::from(changes.zip(told).is_some_and(|(changes, told)| changes > told));
         })
         .await?;
         let Tally { updates: committed, torn, untold, undone } = *tally;
