@@ -9,6 +9,7 @@
 use crate::index::hash::Lookup;
 use crate::index::prints::Prints;
 use crate::layout::Version;
+use crate::lock::set::LockSet;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
 use crate::recorder::HistorySink;
@@ -48,6 +49,8 @@ pub enum Intent {
 /// The timestamps of a transaction, of protocols that have them; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamps {
+    /// Of which transaction they are.
+    pub of: Option<OwnerTag>,
     /// A lower bound of its commit.
     pub lower: Timestamp,
     /// The snapshot that it reads.
@@ -59,7 +62,7 @@ pub struct Stamps {
 impl Stamps {
     /// None taken yet.
     pub const NONE: Stamps =
-        Stamps { lower: Timestamp(0), start: Timestamp(0), commit: Timestamp(0) };
+        Stamps { of: None, lower: Timestamp(0), start: Timestamp(0), commit: Timestamp(0) };
 }
 
 /// A record that a transaction asks for the first time: what [`crate::protocol::Protocol::add`] makes an
@@ -266,6 +269,33 @@ pub struct Piece {
     pub logged: bool,
 }
 
+/// A version that a transaction writes, of protocols with several: from its preparation to the transaction's end.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// The entry.
+    pub entry: u32,
+    /// Its slot.
+    pub slot: Address,
+    /// Its table.
+    pub table: TableId,
+    /// Which of the slot's places.
+    pub cell: u8,
+    /// Whether the slot held no record before.
+    pub came: bool,
+    /// What recovery writes back, in the round's buffer.
+    pub former: BufferOffset,
+    /// How much.
+    pub former_bytes: usize,
+    /// The bytes that make it visible, in the round's buffer; INVISIBLE until it has a timestamp.
+    pub visible: BufferOffset,
+    /// How far into the slot they go.
+    pub visible_at: u16,
+    /// How many.
+    pub visible_bytes: u16,
+    /// The record of the version that goes, if one goes and lies apart.
+    pub discarded: Address,
+}
+
 /// One transaction; see the module's text.
 pub struct Txn {
     /// Its name, and its locks' value.
@@ -298,6 +328,10 @@ pub struct Txn {
     pub locks: Vec<Lock>,
     /// What will be written.
     pub pieces: Vec<Piece>,
+    /// Its locks in compute nodes.
+    pub held: LockSet,
+    /// Versions that will be written.
+    pub written: Vec<Written>,
     /// Blocks taken from the heap for this transaction: given back if it aborts.
     pub allocated: Vec<(Address, u32)>,
     /// The groups that the transaction writes to.
@@ -343,6 +377,8 @@ impl Txn {
             checks: Vec::new(),
             locks: Vec::with_capacity(4),
             pieces: Vec::with_capacity(4),
+            held: LockSet::default(),
+            written: Vec::new(),
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),
             in_doubt: false,

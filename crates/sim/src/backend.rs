@@ -99,7 +99,10 @@ impl Backend for SimBackend {
         }
         if let Some(index) = world.flights.find(ticket) {
             // Whoever asks is told when to ask again.
-            world.flights.get(index).waiter = world.current;
+            let before = std::mem::replace(&mut world.flights.get(index).waiter, world.current);
+            if let Some(task) = before.filter(|_| before != world.current) {
+                world.also_waiting.push((ticket, task));
+            }
             world.is_registered = true;
             return Poll::Pending;
         }

@@ -37,6 +37,11 @@ impl Dice {
         }
     }
 
+    /// One more node with processors, which may send verbs as well.
+    pub(crate) fn add_compute_node(&mut self) {
+        self.compute_nics.push(0);
+    }
+
     /// Up to `most`.
     pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         if most == 0 { 0 } else { self.rng.random_range(0..=most) }

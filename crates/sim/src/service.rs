@@ -97,6 +97,14 @@ impl ServiceNode {
         &self.config
     }
 
+    /// The port of a core, for what it does beside answering.
+    ///
+    /// # Panics
+    /// If there is no such core.
+    pub fn port(&self, core: u16) -> &Port {
+        self.cores[usize::from(core)].port()
+    }
+
     /// Where this caller's requests go.
     pub fn peer_of(&self, caller: Endpoint) -> Peer {
         let place =

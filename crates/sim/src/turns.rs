@@ -28,6 +28,22 @@ impl World {
         None
     }
 
+    /// As [`World::wake`], behind whoever is ready.
+    pub(crate) fn wake_in_turn(&mut self, task: u32) {
+        let state = &mut self.tasks[task as usize];
+        if state.status != Status::Waiting {
+            return;
+        }
+        state.status = Status::Queued;
+        let (index, was_idle) = (state.thread, state.yields > 0);
+        let thread = &mut self.threads[index as usize];
+        if was_idle {
+            thread.idlers.retain(|idler| *idler != task);
+        }
+        thread.ready.push_back(task);
+        self.schedule(index);
+    }
+
     /// The thread will look at its queue as soon as it is free.
     pub(crate) fn schedule(&mut self, index: u32) {
         let thread = &mut self.threads[index as usize];

@@ -103,6 +103,8 @@ pub(crate) struct World {
     pub(crate) dice: Option<Dice>,
     /// The coroutine that is being polled.
     pub(crate) current: Option<u32>,
+    /// Coroutines that have asked for a detached round, by its ticket, before another one did.
+    pub(crate) also_waiting: Vec<(u64, u32)>,
     /// Whether the current one will be woken by something.
     pub(crate) is_registered: bool,
     pub(crate) tallies: Tallies,
@@ -158,6 +160,7 @@ impl World {
             revocations: Vec::new(),
             dice,
             current: None,
+            also_waiting: Vec::new(),
             is_registered: false,
             tallies: Tallies::default(),
             digest: config.seed,
@@ -174,6 +177,9 @@ impl World {
         check("compute_nodes", slot as u64 + 1, u64::from(u16::MAX), " (service nodes included)")?;
         let node = ComputeNode::new(kind, &self.costs, slowness(self.dice.as_mut()));
         self.compute_nodes.push(node);
+        if let Some(dice) = &mut self.dice {
+            dice.add_compute_node();
+        }
         let mode = self.dice.as_ref().map_or(Mode::Timed, |dice| Mode::Random(dice.chaos));
         self.clocks.push(Clock::of(&self.clock_bounds, mode, self.seed, slot));
         Ok(NodeId { slot: NodeSlot(slot as u16), incarnation: Incarnation(1) })
@@ -280,6 +286,19 @@ impl World {
             }
             self.flights.end(index);
         }
+        if !self.also_waiting.is_empty() {
+            self.wake_others(ticket);
+        }
         waiter.and_then(|task| self.wake(task))
+    }
+
+    /// Wakes those that asked for a detached round before its last asker did.
+    #[cold]
+    fn wake_others(&mut self, ticket: u64) {
+        let is_its = |&(of, _): &(u64, u32)| of == ticket;
+        let (its, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.also_waiting).into_iter().partition(is_its);
+        self.also_waiting = others;
+        its.into_iter().for_each(|(_, task)| self.wake_in_turn(task));
     }
 }

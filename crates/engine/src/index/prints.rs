@@ -15,7 +15,7 @@ use super::locate::hash_of;
 use crate::catalog::Table;
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_NEXT_AT, DIRECTORY_PRINTS_AT, DIRECTORY_STAMP_AT, KEY_AT,
-    VERSION_AT, Version,
+    RecordLayout, VERSION_AT, Version,
 };
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
@@ -44,10 +44,13 @@ impl Prints {
     /// Not known: then none are written.
     pub const UNKNOWN: Prints = Prints(u64::from_le_bytes([NO_PRINT; 8]));
 
-    /// Whether buckets of this table have fingerprints.
+    /// Whether buckets of this table have fingerprints: not those of several versions, whose inserts leave the
+    /// directory record as it is.
     #[inline]
     pub fn apply(table: &Table) -> bool {
-        table.schema.fingerprinted && table.geometry.slots == Geometry::BIN_SLOTS
+        table.schema.fingerprinted
+            && table.geometry.slots == Geometry::BIN_SLOTS
+            && table.slot.record == RecordLayout::InPlace
     }
 
     /// Those in an image of a directory record, if they are true.

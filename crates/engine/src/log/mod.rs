@@ -7,10 +7,12 @@
 //! Invariants: an entry with a wrong checksum is no entry; the area is used again only when nobody needs
 //! what it holds. Head and checksum are the same for every protocol, so that areas are read without knowing
 //! whose they are ([`crate::recovery::logs`]); what stands behind them is an [`Entry`] of the protocol's own.
-//! [`undo`] is the entry of old bytes, [`pieces`] how bytes with their address are written.
+//! [`undo`] is the entry of old bytes, [`versions`] that of versions, [`pieces`] how bytes with their address are
+//! written.
 
 pub mod pieces;
 pub mod undo;
+pub mod versions;
 
 use crate::owner::OwnerTag;
 use tarn_fabric::address::Address;

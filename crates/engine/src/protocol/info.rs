@@ -15,6 +15,8 @@ pub struct ProtocolCaps {
     pub ranges: bool,
     /// Survives crashes of compute nodes.
     pub crash_recovery: bool,
+    /// Survives deaths of memory nodes: a backup is promoted, and copies are made again beside transactions.
+    pub memory_recovery: bool,
 }
 
 /// One deviation from a paper's text, or one rule whose absence is a planted bug.

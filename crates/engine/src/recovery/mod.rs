@@ -12,6 +12,7 @@
 //! the same verdicts. Rounds are few, whatever the number of coordinators and records: every step is one
 //! batch for all transactions. The argument is in docs/design/0012-recovery.md.
 
+mod age;
 mod bulk;
 pub mod logs;
 mod pace;
@@ -20,6 +21,7 @@ mod sweep;
 mod sweeps;
 mod turn;
 
+pub(crate) use age::is_gone;
 pub(crate) use bulk::{Answer, Bulk, Wish};
 pub use pace::{Pace, Share};
 pub(crate) use stray::{free_met, is_stray, plan_free};

@@ -36,7 +36,7 @@ pub const STAMP: HandlerId = HandlerId(8);
 /// Bytes of a reply.
 pub(super) const REPLY_BYTES: usize = 16;
 /// How often it looks whether its window runs out, or whether it may begin.
-const LOOK_AGAIN: Nanos = Nanos(10_000);
+const LOOK_AGAIN: Nanos = Nanos(20_000);
 
 /// What can be chosen about a service.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +98,14 @@ impl StampService {
     pub fn new(config: ServiceConfig) -> StampService {
         assert!(config.window > 1, "a bound that is good for something");
         StampService { count: Arc::default(), config }
+    }
+
+    /// One that serves without a bound, and so without a memory: to measure what asking it costs.
+    pub fn of_no_database() -> StampService {
+        let service = StampService::new(ServiceConfig::default());
+        service.count.next.store(Timestamp::LOADED.0 + 1, Ordering::Release);
+        service.count.bound.store(Timestamp::MAX.0, Ordering::Release);
+        service
     }
 
     /// What a core of the service runs for [`STAMP`]; `port` is charged with the work.

@@ -10,6 +10,7 @@ mod growth_weak;
 mod hangs;
 mod heap;
 mod last_writes;
+mod lotus;
 mod measured;
 mod memory_nodes;
 mod model;

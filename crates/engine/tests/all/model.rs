@@ -120,7 +120,7 @@ fn settle(tx: &mut Transaction<'_>, model: &mut Model, asked: &mut Vec<(Wish, Ha
     }
 }
 
-fn shape(replicas: usize) -> Shape {
+fn shape(protocol: &'static str, replicas: usize) -> Shape {
     let table = |name: &str, width| {
         TableSchema::new(name, 1).column("a", ColumnType::U64).column("b", ColumnType::Bytes(width))
     };
@@ -130,7 +130,7 @@ fn shape(replicas: usize) -> Shape {
         table("apart", 200),
         table("keyed", 20).key_bytes(40),
     ];
-    Shape::of(&schemas).nodes(replicas, replicas)
+    Shape::of(&schemas).protocol(protocol).nodes(replicas, replicas)
 }
 
 fn compare(by: &mut Coordinator, world: &World, model: &Model) {
@@ -164,8 +164,9 @@ proptest! {
         cache in prop_oneof![Just(0usize), Just(32)],
         grows in any::<bool>(),
         one_by_one in any::<bool>(),
+        protocol in prop_oneof![Just("ford"), Just("lotus")],
     ) {
-        let world = World::new(&shape(replicas));
+        let world = World::new(&shape(protocol, replicas));
         let mut by = world.coordinator(0, cache);
         by.context().growth.enable(grows);
         let mut model = Model::new();

@@ -81,12 +81,14 @@ impl Part {
         }
         let mut once = Once::new(&self.cluster, script);
         let (mut tries, most) = (0, self.tries);
-        let result = by
-            .transact(async |tx| {
-                tries += 1;
-                if tries > most { tx.abort() } else { once.run(tx).await }
-            })
-            .await;
+        let body = async |tx: &mut Transaction<'_>| {
+            tries += 1;
+            if tries > most { tx.abort() } else { once.run(tx).await }
+        };
+        let result = match script.only_reads() {
+            true => by.transact_read_only(body).await,
+            false => by.transact(body).await,
+        };
         let (ended, goes_on) = self.end_of(by, result, &once).await;
         let committed = matches!(ended, Ended::Committed(_));
         if once.torn && committed {

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 use tarn_engine::outcome::UsageError;
-use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::protocol::{AnyProtocol, ProtocolCaps};
 use tarn_sim::explore::{Bounds, FaultBudget};
 
 /// Crashes of one execution.
@@ -61,11 +61,6 @@ impl FaultKind {
             }
         }
         budget
-    }
-
-    /// Whether a compute node may be lost.
-    pub fn loses_compute(self) -> bool {
-        matches!(self, FaultKind::Compute | FaultKind::Zombie)
     }
 }
 
@@ -142,7 +137,7 @@ impl Order {
     /// # Errors
     /// Names what is not known, and what is allowed.
     pub fn items(&self) -> Result<Vec<Item>, UsageError> {
-        let recovers = self.recovers()?;
+        let caps = self.caps()?;
         if self.fault.is_some() && self.crashes == 0 {
             return Err(UsageError {
                 field: "fault".into(),
@@ -158,11 +153,18 @@ impl Order {
             };
             for name in names {
                 let litmus = Litmus::load(name)?;
+                if !caps.ranges && litmus.ordered.is_some() {
+                    continue; // nor for ranges
+                }
                 for shape in self.shapes(&litmus) {
                     let item = |fault| Item { litmus: litmus.clone(), shape, fault };
                     let kinds = self.faults().into_iter();
                     // A protocol that promises no recovery is not asked for it.
-                    let kinds = kinds.filter(|kind| recovers || !kind.loses_compute());
+                    let kinds = kinds.filter(|kind| match kind {
+                        FaultKind::None => true,
+                        FaultKind::Compute | FaultKind::Zombie => caps.crash_recovery,
+                        FaultKind::Memory => caps.memory_recovery,
+                    });
                     items.extend(kinds.map(item));
                 }
             }
@@ -175,8 +177,11 @@ impl Order {
     /// # Errors
     /// Names what is not known, and what is allowed.
     pub fn recovers(&self) -> Result<bool, UsageError> {
-        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant)?;
-        Ok(protocol.info().caps.crash_recovery)
+        Ok(self.caps()?.crash_recovery)
+    }
+
+    fn caps(&self) -> Result<ProtocolCaps, UsageError> {
+        Ok(AnyProtocol::by_name(&self.protocol, &self.variant)?.info().caps)
     }
 
     /// What is judged, in words; `None` if there is no such protocol or variant.

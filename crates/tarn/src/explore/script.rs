@@ -121,6 +121,11 @@ pub struct Script {
 }
 
 impl Script {
+    /// Whether it only looks at records: then it is declared to.
+    pub fn only_reads(&self) -> bool {
+        self.ops.iter().all(|op| matches!(op, Op::Read(_) | Op::Scan(_) | Op::Fetch))
+    }
+
     /// Reads the steps; `names` are the litmus's records.
     ///
     /// # Errors

@@ -194,6 +194,14 @@ impl Drawn {
         drawn
     }
 
+    /// The same, and no memory node dies.
+    #[must_use]
+    pub fn without_memory_deaths(self) -> Drawn {
+        let of_compute = |fault: &Fault| !matches!(fault.what, What::MemoryNode { .. });
+        let faults: Vec<Fault> = self.faults.into_iter().filter(of_compute).collect();
+        Drawn { faults, spares: 0, ..self }
+    }
+
     /// The same, and no compute node stops or is expelled.
     #[must_use]
     pub fn without_compute_deaths(self) -> Drawn {

@@ -33,7 +33,7 @@ mod work;
 use crate::bench::checks::guaranteed;
 use drawn::Drawn;
 use tarn_engine::outcome::UsageError;
-use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
+use tarn_engine::protocol::{AnyProtocol, KNOWN, ProtocolInfo};
 
 /// What is tested.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,11 +77,14 @@ impl Subject {
     pub fn drawn(&self, seed: u64) -> Drawn {
         let caps = self.info().map(|info| info.caps);
         let ranges = caps.is_none_or(|caps| caps.ranges);
-        let drawn = Drawn::within(seed, self.workload.as_deref(), ranges);
-        match caps.is_none_or(|caps| caps.crash_recovery) {
-            true => drawn,
-            false => drawn.without_compute_deaths(),
+        let mut drawn = Drawn::within(seed, self.workload.as_deref(), ranges);
+        if caps.is_some_and(|caps| !caps.crash_recovery) {
+            drawn = drawn.without_compute_deaths();
         }
+        if caps.is_some_and(|caps| !caps.memory_recovery) {
+            drawn = drawn.without_memory_deaths();
+        }
+        drawn
     }
 
     /// Refuses a workload that needs what the protocol does not promise.
@@ -107,7 +110,7 @@ impl Subject {
 
     /// What there is to know about the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
-        ALL.iter().find(|info| info.name == self.protocol)
+        KNOWN.iter().find(|info| info.name == self.protocol)
     }
 }
 
@@ -127,6 +130,7 @@ fn without_ranges(workload: &str, info: &ProtocolInfo) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tarn_engine::protocol::ALL;
 
     #[test]
     fn a_replay_names_what_differs_from_the_default() {

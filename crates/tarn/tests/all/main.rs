@@ -18,5 +18,6 @@ mod sessions;
 mod sim_cli;
 mod swarm;
 mod sweep_cli;
+mod timestamps;
 mod trace_cli;
 mod trace_drawn;

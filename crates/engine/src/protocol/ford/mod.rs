@@ -302,7 +302,12 @@ impl Protocol for Ford {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "ford",
         citation: "Zhang, Hua, Zuo, Liu: FORD, FAST 2022",
-        caps: ProtocolCaps { snapshot_isolation: false, ranges: true, crash_recovery: true },
+        caps: ProtocolCaps {
+            snapshot_isolation: false,
+            ranges: true,
+            crash_recovery: true,
+            memory_recovery: true,
+        },
         switches: SWITCHES,
         phases: PHASES,
         limits: LIMITS,

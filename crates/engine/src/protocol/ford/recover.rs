@@ -20,8 +20,7 @@ use crate::log::{Entry, UNDOING};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use crate::recovery::{Asker, Bulk, Wish, logs};
-use std::cmp::Ordering;
+use crate::recovery::{Asker, Bulk, Wish, is_gone, logs};
 use std::collections::BTreeSet;
 use tarn_fabric::address::{Address, NodeId, Target};
 use tarn_fabric::round::{BufferOffset, Round};
@@ -61,11 +60,7 @@ pub(super) async fn resolve(
     let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
     let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
     if left.is_empty() {
-        let is_gone = match asker {
-            Asker::Itself => others.iter().any(|head| age(head.tag, id) == Age::Later),
-            Asker::Another => others.iter().any(|head| age(head.tag, id) != Age::Earlier),
-        };
-        if is_gone {
+        if is_gone(others.iter().map(|head| head.tag), id, asker) {
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
         }
@@ -77,32 +72,6 @@ pub(super) async fn resolve(
     apply(cx, &left).await?;
     release(ford, cx, &left).await?;
     Ok(left[0].resolution())
-}
-
-/// Which of two transactions under one coordinator's number came first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Age {
-    Earlier,
-    Later,
-    /// Nobody knows: each thread counts for itself, and nodes that had the number one after the other have
-    /// nothing in common that grows.
-    Unknown,
-}
-
-/// Whether `tag` came before `id` or after it: then `id` was settled before, and its log is gone.
-fn age(tag: OwnerTag, id: TxnId) -> Age {
-    let (node, other) = (tag.node(), id.node());
-    let lives = node.incarnation.0.cmp(&other.incarnation.0);
-    let order = match (node.slot == other.slot, tag.thread() == id.thread()) {
-        (true, true) => lives.then(tag.count().cmp(&id.count())),
-        (true, false) => lives,
-        (false, _) => Ordering::Equal,
-    };
-    match order {
-        Ordering::Less => Age::Earlier,
-        Ordering::Greater => Age::Later,
-        Ordering::Equal => Age::Unknown,
-    }
 }
 
 /// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
@@ -269,26 +238,4 @@ pub(super) async fn release(
     }
     Bulk::new(cx).run(&wishes).await?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tarn_fabric::address::{Incarnation, NodeSlot};
-
-    #[test]
-    fn counts_are_compared_within_a_thread_alone() {
-        let tag = |(slot, life): (u16, u16), thread, count| {
-            let node = NodeId { slot: NodeSlot(slot), incarnation: Incarnation(life) };
-            OwnerTag::new(node, thread, count)
-        };
-        let id = tag((1, 2), 3, 50);
-        assert_eq!(age(tag((1, 2), 3, 51), id), Age::Later);
-        assert_eq!(age(tag((1, 2), 3, 49), id), Age::Earlier);
-        assert_eq!(age(tag((1, 2), 4, 51), id), Age::Unknown);
-        assert_eq!(age(tag((1, 2), 2, 49), id), Age::Unknown);
-        assert_eq!(age(tag((1, 3), 0, 1), id), Age::Later);
-        assert_eq!(age(tag((1, 1), 4, 90), id), Age::Earlier);
-        assert_eq!(age(tag((2, 9), 3, 90), id), Age::Unknown);
-    }
 }

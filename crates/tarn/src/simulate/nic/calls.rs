@@ -8,6 +8,7 @@ use super::{Calls, Found, Watch, count, fabric, port};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
+use tarn_engine::timestamp::{STAMP, StampService};
 use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::{Answer, CallFuture, HandlerId, Peer, Rpc, RpcConfig};
@@ -30,8 +31,11 @@ fn config(calls: Calls) -> RpcConfig {
 type UnderWay = (Pin<Box<CallFuture>>, Nanos);
 
 fn begin(rpc: &Rpc, to: Peer, calls: Calls) -> UnderWay {
-    let fill = |bytes: &mut Vec<u8>| bytes.resize(calls.request_bytes.into(), 7);
-    (Box::pin(rpc.call(to, ECHO, fill)), rpc.port().now())
+    let call = match calls.stamps {
+        true => rpc.call(to, STAMP, |bytes| bytes.extend(u32::from(calls.together).to_le_bytes())),
+        false => rpc.call(to, ECHO, |bytes| bytes.resize(calls.request_bytes.into(), 7)),
+    };
+    (Box::pin(call), rpc.port().now())
 }
 
 async fn caller(rpc: Rpc, to: Vec<Peer>, calls: Calls, watch: &Watch) {
@@ -57,7 +61,8 @@ async fn caller(rpc: Rpc, to: Vec<Peer>, calls: Calls, watch: &Watch) {
 /// Runs it.
 pub(super) fn run(profile: &Profile, calls: Calls) -> Result<Found, ConfigError> {
     let fabric = fabric(profile, calls.clients)?;
-    let shape = ServiceConfig::new(NodeKind::Control, calls.cores);
+    let kind = if calls.stamps { NodeKind::Timestamp } else { NodeKind::Control };
+    let shape = ServiceConfig::new(kind, calls.cores);
     let datagrams_a_poll = calls.datagrams_a_poll.into();
     let node =
         ServiceNode::new(&fabric, ServiceConfig { datagrams_a_poll, rpc: config(calls), ..shape })?;
@@ -68,6 +73,8 @@ pub(super) fn run(profile: &Profile, calls: Calls) -> Result<Found, ConfigError>
             Answer::Now
         }
     });
+    let service = StampService::of_no_database();
+    node.register(STAMP, |port| service.handler(port));
     let watch = Watch::new();
     let mut scheduler = Scheduler::new(&fabric);
     node.start(&mut scheduler);

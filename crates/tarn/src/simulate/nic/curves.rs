@@ -47,7 +47,19 @@ impl Calls {
             reply_bytes: bytes,
             handler_ns: 0,
             together: 1,
+            stamps: false,
         }
+    }
+
+    /// So many timestamps a call, of an idle service of one core.
+    pub const fn stamp(together: u16) -> Calls {
+        Calls { request_bytes: 4, reply_bytes: 16, together, stamps: true, ..Calls::alone(0) }
+    }
+
+    /// The same, of a service of so many cores that has all it can do.
+    pub const fn stamps(cores: u16, together: u16) -> Calls {
+        let (clients, threads, depth) = (4, 16, cores);
+        Calls { clients, threads, depth, cores, datagrams_a_poll: 16, ..Calls::stamp(together) }
     }
 
     /// A saturated node of so many cores: 64 calls in flight for each.
@@ -203,6 +215,22 @@ pub const CURVES: &[Curve] = &[
             let quick = quick.map(|(cores, datagrams)| Calls::saturated(cores, datagrams));
             let all = std::iter::once(Calls::alone(32)).chain(quick).chain(slow);
             all.map(Point::Calls).collect()
+        },
+    },
+    Curve {
+        name: "timestamps",
+        about: "timestamps of a service: one call at a time; then 4 machines of 16 threads, 64 calls in \
+                flight a core, at so many cores, each call for so many",
+        varied: |point| {
+            calls(point, |calls| match calls.clients {
+                1 => "one at a time".to_owned(),
+                _ => format!("{} cores, {} a call", calls.cores, calls.together),
+            })
+        },
+        points: || {
+            let busy = [(1, 1), (2, 1), (4, 1), (1, 4), (1, 16)];
+            let busy = busy.map(|(cores, together)| Calls::stamps(cores, together));
+            std::iter::once(Calls::stamp(1)).chain(busy).map(Point::Calls).collect()
         },
     },
 ];

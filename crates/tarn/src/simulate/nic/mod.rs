@@ -83,6 +83,9 @@ pub struct Calls {
     pub handler_ns: u32,
     /// What is counted for each call: questions that were packed into it.
     pub together: u16,
+    /// Whether it asks the timestamp service, for as many as are counted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stamps: bool,
 }
 
 /// What is measured.

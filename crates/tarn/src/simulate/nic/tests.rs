@@ -94,3 +94,13 @@ fn cores_add_up_until_the_nic_is_the_limit() {
     let added_ns = 1e3 / slow.rate_mops - 1e3 / one.rate_mops;
     assert!((added_ns - 2_000.0).abs() < 50.0, "a handler of 2 µs costs {added_ns} ns");
 }
+
+#[test]
+fn timestamps_cost_a_call_and_calls_for_many_cost_hardly_more() {
+    let profile = profile("cx3-56g");
+    let at = |cores, together| found(&profile, Point::Calls(Calls::stamps(cores, together)));
+    let (one, two, sixteen) = (at(1, 1), at(2, 1), at(1, 16));
+    assert_eq!(one.busy[0].part, "timestamp cpu");
+    assert!((two.rate_mops / one.rate_mops - 2.0).abs() < 0.1, "cores add up");
+    assert!((sixteen.rate_mops / one.rate_mops - 16.0).abs() < 0.5, "sixteen a call");
+}

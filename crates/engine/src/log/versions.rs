@@ -1,0 +1,230 @@
+//! The entry of versions: which cells a transaction writes, what was there before, and its decision.
+//!
+//! ```text
+//! 0    head: see [`crate::log`]; its own word is RECORDS u32, LINKS u32
+//! 32   RECORDS × { slot address u64 | table 16, cell 8, came 8, length 32 | former bytes, padded to 8 }
+//! …    LINKS   × { address of NEXT u64 | the block u64 }
+//! end − 16 of the area:  T_COMMIT u64 | CHECK u64
+//! ```
+//! Invariants: the entry is written in the round that brings the INVISIBLE versions, the decision in a later
+//! one. CHECK holds for the entry's transaction alone, so what an earlier one left there decides nothing; and since
+//! it stands at the same place for every entry, whoever meets an INVISIBLE version reads it without the entry. Former
+//! bytes are those from which the slot is made again: of a record that was there, its cell; of one that
+//! came, the slot's first line. Links are written forward whatever the outcome: a block at the end of a chain that
+//! holds nothing is no harm, and is never taken off again.
+//!
+//! After the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with
+//! Disaggregated Locks"); the former bytes, the links and the place of the decision are ours.
+
+use super::{Entry, LOG_HEADER_BYTES, OWN, checksum, seal, whole};
+use crate::owner::OwnerTag;
+use crate::schema::TableId;
+use crate::timestamp::Timestamp;
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// Bytes of a decision: T_COMMIT and CHECK.
+pub const DECISION_BYTES: usize = 16;
+const RECORD_HEAD_BYTES: usize = 16;
+const LINK_BYTES: usize = 16;
+
+/// Where in an area of so many bytes the decision stands.
+#[inline]
+pub fn decision_at(log_bytes: u64) -> usize {
+    log_bytes as usize - DECISION_BYTES
+}
+
+/// The decision of a transaction to commit at `at`.
+#[inline]
+pub fn decision(tag: OwnerTag, at: Timestamp) -> [u64; 2] {
+    [at.0, checksum(tag, &[at.0])]
+}
+
+/// When the transaction was decided to commit, if these words say so.
+#[inline]
+pub fn decided(tag: OwnerTag, words: [u64; 2]) -> Option<Timestamp> {
+    let at = Timestamp(words[0]);
+    (at.0 != 0 && words == decision(tag, at)).then_some(at)
+}
+
+/// A version that is to be written, as its entry needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Writing {
+    /// The slot.
+    pub slot: Address,
+    /// Its table.
+    pub table: TableId,
+    /// Which cell.
+    pub cell: u8,
+    /// Whether the slot held no record before.
+    pub came: bool,
+    /// The bytes that are there so far, in the round's buffer at a multiple of 8.
+    pub former: BufferOffset,
+    /// How many.
+    pub former_bytes: usize,
+}
+
+/// Length of an entry of so many records, whose former bytes add up to `former_bytes`, and links.
+#[inline]
+pub fn entry_bytes(records: usize, former_bytes: usize, links: usize) -> usize {
+    LOG_HEADER_BYTES + records * RECORD_HEAD_BYTES + former_bytes + links * LINK_BYTES
+}
+
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer; returns where.
+///
+/// # Panics
+/// If what it is made of needs another length: our bug.
+pub fn write_entry(
+    round: &mut Round,
+    tag: OwnerTag,
+    writings: impl Iterator<Item = Writing>,
+    links: &[(Address, Address)],
+    len: usize,
+) -> BufferOffset {
+    let start = round.reserve_lines(len);
+    let (before, entry) = round.split_words(start, len / 8);
+    let (mut at, mut records) = (LOG_HEADER_BYTES / 8, 0u64);
+    for it in writings {
+        let words = it.former_bytes / 8;
+        let flags = u64::from(it.table.0) | u64::from(it.cell) << 16 | u64::from(it.came) << 24;
+        entry[at] = it.slot.to_word();
+        entry[at + 1] = flags | (it.former_bytes as u64) << 32;
+        let from = it.former.0 as usize / 8;
+        entry[at + 2..at + 2 + words].copy_from_slice(&before[from..from + words]);
+        at += RECORD_HEAD_BYTES / 8 + words;
+        records += 1;
+    }
+    for (next, block) in links {
+        (entry[at], entry[at + 1]) = (next.to_word(), block.to_word());
+        at += LINK_BYTES / 8;
+    }
+    assert_eq!(at * 8, len, "an entry is as long as was said");
+    seal(entry, tag, records | (links.len() as u64) << 32);
+    start
+}
+
+/// A version that a logged transaction wrote.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoggedVersion {
+    /// The slot.
+    pub slot: Address,
+    /// Its table.
+    pub table: TableId,
+    /// Which cell.
+    pub cell: u8,
+    /// Whether the slot held no record before.
+    pub came: bool,
+    /// What was there before.
+    pub former: Vec<u64>,
+}
+
+/// A transaction's entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VersionLog {
+    /// Who wrote it.
+    pub tag: OwnerTag,
+    /// What it wrote.
+    pub versions: Vec<LoggedVersion>,
+    /// Ends of chains, and the blocks that they lead to from now on.
+    pub links: Vec<(Address, Address)>,
+}
+
+impl Entry for VersionLog {
+    fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<VersionLog> {
+        let (tag, words) = whole(round, at, available)?;
+        let (records, links) = (words[OWN] as u32, (words[OWN] >> 32) as usize);
+        let mut rest = &words[LOG_HEADER_BYTES / 8..];
+        let mut versions = Vec::new();
+        for _ in 0..records {
+            let [slot, flags, ..] = *rest else { return None };
+            let (former, after) = rest[2..].split_at_checked((flags >> 32) as usize / 8)?;
+            versions.push(LoggedVersion {
+                slot: Address::from_word(slot),
+                table: TableId(flags as u16),
+                cell: (flags >> 16) as u8,
+                came: flags >> 24 & 1 == 1,
+                former: former.to_vec(),
+            });
+            rest = after;
+        }
+        let (links, []) = rest.split_at_checked(links * LINK_BYTES / 8)? else { return None };
+        let link =
+            |&[next, block]: &[u64; 2]| (Address::from_word(next), Address::from_word(block));
+        let links = links.as_chunks::<2>().0.iter().map(link).collect();
+        Some(VersionLog { tag, versions, links })
+    }
+
+    fn tag(&self) -> OwnerTag {
+        self.tag
+    }
+
+    fn records(&self) -> Vec<Address> {
+        self.versions.iter().map(|version| version.slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
+
+    fn tag(count: u64) -> OwnerTag {
+        let node = NodeId { slot: NodeSlot(3), incarnation: Incarnation(1) };
+        OwnerTag::new(node, 0, count)
+    }
+
+    fn logged() -> (Round, BufferOffset, usize) {
+        let (mut round, slot) = (Round::new(), Address::new(GroupId(1), 640));
+        let former = round.reserve(64);
+        (0..8).for_each(|word| round.set_word(former.plus(word * 8), word as u64 + 1));
+        let writing = |cell, came, former_bytes| Writing {
+            slot,
+            table: TableId(5),
+            cell,
+            came,
+            former,
+            former_bytes,
+        };
+        let links = [(slot.plus(40), slot.plus(4096))];
+        let len = entry_bytes(2, 96, 1);
+        let writings = [writing(1, false, 32), writing(0, true, 64)];
+        let at = write_entry(&mut round, tag(9), writings.into_iter(), &links, len);
+        (round, at, len)
+    }
+
+    #[test]
+    fn an_entry_round_trips() {
+        let (round, at, len) = logged();
+        let log = VersionLog::decode(&round, at, len).expect("an entry");
+        assert_eq!((log.tag, log.links.len(), log.versions.len()), (tag(9), 1, 2));
+        let [first, second] = &log.versions[..] else { panic!("{log:?}") };
+        assert_eq!((first.cell, first.came, &first.former[..]), (1, false, &[1, 2, 3, 4][..]));
+        assert_eq!((second.cell, second.came, second.former.len()), (0, true, 8));
+        assert_eq!(second.table, TableId(5));
+        assert_eq!(log.links[0].1, Address::new(GroupId(1), 640 + 4096));
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_cut_make_it_no_entry() {
+        let (mut round, at, len) = logged();
+        for byte in 0..len {
+            for bit in 0..8 {
+                round.bytes_mut(at, len)[byte] ^= 1 << bit;
+                assert_eq!(VersionLog::decode(&round, at, len), None, "byte {byte}, bit {bit}");
+                round.bytes_mut(at, len)[byte] ^= 1 << bit;
+            }
+        }
+        for cut in 0..len {
+            assert_eq!(VersionLog::decode(&round, at, cut), None, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_decision_is_of_one_transaction() {
+        let words = decision(tag(9), Timestamp(77));
+        assert_eq!(decided(tag(9), words), Some(Timestamp(77)));
+        assert_eq!(decided(tag(10), words), None);
+        assert_eq!(decided(tag(9), [78, words[1]]), None);
+        assert_eq!(decided(tag(9), [0, 0]), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! How LOTUS takes up a record that is asked for.
+//!
+//! Invariant: nothing is asked of anybody here: locks come first, all those of a fetch at once, and what leads to
+//! versions is read under them. A record that is read at all is read whole: a version is one record, and its checksum
+//! is over all of it.
+
+use crate::context::Context;
+use crate::catalog::Table;
+use crate::layout::RecordLayout;
+use crate::schema::Cells;
+use crate::working_set::{Added, Entry, Further, Handle, Progress, Txn};
+
+/// Takes up a record that the transaction has not.
+#[inline]
+pub(super) fn add(txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    let cells = if added.cells == Cells::NONE { Cells::NONE } else { Cells::ALL };
+    let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
+    entry.full_key = added.full_key;
+    txn.push(entry)
+}
+
+/// What a further wish for a fetched record needs. Everything but another look at a record whose lock is held
+/// begins with a lock.
+pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+    let entry = &mut txn.entries[index];
+    if entry.cells != Cells::NONE {
+        entry.cells = Cells::ALL;
+    }
+    match (further, cx.table(entry.table).slot.record) {
+        (Further::Cells, RecordLayout::Cells(_)) => entry.progress = Progress::Body,
+        // All of it lies where its versions do, and was read with them.
+        (Further::Cells, _) => {}
+        (Further::Lock | Further::Index, _) => entry.progress = Progress::Lock,
+    }
+}

@@ -1,0 +1,271 @@
+//! LOTUS's commit: invisible versions and the log, a timestamp, the decision, and what nobody waits for.
+//!
+//! Invariants: T_commit is taken when every replica has the INVISIBLE versions and every log the entry, with all
+//! locks held; nothing is visible before every log has T_commit; nothing is visible at a primary before it is at
+//! every backup. The locks are given up when all of it is done, and so is the log area.
+
+use super::prepare::{changes, encode_log, links, prepare};
+use super::{Lotus, On, Phase, enter, recover};
+use crate::context::Context;
+use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
+use crate::log::versions::{DECISION_BYTES, decision, decision_at};
+use crate::outcome::{Explanation, Failure};
+use crate::recorder;
+use crate::working_set::{Txn, Written};
+use tarn_fabric::address::{GroupId, Target};
+use tarn_fabric::backend::Detached;
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+
+/// Commits the transaction; returns when it may be acknowledged.
+pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if !txn.entries.iter().any(changes) {
+        return end_of_reading(cx, txn);
+    }
+    settle_log(lotus, cx, txn).await;
+    prepare(lotus, cx, txn).await?;
+    write_invisible(cx, txn).await?;
+    take_timestamp(lotus, cx, txn).await?;
+    decide(lotus, cx, txn).await?;
+    show_at_primary(cx, txn);
+    Ok(())
+}
+
+/// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
+fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let secured = txn.held.secure(cx);
+    if secured.is_ok() {
+        release(cx, txn);
+    }
+    secured
+}
+
+/// The log area is used again only when what it decides is visible everywhere.
+async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    // Should this future be dropped, what has not settled is still to be waited for.
+    while let Some(&showing) = txn.unlocking.last() {
+        if lotus.on(On::SettleBeforeLog) {
+            let _ = cx.port.settle(showing).await;
+        }
+        txn.unlocking.pop();
+    }
+}
+
+/// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the outcome is what the
+/// memory says.
+async fn write_invisible(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Invisible);
+    let log = encode_log(txn);
+    begin_doubt(cx, txn);
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        let group = txn.groups[index];
+        let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
+        let logs = is_logged(cx, txn, group);
+        let Txn { round, pieces, .. } = &mut *txn;
+        for position in 0..groups.replicas(group) {
+            if logs {
+                add_log(round, groups.replica(area, position), log);
+            }
+            for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
+                let target = groups.replica(piece.address, position);
+                round.write(target, piece.new, piece.len_bytes as usize);
+            }
+        }
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
+}
+
+/// Whether the log goes to this group: to the first that is written; and, before them in the batch, wherever there
+/// are bytes that nothing but the log tells from others' (links), or that have no second version (tables of one).
+fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
+    let first = txn.groups.first() == Some(&group);
+    let is_single =
+        |it: &Written| it.slot.group() == group && cx.table(it.table).slot.cells() == 1;
+    first
+        || txn.written.iter().any(is_single)
+        || links(txn).any(|(next, _)| next.group() == group)
+}
+
+/// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
+fn add_log(round: &mut Round, area: Target, (entry, len): (BufferOffset, usize)) {
+    for from in (0..len).step_by(VERB_BYTES_MAX) {
+        let part = VERB_BYTES_MAX.min(len - from);
+        round.write_private(area.plus(from), entry.plus(from), part);
+    }
+}
+
+/// C2: are all locks still what they were? Then T_commit is taken, and the versions are given it.
+async fn take_timestamp(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Stamp);
+    if let Err(lost) = txn.held.secure(cx) {
+        recover::undo_own(lotus, cx, txn).await?;
+        return Err(lost);
+    }
+    let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
+    txn.stamps.commit = commit;
+    let Txn { round, entries, written, .. } = &mut *txn;
+    for it in written.iter() {
+        entries[it.entry as usize].new_version = Version::from_word(commit.0);
+        match cx.table(it.table).slot.record {
+            RecordLayout::Cells(_) => {
+                let cell = Cell::from_words(*round.array::<4>(it.visible)).committed(commit);
+                *round.array_mut::<4>(it.visible) = cell.words();
+            }
+            _ => {
+                let deleted = VersionWord::from_word(round.word(it.visible)).is_deleted();
+                let word = VersionWord::committed(commit);
+                let word = if deleted { word.deleted() } else { word };
+                round.set_word(it.visible, word.word());
+            }
+        }
+    }
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
+    }
+    Ok(())
+}
+
+/// C3: T_commit to every log and the versions visible at the backups: then it may be acknowledged.
+async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Decide);
+    let at = decision_at(cx.database().catalog.options().log_bytes);
+    let words = decision(txn.tag, txn.stamps.commit);
+    let bytes = txn.round.reserve(DECISION_BYTES);
+    *txn.round.array_mut::<2>(bytes) = words;
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        let group = txn.groups[index];
+        if is_logged(cx, txn, group) {
+            let area = cx.database().catalog.log(group, txn.coordinator).plus(at);
+            for target in cx.groups.whole().all(area) {
+                txn.round.write(target, bytes, DECISION_BYTES);
+            }
+        }
+    }
+    let backups_first = lotus.on(On::BackupsFirst);
+    add_visible(cx, txn, |position| position > 0 || !backups_first);
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    cx.timestamps.wait_out(cx, txn.stamps.commit).await;
+    Ok(())
+}
+
+/// Adds the WRITEs that make the versions visible, at the replicas (by position) that `choose` names.
+fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
+    let (Txn { round, written, .. }, groups) = (txn, cx.groups.whole());
+    for it in written.iter() {
+        let cell = it.slot.plus(usize::from(it.visible_at));
+        for position in (0..groups.replicas(it.slot.group())).filter(|&at| choose(at)) {
+            round.write(groups.replica(cell, position), it.visible, usize::from(it.visible_bytes));
+        }
+    }
+}
+
+/// C4: visible at the primaries. Nobody waits for it but the locks.
+fn show_at_primary(cx: &Context, txn: &mut Txn) {
+    enter(cx, Phase::Show);
+    txn.round.begin();
+    add_visible(cx, txn, |position| position == 0);
+    // A primary that does not answer is gone: its backups have it all.
+    let posted = cx.port.post_detached(&mut txn.round);
+    for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
+        cx.discard_record(it.discarded, cx.table(it.table).slot.body_bytes() as u32);
+    }
+    close(cx, txn, posted.ok());
+}
+
+/// From here on the outcome is what the memory says.
+#[inline]
+fn begin_doubt(cx: &Context, txn: &mut Txn) {
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
+    }
+}
+
+#[cold]
+fn unknown(cx: &Context, txn: &Txn) -> Failure {
+    cx.explain(Explanation::Unknown(txn.tag))
+}
+
+/// What was posted is the transaction's last: when it is done, its locks are given up.
+fn close(cx: &Context, txn: &mut Txn, posted: Option<Detached>) {
+    txn.written.clear();
+    txn.unlocking.extend(posted);
+    match posted {
+        Some(writes) => {
+            enter(cx, Phase::Release);
+            let known = cx.timestamps.known(cx);
+            cx.close(writes, &mut txn.held, known);
+        }
+        None => release(cx, txn),
+    }
+}
+
+/// Gives up the locks: their next holders learn what this node knows.
+fn release(cx: &Context, txn: &mut Txn) {
+    if !txn.held.is_empty() {
+        enter(cx, Phase::Release);
+        let known = cx.timestamps.known(cx);
+        txn.held.release(cx, Some(known));
+    }
+}
+
+/// Rolls back: gives up blocks and locks. Nothing was written. Waits for nothing, so that it can also run when a
+/// transaction's future is dropped.
+pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    while let Some((address, bytes)) = txn.allocated.pop() {
+        match links(txn).any(|(_, block)| block == address) {
+            true => cx.give_back(address, bytes),
+            // Memory for a version may be another's of before: no zeros.
+            false => cx.discard_record(address, bytes),
+        }
+    }
+    txn.pieces.clear();
+    txn.written.clear();
+    if lotus.on(On::ReleaseOnAbort) {
+        release(cx, txn);
+    }
+}
+
+/// As [`roll_back`], for a transaction whose future was dropped, or that was in doubt and is settled. One of which
+/// no log was found may have left INVISIBLE versions all the same, where the log did not go. Its locks are
+/// held still: what was there before is written back, and then they are given up.
+pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    if txn.written.is_empty() || cx.has_decided(txn.tag) {
+        return roll_back(lotus, cx, txn);
+    }
+    // Some of it may have been written.
+    txn.allocated.clear();
+    txn.round.begin();
+    for index in 0..txn.written.len() {
+        add_former(cx, txn, index);
+    }
+    let mut posted = cx.port.post_detached(&mut txn.round).ok();
+    if posted.is_none() {
+        // A node that does not answer has lost them: the others get theirs one by one.
+        for index in 0..txn.written.len() {
+            txn.round.begin();
+            add_former(cx, txn, index);
+            posted = cx.port.post_detached(&mut txn.round).ok().or(posted);
+        }
+    }
+    close(cx, txn, posted);
+}
+
+/// Adds the WRITEs of what was there before, at every replica.
+fn add_former(cx: &Context, txn: &mut Txn, index: usize) {
+    let it = txn.written[index];
+    let from = it.slot.plus(former_at(cx, &it));
+    for target in cx.groups.whole().all(from) {
+        txn.round.write(target, it.former, it.former_bytes);
+    }
+}
+
+/// How far into the slot what was there before begins.
+fn former_at(cx: &Context, it: &Written) -> usize {
+    match cx.table(it.table).slot.record {
+        _ if it.came => 0,
+        RecordLayout::Cells(_) => usize::from(it.visible_at),
+        _ => PACKED_VERSIONS_AT,
+    }
+}

@@ -1,0 +1,356 @@
+//! LOTUS's execute phase with locks: E1 locks, E2 tables of versions, E3 records.
+//!
+//! Invariant: all locks of a fetch are granted before anything of it is read, and none is given up before the
+//! transaction ends: what was read is what the transaction works on, without another look at it. The locks lie in
+//! compute nodes; memory nodes execute READs alone.
+
+use super::find::{self, Place};
+use super::{Lotus, On, Phase, enter, insert, snapshot};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::layout::{Committed, RecordLayout, Version, is_record_of};
+use crate::lock::name::{LockMode, LockName};
+use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::schema::Cells;
+use crate::shard_map::{shard_of, shard_of_address};
+use crate::working_set::{Entry, Intent, Mode, NO_LOOKUP, Progress, Txn};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// Fetches every entry that is not fetched yet.
+pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.mistaken {
+        return Err(Failure::Usage);
+    }
+    if let Some(failure) = txn.failed {
+        return Err(again_after(cx, failure));
+    }
+    // What holds should this future be dropped.
+    txn.failed = Some(Failure::Usage);
+    let outcome = match txn.intent {
+        _ if txn.ordered.pending => Err(no_ranges(cx, txn)),
+        Intent::ReadOnly => snapshot::fetch(lotus, cx, txn).await,
+        Intent::ReadWrite => fetch_locked(lotus, cx, txn).await,
+    };
+    txn.failed = outcome.err();
+    outcome
+}
+
+/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+#[cold]
+fn again_after(cx: &Context, failure: Failure) -> Failure {
+    if failure != Failure::Usage {
+        return failure;
+    }
+    let allowed = "after a fetch that was dropped a transaction can only end";
+    cx.explain(Explanation::usage("fetch", "one more", allowed))
+}
+
+/// Ordered indexes are not built for versions yet.
+#[cold]
+fn no_ranges(cx: &Context, txn: &Txn) -> Failure {
+    let wishes = txn.ordered.wishes();
+    cx.explain(Explanation::usage("scans of ordered indexes", wishes, "0 with this protocol"))
+}
+
+async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if lotus.starts_writers() {
+        snapshot::begin(cx, txn).await?;
+    }
+    let mut looks = 0;
+    loop {
+        lock(lotus, cx, txn).await?;
+        advance(txn);
+        if txn.fetched == txn.entries.len() {
+            return Ok(());
+        }
+        plan(cx, txn);
+        cx.port.execute(&mut txn.round).await?;
+        let undecided = absorb(lotus, cx, txn)?;
+        insert::provide(cx, txn).await?;
+        // What is added from now on goes into the next round.
+        txn.round.begin();
+        snapshot::look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
+    }
+}
+
+/// Entries before `fetched` are fetched.
+pub(super) fn advance(txn: &mut Txn) {
+    let rest = txn.entries[txn.fetched..].iter();
+    txn.fetched += rest.take_while(|entry| entry.progress == Progress::Done).count();
+}
+
+/// E1: asks for every lock that is wanted; all replies are there before it returns.
+async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let waits = |entry: &Entry| entry.progress == Progress::Lock;
+    if !txn.entries[txn.fetched..].iter().any(waits) {
+        return Ok(());
+    }
+    enter(cx, Phase::Lock);
+    // What is over by now hinders nobody, if it only was not seen yet.
+    cx.advance_closing();
+    for index in txn.fetched..txn.entries.len() {
+        if waits(&txn.entries[index]) && !lotus.reads_snapshot(&txn.entries[index]) {
+            ask(cx, txn, index);
+        }
+    }
+    txn.held.collect(cx, txn.tag).await?;
+    for index in txn.fetched..txn.entries.len() {
+        if waits(&txn.entries[index]) {
+            take_grant(lotus, cx, txn, index);
+        }
+    }
+    Ok(())
+}
+
+/// The record's lock, and its bucket's for one that may come: so nobody else makes a slot there.
+fn ask(cx: &Context, txn: &mut Txn, index: usize) {
+    let entry = txn.entries[index];
+    let table = cx.table(entry.table);
+    let mode = if entry.mode == Mode::Read { LockMode::Read } else { LockMode::Write };
+    let name = LockName::row(entry.table.0, entry.key);
+    txn.held.ask(cx, name, shard_of(table, entry.key), mode);
+    if entry.mode == Mode::Insert && !entry.found {
+        if entry.lookup == NO_LOOKUP {
+            find::begin(cx, txn, index);
+            txn.entries[index].progress = Progress::Lock;
+        }
+        let (name, bucket) = (bucket_name(txn, index), txn.lookup(&txn.entries[index]).directory);
+        txn.held.ask(cx, name, shard_of_address(bucket), LockMode::Write);
+    }
+}
+
+/// The lock of the bucket that an entry's way leads to.
+fn bucket_name(txn: &Txn, index: usize) -> LockName {
+    let entry = &txn.entries[index];
+    LockName::bucket(entry.table.0, txn.lookup(entry).directory)
+}
+
+/// An entry has its locks: it is looked for, or it was there before under a weaker one.
+fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    let entry = txn.entries[index];
+    if entry.found && lotus.is_snapshot() {
+        // It was read without a lock: is it still the newest?
+        txn.entries[index].progress = Progress::Direct;
+        return;
+    }
+    if entry.found {
+        // Nobody has changed it since it was read: the weaker lock was not given up.
+        let is_apart = cx.table(entry.table).slot.is_out_of_line();
+        match is_apart && entry.cells != Cells::NONE && entry.payload == BufferOffset::default() {
+            true => txn.entries[index].progress = Progress::Body,
+            false => become_ready(cx, txn, index),
+        }
+        return;
+    }
+    match entry.mode {
+        Mode::Insert => {
+            let lookup = entry.lookup as usize;
+            txn.lookups[lookup].restart_at_bucket();
+            txn.entries[index].progress = Progress::Locate;
+        }
+        _ => find::begin(cx, txn, index),
+    }
+}
+
+/// E2 and E3: adds the READs of every entry that is not fetched yet.
+fn plan(cx: &Context, txn: &mut Txn) {
+    for index in txn.fetched..txn.entries.len() {
+        match txn.entries[index].progress {
+            Progress::Done | Progress::Lock => {}
+            Progress::Body => plan_record(cx, txn, index),
+            _ => find::plan(cx, txn, index),
+        }
+    }
+}
+
+/// E3: the READ of the version that the entry shows.
+pub(super) fn plan_record(cx: &Context, txn: &mut Txn, index: usize) {
+    let Txn { entries, round, .. } = txn;
+    let entry = &mut entries[index];
+    let slot = &cx.table(entry.table).slot;
+    if entry.body.is_null() {
+        // A slot of a chain, of which no image was kept.
+        entry.image = round.read(cx.groups.primary(entry.address), slot.slot_bytes);
+        return;
+    }
+    enter(cx, Phase::ReadRecord);
+    let at = round.reserve_lines(slot.body_bytes());
+    round.read_into(cx.groups.primary(entry.body), at, slot.apart_bytes());
+    entry.payload = at;
+}
+
+/// Takes in everything that the round brought.
+fn absorb(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<Vec<(usize, usize)>, Failure> {
+    let mut undecided = Vec::new();
+    for index in txn.fetched..txn.entries.len() {
+        match txn.entries[index].progress {
+            Progress::Done | Progress::Lock => {}
+            Progress::Body => absorb_record(lotus, cx, txn, index)?,
+            _ => match find::absorb(cx, txn, index) {
+                Place::There if lotus.reads_snapshot(&txn.entries[index]) => {
+                    let cell = snapshot::choose(lotus, cx, txn, index)?;
+                    undecided.extend(cell.map(|cell| (index, cell)));
+                }
+                Place::There => take_versions(lotus, cx, txn, index)?,
+                Place::Absent => take_absent(lotus, cx, txn, index),
+                Place::More => look_elsewhere(txn, index),
+            },
+        }
+    }
+    Ok(undecided)
+}
+
+/// The way of one that may come can lead to another bucket than was thought, whose lock it then needs.
+fn look_elsewhere(txn: &mut Txn, index: usize) {
+    let entry = &txn.entries[index];
+    if entry.mode == Mode::Insert && txn.held.is_held(bucket_name(txn, index)).is_none() {
+        txn.entries[index].progress = Progress::Lock;
+    }
+}
+
+/// The table of versions, under the record's lock: what is the newest?
+fn take_versions(
+    lotus: &Lotus,
+    cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
+    let Txn { entries, round, stamps, .. } = &mut *txn;
+    let entry = &mut entries[index];
+    let slot = &cx.table(entry.table).slot;
+    let image = round.bytes(entry.image, slot.slot_bytes);
+    let undecided = |txn: u64| !lotus.is_stray(cx, txn);
+    if slot.seen(image).any(|it| it.word.is_invisible() && undecided(it.txn)) {
+        return Err(AbortReason::Undecided.into());
+    }
+    let newest = slot.newest_committed(image);
+    let is_new = |it: &Committed| it.version > stamps.start;
+    if lotus.starts_writers() && newest.as_ref().is_some_and(is_new) {
+        return Err(AbortReason::WriteConflict.into());
+    }
+    let Some(newest) = newest.filter(|newest| !newest.deleted) else {
+        take_tombstone(lotus, cx, txn, index);
+        return Ok(());
+    };
+    show(entry, newest);
+    take_place(entry, cx.table(entry.table), round, newest);
+    if entry.progress == Progress::Done {
+        become_ready(cx, txn, index);
+    }
+    Ok(())
+}
+
+/// The entry's record is there, in this version.
+pub(super) fn show(entry: &mut Entry, newest: Committed) {
+    entry.found = true;
+    entry.version = Version::from_word(newest.version.0);
+}
+
+/// Where the payload of a version is, or is to be read.
+pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown: Committed) {
+    let slot = &table.slot;
+    entry.progress = Progress::Done;
+    match slot.record {
+        RecordLayout::Packed(packed) => {
+            entry.payload = entry.image.plus(packed.payload_at(shown.cell));
+        }
+        RecordLayout::Cells(cells) => {
+            let image = round.bytes(entry.image, slot.slot_bytes);
+            entry.body = cells.cell(image, shown.cell).to.address();
+            if entry.cells != Cells::NONE {
+                entry.progress = Progress::Body;
+            }
+        }
+        RecordLayout::InPlace => unreachable!("a layout of versions"),
+    }
+}
+
+/// Whether the record that was read is the version that the entry shows: its memory may be another's by now.
+pub(super) fn is_it(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> bool {
+    let slot = &cx.table(entry.table).slot;
+    let RecordLayout::Cells(cells) = slot.record else { return true };
+    let image = txn.round.bytes(entry.image, slot.slot_bytes);
+    let of = |cell: usize| cells.cell(image, cell);
+    let shown = (0..cells.count()).map(of).find(|cell| cell.to.address() == entry.body);
+    let record = txn.round.bytes(entry.payload, slot.apart_bytes());
+    !lotus.on(On::Checksum) || shown.is_some_and(|cell| is_record_of(record, cell.txn, entry.key))
+}
+
+fn absorb_record(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), Failure> {
+    let entry = txn.entries[index];
+    if entry.body.is_null() {
+        insert::take_slot(cx, txn, index);
+        return Ok(());
+    }
+    if !is_it(lotus, cx, txn, &entry) {
+        return Err(AbortReason::TooOld.into());
+    }
+    let slot = &cx.table(entry.table).slot;
+    txn.entries[index].payload = entry.payload.plus(slot.payload_at);
+    become_ready(cx, txn, index);
+    Ok(())
+}
+
+/// The record is fetched; one that is to be changed gets a payload of its own.
+fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
+    let Txn { entries, round, .. } = txn;
+    let entry = &mut entries[index];
+    let slot = &cx.table(entry.table).slot;
+    entry.progress = Progress::Done;
+    if !entry.found || matches!(entry.mode, Mode::Read | Mode::Insert) {
+        return;
+    }
+    entry.writable = true;
+    entry.old_payload = entry.payload;
+    // Of a record that goes, too, if it lies in the slot: it may come again.
+    if !slot.is_out_of_line() || (entry.mode == Mode::Update && entry.cells != Cells::NONE) {
+        let new = reserve_payload(round, cx.table(entry.table));
+        round.copy_within(entry.old_payload, new, slot.payload_bytes);
+        entry.payload = new;
+    }
+}
+
+/// Room for a payload, with what is written before it where it lies apart.
+pub(super) fn reserve_payload(round: &mut Round, table: &Table) -> BufferOffset {
+    let slot = &table.slot;
+    match slot.record {
+        RecordLayout::Cells(_) => round.reserve_lines(slot.body_bytes()).plus(slot.payload_at),
+        _ => round.reserve(slot.payload_bytes.next_multiple_of(8)),
+    }
+}
+
+/// A slot of this key whose record is deleted, or was never committed.
+fn take_tombstone(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    note_absent(lotus, cx, txn, index);
+    let entry = &mut txn.entries[index];
+    entry.progress = Progress::Done;
+    if entry.mode == Mode::Insert {
+        insert::take_slot(cx, txn, index);
+    }
+}
+
+/// There is no slot of this key.
+fn take_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    note_absent(lotus, cx, txn, index);
+    let entry = &mut txn.entries[index];
+    // One that is to come waits for its slot.
+    (entry.stable, entry.progress) = match entry.mode {
+        Mode::Insert => (true, Progress::Locate),
+        _ => (false, Progress::Done),
+    };
+}
+
+/// The key is absent as of what this node knows: whoever had its lock before has told it so. On a snapshot, as of
+/// that.
+fn note_absent(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    let as_of = if lotus.is_snapshot() { txn.stamps.start } else { cx.timestamps.known(cx) };
+    let entry = &mut txn.entries[index];
+    entry.found = false;
+    entry.version = Version::from_word(as_of.0);
+}

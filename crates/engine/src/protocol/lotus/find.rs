@@ -1,0 +1,139 @@
+//! The way from a key to its slot, and so to its table of versions: for transactions with locks and without.
+//!
+//! Invariant: a slot keeps its key as long as anybody may ask for one of its versions, and an insert makes a slot
+//! under the bucket's lock before any version in it is visible. So a key that is in no line of its bucket was not
+//! there when the first of them was read, in whatever order they were.
+
+use super::{Phase, enter};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
+use crate::index::hash_of;
+use crate::layout::{KEY_AT, VERSION_AT, Version};
+use crate::transaction::begin_lookup;
+use crate::working_set::{Entry, Mode, Progress, Txn};
+use tarn_fabric::address::Address;
+
+/// What a round has told of an entry's slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// The entry's address and image are the slot's.
+    There,
+    /// There is no slot of this key.
+    Absent,
+    /// Another round is needed.
+    More,
+}
+
+/// Whether a key's home says whether it is there: its key is a word, and it has a home.
+fn has_home(table: &Table) -> bool {
+    table.slot.full_key_bytes == 0 && !table.slot.by_bucket
+}
+
+/// Begins the way: where the record was last seen, at its home, or in the index. An insert that finds nothing
+/// needs all of its bucket.
+pub(super) fn begin(cx: &Context, txn: &mut Txn, index: usize) {
+    let Txn { entries, lookups, .. } = txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    if entry.mode == Mode::Insert {
+        return begin_lookup(cx, entry, lookups, true);
+    }
+    if cx.remembers
+        && let Some((address, _)) = cx.cache.borrow().get(entry.table, entry.key)
+    {
+        (entry.address, entry.progress) = (address, Progress::Direct);
+    } else if has_home(table) {
+        entry.address = home(cx.surroundings(), table, hash_of(table, entry.key));
+        entry.progress = Progress::Home;
+    } else {
+        begin_lookup(cx, entry, lookups, false);
+    }
+}
+
+/// Adds the next READs of the way.
+pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
+    let Txn { entries, lookups, round, .. } = txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    match entry.progress {
+        Progress::Home => {
+            enter(cx, Phase::Locate);
+            let target = cx.groups.primary(entry.address);
+            entry.image = round.read(target, table.geometry.bin_bytes);
+        }
+        Progress::Direct => {
+            enter(cx, Phase::ReadDirect);
+            let target = cx.groups.primary(entry.address);
+            entry.image = round.reserve_lines(table.slot.slot_bytes);
+            round.read_into(target, entry.image, table.slot.slot_bytes);
+        }
+        Progress::Locate => {
+            enter(cx, Phase::Locate);
+            lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
+        }
+        Progress::Lock | Progress::Body | Progress::Done => unreachable!("not on its way"),
+    }
+}
+
+/// Takes in what they brought.
+pub(super) fn absorb(cx: &Context, txn: &mut Txn, index: usize) -> Place {
+    let mut entry = txn.entries[index];
+    let table = cx.table(entry.table);
+    let place = match entry.progress {
+        Progress::Home => absorb_home(cx, txn, &mut entry, table),
+        Progress::Direct => absorb_direct(cx, txn, &mut entry, table),
+        _ => absorb_lookup(cx, txn, &mut entry, table),
+    };
+    if place == Place::There && cx.remembers {
+        cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, Address::NULL);
+    }
+    txn.entries[index] = entry;
+    place
+}
+
+fn absorb_home(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Place {
+    match head_at_home(table, entry.key, &txn.round, entry.image) {
+        Some((offset, _)) => {
+            entry.address = entry.address.plus(offset);
+            entry.image = entry.image.plus(offset);
+            Place::There
+        }
+        None => {
+            begin_lookup(cx, entry, &mut txn.lookups, true);
+            Place::More
+        }
+    }
+}
+
+fn absorb_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Place {
+    let state = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    let len = table.slot.full_key_bytes;
+    let is_it = state.is_present()
+        && txn.round.word(entry.image.plus(KEY_AT)) == entry.key
+        && (entry.full_key.0 == 0
+            || txn.round.bytes(entry.image.plus(table.slot.full_key_at), len)
+                == txn.round.bytes(entry.full_key, len));
+    if is_it {
+        return Place::There;
+    }
+    cx.cache.borrow_mut().forget(entry.table, entry.key);
+    (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
+    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
+    Place::More
+}
+
+fn absorb_lookup(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Place {
+    let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
+    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
+    let Txn { lookups, round, .. } = txn;
+    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
+        // Somebody changes the bucket: what was read is read again.
+        Answer::More | Answer::Unstable => Place::More,
+        Answer::Absent => Place::Absent,
+        Answer::Found { address, image, .. } => {
+            (entry.address, entry.image) = (address, image);
+            Place::There
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Room for LOTUS's inserts: a slot for every key that is known to be absent.
+//!
+//! Invariant: the transaction holds the bucket's lock, so that a slot that was free when the bucket was read is free;
+//! no two inserts of a transaction take one. What stood in the slot's first line is kept: an undone insert
+//! leaves it so.
+
+use super::execute::reserve_payload;
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::growth::Shard;
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use crate::outcome::{Explanation, Failure};
+use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::BufferOffset;
+
+/// Gives a slot to every insert that waits for one.
+pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    for index in txn.fetched..txn.entries.len() {
+        let entry = txn.entries[index];
+        if entry.mode != Mode::Insert || !entry.stable || entry.progress != Progress::Locate {
+            continue;
+        }
+        let table = cx.table(entry.table);
+        let (slot, image) = match free_slot(txn, index, table) {
+            Some(found) => found,
+            None => (extend_chain(cx, txn, index, table).await?, None),
+        };
+        let lookup = *txn.lookup(&entry);
+        if !table.geometry.contains(lookup.directory, slot) {
+            let group = lookup.group();
+            cx.growth.request(Shard { table: entry.table, group });
+        }
+        let entry = &mut txn.entries[index];
+        entry.address = slot;
+        match image {
+            Some(image) => {
+                entry.image = image;
+                take_slot(cx, txn, index);
+            }
+            // Read what stands there first.
+            None => (entry.body, entry.progress) = (Address::NULL, Progress::Body),
+        }
+    }
+    Ok(())
+}
+
+/// The insert has a slot, whose image is known: its row is zeros until set.
+pub(super) fn take_slot(cx: &Context, txn: &mut Txn, index: usize) {
+    let Txn { entries, round, .. } = txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    entry.payload = reserve_payload(round, table);
+    round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
+    (entry.progress, entry.writable) = (Progress::Done, true);
+}
+
+/// A free slot that no other insert of this transaction takes, and its image if there is one: of the bucket
+/// itself, or the one that was seen last.
+fn free_slot(
+    txn: &Txn,
+    index: usize,
+    table: &Table,
+) -> Option<(Address, Option<BufferOffset>)> {
+    let lookup = txn.lookup(&txn.entries[index]);
+    let slot_bytes = table.slot.slot_bytes;
+    let in_bucket = lookup.bucket_image.into_iter().flat_map(|image| {
+        (0..table.geometry.slots).map(move |slot| {
+            let at = DIRECTORY_BYTES + slot * slot_bytes;
+            (lookup.directory.plus(at), image.plus(at))
+        })
+    });
+    let is_free = |image| table.slot.is_free(txn.round.bytes(image, slot_bytes));
+    let image_of = |address| in_bucket.clone().find(|it| it.0 == address).map(|it| it.1);
+    // The one that the look-up prefers: at the key's home, if there is one.
+    let seen = lookup.free.map(|(address, _)| (address, image_of(address)));
+    let others = in_bucket.clone().filter(|it| is_free(it.1)).map(|(at, image)| (at, Some(image)));
+    seen.into_iter().chain(others).find(|(address, _)| !is_taken(txn, index, *address))
+}
+
+/// Whether another insert of this transaction has the slot.
+fn is_taken(txn: &Txn, index: usize, slot: Address) -> bool {
+    let takes = |(at, it): (usize, &Entry)| {
+        at != index && it.mode == Mode::Insert && !it.found && it.address == slot
+    };
+    txn.entries.iter().enumerate().any(takes)
+}
+
+/// The bucket's chain is full: a new block, whose first slot the insert takes. NEXT of the last block is written
+/// at C1, under the bucket's lock.
+async fn extend_chain(
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+    table: &Table,
+) -> Result<Address, Failure> {
+    let lookup = *txn.lookup(&txn.entries[index]);
+    let bytes = table.geometry.bucket_bytes;
+    let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
+    if let Some(link) = txn.pieces.iter().find(|piece| piece.address == next_at) {
+        // This transaction has already made the chain longer.
+        let block = Address::from_word(txn.round.word(link.new));
+        let mut slots = (0..table.geometry.slots)
+            .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
+        if let Some(slot) = slots.find(|slot| !is_taken(txn, index, *slot)) {
+            return Ok(slot);
+        }
+        let most = table.geometry.slots;
+        let allowed = format!("at most {most} inserts of one transaction into one full bucket");
+        let field = "inserts into one bucket";
+        return Err(cx.explain(Explanation::usage(field, most + 1, &allowed)));
+    }
+    let block = cx.allocate(lookup.group(), bytes as u32).await?;
+    txn.allocated.push((block, bytes as u32));
+    let new = txn.round.reserve(8);
+    txn.round.set_word(new, block.to_word());
+    txn.pieces.push(Piece { address: next_at, new, old: new, len_bytes: 8, logged: false });
+    Ok(block.plus(DIRECTORY_BYTES))
+}

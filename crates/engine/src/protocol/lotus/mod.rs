@@ -1,0 +1,338 @@
+//! LOTUS: locks in compute nodes, several versions in memory nodes.
+//!
+//! After Hu, Zuo, Hu, Chen, Wang and Yang, "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks";
+//! the variant `literal` is the paper's text. Where that text, read literally, loses serializability or data, we
+//! deviate; each deviation is a switch, and each switch that can be taken off is a planted bug
+//! (docs/protocols/lotus.md has the table).
+//!
+//! # Round trips until the reply
+//!
+//! | transaction | rounds | then |
+//! |---|---|---|
+//! | read-only, declared | T_start (0 from a counter), table of versions, record | |
+//! | not declared, writes nothing | locks (0 if they are this node's), tables, records | unlock |
+//! | writes | locks, tables, records; C1 invisible and log, C2 timestamp, C3 decision and backups | C4 visible, unlock |
+//!
+//! A packed record's versions lie in its table: there is no round for the record. No verb of a transaction is an
+//! atomic of a memory node.
+//!
+//! # Not built yet
+//! Ordered indexes, growth of the hash index, slots of deleted records that are used for other keys.
+
+mod add;
+mod commit;
+mod execute;
+mod find;
+mod insert;
+mod prepare;
+mod recover;
+mod snapshot;
+
+use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::catalog::{Options, Table};
+use crate::context::Context;
+use crate::layout::{Discards, LayoutKind, Records, Rules};
+use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
+use crate::recovery::{self, Asker, Unsettled};
+use crate::services::Needs;
+use crate::working_set::{Added, Entry, Further, Handle, Mode, Txn};
+use recover::Left;
+use tarn_fabric::address::NodeId;
+
+/// The switches, by position in [`SWITCHES`].
+#[derive(Clone, Copy)]
+enum On {
+    LowerBound = 0,
+    AnyVisible = 1,
+    FenceBeforeRecovery = 2,
+    BackupsFirst = 3,
+    KeepNewest = 4,
+    TooOld = 5,
+    Checksum = 6,
+    StrayCells = 7,
+    SettleBeforeLog = 8,
+    ReleaseOnAbort = 9,
+    NewestInSr = 10,
+}
+
+const SWITCHES: &[Switch] = &[
+    switch(
+        "lower-bound",
+        "a reader passes over an INVISIBLE version only if its lower bound says that it comes later; \
+         off: always (L1)",
+        false,
+    ),
+    switch(
+        "any-visible",
+        "recovery commits what a log has decided or any version of which is visible; \
+         off: only if all are (L2)",
+        false,
+    ),
+    switch(
+        "fence-before-recovery",
+        "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it (L3)",
+        false,
+    ),
+    switch(
+        "backups-first",
+        "versions are visible at the backups before they are at the primary; off: in one round (L4)",
+        false,
+    ),
+    switch(
+        "keep-newest",
+        "the newest committed version is never overwritten; off: it is the one that goes (L9)",
+        false,
+    ),
+    switch(
+        "too-old",
+        "what was discarded is missing to a snapshot that needs it; off: it has never been (L9)",
+        false,
+    ),
+    switch(
+        "checksum",
+        "a version's record says whose it is; off: whatever its memory holds is believed (L16)",
+        false,
+    ),
+    switch(
+        "stray-cells",
+        "an INVISIBLE version of a recovered life is none; off: readers wait for it (L21)",
+        false,
+    ),
+    switch(
+        "settle-before-log",
+        "a log area is used again only when what it decided is visible everywhere; off: at once",
+        true,
+    ),
+    switch(
+        "release-on-abort",
+        "an abort gives up its locks; off: they outlive the transaction",
+        true,
+    ),
+    switch(
+        "newest-in-sr",
+        "a transaction with locks changes the newest version, however new; \
+         off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)",
+        false,
+    ),
+];
+
+/// A switch that `literal` keeps, or does not. There is no public code that was measured by others: `measured`
+/// keeps what `literal` does.
+const fn switch(name: &'static str, effect: &'static str, in_literal: bool) -> Switch {
+    Switch { name, effect, in_literal, in_measured: in_literal, simulated_only: false }
+}
+
+/// The phases, in the order of [`PHASES`].
+#[derive(Clone, Copy)]
+enum Phase {
+    Lock = 0,
+    Locate = 1,
+    ReadDirect = 2,
+    ReadRecord = 3,
+    Snapshot = 4,
+    Invisible = 5,
+    Stamp = 6,
+    Decide = 7,
+    Show = 8,
+    Release = 9,
+    Resolve = 10,
+}
+
+const PHASES: &[&str] = &[
+    "lock",
+    "locate",
+    "read_direct",
+    "read_record",
+    "snapshot",
+    "invisible",
+    "stamp",
+    "decide",
+    "show",
+    "release",
+    "resolve",
+];
+
+const ABORTS: &[AbortReason] = &[
+    AbortReason::LockRefused,
+    AbortReason::TooOld,
+    AbortReason::Undecided,
+    AbortReason::WrongOwner,
+    AbortReason::OwnerLost,
+    AbortReason::WriteConflict,
+    AbortReason::NeedsLocks,
+    AbortReason::User,
+];
+
+/// The protocol with its switches.
+pub struct Lotus {
+    switches: Switches,
+}
+
+impl Lotus {
+    #[inline]
+    fn on(&self, switch: On) -> bool {
+        self.switches.is_on(switch as usize)
+    }
+
+    /// Which rules versions are chosen by.
+    #[inline]
+    fn rules(&self) -> Rules {
+        let discards = if self.on(On::TooOld) { Discards::Above } else { Discards::Forgotten };
+        let (lower_bound, keep_newest) = (self.on(On::LowerBound), self.on(On::KeepNewest));
+        Rules { lower_bound, discards, keep_newest }
+    }
+
+    /// Whether it offers snapshot isolation and no more.
+    #[inline]
+    fn is_snapshot(&self) -> bool {
+        self.switches.isolation() == Isolation::SnapshotIsolation
+    }
+
+    /// Whether transactions that write have a T_start: what they change must not be newer.
+    #[inline]
+    fn starts_writers(&self) -> bool {
+        self.is_snapshot() || !self.on(On::NewestInSr)
+    }
+
+    /// Whether this entry of a transaction that may write is read from its snapshot, without a lock.
+    #[inline]
+    fn reads_snapshot(&self, entry: &Entry) -> bool {
+        self.is_snapshot() && entry.mode == Mode::Read
+    }
+
+    /// Whether an INVISIBLE version is what a recovered life left without a log: none.
+    #[inline]
+    fn is_stray(&self, cx: &Context, txn: u64) -> bool {
+        self.on(On::StrayCells) && recovery::is_stray(cx, txn)
+    }
+}
+
+#[inline]
+fn enter(cx: &Context, phase: Phase) {
+    cx.metrics.phase(phase as usize);
+}
+
+impl Protocol for Lotus {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "lotus",
+        citation: "Hu, Zuo, Hu, Chen, Wang, Yang: LOTUS, Optimizing Disaggregated Transactions with Disaggregated Locks",
+        // Copies are made again by a look at LOCK and VERSION, which versions do not have.
+        caps: ProtocolCaps {
+            snapshot_isolation: true,
+            ranges: false,
+            crash_recovery: true,
+            memory_recovery: false,
+        },
+        switches: SWITCHES,
+        phases: PHASES,
+        limits: &[],
+        aborts: ABORTS,
+        // What is undone was INVISIBLE, and nobody has seen it.
+        undone: |_, _| None,
+    };
+
+    type Entry = Left;
+
+    fn new(switches: Switches) -> Lotus {
+        Lotus { switches }
+    }
+
+    fn isolation(&self) -> Isolation {
+        self.switches.isolation()
+    }
+
+    fn layout(&self, asked: &Options) -> LayoutKind {
+        match asked.layout {
+            several @ LayoutKind::MultiVersion { .. } => several,
+            LayoutKind::SingleVersion => {
+                LayoutKind::MultiVersion { cells: 2, records: Records::Auto }
+            }
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::LOCKS
+    }
+
+    #[inline]
+    fn add(&self, _: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        add::add(txn, table, added)
+    }
+
+    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        add::wish_again(cx, txn, index, further);
+    }
+
+    fn switches(&self) -> Switches {
+        self.switches
+    }
+
+    #[inline]
+    fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        execute::fetch(self, cx, txn)
+    }
+
+    #[inline]
+    fn is_committed(&self, txn: &Txn) -> bool {
+        txn.held.is_empty()
+    }
+
+    #[inline]
+    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        commit::commit(self, cx, txn)
+    }
+
+    fn rollback(&self, cx: &Context, txn: &mut Txn) {
+        commit::roll_back(self, cx, txn);
+    }
+
+    fn abandon(&self, cx: &Context, txn: &mut Txn) {
+        commit::abandon(self, cx, txn);
+    }
+
+    async fn resolve(
+        &self,
+        cx: &Context,
+        id: TxnId,
+        coordinator: u32,
+        asker: Asker,
+    ) -> Result<Resolution, Failure> {
+        recover::resolve(self, cx, (id, asker), coordinator).await
+    }
+
+    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
+        match self.on(On::FenceBeforeRecovery) {
+            true => recovery::revoke_everywhere(cx, whom).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn enumerate(
+        &self,
+        cx: &Context,
+        dead: NodeId,
+    ) -> Result<Vec<Unsettled<Left>>, Failure> {
+        recover::enumerate(cx, dead).await
+    }
+
+    async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
+        recover::decide(self, cx, left).await
+    }
+
+    async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
+        recover::apply(cx, left).await
+    }
+
+    async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
+        recover::release(cx, left).await;
+        Ok(())
+    }
+
+    async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
+        match self.on(On::SettleBeforeLog) {
+            true => recovery::is_settled(cx, coordinator).await,
+            false => Ok(true),
+        }
+    }
+}

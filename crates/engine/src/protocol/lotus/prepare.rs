@@ -1,0 +1,287 @@
+//! What LOTUS's commit writes: for each record that changes a version, the cell that leads to it, and what recovery
+//! must know of what was there.
+//!
+//! Invariant: a version goes over the oldest that is shown, never over the newest committed unless there is but one
+//! place; what is discarded is remembered in PREV_TS. All bytes of C1 are pieces, in the order in which they must
+//! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
+
+use super::Lotus;
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::layout::{
+    Cell, CellAddress, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
+    VERSION_AT, Version, VersionWord, seal_record,
+};
+use crate::log::versions::{self, Writing};
+use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::timestamp::Timestamp;
+use crate::working_set::{Entry, Mode, Piece, Txn, Written};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::BufferOffset;
+
+/// Bytes of a packed record from its first version on.
+const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
+
+/// Whether this entry changes its record.
+#[inline]
+pub(super) fn changes(entry: &Entry) -> bool {
+    entry.writable
+        && match entry.mode {
+            Mode::Read => false,
+            Mode::Update => entry.dirty.0 != 0,
+            Mode::Insert => !entry.void,
+            Mode::Delete => entry.found,
+        }
+}
+
+/// Gathers the bytes of C1 and the log's entry; may wait for memory. Nothing is written yet.
+pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    txn.stamps.lower = cx.timestamps.known(cx);
+    txn.written.clear();
+    // So far there are links of chains, which inserts have gathered.
+    for index in 0..txn.entries.len() {
+        let entry = txn.entries[index];
+        if !changes(&entry) {
+            continue;
+        }
+        if cx.table(entry.table).ordered.1 > 0 {
+            return Err(no_indexes(cx, &cx.table(entry.table).schema.name));
+        }
+        match cx.table(entry.table).slot.record {
+            RecordLayout::Cells(_) => prepare_cell(lotus, cx, txn, index).await?,
+            RecordLayout::Packed(packed) => prepare_packed(lotus, cx, txn, (index, packed))?,
+            RecordLayout::InPlace => unreachable!("a layout of versions"),
+        }
+    }
+    txn.groups.clear();
+    let Txn { groups, written, .. } = &mut *txn;
+    for group in written.iter().map(|it| it.slot.group()) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    let (len, area) = (log_bytes(txn), cx.database().catalog.options().log_bytes);
+    let limit = versions::decision_at(area);
+    if len > limit {
+        let allowed = format!("at most {limit} bytes (log_bytes less the decision's)");
+        let field = "log entry of one transaction, bytes";
+        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
+    }
+    Ok(())
+}
+
+/// Ordered indexes are not kept for versions yet.
+#[cold]
+fn no_indexes(cx: &Context, table: &str) -> Failure {
+    let field = format!("changes of table {table}, which has an ordered index");
+    cx.explain(Explanation::usage(&field, "one", "none with this protocol"))
+}
+
+/// Length of the transaction's log entry.
+fn log_bytes(txn: &Txn) -> usize {
+    let former = txn.written.iter().map(|it| it.former_bytes).sum();
+    versions::entry_bytes(txn.written.len(), former, links(txn).count())
+}
+
+/// Ends of chains, and the blocks that they lead to from now on.
+pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
+    // A link is the only piece that is 8 bytes long: everything else is a cell at least.
+    let is_link = |piece: &&Piece| piece.len_bytes == 8;
+    let block = |piece: &Piece| Address::from_word(txn.round.word(piece.new));
+    txn.pieces.iter().filter(is_link).map(move |piece| (piece.address, block(piece)))
+}
+
+/// Writes the log's entry into the buffer; where, and its length.
+pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
+    let (len, links) = (log_bytes(txn), links(txn).collect::<Vec<_>>());
+    let Txn { round, tag, written, .. } = txn;
+    let writings = written.iter().map(|it| Writing {
+        slot: it.slot,
+        table: it.table,
+        cell: it.cell,
+        came: it.came,
+        former: it.former,
+        former_bytes: it.former_bytes,
+    });
+    (versions::write_entry(round, *tag, writings, &links, len), len)
+}
+
+/// Where the entry's version goes, and what its PREV_TS is; an empty slot has nothing to overwrite.
+fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place, bool), Failure> {
+    let slot = &cx.table(entry.table).slot;
+    let image = txn.round.bytes(entry.image, slot.slot_bytes);
+    if slot.is_free(image) {
+        let nothing = (Timestamp::ZERO, Address::NULL);
+        return Ok((Place { cell: 0, prev_ts: nothing.0, discarded: nothing.1 }, true));
+    }
+    let stray = |txn: u64| lotus.is_stray(cx, txn);
+    let chosen = slot.cell_to_overwrite(image, lotus.rules(), stray);
+    let chosen = chosen.ok_or(Failure::Abort(AbortReason::Undecided))?;
+    let discarded = chosen.discarded.map_or(Address::NULL, |it| match slot.payload_of(image, it.cell) {
+        PayloadAt::Apart(record) => record,
+        PayloadAt::Slot(_) => Address::NULL,
+    });
+    Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
+}
+
+/// A place for a version.
+#[derive(Clone, Copy)]
+struct Place {
+    cell: usize,
+    prev_ts: Timestamp,
+    /// The record of the version that goes, if it lies apart.
+    discarded: Address,
+}
+
+/// A version apart: its record, and the cell that leads to it.
+async fn prepare_cell(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), Failure> {
+    let entry = txn.entries[index];
+    let table = cx.table(entry.table);
+    let RecordLayout::Cells(cells) = table.slot.record else { unreachable!("apart") };
+    let (place, came) = place(lotus, cx, txn, &entry)?;
+    let to = match entry.mode {
+        Mode::Delete => CellAddress::deleted(),
+        _ => {
+            let (bytes, group) = (table.slot.body_bytes() as u32, entry.address.group());
+            let record = cx.allocate_record(group, bytes).await?;
+            txn.allocated.push((record, bytes));
+            add_record(txn, table, &entry, record);
+            CellAddress::record(record)
+        }
+    };
+    let cell = Cell {
+        version: VersionWord::invisible(txn.stamps.lower),
+        txn: txn.tag.word(),
+        to: to.undecided_by(txn.coordinator),
+        prev_ts: place.prev_ts,
+    };
+    let at = cells.cell_at(place.cell);
+    let visible = match came {
+        true => {
+            let shape = cells.shape(table.id, table.slot.payload_bytes);
+            let slot = new_slot(txn, table, &entry, shape);
+            txn.round.array_mut::<4>(slot.plus(at)).copy_from_slice(&cell.words());
+            slot_pieces(txn, entry.address, slot, table.slot.used_bytes());
+            slot.plus(at)
+        }
+        false => {
+            let new = txn.round.reserve(32);
+            txn.round.array_mut::<4>(new).copy_from_slice(&cell.words());
+            add_piece(txn, entry.address.plus(at), new, 32);
+            new
+        }
+    };
+    let (former, former_bytes) = former(&entry, came, at, 32);
+    txn.written.push(Written {
+        entry: index as u32,
+        slot: entry.address,
+        table: table.id,
+        cell: place.cell as u8,
+        came,
+        former,
+        former_bytes,
+        visible,
+        visible_at: at as u16,
+        visible_bytes: 32,
+        discarded: place.discarded,
+    });
+    Ok(())
+}
+
+/// A packed version: the record's line from its first version on, at once.
+fn prepare_packed(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    (index, packed): (usize, Packed),
+) -> Result<(), Failure> {
+    let entry = txn.entries[index];
+    let table = cx.table(entry.table);
+    let (place, came) = place(lotus, cx, txn, &entry)?;
+    let line = match came {
+        true => new_slot(txn, table, &entry, 0),
+        false => {
+            let line = txn.round.reserve_lines(LINE_BYTES);
+            txn.round.copy_within(entry.image, line, LINE_BYTES);
+            line
+        }
+    };
+    let mut version = VersionWord::invisible(txn.stamps.lower);
+    if entry.mode == Mode::Delete {
+        version = version.deleted();
+    } else {
+        let to = line.plus(packed.payload_at(place.cell));
+        txn.round.copy_within(entry.payload, to, table.slot.payload_bytes);
+    }
+    let at = packed.version_at(place.cell);
+    txn.round.set_word(line.plus(at), version.word());
+    txn.round.set_word(line.plus(PACKED_WRITER_AT), txn.tag.word());
+    let from = if came { 0 } else { PACKED_VERSIONS_AT };
+    add_piece(txn, entry.address.plus(from), line.plus(from), LINE_BYTES - from);
+    let (former, former_bytes) = former(&entry, came, PACKED_VERSIONS_AT, PACKED_BYTES);
+    txn.written.push(Written {
+        entry: index as u32,
+        slot: entry.address,
+        table: table.id,
+        cell: place.cell as u8,
+        came,
+        former,
+        former_bytes,
+        visible: line.plus(at),
+        visible_at: at as u16,
+        visible_bytes: 8,
+        discarded: Address::NULL,
+    });
+    Ok(())
+}
+
+/// What recovery writes back: of a slot that came to be used its first line, else what is overwritten.
+fn former(entry: &Entry, came: bool, at: usize, bytes: usize) -> (BufferOffset, usize) {
+    match came {
+        true => (entry.image, LINE_BYTES),
+        false => (entry.image.plus(at), bytes),
+    }
+}
+
+/// The record of a version: it is complete before any cell leads to it.
+fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
+    let slot = &table.slot;
+    let start = BufferOffset(entry.payload.0 - slot.payload_at as u32);
+    let (tag, bytes) = (txn.tag.word(), slot.apart_bytes());
+    seal_record(txn.round.bytes_mut(start, bytes), tag, entry.key);
+    add_piece(txn, record, start, bytes);
+}
+
+/// The image of a slot that comes to be used, without a version.
+fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOffset {
+    let slot = &table.slot;
+    let image = txn.round.reserve_lines(slot.slot_bytes);
+    txn.round.bytes_mut(image, slot.slot_bytes).fill(0);
+    txn.round.set_word(image.plus(VERSION_AT), Version::LOADED.word());
+    txn.round.set_word(image.plus(KEY_AT), entry.key);
+    if shape != 0 {
+        txn.round.set_word(image.plus(SHAPE_AT), shape);
+    }
+    if slot.full_key_bytes > 0 {
+        txn.round.copy_within(entry.full_key, image.plus(slot.full_key_at), slot.full_key_bytes);
+    }
+    image
+}
+
+/// The first line comes last: where KEY is, all of the slot is.
+fn slot_pieces(txn: &mut Txn, slot: Address, image: BufferOffset, bytes: usize) {
+    if bytes > LINE_BYTES {
+        add_piece(txn, slot.plus(LINE_BYTES), image.plus(LINE_BYTES), bytes - LINE_BYTES);
+    }
+    add_piece(txn, slot, image, LINE_BYTES);
+}
+
+fn add_piece(txn: &mut Txn, address: Address, new: BufferOffset, bytes: usize) {
+    let len_bytes = bytes as u32;
+    txn.pieces.push(Piece { address, new, old: new, len_bytes, logged: false });
+}

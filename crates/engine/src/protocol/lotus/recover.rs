@@ -1,0 +1,326 @@
+//! LOTUS's recovery: transactions are finished or undone from their logs, many at once.
+//!
+//! The rule: a transaction has committed if a log that can be read has its T_commit, or any of its cells is visible,
+//! or any of its cells is neither its own nor what its log says was there before: then somebody followed, who had
+//! its locks, which are given up when all is over. Otherwise it is undone: what was there before is written back
+//! where its own bytes are, and its entries are made invalid. What has committed is made visible where it is not,
+//! at the backups, and only then at the primaries. Links of chains are written forward in either case.
+//!
+//! Invariant: idempotent, with one resolver at a time, wherever an earlier one died. It rests on: nothing of the owner
+//! lands any more; nobody writes a cell that is the owner's before its locks are given up, which is when its life is
+//! recovered or its own node has resolved it; former bytes do not come back by themselves, since tags and timestamps
+//! only grow.
+
+use super::{Lotus, On, Phase, enter};
+use crate::context::Context;
+use crate::layout::{
+    CELL_TXN_AT, CELLS_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout,
+    VersionWord,
+};
+use crate::log::Entry;
+use crate::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision_at};
+use crate::metrics::RecoveryEvent;
+use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::owner::OwnerTag;
+use crate::recovery::{Answer, Asker, Bulk, Wish, is_gone, logs};
+use crate::timestamp::Timestamp;
+use crate::working_set::Txn;
+use tarn_fabric::address::{Address, NodeId, Target};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// What LOTUS's recovery knows of a transaction: its log, and when it committed, once that was found.
+pub struct Left {
+    log: VersionLog,
+    commit: Option<Timestamp>,
+}
+
+impl Entry for Left {
+    fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<Left> {
+        Some(Left { log: VersionLog::decode(round, at, available)?, commit: None })
+    }
+
+    fn tag(&self) -> OwnerTag {
+        self.log.tag
+    }
+
+    fn records(&self) -> Vec<Address> {
+        self.log.records()
+    }
+}
+
+type Unsettled = crate::recovery::Unsettled<Left>;
+
+/// What one replica has of a version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// It is there, INVISIBLE.
+    Invisible,
+    /// It is there, visible as of this.
+    Visible(Timestamp),
+    /// What was there before.
+    Former,
+    /// Something else: whoever wrote it had the record's lock afterwards.
+    Followed,
+}
+
+/// One version at one replica.
+struct Copy {
+    /// Of which transaction, of those that are settled.
+    left: usize,
+    /// Which of its versions.
+    version: usize,
+    /// Where the bytes lie that are former in its log.
+    target: Target,
+    /// 0 is the primary's.
+    position: usize,
+    state: State,
+    /// The bytes.
+    words: Vec<u64>,
+}
+
+/// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
+pub(super) async fn resolve(
+    lotus: &Lotus,
+    cx: &Context,
+    (id, asker): (TxnId, Asker),
+    coordinator: u32,
+) -> Result<Resolution, Failure> {
+    enter(cx, Phase::Resolve);
+    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
+    let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
+    let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
+    if left.is_empty() {
+        if is_gone(others.iter().map(|head| head.tag), id, asker) {
+            let allowed = "a transaction whose coordinator has not written since";
+            return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
+        }
+        // Nothing was decided. Versions may have landed all the same, where the log did not go: their
+        // coordinator takes them back, or they count for nothing once its life is recovered.
+        return Ok(Resolution::Aborted);
+    }
+    decide(lotus, cx, &mut left).await?;
+    apply(cx, &left).await?;
+    release(cx, &left).await;
+    Ok(left[0].resolution())
+}
+
+/// Every transaction of a dead life that has a valid entry, in any area.
+pub(super) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
+    enter(cx, Phase::Resolve);
+    let numbers = 0..cx.database().catalog.options().coordinators_max;
+    let mut heads = logs::heads(cx, numbers).await?;
+    heads.retain(|head| head.tag.node() == dead);
+    logs::entries(cx, &heads).await
+}
+
+/// Decides all of them.
+pub(super) async fn decide(
+    lotus: &Lotus,
+    cx: &Context,
+    left: &mut [Unsettled],
+) -> Result<(), Failure> {
+    let logged = decisions(cx, left).await?;
+    let copies = look(cx, left).await?;
+    for (index, each) in left.iter_mut().enumerate() {
+        let of = || copies.iter().filter(|copy| copy.left == index);
+        let visible = of().find_map(|copy| match copy.state {
+            State::Visible(at) => Some(at),
+            _ => None,
+        });
+        let followed = of().any(|copy| copy.state == State::Followed);
+        let all = of().all(|copy| !matches!(copy.state, State::Invisible | State::Former));
+        each.entry.commit = logged[index].or(visible);
+        let committed = match lotus.on(On::AnyVisible) {
+            true => each.entry.commit.is_some() || followed,
+            false => all,
+        };
+        let (decision, event) = match (committed, followed) {
+            (true, true) => (Resolution::Committed, RecoveryEvent::FoundFollowed),
+            (true, false) => (Resolution::Committed, RecoveryEvent::Finished),
+            (false, _) => (Resolution::Aborted, RecoveryEvent::Undone),
+        };
+        each.decision = Some(decision);
+        cx.metrics.recovery(event);
+        cx.note_decision(each.entry.tag(), decision);
+    }
+    Ok(())
+}
+
+/// When each was decided to commit, as far as a log says so.
+async fn decisions(cx: &Context, left: &[Unsettled]) -> Result<Vec<Option<Timestamp>>, Failure> {
+    let at = decision_at(cx.database().catalog.options().log_bytes);
+    let places: Vec<(usize, Target)> = left
+        .iter()
+        .enumerate()
+        .flat_map(|(index, each)| {
+            let copies = logs::copies(cx, each.coordinator).into_iter();
+            copies.map(move |copy| (index, copy.plus(at)))
+        })
+        .collect();
+    let wishes: Vec<Wish> =
+        places.iter().map(|(_, target)| Wish::Read(*target, DECISION_BYTES)).collect();
+    let mut found = vec![None; left.len()];
+    for ((index, _), answer) in places.iter().zip(Bulk::new(cx).run(&wishes).await?) {
+        if let Answer::Done(bytes) = answer {
+            let words = to_words(&bytes);
+            found[*index] = found[*index].or(decided(left[*index].entry.tag(), [words[0], words[1]]));
+        }
+    }
+    Ok(found)
+}
+
+fn to_words(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}
+
+/// How far into a slot the bytes begin that a log has of a version.
+fn former_at(cx: &Context, version: &LoggedVersion) -> usize {
+    match (version.came, cx.table(version.table).slot.record) {
+        (true, _) => 0,
+        (false, RecordLayout::Cells(cells)) => cells.cell_at(usize::from(version.cell)),
+        (false, _) => PACKED_VERSIONS_AT,
+    }
+}
+
+/// What every live replica that counts has of every version.
+async fn look(cx: &Context, left: &[Unsettled]) -> Result<Vec<Copy>, Failure> {
+    let groups = cx.groups.whole();
+    let (mut copies, mut wishes) = (Vec::new(), Vec::new());
+    for (index, each) in left.iter().enumerate() {
+        for (number, version) in each.entry.log.versions.iter().enumerate() {
+            let members = groups.members(version.slot.group()).len();
+            let from = version.slot.plus(former_at(cx, version));
+            for (position, target) in groups.all(from).enumerate().take(members) {
+                wishes.push(Wish::Read(target, version.former.len() * 8));
+                let (left, state, words) = (index, State::Former, Vec::new());
+                copies.push(Copy { left, version: number, target, position, state, words });
+            }
+        }
+    }
+    let answers = Bulk::new(cx).run(&wishes).await?;
+    let mut seen = Vec::with_capacity(copies.len());
+    for (mut copy, answer) in copies.into_iter().zip(answers) {
+        let Answer::Done(bytes) = answer else { continue };
+        copy.words = to_words(&bytes);
+        let log = &left[copy.left].entry.log;
+        copy.state = state_of(cx, log.tag, &log.versions[copy.version], &copy.words);
+        seen.push(copy);
+    }
+    Ok(seen)
+}
+
+/// What these words, which stand where the version's former ones stood, are.
+fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64]) -> State {
+    let from = former_at(cx, version);
+    let word = |at: usize| words[(at - from) / 8];
+    let (writer, seen) = match cx.table(version.table).slot.record {
+        RecordLayout::Packed(packed) => {
+            (word(PACKED_WRITER_AT), word(packed.version_at(usize::from(version.cell))))
+        }
+        _ => {
+            let cell = if version.came { CELLS_AT } else { from };
+            (word(cell + CELL_TXN_AT), word(cell))
+        }
+    };
+    let seen = VersionWord::from_word(seen);
+    if writer == tag.word() && seen.is_invisible() {
+        return State::Invisible;
+    }
+    if writer == tag.word() {
+        return State::Visible(seen.timestamp());
+    }
+    // LOCK is a mark, and no part of what was there.
+    let skipped = usize::from(from == LOCK_AT);
+    match words[skipped..] == version.former[skipped..] {
+        true => State::Former,
+        false => State::Followed,
+    }
+}
+
+/// Makes the outcome of each final: see the module's text for the order.
+pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
+    let copies = look(cx, left).await?;
+    let (mut links, mut back, mut backups, mut primaries) = (vec![], vec![], vec![], vec![]);
+    for each in left {
+        for &(next, block) in &each.entry.log.links {
+            let bytes = block.to_word().to_le_bytes().to_vec();
+            let targets = cx.groups.whole();
+            links.extend(targets.all(next).map(|target| Wish::Write(target, bytes.clone())));
+        }
+    }
+    for copy in &copies {
+        let each = &left[copy.left];
+        let version = &each.entry.log.versions[copy.version];
+        let is_own = matches!(copy.state, State::Invisible | State::Visible(_));
+        match each.resolution() {
+            Resolution::Aborted if is_own => {
+                let bytes = version.former.iter().flat_map(|word| word.to_le_bytes()).collect();
+                back.push(Wish::Write(copy.target, bytes));
+            }
+            Resolution::Committed if copy.state == State::Invisible => {
+                let Some(at) = each.entry.commit else { continue };
+                let wish = Wish::Write(copy.target, visible(cx, version, &copy.words, at));
+                if copy.position == 0 { &mut primaries } else { &mut backups }.push(wish);
+            }
+            _ => {}
+        }
+    }
+    let mut bulk = Bulk::new(cx);
+    for wishes in [links, back, backups, primaries] {
+        bulk.run(&wishes).await?;
+    }
+    let aborted = left.iter().filter(|each| each.resolution() == Resolution::Aborted);
+    let clears = aborted.flat_map(|each| {
+        let tag = each.entry.tag().word();
+        let copies = logs::copies(cx, each.coordinator).into_iter();
+        copies.map(move |copy| Wish::Clear(copy, tag))
+    });
+    bulk.run(&clears.collect::<Vec<Wish>>()).await?;
+    Ok(())
+}
+
+/// The bytes of an INVISIBLE version, visible as of `at`.
+fn visible(cx: &Context, version: &LoggedVersion, words: &[u64], at: Timestamp) -> Vec<u8> {
+    let mut words = words.to_vec();
+    let from = former_at(cx, version);
+    match cx.table(version.table).slot.record {
+        RecordLayout::Packed(packed) => {
+            let word = &mut words[(packed.version_at(usize::from(version.cell)) - from) / 8];
+            let committed = VersionWord::committed(at);
+            let deleted = VersionWord::from_word(*word).is_deleted();
+            *word = if deleted { committed.deleted() } else { committed }.word();
+        }
+        _ => {
+            let at_word = if version.came { CELLS_AT / 8 } else { 0 };
+            let cell = words[at_word..].first_chunk_mut::<4>().expect("a cell");
+            *cell = Cell::from_words(*cell).committed(at).words();
+        }
+    }
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// What they held is given up by whoever granted it, once the life is recovered: nothing is left to do but to wait
+/// until everybody's next timestamp is above theirs.
+pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
+    for commit in left.iter().filter_map(|each| each.entry.commit) {
+        cx.timestamps.observe(cx, commit);
+        cx.timestamps.wait_out(cx, commit).await;
+    }
+}
+
+/// Undoes the transaction that this coordinator runs, which has written and is not decided.
+///
+/// # Errors
+/// `CommitUnknown`: it is to be resolved.
+pub(super) async fn undo_own(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    // Blocks that it has linked, or that a READ may still lead to, are not used again.
+    txn.allocated.clear();
+    match resolve(lotus, cx, (txn.tag, Asker::Itself), txn.coordinator).await {
+        Ok(Resolution::Aborted) => Ok(()),
+        _ => Err(cx.explain(Explanation::Unknown(txn.tag))),
+    }
+}

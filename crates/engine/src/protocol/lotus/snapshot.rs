@@ -1,0 +1,211 @@
+//! LOTUS's read-only transactions: a snapshot, without locks.
+//!
+//! Invariant: what is read is what was committed at or before T_start, which is taken before the first READ: a version
+//! that belongs to the snapshot was in its place, if only as INVISIBLE, before T_start was given (see
+//! [`crate::layout::choose()`]). An INVISIBLE version that may belong to it is read again; after a bound its writer's
+//! log is asked. Nothing was written and nothing is held, so that the transaction is over with its last READ.
+
+use super::execute::{advance, is_it, plan_record, show, take_place};
+use super::find::{self, Place};
+use super::{Lotus, Phase, enter};
+use crate::context::Context;
+use crate::layout::{Choice, RecordLayout, Version, VersionWord};
+use crate::log::versions::{DECISION_BYTES, decided, decision_at};
+use crate::outcome::{AbortReason, Failure};
+use crate::owner::OwnerTag;
+use crate::timestamp::Timestamp;
+use crate::working_set::{Entry, Mode, Progress, Stamps, Txn};
+use tarn_fabric::address::GroupId;
+
+/// Undecided versions are read so many times before a log is asked.
+const LOOKS_BEFORE_LOG: usize = 3;
+/// And so many times in all before the transaction gives up.
+const LOOKS_MAX: usize = 8;
+
+/// Fetches every entry that is not fetched yet.
+pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read) {
+        return Err(AbortReason::NeedsLocks.into());
+    }
+    begin(cx, txn).await?;
+    let mut looks = 0;
+    loop {
+        advance(txn);
+        if txn.fetched == txn.entries.len() {
+            return Ok(());
+        }
+        plan(cx, txn);
+        cx.port.execute(&mut txn.round).await?;
+        let undecided = absorb(lotus, cx, txn)?;
+        txn.round.begin();
+        look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
+    }
+}
+
+/// These entries are undecided, with the cells in question, in so many looks by now: are they to be read again, or
+/// their writers' logs to be asked?
+pub(super) async fn look_again(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    (undecided, looks): (&[(usize, usize)], &mut usize),
+) -> Result<(), Failure> {
+    if undecided.is_empty() {
+        return Ok(());
+    }
+    *looks += 1;
+    if *looks >= LOOKS_BEFORE_LOG {
+        ask_logs(lotus, cx, txn, undecided).await?;
+    }
+    match *looks == LOOKS_MAX {
+        true => Err(AbortReason::Undecided.into()),
+        false => Ok(()),
+    }
+}
+
+/// Takes T_start, once, before anything is read.
+pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.entries.is_empty() || txn.stamps.of == Some(txn.tag) {
+        return Ok(());
+    }
+    enter(cx, Phase::Snapshot);
+    let start = cx.timestamps.start(cx).await?;
+    txn.stamps = Stamps { of: Some(txn.tag), start, ..Stamps::NONE };
+    Ok(())
+}
+
+fn plan(cx: &Context, txn: &mut Txn) {
+    for index in txn.fetched..txn.entries.len() {
+        if txn.entries[index].progress == Progress::Lock {
+            find::begin(cx, txn, index);
+        }
+        match txn.entries[index].progress {
+            Progress::Done => {}
+            Progress::Body => plan_record(cx, txn, index),
+            _ => find::plan(cx, txn, index),
+        }
+    }
+}
+
+/// Takes in everything that the round brought; which entries are undecided, with the cell in question.
+fn absorb(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<Vec<(usize, usize)>, Failure> {
+    let mut undecided = Vec::new();
+    for index in txn.fetched..txn.entries.len() {
+        match txn.entries[index].progress {
+            Progress::Done => {}
+            Progress::Body => absorb_record(lotus, cx, txn, index)?,
+            _ => match find::absorb(cx, txn, index) {
+                Place::There => {
+                    let cell = choose(lotus, cx, txn, index)?;
+                    undecided.extend(cell.map(|cell| (index, cell)));
+                }
+                Place::Absent => settle_absent(txn, index),
+                Place::More => {}
+            },
+        }
+    }
+    Ok(undecided)
+}
+
+fn absorb_record(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), Failure> {
+    let entry = txn.entries[index];
+    if !is_it(lotus, cx, txn, &entry) {
+        return Err(AbortReason::TooOld.into());
+    }
+    let entry = &mut txn.entries[index];
+    entry.payload = entry.payload.plus(cx.table(entry.table).slot.payload_at);
+    entry.progress = Progress::Done;
+    Ok(())
+}
+
+/// The version of the snapshot, from the table of versions that was read; the cell that stands in the way, if one
+/// does.
+pub(super) fn choose(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<Option<usize>, Failure> {
+    let Txn { entries, round, stamps, .. } = &mut *txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    let image = round.bytes(entry.image, table.slot.slot_bytes);
+    let stray = |txn: u64| lotus.is_stray(cx, txn);
+    match table.slot.choose(image, stamps.start, lotus.rules(), stray) {
+        Choice::Version(shown) => {
+            show(entry, shown);
+            take_place(entry, table, round, shown);
+        }
+        Choice::NotFound => settle_absent(txn, index),
+        Choice::TooOld => return Err(AbortReason::TooOld.into()),
+        Choice::Undecided { cell } => {
+            entry.progress = Progress::Direct;
+            return Ok(Some(cell));
+        }
+    }
+    Ok(None)
+}
+
+/// The key is absent as of T_start.
+fn settle_absent(txn: &mut Txn, index: usize) {
+    let entry = &mut txn.entries[index];
+    (entry.found, entry.progress) = (false, Progress::Done);
+    entry.version = Version::from_word(txn.stamps.start.0);
+}
+
+/// Reads the decisions of those who wrote these cells; a cell whose transaction is decided is seen as visible.
+#[cold]
+async fn ask_logs(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    undecided: &[(usize, usize)],
+) -> Result<(), Failure> {
+    let catalog = &cx.database().catalog;
+    let at = decision_at(catalog.options().log_bytes);
+    let groups = cx.groups.count();
+    let mut asked = Vec::new();
+    for &(index, cell) in undecided {
+        let Some((writer, coordinator)) = writer(cx, txn, &txn.entries[index], cell) else { continue };
+        for group in 0..groups {
+            let area = catalog.log(GroupId(group as u16), coordinator);
+            let read = txn.round.read(cx.groups.primary(area.plus(at)), DECISION_BYTES);
+            asked.push((index, cell, writer, read));
+        }
+    }
+    cx.port.execute(&mut txn.round).await?;
+    txn.round.begin();
+    for (index, cell, writer, read) in asked {
+        if let Some(commit) = decided(writer, *txn.round.array::<2>(read)) {
+            set_visible(cx, txn, (index, cell), commit);
+            // If another cell stands in the way, both are read again.
+            choose(lotus, cx, txn, index)?;
+        }
+    }
+    Ok(())
+}
+
+/// Who wrote an undecided cell, and under which number.
+fn writer(cx: &Context, txn: &Txn, entry: &Entry, cell: usize) -> Option<(OwnerTag, u32)> {
+    let slot = &cx.table(entry.table).slot;
+    let RecordLayout::Cells(cells) = slot.record else { return None };
+    let cell = cells.cell(txn.round.bytes(entry.image, slot.slot_bytes), cell);
+    Some((OwnerTag::from_word(cell.txn)?, cell.to.coordinator()))
+}
+
+fn set_visible(cx: &Context, txn: &mut Txn, (index, cell): (usize, usize), commit: Timestamp) {
+    let entry = &txn.entries[index];
+    if let RecordLayout::Cells(cells) = cx.table(entry.table).slot.record {
+        let word = VersionWord::committed(commit).word();
+        txn.round.set_word(entry.image.plus(cells.cell_at(cell)), word);
+    }
+}
