@@ -220,8 +220,13 @@ impl NodeServices {
 
     /// It has gone, and nothing of it rests on anything.
     pub(crate) fn leave(&self, thread: u16) {
-        self.lost().present &= !(1 << thread);
         self.stop_running(thread);
+        let mut lost = self.lost();
+        lost.present &= !(1 << thread);
+        // The others may have waited for it alone.
+        let present = lost.present;
+        let all = lost.acked.iter().filter(|(_, acked)| present & !**acked == 0);
+        all.for_each(|(dead, _)| self.membership.ack_lost(*dead, self.id));
     }
 
     fn lost(&self) -> MutexGuard<'_, Lost> {

@@ -15,6 +15,7 @@
 /// Words of a bucket; in models fewer, so that there are fewer orders to try.
 pub(super) const WORDS: usize = if cfg!(loom) { 3 } else { 8 };
 /// Slots of a bucket.
+#[cfg(test)]
 pub const SLOTS: usize = WORDS - 1;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: usize = 8 * WORDS;

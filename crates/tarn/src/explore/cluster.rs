@@ -173,6 +173,11 @@ impl Cluster {
         }
         let protocol = protocol.expect("it was looked at before");
         let (catalog, groups) = (self.catalog.clone(), ReplicaGroups::new(groups.to_vec()));
+        if protocol.needs().locks {
+            let owners: Vec<NodeId> =
+                (0..self.litmus.compute_nodes()).map(|slot| self.node(slot)).collect();
+            membership.open_shards(&owners);
+        }
         let database = Database::new(catalog, groups, protocol, membership.clone());
         for spare in 0..self.shape.spares {
             let slot = NodeSlot((self.shape.memory_nodes + spare) as u16);
