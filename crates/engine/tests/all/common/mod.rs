@@ -18,6 +18,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect::{self, Audit};
 use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
