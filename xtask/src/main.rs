@@ -51,7 +51,7 @@ enum Command {
     Tidy,
     /// Licences of all dependencies, and the table that gives each one its reason
     Licences,
-    /// The local backend's own synchronisation under every interleaving (loom)
+    /// The local backend's and the lock table's synchronisation under every interleaving (loom)
     Loom,
     /// Append one line of benchmark results to docs/bench-history.jsonl
     BenchHistory(bench_history::Arguments),

@@ -71,7 +71,7 @@ pub(crate) fn tests() -> Vec<Step> {
     ]
 }
 
-/// Models of the local backend's synchronisation. In a folder of its own: every crate is compiled with
+/// Models of the synchronisation of the local backend and of the lock table. In a folder of its own: every crate is compiled with
 /// another flag.
 pub(crate) fn loom() -> Vec<Step> {
     vec![Step {
@@ -84,6 +84,8 @@ pub(crate) fn loom() -> Vec<Step> {
                 "target/loom",
                 "-p",
                 "tarn-fabric",
+                "-p",
+                "tarn-engine",
                 "--test",
                 "loom",
             ],

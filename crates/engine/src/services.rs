@@ -8,13 +8,14 @@ mod thread;
 
 pub use thread::{ThreadServices, run, settle};
 
+use crate::context::Database;
 use crate::lock::grants::Grants;
 use crate::lock::name::LockName;
 use crate::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
-use crate::membership::Membership;
+use crate::membership::{Membership, ShardChange};
 use crate::outcome::{TxnId, UsageError};
 use crate::owner::THREADS_MAX;
-use crate::shard_map::{ShardEntry, ShardId, ShardMap};
+use crate::shard_map::{ShardEntry, ShardId, ShardMap, ShardState};
 use crate::timestamp::LastSeen;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +76,12 @@ impl ServiceOptions {
             planted_bits: None,
         }
     }
+
+    /// For nodes in one process that look into each other's memory: small ones, of which there may be many.
+    pub fn direct(threads: u16) -> ServiceOptions {
+        let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
+        ServiceOptions { transport, lock_table_bytes, ..ServiceOptions::new(threads, 2) }
+    }
 }
 
 /// Who is told of write grants, in the same step: see [`LockTable::acquire`].
@@ -126,7 +133,8 @@ impl NodeServices {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        let bits = if options.threads == 1 { Bits::Alone } else { Bits::Shared };
+        let is_alone = options.threads == 1 && options.transport != Transport::Direct;
+        let bits = if is_alone { Bits::Alone } else { Bits::Shared };
         let bits = options.planted_bits.unwrap_or(bits);
         Ok(NodeServices {
             id,
@@ -212,8 +220,13 @@ impl NodeServices {
 
     /// It has gone, and nothing of it rests on anything.
     pub(crate) fn leave(&self, thread: u16) {
-        self.lost().present &= !(1 << thread);
         self.stop_running(thread);
+        let mut lost = self.lost();
+        lost.present &= !(1 << thread);
+        // The others may have waited for it alone.
+        let present = lost.present;
+        let all = lost.acked.iter().filter(|(_, acked)| present & !**acked == 0);
+        all.for_each(|(dead, _)| self.membership.ack_lost(*dead, self.id));
     }
 
     fn lost(&self) -> MutexGuard<'_, Lost> {
@@ -272,5 +285,32 @@ impl Directory {
     /// Whether a thread of a member may still ask for locks.
     pub(crate) fn is_any_running(&self) -> bool {
         self.members().iter().any(|services| services.running.load(Ordering::Acquire) != 0)
+    }
+}
+
+/// Shares all shards out among `owners`, in turn, before any of their transactions runs: those that nobody has
+/// owned yet, and those of lives that run no transaction any more and are still members (a driver's earlier
+/// phase). What the dead owned is left to recovery. Nothing is done where no protocol needs shards.
+///
+/// # Panics
+/// If there is no owner, or somebody else changes the map meanwhile: our bug.
+pub fn share_out(database: &Database, owners: &[NodeId]) {
+    if database.directory.members().is_empty() {
+        return;
+    }
+    let membership = &database.membership;
+    membership.open_shards(owners);
+    for shard in ShardId::all() {
+        let entry = membership.shard(shard).expect("it was opened");
+        if owners.contains(&entry.owner) || !membership.is_member(entry.owner) {
+            continue;
+        }
+        let heir = owners[usize::from(shard.0) % owners.len()];
+        let closed = entry.next(entry.owner, ShardState::Closed);
+        let moved = closed.next(heir, ShardState::Open);
+        for (from, to) in [(entry, closed), (closed, moved)] {
+            let made = membership.change_shard(entry.owner, shard, from, to);
+            assert_eq!(made, ShardChange::Made, "the cluster is at rest");
+        }
     }
 }

@@ -10,9 +10,11 @@ use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::outcome::UsageError;
+use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::TableSchema;
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
@@ -124,6 +126,8 @@ pub struct Cluster {
     fabric: Arc<LocalFabric>,
     database: Arc<Database>,
     config: ClusterConfig,
+    /// Of each compute node, at most.
+    threads: u16,
 }
 
 impl Cluster {
@@ -132,7 +136,7 @@ impl Cluster {
     /// # Errors
     /// Names what cannot be.
     pub fn new(schemas: &[TableSchema], config: &ClusterConfig) -> Result<Cluster, OpenError> {
-        Cluster::for_threads(schemas, config, 1)
+        Cluster::of(schemas, config, (1, THREADS_MAX))
     }
 
     /// As [`Cluster::new`], if there is memory for so many threads as well.
@@ -143,6 +147,15 @@ impl Cluster {
         schemas: &[TableSchema],
         config: &ClusterConfig,
         threads: usize,
+    ) -> Result<Cluster, OpenError> {
+        Cluster::of(schemas, config, (threads, threads.div_ceil(config.compute_nodes.max(1))))
+    }
+
+    /// With so many threads that there is to be memory for, and so many of a node at most.
+    fn of(
+        schemas: &[TableSchema],
+        config: &ClusterConfig,
+        (threads, of_node): (usize, usize),
     ) -> Result<Cluster, OpenError> {
         let protocol = AnyProtocol::by_name(&config.protocol, &config.variant)?;
         protocol.refuse_unsafe(&config.variant)?;
@@ -161,7 +174,8 @@ impl Cluster {
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
         let membership = Arc::new(EmbeddedMembership::new(config.compute_nodes));
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-        let cluster = Cluster { fabric, database, config: config.clone() };
+        let (config, threads) = (config.clone(), of_node as u16);
+        let cluster = Cluster { fabric, database, config, threads };
         cluster.stamp()?;
         Ok(cluster)
     }
@@ -190,7 +204,8 @@ impl Cluster {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let port = self.fabric.port(id, 0, self.config.seed);
         self.compare_stamp(&port)?;
-        Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+        let services = ServiceOptions::new(self.threads, self.config.compute_nodes);
+        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
     /// A thread of a compute node; call it on the thread that will use it.

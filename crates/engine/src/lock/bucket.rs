@@ -15,6 +15,7 @@
 /// Words of a bucket; in models fewer, so that there are fewer orders to try.
 pub(super) const WORDS: usize = if cfg!(loom) { 3 } else { 8 };
 /// Slots of a bucket.
+#[cfg(test)]
 pub const SLOTS: usize = WORDS - 1;
 /// Bytes of a bucket.
 pub const BUCKET_BYTES: usize = 8 * WORDS;
@@ -72,6 +73,12 @@ pub(super) fn without_reader(word: u64) -> u64 {
 #[inline(always)]
 pub(super) fn spill(header: u64) -> Option<u32> {
     (((header >> SPILL_SHIFT) & SPILL_MASK) as u32).checked_sub(1)
+}
+
+/// 0 if there is none.
+#[inline(always)]
+pub(super) fn spill_bits(header: u64) -> u64 {
+    header & (SPILL_MASK << SPILL_SHIFT)
 }
 
 /// A header that leads there.

@@ -1,7 +1,8 @@
 //! Locks in compute nodes: which transaction may read or write what, decided by the node whose shard it is.
 //!
 //! - [`name`]: what is locked, and how. [`set`]: what one transaction holds and asks for, here and elsewhere.
-//! - [`table`]: a node's table of locks; `bucket` its words, `spill` what does not fit.
+//! - [`table`]: a node's table of locks; `bucket` its words, `spill` what does not fit, `look` what
+//!   others see of it.
 //! - [`holds`]: one transaction's in one table. [`grants`]: those of other nodes' transactions.
 //! - [`message`]: what nodes say to one another. `service` answers. `closing`: what still runs after a reply.
 //! - `sync`: its atomics, so that they can be modelled. `planted`: what it must not do.
@@ -14,6 +15,7 @@ mod bucket;
 pub(crate) mod closing;
 pub mod grants;
 pub mod holds;
+mod look;
 pub mod message;
 pub mod name;
 mod planted;
@@ -30,5 +32,6 @@ mod tests;
 /// What a model of the table's synchronisation needs, and nobody else.
 #[cfg(loom)]
 pub mod modelled {
+    pub use super::bucket::BUCKET_BYTES;
     pub use super::sync::{Site, plant};
 }

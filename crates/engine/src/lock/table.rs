@@ -13,7 +13,7 @@
 //! whose text has no bit: there two requests that both find a slot free can both be granted.)
 
 use super::bucket::{
-    self, BIT, BUCKET_BYTES, READER, SLOTS, WORDS, WRITER, fingerprint, is_of, takes_readers,
+    self, BIT, BUCKET_BYTES, READER, WORDS, WRITER, fingerprint, is_of, takes_readers,
 };
 use super::name::LockMode;
 use super::planted::planted_pause;
@@ -58,7 +58,7 @@ pub struct LockTable {
     skipped: usize,
     pub(super) homes: u32,
     pub(super) spills: u32,
-    bits: Bits,
+    pub(super) bits: Bits,
     /// The first free spill bucket; above it a count of changes.
     pub(super) free: AtomicU64,
 }
@@ -90,7 +90,8 @@ impl LockTable {
         let spills = (homes / HOMES_PER_SPILL).max(SPILLS_MIN);
         // One bucket more, so that the first can begin with a line.
         let words = zeroed((homes + spills + 1) as usize * WORDS);
-        let skipped = words.as_ptr().align_offset(BUCKET_BYTES).min(WORDS);
+        let is_modelled = cfg!(loom); // words of a model are no words
+        let skipped = if is_modelled { 0 } else { words.as_ptr().align_offset(BUCKET_BYTES) };
         let (homes, spills) = (homes as u32, spills as u32);
         Ok(LockTable { words, skipped, homes, spills, bits, free: AtomicU64::new(0) })
     }
@@ -125,13 +126,17 @@ impl LockTable {
     #[inline]
     pub fn acquire(&self, hash: u64, mode: LockMode, on_write: impl FnOnce()) -> Option<Place> {
         let (home, print) = (self.home(hash), fingerprint(hash));
-        if self.bits == Bits::Alone {
-            let header = self.bucket(home)[0].load(Ordering::Relaxed);
-            let (place, header) = self.grant::<true>(home, header, print, mode, on_write);
-            self.bucket(home)[0].store(header, Ordering::Relaxed);
-            return place;
+        if self.bits != Bits::Alone {
+            return self.acquire_shared(home, print, mode, on_write);
         }
-        self.acquire_shared(home, print, mode, on_write)
+        let bucket = self.bucket(home);
+        let header = bucket[0].load(Ordering::Relaxed);
+        let (place, header) = match is_empty(bucket, header) {
+            true => self.claim((home, bucket, 1), header, (print, mode), on_write),
+            false => self.grant::<true>(home, header, (print, mode), on_write),
+        };
+        bucket[0].store(header, Ordering::Relaxed);
+        place
     }
 
     fn acquire_shared(
@@ -150,13 +155,17 @@ impl LockTable {
             return Some(place);
         }
         let header = self.take(home)?;
-        let (place, header) = self.grant::<false>(home, header, print, mode, on_write);
+        let bucket = self.bucket(home);
+        let (place, header) = match is_empty(bucket, header) {
+            true => self.claim((home, bucket, 1), header, (print, mode), on_write),
+            false => self.grant::<false>(home, header, (print, mode), on_write),
+        };
         self.give(home, header);
         place
     }
 
     /// Takes a bucket's bit: its header without it; `None` if somebody has had it for long.
-    fn take(&self, home: u32) -> Option<u64> {
+    pub(super) fn take(&self, home: u32) -> Option<u64> {
         let word = &self.bucket(home)[0];
         for _ in 0..LOOKS_MAX {
             let header = word.fetch_or(BIT, order(Site::BitTaken, Ordering::Acquire));
@@ -186,7 +195,11 @@ impl LockTable {
     /// A reader joins others without the bit: the word says that there are some, of this very lock.
     #[inline]
     fn join_beside(&self, home: u32, print: u64) -> Option<Place> {
-        for (at, slot) in self.bucket(home).iter().enumerate().skip(1) {
+        let bucket = self.bucket(home);
+        if bucket[1..].iter().all(|slot| slot.load(Ordering::Relaxed) == 0) {
+            return None;
+        }
+        for (at, slot) in bucket.iter().enumerate().skip(1) {
             let mut word = slot.load(Ordering::Relaxed);
             if !is_of(word, print) || !takes_readers(word) {
                 continue;
@@ -203,13 +216,12 @@ impl LockTable {
     }
 
     /// Decides, with the bit or alone. Returns the header to leave as well.
-    #[inline(always)]
+    #[inline(never)]
     fn grant<const ALONE: bool>(
         &self,
         home: u32,
         mut header: u64,
-        print: u64,
-        mode: LockMode,
+        (print, mode): (u64, LockMode),
         on_write: impl FnOnce(),
     ) -> (Option<Place>, u64) {
         let place = match self.find(home, header, print) {
@@ -227,40 +239,38 @@ impl LockTable {
                 None => return (None, header),
             },
         };
-        let holder = if mode == LockMode::Write { WRITER } else { READER };
+        let (number, at) = (place.0 / WORDS as u32, place.0 as usize % WORDS);
+        self.claim((number, self.bucket(number), at), header, (print, mode), on_write)
+    }
+
+    /// Gives a free slot of a bucket to the first who holds it.
+    #[inline(always)]
+    fn claim(
+        &self,
+        (number, bucket, at): (u32, &[AtomicU64; WORDS], usize),
+        header: u64,
+        (print, mode): (u64, LockMode),
+        on_write: impl FnOnce(),
+    ) -> (Option<Place>, u64) {
+        let place = Place(number * WORDS as u32 + at as u32);
         let order = order(Site::ClaimPublished, Ordering::Release);
-        self.slot(place).store(print | holder, order);
-        if mode == LockMode::Write {
-            header = bucket::counted(header);
-            on_write();
+        if mode == LockMode::Read {
+            bucket[at].store(print | READER, order);
+            return (Some(place), header);
         }
-        (Some(place), header)
+        bucket[at].store(print | WRITER, order);
+        on_write();
+        (Some(place), bucket::counted(header))
     }
 
     /// The lock's slot, or a free one, in a bucket and those that it has spilled to.
-    #[inline(always)]
-    pub(super) fn find(&self, home: u32, header: u64, print: u64) -> Found {
-        let order = order(Site::SlotTaken, Ordering::Acquire);
-        let words: [u64; SLOTS] = std::array::from_fn(|at| self.bucket(home)[at + 1].load(order));
-        let first = Place(home * WORDS as u32 + 1);
-        if words.iter().fold(0, |all, word| all | word) == 0 && bucket::spill(header).is_none() {
-            return Found::Free(first);
-        }
-        self.find_among(first, words, header, print)
-    }
-
-    #[inline(never)]
-    fn find_among(
-        &self,
-        mut first: Place,
-        mut words: [u64; SLOTS],
-        mut header: u64,
-        print: u64,
-    ) -> Found {
-        let mut free = None;
+    pub(super) fn find(&self, home: u32, mut header: u64, print: u64) -> Found {
+        let (mut free, mut number) = (None, home);
         loop {
-            for (at, &word) in words.iter().enumerate() {
-                let place = Place(first.0 + at as u32);
+            let bucket = self.bucket(number);
+            for (at, slot) in bucket.iter().enumerate().skip(1) {
+                let word = slot.load(order(Site::SlotTaken, Ordering::Acquire));
+                let place = Place(number * WORDS as u32 + at as u32);
                 if word == 0 {
                     free = free.or(Some(place));
                 } else if is_of(word, print) {
@@ -268,12 +278,8 @@ impl LockTable {
                 }
             }
             let Some(spill) = bucket::spill(header) else { break };
-            let number = self.homes + spill;
-            let all = self.bucket(number);
-            header = all[0].load(Ordering::Relaxed);
-            let order = order(Site::SlotTaken, Ordering::Acquire);
-            words = std::array::from_fn(|at| all[at + 1].load(order));
-            first = Place(number * WORDS as u32 + 1);
+            number = self.homes + spill;
+            header = self.bucket(number)[0].load(Ordering::Relaxed);
         }
         free.map_or(Found::Full, Found::Free)
     }
@@ -354,59 +360,14 @@ impl LockTable {
             word = now;
         }
     }
+}
 
-    /// How many write grants a lock's bucket has seen, modulo 2^32: to be asked before something is read
-    /// that is to be kept by [`LockTable::keep`].
-    pub fn count(&self, hash: u64) -> u32 {
-        bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
-    }
-
-    /// Runs `act` with the bucket's bit if nobody writes the lock and no write of its bucket was granted
-    /// since the count was `count`; whether it ran. What `act` keeps is dropped by the next write grant.
-    pub fn keep(&self, hash: u64, count: u32, act: impl FnOnce()) -> bool {
-        let (home, print) = (self.home(hash), fingerprint(hash));
-        let header = match self.bits {
-            Bits::Alone | Bits::PlantedNoBit => self.bucket(home)[0].load(Ordering::Relaxed),
-            Bits::Shared | Bits::PlantedTwoLoads => match self.take(home) {
-                Some(header) => header,
-                None => return false,
-            },
-        };
-        let is_written = match self.find(home, header, print) {
-            Found::Held(_, word) => bucket::holders(word) == WRITER,
-            Found::Free(_) | Found::Full => false,
-        };
-        let may = !is_written && bucket::count(header) == count;
-        if may {
-            act();
-        }
-        self.give(home, header);
-        may
-    }
-
-    /// Slots in use. It looks at the whole table: for whoever judges a node at rest.
-    pub fn held(&self) -> usize {
-        let buckets = 0..self.homes + self.spills;
-        let used = |number| {
-            let slots = &self.bucket(number)[1..];
-            slots.iter().filter(|slot| slot.load(Ordering::Acquire) != 0).count()
-        };
-        buckets.map(used).sum()
-    }
-
-    /// Stands for all that is held, wherever its slot is, for whoever tells states apart.
-    pub fn digest(&self) -> u64 {
-        let buckets = 0..self.homes + self.spills;
-        let slots = buckets.flat_map(|number| &self.bucket(number)[1..]);
-        let used = slots.map(|slot| slot.load(Ordering::Acquire)).filter(|word| *word != 0);
-        used.map(tarn_fabric::rng::mix).fold(0, u64::wrapping_add)
-    }
-
-    /// Whether a place has this lock's slot.
-    pub fn is_at(&self, place: Place, hash: u64) -> bool {
-        let word = self.slot(place).load(Ordering::Acquire);
-        word != 0 && is_of(word, fingerprint(hash))
-    }
+/// Whether nobody holds a lock of a bucket, nor of those that it has spilled to: most are so most of the time.
+#[inline(always)]
+fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
+    let order = order(Site::SlotTaken, Ordering::Acquire);
+    let used = bucket[1..].iter().fold(0, |used, slot| used | slot.load(order));
+    used | bucket::spill_bits(header) == 0
 }
 
 /// What became of a reader that wanted to join.

@@ -19,6 +19,8 @@ use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
+use tarn_engine::services;
+use tarn_fabric::address::NodeId;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
 use tarn_workloads::{Invariant, Workload};
@@ -159,6 +161,8 @@ where
     #[expect(clippy::disallowed_methods, reason = "the program's clock")]
     pub fn phase(&mut self, length: Length) -> Result<Phase, OpenError> {
         let nodes = self.nodes()?;
+        let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+        services::share_out(self.cluster.database(), &owners);
         let signals = Signals::default();
         let this = &*self;
         let results: Vec<_> = std::thread::scope(|scope| {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::metrics::Tally;
+use tarn_engine::services::{self, Transport};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::Executor;
@@ -47,6 +48,10 @@ pub(super) fn run<W: Workload>(
         }
         let seat = Seat::<W>::new(coordinator, &desk);
         executor.spawn(coroutine(workload, seat, signals, length.record, ((), ())));
+    }
+    // With one node a thread serves nobody, and in mapped memory nothing runs on after a reply.
+    if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {
+        executor.spawn(services::run(cx, || !cx.has_coordinators()));
     }
     let mut readings: Vec<Reading> = Vec::with_capacity(3);
     let mut seen = WARM_UP;

@@ -27,6 +27,7 @@ use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{TableId, TableSchema};
+use tarn_engine::services::ServiceOptions;
 use tarn_engine::timestamp::Timestamps;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
@@ -172,6 +173,11 @@ impl Cluster {
         }
         let protocol = protocol.expect("it was looked at before");
         let (catalog, groups) = (self.catalog.clone(), ReplicaGroups::new(groups.to_vec()));
+        if protocol.needs().locks {
+            let owners: Vec<NodeId> =
+                (0..self.litmus.compute_nodes()).map(|slot| self.node(slot)).collect();
+            membership.open_shards(&owners);
+        }
         let database = Database::new(catalog, groups, protocol, membership.clone());
         for spare in 0..self.shape.spares {
             let slot = NodeSlot((self.shape.memory_nodes + spare) as u16);
@@ -182,7 +188,9 @@ impl Cluster {
 
     /// A compute node of one execution.
     pub fn join(&self, database: &Arc<Database>, node: NodeId) -> Arc<ComputeNode> {
-        Arc::new(ComputeNode::new(Arc::clone(database), node))
+        let services = ServiceOptions { lock_table_bytes: 1 << 12, ..ServiceOptions::direct(1) };
+        let joined = ComputeNode::serving(Arc::clone(database), node, &services);
+        Arc::new(joined.expect("a small lock table"))
     }
 
     /// A thread's hold on the database; indexes do not grow.

@@ -20,6 +20,7 @@ use tarn_engine::mend::{Mended, mend};
 use tarn_engine::outcome::{Explanation, Failure, Resolution};
 use tarn_engine::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace, Share};
+use tarn_engine::services;
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -99,6 +100,7 @@ impl<W: Workload + 'static> Cast<W> {
                 let mortal = Mortal::new(Box::pin(body), &is_dead, &self.graveyard);
                 scheduler.spawn(&cx.port, mortal);
             }
+            self.serve(scheduler, &is_dead, cx);
         }
         let keeper = stage.thread(node, shape.threads)?;
         let port = keeper.port.clone();
@@ -110,9 +112,22 @@ impl<W: Workload + 'static> Cast<W> {
         scheduler.spawn(&port, Mortal::new(Box::pin(lease), &is_dead, &self.graveyard));
         let lives = keep_lives(Rc::clone(&keeper), desk(), pace(shape));
         scheduler.spawn(&port, Mortal::new(Box::pin(lives), &is_dead, &self.graveyard));
+        self.serve(scheduler, &is_dead, Rc::clone(&keeper));
         let copies = keep_copies(keeper, desk(), pace(shape));
         scheduler.spawn(&port, Mortal::new(Box::pin(copies), &is_dead, &self.graveyard));
         Ok(())
+    }
+
+    /// A thread does what others need of it, if the protocol needs anything.
+    fn serve(&self, scheduler: &mut Scheduler<'_>, is_dead: &Rc<Cell<bool>>, cx: Rc<Context>) {
+        if !cx.has_services() {
+            return;
+        }
+        let (port, desk) = (cx.port.clone(), Rc::clone(&self.desk));
+        let serving = async move {
+            services::run(&cx, || desk.stop.get() && !cx.has_coordinators()).await;
+        };
+        scheduler.spawn(&port, Mortal::new(Box::pin(serving), is_dead, &self.graveyard));
     }
 }
 
@@ -275,9 +290,13 @@ fn play<W: Workload + 'static>(
     progress: &dyn Fn(u64),
 ) -> Result<bool, RunError> {
     let (shape, desk) = (&cast.shape, &cast.desk);
+    let mut owners = Vec::new();
     for slot in 0..shape.compute_nodes as u16 {
-        cast.bring(stage, scheduler, &stage.join(slot)?)?;
+        let node = stage.join(slot)?;
+        owners.push(node.id);
+        cast.bring(stage, scheduler, &node)?;
     }
+    services::share_out(&stage.database, &owners);
     let start = desk.start.get();
     let at = |ms: f64| start + Nanos((ms * 1e6) as u64);
     let (crash_at, end) = (at(shape.crash_at_ms), at(shape.virtual_ms));

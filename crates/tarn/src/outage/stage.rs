@@ -16,6 +16,7 @@ use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership as _};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_sim::config::{Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
@@ -64,6 +65,8 @@ pub(super) struct Stage {
     pub(super) database: Arc<Database>,
     pub(super) membership: Arc<EmbeddedMembership>,
     seed: u64,
+    threads: u16,
+    compute_nodes: usize,
 }
 
 impl Stage {
@@ -103,13 +106,15 @@ impl Stage {
             let slot = NodeSlot((shape.memory_nodes + spare) as u16);
             database.configurations.add_spare(slot);
         }
-        Ok(Stage { fabric, database, membership, seed: plan.seed })
+        let (threads, compute_nodes) = (shape.threads as u16, shape.compute_nodes);
+        Ok(Stage { fabric, database, membership, seed: plan.seed, threads, compute_nodes })
     }
 
     /// A compute node joins. Its slot's last life runs no coordinator any more: see [`Stage::is_free`].
     pub(super) fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
-        Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+        let services = ServiceOptions::new(self.threads, self.compute_nodes);
+        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
     /// Whether all that a slot's lives left is recovered. One that has crashed is a member until that is

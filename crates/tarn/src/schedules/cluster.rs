@@ -17,6 +17,7 @@ use tarn_engine::membership::{EmbeddedMembership, LeaseTerms};
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
@@ -27,6 +28,9 @@ use tarn_workloads::Workload;
 
 const HARDWARE: &str = "cx5-100g";
 
+/// Small: a slot has many lives, and few transactions at a time.
+const LOCK_TABLE_BYTES: u64 = 1 << 14;
+
 /// See the module's text.
 pub struct Cluster {
     /// The hardware.
@@ -36,6 +40,8 @@ pub struct Cluster {
     /// Who is in the cluster, as the service itself sees it.
     pub service: Arc<EmbeddedMembership>,
     seed: u64,
+    threads: u16,
+    compute_nodes: usize,
     address_cache: usize,
     loaded: RefCell<Vec<RecordedWrite>>,
 }
@@ -86,8 +92,18 @@ impl Cluster {
         for spare in 0..drawn.spares {
             database.configurations.add_spare(NodeSlot((drawn.memory_nodes + spare) as u16));
         }
+        let (threads, compute_nodes) = (drawn.threads as u16, drawn.compute_nodes);
         let (address_cache, loaded) = (drawn.address_cache, RefCell::default());
-        Ok(Cluster { fabric, database, service, seed, address_cache, loaded })
+        Ok(Cluster {
+            fabric,
+            database,
+            service,
+            seed,
+            threads,
+            compute_nodes,
+            address_cache,
+            loaded,
+        })
     }
 
     /// Of every generator.
@@ -101,7 +117,11 @@ impl Cluster {
     /// When the slot has used up its lives.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
-        Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+        let services = ServiceOptions {
+            lock_table_bytes: LOCK_TABLE_BYTES,
+            ..ServiceOptions::new(self.threads, self.compute_nodes)
+        };
+        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
     /// A thread of a compute node.

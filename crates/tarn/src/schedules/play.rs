@@ -25,6 +25,7 @@ use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Resolution, TxnId, UsageError};
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::recovery;
+use tarn_engine::services;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_sim::scheduler::{Ended, Scheduler};
@@ -107,6 +108,8 @@ impl<'a, W: Workload> Play<'a, W> {
         for slot in 0..drawn.compute_nodes {
             play.begin_life(slot)?;
         }
+        let owners: Vec<_> = play.members.iter().map(|member| member.life.id).collect();
+        services::share_out(&cluster.database, &owners);
         if drawn.has_faults() {
             play.begin_standby()?;
         }
@@ -129,6 +132,7 @@ impl<'a, W: Workload> Play<'a, W> {
                     self.begin_coordinator(&life, &cx, number);
                 }
             }
+            self.serve(&life, &cx);
             self.contexts.push(cx);
         }
         if self.drawn.has_faults() {
@@ -159,7 +163,22 @@ impl<'a, W: Workload> Play<'a, W> {
         let graveyard = Rc::clone(&self.graveyard);
         let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
         faults::spawn_keepers(&mut lives, (&cx, life), self.drawn, self.desk);
+        self.serve(life, &cx);
         self.contexts.push(cx);
+    }
+
+    /// The thread does what others need of it, if the protocol needs anything: as long as any coordinator of
+    /// any thread is there.
+    fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
+        if !cx.has_services() {
+            return;
+        }
+        let graveyard = Rc::clone(&self.graveyard);
+        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
+        let serving = Rc::clone(cx);
+        lives.spawn(life, cx, async move {
+            services::run(&serving, || !serving.has_coordinators()).await;
+        });
     }
 
     pub(super) fn begin_coordinator(&mut self, life: &Rc<Life>, cx: &Rc<Context>, number: u32) {

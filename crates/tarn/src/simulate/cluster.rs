@@ -15,6 +15,7 @@ use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::TableSchema;
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::NodeSlot;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
@@ -140,7 +141,9 @@ impl SimCluster {
     /// When the slot has used up its lives.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
-        Ok(Arc::new(ComputeNode::new(Arc::clone(&self.database), id)))
+        let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
+        let services = ServiceOptions::new(threads, nodes);
+        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
     /// A thread of a compute node.

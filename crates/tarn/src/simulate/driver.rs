@@ -21,8 +21,9 @@ use tarn_engine::load::{Loader, Part};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
 use tarn_engine::routing::Router;
+use tarn_engine::services;
 use tarn_engine::shard_map::ShardMap;
-use tarn_fabric::address::NodeSlot;
+use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
@@ -164,6 +165,8 @@ impl<W: Workload> Driver<W> {
         let slots = 0..config.cluster.compute_nodes as u16;
         let nodes: Vec<Arc<_>> =
             slots.map(|slot| self.cluster.join(slot)).collect::<Result<_, _>>()?;
+        let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+        services::share_out(self.cluster.database(), &owners);
         let seats = config.seats().into_iter();
         let contexts = seats.map(|seats| {
             let cx = self.cluster.context(&nodes[usize::from(seats.slot)], seats.thread)?;
@@ -212,6 +215,9 @@ impl<W: Workload> Driver<W> {
             Cast { workload, retry, desk: &desk, signals: &signals, record, recorder, dispatch };
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
+            if cx.has_services() {
+                scheduler.spawn(&cx.port, services::run(cx, || !cx.has_coordinators()));
+            }
         }
         let start = fabric.now();
         let of = length.warm_up + length.measured;

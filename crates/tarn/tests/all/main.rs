@@ -9,6 +9,7 @@ mod explore_crashes;
 mod found;
 mod independent;
 mod inputs;
+mod locks;
 mod pool;
 mod reproduce;
 mod scenarios;

@@ -19,6 +19,7 @@ use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{Cells, ColumnId, TableId};
+use tarn_engine::services::{self, ServiceOptions};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
@@ -106,8 +107,11 @@ impl Cluster {
         let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let ids: Vec<_> = ids.collect();
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
+        let services = ServiceOptions::direct(1);
+        let node = |&id| ComputeNode::serving(Arc::clone(&database), id, &services);
         let nodes: Vec<_> =
-            ids.iter().map(|&id| Arc::new(ComputeNode::new(Arc::clone(&database), id))).collect();
+            ids.iter().map(|id| Arc::new(node(id).expect("a small lock table"))).collect();
+        services::share_out(&database, &ids);
         let cx = context(&fabric, &nodes[0], seed);
         Cluster { cx, fabric, nodes }
     }

@@ -1,0 +1,65 @@
+//! What others than holders see of a lock table: who caches versions, who judges, who explores.
+//!
+//! Invariant: what is kept of a lock's record is kept while the bucket's bit is held, nobody writes it, and no
+//! write of its bucket was granted since it was read; the next write grant drops it under the same bit. (Hu
+//! et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", drops it before the grant, so
+//! that a reader in between can bring it back.) The rest only looks.
+
+use super::bucket::{self, WRITER, fingerprint, is_of};
+use super::sync::Ordering;
+use super::table::{Bits, Found, LockTable, Place};
+
+impl LockTable {
+    /// How many write grants a lock's bucket has seen, modulo 2^32: to be asked before something is read
+    /// that is to be kept by [`LockTable::keep`].
+    pub fn count(&self, hash: u64) -> u32 {
+        bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
+    }
+
+    /// Runs `act` with the bucket's bit if nobody writes the lock and no write of its bucket was granted
+    /// since the count was `count`; whether it ran. What `act` keeps is dropped by the next write grant.
+    pub fn keep(&self, hash: u64, count: u32, act: impl FnOnce()) -> bool {
+        let (home, print) = (self.home(hash), fingerprint(hash));
+        let header = match self.bits {
+            Bits::Alone | Bits::PlantedNoBit => self.bucket(home)[0].load(Ordering::Relaxed),
+            Bits::Shared | Bits::PlantedTwoLoads => match self.take(home) {
+                Some(header) => header,
+                None => return false,
+            },
+        };
+        let is_written = match self.find(home, header, print) {
+            Found::Held(_, word) => bucket::holders(word) == WRITER,
+            Found::Free(_) | Found::Full => false,
+        };
+        let may = !is_written && bucket::count(header) == count;
+        if may {
+            act();
+        }
+        self.give(home, header);
+        may
+    }
+
+    /// Slots in use. It looks at the whole table: for whoever judges a node at rest.
+    pub fn held(&self) -> usize {
+        let buckets = 0..self.homes + self.spills;
+        let used = |number| {
+            let slots = &self.bucket(number)[1..];
+            slots.iter().filter(|slot| slot.load(Ordering::Acquire) != 0).count()
+        };
+        buckets.map(used).sum()
+    }
+
+    /// Stands for all that is held, wherever its slot is, for whoever tells states apart.
+    pub fn digest(&self) -> u64 {
+        let buckets = 0..self.homes + self.spills;
+        let slots = buckets.flat_map(|number| &self.bucket(number)[1..]);
+        let used = slots.map(|slot| slot.load(Ordering::Acquire)).filter(|word| *word != 0);
+        used.map(tarn_fabric::rng::mix).fold(0, u64::wrapping_add)
+    }
+
+    /// Whether a place has this lock's slot.
+    pub fn is_at(&self, place: Place, hash: u64) -> bool {
+        let word = self.slot(place).load(Ordering::Acquire);
+        word != 0 && is_of(word, fingerprint(hash))
+    }
+}

@@ -1,0 +1,386 @@
+//! Locks of compute nodes on a simulated network that loses, doubles, delays and reorders messages, while
+//! shards move and nodes die.
+//!
+//! Invariants checked: no lock ever has two writers, or a writer and a reader, from the moment at which a
+//! transaction may take its commit timestamp until it gives its locks up; when nothing runs any more no node
+//! that lives holds any; everybody comes to an end, on the new map if the old one was wrong. A reply cache that
+//! is left out, so that a LOCK that comes twice is granted twice, is noticed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Waiting, Poll};
+
+use rand::RngExt as _;
+use tarn_engine::catalog::Options;
+use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::lock::name::{LockMode, LockName};
+use tarn_engine::lock::set::LockSet;
+use tarn_engine::membership::{EmbeddedMembership, Heirs, Membership, Reopening, ShardChange};
+use tarn_engine::protocol::{ALL, AnyProtocol};
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::schema::{ColumnType, TableSchema};
+use tarn_engine::services::{self, ServiceOptions};
+use tarn_engine::shard_map::{ShardId, ShardState};
+use tarn_engine::timestamp::Timestamp;
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rpc::RpcConfig;
+use tarn_sim::config::{Chaos, Mode, SimConfig};
+use tarn_sim::fabric::SimFabric;
+use tarn_sim::profile::Profile;
+use tarn_sim::scheduler::{Ended, Scheduler};
+
+const NODES: u16 = 3;
+const THREADS: u16 = 2;
+const COROUTINES: usize = 2;
+const KEYS: u64 = 10;
+const TRANSACTIONS: usize = 12;
+
+/// The shard of a key: they lie in a few, of different owners.
+fn shard_of(key: u64) -> ShardId {
+    ShardId((key % 5) as u16)
+}
+
+/// Who holds what, as everybody together knows it.
+#[derive(Default)]
+struct Oracle {
+    /// By key: writers and readers that may have taken their timestamp, with their node's slot.
+    holders: RefCell<BTreeMap<u64, Vec<(u16, LockMode)>>>,
+    /// By shard: transactions that have asked for something of it and have not given up.
+    asking: RefCell<BTreeMap<ShardId, u32>>,
+    wrong: RefCell<Vec<String>>,
+    refused: RefCell<BTreeMap<&'static str, u32>>,
+    at_work: Cell<usize>,
+    /// Who does something that others' services are needed for, and is no transaction.
+    chores: Cell<u32>,
+    moved: Cell<u32>,
+}
+
+impl Oracle {
+    fn enter(&self, slot: u16, locks: &BTreeMap<u64, LockMode>) {
+        for (&key, &mode) in locks {
+            let mut all = self.holders.borrow_mut();
+            let holders = all.entry(key).or_default();
+            let clashes = |held: &&(u16, LockMode)| mode.max(held.1) == LockMode::Write;
+            if let Some(other) = holders.iter().find(clashes) {
+                let text = format!("{key}: {mode:?} for {slot} beside {other:?}");
+                self.wrong.borrow_mut().push(text);
+            }
+            holders.push((slot, mode));
+        }
+    }
+
+    fn leave(&self, slot: u16, locks: &BTreeMap<u64, LockMode>) {
+        for (&key, &mode) in locks {
+            let mut all = self.holders.borrow_mut();
+            let holders = all.get_mut(&key).expect("it is there");
+            let at = holders.iter().position(|held| *held == (slot, mode)).expect("it is there");
+            holders.swap_remove(at);
+        }
+    }
+
+    fn ask(&self, locks: &BTreeMap<u64, LockMode>, change: i32) {
+        for &key in locks.keys() {
+            let mut asking = self.asking.borrow_mut();
+            let count = asking.entry(shard_of(key)).or_default();
+            *count = count.checked_add_signed(change).expect("asked before");
+        }
+    }
+
+    /// What a node's transactions held is nobody's any more.
+    fn forget(&self, slot: u16) {
+        for holders in self.holders.borrow_mut().values_mut() {
+            holders.retain(|held| held.0 != slot);
+        }
+    }
+}
+
+/// A coroutine of a node: not polled any more once that has died.
+struct Mortal<'a> {
+    inner: Coroutine<'a>,
+    is_dead: Rc<Cell<bool>>,
+    corpses: Rc<RefCell<Vec<Coroutine<'a>>>>,
+}
+
+type Coroutine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+fn mortal<'a>(
+    inner: impl Future<Output = ()> + 'a,
+    is_dead: &Rc<Cell<bool>>,
+    corpses: &Rc<RefCell<Vec<Coroutine<'a>>>>,
+) -> Mortal<'a> {
+    let (is_dead, corpses) = (Rc::clone(is_dead), Rc::clone(corpses));
+    Mortal { inner: Box::pin(inner), is_dead, corpses }
+}
+
+impl Future for Mortal<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, waiting: &mut Waiting<'_>) -> Poll<()> {
+        if self.is_dead.get() {
+            // Not dropped before the end: a node that has died gives nothing up.
+            let inner = std::mem::replace(&mut self.inner, Box::pin(async {}));
+            self.corpses.borrow_mut().push(inner);
+            return Poll::Ready(());
+        }
+        self.inner.as_mut().poll(waiting)
+    }
+}
+
+struct Stage {
+    fabric: SimFabric,
+    membership: Arc<EmbeddedMembership>,
+    database: Arc<Database>,
+    nodes: Vec<Arc<ComputeNode>>,
+    contexts: Vec<Rc<Context>>,
+}
+
+fn stage(seed: u64, rpc: RpcConfig) -> Stage {
+    let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
+    let options = Options { coordinators_max: 4, spare_bytes: 0, ..Options::default() };
+    let protocol = AnyProtocol::by_name(ALL[0].name, "corrected").expect("there is one");
+    let catalog = protocol.catalog(&[schema], &options, 1).expect("a plan");
+    let config = SimConfig {
+        memory_nodes: 1,
+        replicas: 1,
+        compute_nodes: usize::from(NODES),
+        group_bytes: catalog.group_bytes(),
+        profile: Profile::load("cx5-100g").expect("a profile"),
+        mode: Mode::Random(Chaos::of(seed)),
+        seed,
+    };
+    let fabric = SimFabric::new(&config).expect("a cluster");
+    let groups = ReplicaGroups::new(fabric.groups());
+    let membership = Arc::new(EmbeddedMembership::new(usize::from(NODES)));
+    let database = Arc::new(Database::new(catalog, groups, protocol, Arc::clone(&membership) as _));
+    let options = ServiceOptions {
+        lock_table_bytes: 1 << 10,
+        rpc,
+        ..ServiceOptions::new(THREADS, usize::from(NODES))
+    };
+    let node = |slot| {
+        let id = membership.join(NodeSlot(slot)).expect("a life");
+        let mut node = ComputeNode::new(Arc::clone(&database), id);
+        node.serve_locks(&options).expect("services");
+        Arc::new(node)
+    };
+    let nodes: Vec<_> = (0..NODES).map(node).collect();
+    let ids: Vec<_> = nodes.iter().map(|node| node.id).collect();
+    services::share_out(&database, &ids);
+    let threads = |node: &Arc<ComputeNode>| {
+        let node = Arc::clone(node);
+        let fabric = fabric.clone();
+        (0..THREADS).map(move |thread| {
+            let port = fabric.port(node.id, thread, seed);
+            Rc::new(Context::new(Arc::clone(&node), port, thread, 0).expect("a thread"))
+        })
+    };
+    let contexts = nodes.iter().flat_map(threads).collect();
+    Stage { fabric, membership, database, nodes, contexts }
+}
+
+/// Locks a few keys as a transaction does, again and again.
+async fn work(cx: Rc<Context>, oracle: &Oracle) {
+    let (mut rng, slot) = (cx.port.rng(), cx.node.id.slot.0);
+    let mut held = LockSet::default();
+    let mut done = 0;
+    while done < TRANSACTIONS {
+        let mut locks = BTreeMap::new();
+        for _ in 0..rng.random_range(1..4) {
+            let mode = if rng.random_range(0..2) == 0 { LockMode::Read } else { LockMode::Write };
+            locks.insert(rng.random_range(0..KEYS), mode);
+        }
+        oracle.ask(&locks, 1);
+        for (&key, &mode) in &locks {
+            held.ask(&cx, LockName::row(0, key), shard_of(key), mode);
+        }
+        let granted = match held.collect(&cx, cx.next_tag()).await {
+            Ok(()) => held.secure(&cx),
+            refused => refused,
+        };
+        match granted {
+            Ok(()) => {
+                oracle.enter(slot, &locks);
+                cx.port.sleep(Nanos(rng.random_range(0..3_000))).await;
+                oracle.leave(slot, &locks);
+                done += 1;
+            }
+            Err(failure) => {
+                let text = failure.to_string();
+                let known = ["refused", "owner", "lost"];
+                let kind = known.iter().rev().find(|it| text.contains(**it));
+                *oracle.refused.borrow_mut().entry(kind.unwrap_or(&"else")).or_default() += 1;
+            }
+        }
+        held.release(&cx, granted.ok().map(|()| Timestamp::LOADED));
+        oracle.ask(&locks, -1);
+        cx.port.sleep(Nanos(rng.random_range(0..4_000))).await;
+    }
+    oracle.at_work.set(oracle.at_work.get() - 1);
+}
+
+/// Gives shards to other nodes: closes one, waits until nobody has anything of it, and lets it be served
+/// elsewhere. Those who do not know yet ask the wrong node.
+async fn move_shards(cx: Rc<Context>, stage: &Stage, oracle: &Oracle) {
+    let mut rng = cx.port.rng();
+    let services = |slot: NodeSlot| stage.nodes[usize::from(slot.0)].services().expect("it serves");
+    while oracle.at_work.get() > 0 {
+        cx.port.sleep(Nanos(rng.random_range(5_000..40_000))).await;
+        let shard = ShardId(rng.random_range(0..5));
+        let to = stage.nodes[rng.random_range(0..stage.nodes.len())].id;
+        let Some(open) = stage.membership.shard(shard) else { continue };
+        let from = open.owner;
+        if open.state != ShardState::Open || from == to {
+            continue;
+        }
+        let closed = open.next(from, ShardState::Closed);
+        if stage.membership.change_shard(from, shard, open, closed) != ShardChange::Made {
+            continue;
+        }
+        services(from.slot).shards.refresh(&*stage.membership);
+        let is_asked = || oracle.asking.borrow().get(&shard).is_some_and(|count| *count > 0);
+        while is_asked() || !services(from.slot).granted_of(shard).is_empty() {
+            if !stage.membership.is_member(from) || oracle.at_work.get() == 0 {
+                return;
+            }
+            cx.port.sleep(Nanos(1_000)).await;
+        }
+        let moved = closed.next(to, ShardState::Open);
+        if stage.membership.change_shard(from, shard, closed, moved) == ShardChange::Made {
+            services(to.slot).shards.refresh(&*stage.membership);
+            oracle.moved.set(oracle.moved.get() + 1);
+        }
+    }
+}
+
+/// Lets the last node die, and recovers it: its locks are nobody's, then its shards are others'.
+async fn kill(cx: Rc<Context>, stage: &Stage, oracle: &Oracle, is_dead: Rc<Cell<bool>>) {
+    let (dead, by) = (stage.nodes[2].id, stage.nodes[0].id);
+    let at = Nanos(cx.port.rng().random_range(20_000..150_000));
+    cx.port.sleep(at).await;
+    is_dead.set(true);
+    cx.port.sleep(Nanos(10_000)).await;
+    stage.membership.expel(dead);
+    stage.membership.claim_recovery(dead, by);
+    cx.port.sleep(Nanos(20_000)).await;
+    oracle.forget(dead.slot.0);
+    assert!(stage.membership.recovered(dead, by));
+    let until = cx.port.now() + Nanos(50_000_000);
+    loop {
+        match stage.membership.reopen_shards(dead, Heirs::Owners) {
+            Reopening::Done => break,
+            Reopening::Unacknowledged(_) if cx.port.now() < until => {}
+            other => {
+                oracle.wrong.borrow_mut().push(format!("its shards stay closed: {other:?}"));
+                break;
+            }
+        }
+        cx.port.sleep(Nanos(2_000)).await;
+    }
+    oracle.chores.set(oracle.chores.get() - 1);
+}
+
+#[derive(Default, Debug)]
+struct Seen {
+    wrong: Vec<String>,
+    refused: BTreeMap<&'static str, u32>,
+    moved: u32,
+}
+
+/// Runs one seed; what is wrong with it.
+fn run(seed: u64, rpc: RpcConfig, dies: bool, moves: bool) -> Seen {
+    let stage = stage(seed, rpc);
+    let oracle = Oracle::default();
+    let is_dead = Rc::new(Cell::new(false));
+    let corpses: Rc<RefCell<Vec<Coroutine<'_>>>> = Rc::default();
+    let mut scheduler = Scheduler::new(&stage.fabric);
+    for cx in &stage.contexts {
+        let is_last = cx.node.id.slot.0 == NODES - 1;
+        let mine = if dies && is_last { Rc::clone(&is_dead) } else { Rc::default() };
+        let left = Rc::new(Cell::new(COROUTINES));
+        for _ in 0..COROUTINES {
+            let (its, oracle, left) = (Rc::clone(cx), &oracle, Rc::clone(&left));
+            oracle.at_work.set(oracle.at_work.get() + 1);
+            let work = async move {
+                work(its, oracle).await;
+                left.set(left.get() - 1);
+            };
+            scheduler.spawn(&cx.port, mortal(work, &mine, &corpses));
+        }
+        let oracle = &oracle;
+        let stop = move || left.get() == 0 && oracle.chores.get() == 0;
+        let serve = services::run(cx, stop);
+        scheduler.spawn(&cx.port, mortal(serve, &mine, &corpses));
+    }
+    let first = Rc::clone(&stage.contexts[0]);
+    if moves {
+        scheduler.spawn(&first.port.clone(), move_shards(Rc::clone(&first), &stage, &oracle));
+    }
+    if dies {
+        oracle.chores.set(1);
+        let port = first.port.clone();
+        scheduler.spawn(&port, kill(first, &stage, &oracle, Rc::clone(&is_dead)));
+    }
+    let ended = scheduler.run_until(stage.fabric.now() + Nanos(200_000_000));
+    let mut wrong = oracle.wrong.take();
+    if ended != Ended::Finished {
+        wrong.push(format!("it does not end: {} at work", oracle.at_work.get()));
+    }
+    for node in stage.nodes.iter().filter(|node| stage.membership.is_member(node.id)) {
+        let services = node.services().expect("it serves");
+        let left = (services.locks.held(), services.granted());
+        if left != (0, 0) {
+            wrong.push(format!("{}: {left:?} locks and grants are left", node.id));
+        }
+    }
+    drop(scheduler);
+    assert_eq!(stage.database.directory.members().len(), if dies { 2 } else { 3 });
+    Seen { wrong, refused: oracle.refused.take(), moved: oracle.moved.get() }
+}
+
+/// Calls that are sent again soon, so that virtual time is short.
+fn hasty() -> RpcConfig {
+    RpcConfig {
+        retransmit_after: Nanos(50_000),
+        deadline: Nanos(5_000_000),
+        ..RpcConfig::default()
+    }
+}
+
+#[test]
+fn nobody_holds_a_lock_against_another_whatever_happens_to_messages() {
+    let mut seen = BTreeMap::<&str, u32>::new();
+    let mut moved = 0;
+    for seed in 0..60 {
+        let found = run(seed, hasty(), false, seed % 2 == 0);
+        assert!(found.wrong.is_empty(), "seed {seed}: {:?}", found.wrong);
+        found.refused.iter().for_each(|(kind, count)| *seen.entry(kind).or_default() += count);
+        moved += found.moved;
+    }
+    println!("refused: {seen:?}, shards moved: {moved}");
+    assert!(seen["refused"] > 100 && seen["owner"] > 10 && moved > 30, "{seen:?}, {moved}");
+}
+
+#[test]
+fn a_node_that_dies_takes_no_lock_along_and_leaves_none() {
+    let mut seen = BTreeMap::<&str, u32>::new();
+    for seed in 100..140 {
+        let found = run(seed, hasty(), true, false);
+        assert!(found.wrong.is_empty(), "seed {seed}: {:?}", found.wrong);
+        found.refused.iter().for_each(|(kind, count)| *seen.entry(kind).or_default() += count);
+    }
+    println!("refused: {seen:?}");
+    assert!(seen.contains_key("lost"), "{seen:?}");
+}
+
+/// Hole L8 of the paper's text.
+#[test]
+fn a_lock_that_comes_twice_and_is_granted_twice_is_noticed() {
+    let planted = RpcConfig { planted_no_reply_cache: true, ..hasty() };
+    let noticed = (0..60).find(|&seed| !run(seed, planted, false, false).wrong.is_empty());
+    println!("noticed with seed {noticed:?}");
+    assert!(noticed.is_some(), "a LOCK was granted twice and nobody saw it");
+}
