@@ -58,7 +58,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     switch(
         "too-old",
         "a snapshot whose version is not kept any more aborts; off: it takes the oldest there is",
-        false,
+        true,
     ),
     switch(
         "await-replicas",
