@@ -12,7 +12,7 @@ use crate::inspect_trees::audit_index;
 use crate::inspect_versions::{is_block, wrong_cells};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, Newest, PayloadAt,
-    VERSION_AT, Version,
+    RecordLayout, VERSION_AT, Version,
 };
 use crate::outcome::Failure;
 use crate::row::Row;
@@ -27,6 +27,8 @@ pub struct Stored<'a> {
     pub key: u64,
     /// Its version.
     pub version: Version,
+    /// How often it was changed since it was loaded, where its version counts that; one of timestamps does not.
+    pub changes: Option<u64>,
     /// The full key, of a table whose keys are longer than a word.
     pub full_key: &'a [u8],
     /// Its payload.
@@ -176,7 +178,9 @@ async fn show(
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
     let (key, version) = (round.word(image.plus(KEY_AT)), newest.version);
     let full_key = round.bytes(image.plus(table.slot.full_key_at), table.slot.full_key_bytes);
-    visit(Stored { key, version, full_key, row });
+    let counts = table.slot.record == RecordLayout::InPlace;
+    let changes = counts.then(|| version.counter() - 1);
+    visit(Stored { key, version, changes, full_key, row });
     Ok(())
 }
 
@@ -287,6 +291,7 @@ async fn compare_replicas(
         for slot in 0..table.geometry.slots {
             let image = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes);
             let bodies: Vec<Address> = table.slot.apart(slot_at(round, table, image)).collect();
+            let slot_image = slot_at(round, table, image).to_vec();
             // A cell that leads astray is counted as wrong.
             for body in bodies.into_iter().filter(|&body| is_block(cx, table, body)) {
                 round.begin();
@@ -297,7 +302,10 @@ async fn compare_replicas(
                 // What lies behind the payload may be left of another record.
                 let lines = |at| round.bytes(at, table.slot.apart_bytes()).chunks(64);
                 let lines = lines(first).zip(lines(second));
-                audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
+                let counts = |line: usize| table.slot.is_replicated_apart(&slot_image, line * 64);
+                let differing =
+                    lines.enumerate().filter(|(line, (one, two))| one != two && counts(*line));
+                audit.replicas_differ += differing.count() as u64;
             }
         }
     }

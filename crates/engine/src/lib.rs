@@ -41,6 +41,7 @@ pub mod log;
 pub mod membership;
 pub mod mend;
 pub mod metrics;
+mod node_locks;
 pub mod numbers;
 pub mod ordered;
 pub mod outcome;

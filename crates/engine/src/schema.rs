@@ -71,7 +71,7 @@ pub struct Column {
 }
 
 /// A set of cells of one table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cells(pub u64);
 
 impl Cells {

@@ -53,6 +53,7 @@
 #![deny(unsafe_code)]
 
 mod backend;
+pub mod bell;
 mod clocks;
 pub mod config;
 mod costs;

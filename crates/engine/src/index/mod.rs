@@ -7,11 +7,13 @@
 
 pub mod btree;
 pub mod bucket_shape;
+pub(crate) mod changes;
 pub mod growth;
 pub mod hash;
 mod locate;
 pub mod prints;
 pub mod relocate;
+pub(crate) mod room;
 
 pub use locate::{
     GrowthState, IndexView, Place, SEGMENTS_MAX, bin_of, group_of, hash_of, low_bits, state_seen,

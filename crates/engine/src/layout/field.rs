@@ -3,8 +3,9 @@
 //! Invariant: every byte of a slot has one name, in every layout; whoever shows memory takes it from here.
 
 use super::{
-    CELL_BYTES, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, HEADER_BYTES, KEY_AT,
-    PACKED_WRITER_AT, RecordLayout, Slot, VERSION_AT,
+    CELL_BYTES, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DELTA_CELL_BYTES,
+    DELTA_CELLS_AT, HEADER_BYTES, KEY_AT, NEWEST_AT, PACKED_WRITER_AT, RecordLayout, Slot,
+    VERSION_AT,
 };
 use std::fmt;
 
@@ -67,6 +68,19 @@ impl fmt::Display for Field {
     }
 }
 
+/// Of versions kept as deltas: version 0 is the newest, version n that of cell n - 1.
+fn delta_field(into: usize) -> Field {
+    let cell = |into: usize| into / DELTA_CELL_BYTES + 1;
+    match into {
+        _ if into < NEWEST_AT => Field::Body,
+        _ if into < DELTA_CELLS_AT => Field::Committed(0),
+        _ if (into - DELTA_CELLS_AT) % DELTA_CELL_BYTES < 8 => {
+            Field::Committed(cell(into - DELTA_CELLS_AT))
+        }
+        _ => Field::To(cell(into - DELTA_CELLS_AT)),
+    }
+}
+
 impl Slot {
     /// What lies `into` bytes into a slot.
     pub fn field_at(&self, into: usize) -> Field {
@@ -87,6 +101,7 @@ impl Slot {
             RecordLayout::Cells(_) if into < CELLS_AT => Field::Shape,
             RecordLayout::Cells(cells) if into < cells.end() => cell_field(into - CELLS_AT),
             RecordLayout::Cells(_) => Field::Unused,
+            RecordLayout::Deltas(_) => delta_field(into),
         }
     }
 }

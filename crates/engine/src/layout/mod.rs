@@ -6,6 +6,7 @@
 
 mod cells;
 mod choose;
+mod deltas;
 mod field;
 mod packed;
 mod reach;
@@ -22,8 +23,14 @@ pub use choose::{
     Choice, Committed, Discards, Overwrite, Rules, Seen, cell_to_overwrite, choose,
     newest_committed,
 };
+pub use deltas::{
+    DELTA_CELL_BYTES, DELTA_CELLS_AT, DELTA_VERSIONS_MAX, DeltaCell, Deltas, NEWEST_AT,
+    STAMP_BYTES, Shown, VALUE_AT, delta_bytes, is_seen_at, newest, put_delta, take_delta,
+    version_at,
+};
 pub use field::Field;
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
+pub(crate) use reach::for_each_run;
 pub use reach::{Reach, WORD_BYTES};
 pub use record::{LayoutKind, Loaded, Newest, PayloadAt, RecordLayout, Records};
 pub use single_version::{

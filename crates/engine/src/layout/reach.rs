@@ -3,7 +3,8 @@
 //! Invariant: what a set of columns covers is the union of what each covers, so that runs of lines are
 //! runs of bits. Rows of more than 64 units have no masks: who asks counts columns instead.
 
-use crate::schema::TableSchema;
+use crate::catalog::Table;
+use crate::schema::{Cells, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
 
 /// Bytes of a word: what is written is whole words.
@@ -39,6 +40,50 @@ impl Reach {
             left &= left - 1;
         }
         Some(units)
+    }
+}
+
+/// Calls `run(from, to)` for the byte ranges of the payload that `cells` cover, widened to
+/// multiples of `unit` and merged where they touch.
+pub(crate) fn for_each_run(
+    table: &Table,
+    cells: Cells,
+    unit: usize,
+    mut run: impl FnMut(usize, usize),
+) {
+    let columns = &table.schema.columns;
+    let every = u64::MAX >> (64 - columns.len());
+    if cells.0 & every == every {
+        let whole = table.slot.payload_bytes.next_multiple_of(unit);
+        return if whole > 0 {
+            run(0, whole)
+        };
+    }
+    if let Some(mut units) = table.reach.units(unit, cells.0 & every) {
+        while units != 0 {
+            let from = units.trailing_zeros();
+            let len = (units >> from).trailing_ones();
+            units &= !(u64::MAX >> (64 - len) << from);
+            run(from as usize * unit, (from + len) as usize * unit);
+        }
+        return;
+    }
+    let (mut from, mut to, mut left) = (0, 0, cells.0 & every);
+    while left != 0 {
+        let column = &columns[left.trailing_zeros() as usize];
+        left &= left - 1;
+        let start = column.offset_bytes / unit * unit;
+        let end = (column.offset_bytes + column.column_type.width_bytes()).next_multiple_of(unit);
+        if start > to {
+            if to > from {
+                run(from, to);
+            }
+            from = start;
+        }
+        to = end.max(to);
+    }
+    if to > from {
+        run(from, to);
     }
 }
 

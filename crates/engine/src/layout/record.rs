@@ -6,8 +6,8 @@
 //! keys by it), and what a protocol does to its own layout, whose bytes it knows.
 
 use super::{
-    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, KEY_AT, Packed, SHAPE_AT, Slot,
-    VERSION_AT, Version, VersionWord, seal_record,
+    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, NEWEST_AT, Packed,
+    SHAPE_AT, STAMP_BYTES, Slot, VALUE_AT, VERSION_AT, Version, VersionWord, seal_record,
 };
 use crate::outcome::UsageError;
 use crate::schema::{TableId, TableSchema};
@@ -29,6 +29,11 @@ pub enum LayoutKind {
         cells: u8,
         /// Where they lie.
         records: Records,
+    },
+    /// The newest version in one place, of older ones what was different.
+    Deltas {
+        /// How many versions, 1 to [`super::DELTA_VERSIONS_MAX`].
+        cells: u8,
     },
 }
 
@@ -55,6 +60,7 @@ impl LayoutKind {
                 let packed = Packed::fitting(cells, schema).filter(|_| records != Records::Apart);
                 packed.map_or_else(|| Cells::new(cells).slot(schema), |it| it.slot(schema))
             }
+            LayoutKind::Deltas { cells } => Deltas::new(cells).slot(schema),
         }
         .shaped(0, false)
     }
@@ -64,7 +70,11 @@ impl LayoutKind {
     /// # Errors
     /// Names the field that cannot be, its value, and what is allowed.
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
-        let LayoutKind::MultiVersion { cells, .. } = self else { return Ok(()) };
+        let cells = match self {
+            LayoutKind::SingleVersion => return Ok(()),
+            LayoutKind::Deltas { cells } => return Deltas::validate(cells),
+            LayoutKind::MultiVersion { cells, .. } => cells,
+        };
         let refuse = |field: &str, value: String, allowed: String| {
             Err(UsageError { field: field.to_owned(), value, allowed })
         };
@@ -90,6 +100,7 @@ impl fmt::Display for LayoutKind {
             LayoutKind::MultiVersion { cells, records: Records::Apart } => {
                 write!(f, "multi-version-1 of {cells}, apart")
             }
+            LayoutKind::Deltas { cells } => write!(f, "deltas-1 of {cells}"),
         }
     }
 }
@@ -103,6 +114,8 @@ pub enum RecordLayout {
     Packed(Packed),
     /// Several versions, each where its cell in the slot says.
     Cells(Cells),
+    /// One version in memory of its own, beside what is different in older ones.
+    Deltas(Deltas),
 }
 
 /// Where a version's payload lies.
@@ -150,12 +163,13 @@ impl Slot {
         if self.is_free(image) {
             return None;
         }
-        if self.record == RecordLayout::InPlace {
-            let payload = match self.body_at {
-                None => PayloadAt::Slot(self.payload_at),
-                Some(at) => PayloadAt::Apart(Address::from_word(word(image, at))),
-            };
-            return Some(Newest { version: version(image), payload });
+        let version = match self.record {
+            RecordLayout::InPlace => Some(version(image)),
+            RecordLayout::Deltas(_) => Some(Version::from_word(word(image, NEWEST_AT))),
+            RecordLayout::Packed(_) | RecordLayout::Cells(_) => None,
+        };
+        if let Some(version) = version {
+            return Some(Newest { version, payload: self.payload_of(image, 0) });
         }
         let committed = self.newest_committed(image).filter(|newest| !newest.deleted)?;
         let version = Version::from_word(committed.version.0);
@@ -166,8 +180,10 @@ impl Slot {
     #[inline]
     pub fn payload_of(&self, image: &[u8], cell: usize) -> PayloadAt {
         match (self.record, self.body_at) {
-            (RecordLayout::InPlace, None) => PayloadAt::Slot(self.payload_at),
-            (RecordLayout::InPlace, Some(at)) => {
+            (RecordLayout::InPlace | RecordLayout::Deltas(_), None) => {
+                PayloadAt::Slot(self.payload_at)
+            }
+            (RecordLayout::InPlace | RecordLayout::Deltas(_), Some(at)) => {
                 PayloadAt::Apart(Address::from_word(word(image, at)))
             }
             (RecordLayout::Packed(packed), _) => PayloadAt::Slot(packed.payload_at(cell)),
@@ -196,6 +212,17 @@ impl Slot {
         }
     }
 
+    /// Whether what lies so many bytes into memory of its own is the same at every replica at rest: of a delta that
+    /// no cell names it is not, since a copy that joined later has not got it.
+    pub fn is_replicated_apart(&self, image: &[u8], at: usize) -> bool {
+        let RecordLayout::Deltas(deltas) = self.record else { return true };
+        let begins = |cell: usize| deltas.delta_at(self.payload_bytes, cell);
+        match (0..deltas.cells()).rfind(|&cell| begins(cell) <= at) {
+            None => true,
+            Some(cell) => word(image, deltas.cell_at(cell)) != 0,
+        }
+    }
+
     /// Writes all of a loaded record but its payload into an image of zeros. Its first version's timestamp is 1.
     pub fn write_loaded(&self, image: &mut [u8], record: &Loaded<'_>) {
         let mut set = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -208,6 +235,10 @@ impl Slot {
                 if let Some(at) = self.body_at {
                     set(at, &record.body.to_word().to_le_bytes());
                 }
+            }
+            RecordLayout::Deltas(_) => {
+                set(VALUE_AT, &record.body.to_word().to_le_bytes());
+                set(NEWEST_AT, &Version::LOADED.word().to_le_bytes());
             }
             RecordLayout::Packed(packed) => {
                 set(packed.version_at(0), &version.word().to_le_bytes());
@@ -223,8 +254,12 @@ impl Slot {
 
     /// Completes what lies apart of a loaded record whose payload is written, if there is something to complete.
     pub fn seal_loaded(&self, body: &mut [u8], key: u64) {
-        if let RecordLayout::Cells(_) = self.record {
-            seal_record(&mut body[..self.apart_bytes()], 0, key);
+        match self.record {
+            RecordLayout::Cells(_) => seal_record(&mut body[..self.apart_bytes()], 0, key),
+            RecordLayout::Deltas(_) => {
+                body[..STAMP_BYTES].copy_from_slice(&Version::LOADED.word().to_le_bytes());
+            }
+            RecordLayout::InPlace | RecordLayout::Packed(_) => {}
         }
     }
 }

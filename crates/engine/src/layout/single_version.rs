@@ -135,7 +135,8 @@ impl Slot {
     #[must_use]
     pub fn shaped(self, bytes_min: usize, by_bucket: bool) -> Slot {
         let slot_bytes = self.slot_bytes.max(slot_bytes(bytes_min));
-        let has_word = self.full_key_bytes == 0 && !matches!(self.record, RecordLayout::Cells(_));
+        let leads_on = matches!(self.record, RecordLayout::Cells(_) | RecordLayout::Deltas(_));
+        let has_word = self.full_key_bytes == 0 && !leads_on;
         let plain = slot_bytes <= LINE_BYTES && has_word && !by_bucket;
         Slot { slot_bytes, by_bucket, plain, ..self }
     }
@@ -146,9 +147,13 @@ impl Slot {
         self.out_of_line
     }
 
-    /// Bytes of what lies apart for one version, as allocated: whole lines; 0 if inline.
+    /// Bytes of what lies apart for one version, as allocated: whole lines; 0 if inline. Of versions kept as
+    /// deltas, all that lies apart of the record.
     pub fn body_bytes(&self) -> usize {
-        self.apart_bytes().next_multiple_of(LINE_BYTES)
+        match self.record {
+            RecordLayout::Deltas(deltas) => deltas.block_bytes(self.payload_bytes),
+            _ => self.apart_bytes().next_multiple_of(LINE_BYTES),
+        }
     }
 
     /// Bytes of what lies apart for one version; 0 if inline.
@@ -157,11 +162,11 @@ impl Slot {
         if self.is_out_of_line() { self.payload_at + self.payload_bytes } else { 0 }
     }
 
-    /// How many versions a slot has places for.
+    /// How many versions a slot has places for; of versions kept as deltas the newest alone.
     #[inline]
     pub fn cells(&self) -> usize {
         match self.record {
-            RecordLayout::InPlace => 1,
+            RecordLayout::InPlace | RecordLayout::Deltas(_) => 1,
             RecordLayout::Packed(packed) => packed.count(),
             RecordLayout::Cells(cells) => cells.count(),
         }

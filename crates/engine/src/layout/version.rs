@@ -47,6 +47,13 @@ impl Version {
         Version(self.counter().max(floor.counter()) + 1)
     }
 
+    /// Absent, under the same count.
+    #[inline]
+    #[must_use]
+    pub fn absent(self) -> Version {
+        Version(self.0 | ABSENT)
+    }
+
     /// Absent, counting one beyond this.
     #[inline]
     pub fn absent_after(self) -> Version {

@@ -11,6 +11,7 @@
 //! written.
 
 pub mod pieces;
+pub(crate) mod send;
 pub mod undo;
 pub mod versions;
 

@@ -432,4 +432,5 @@ const WHOLE: usize = 1;
 protocols! {
     ford::Ford,
     lotus::Lotus,
+    motor::Motor,
 }

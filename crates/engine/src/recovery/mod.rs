@@ -20,6 +20,7 @@ mod stray;
 mod sweep;
 mod sweeps;
 mod turn;
+pub(crate) mod undo;
 
 pub(crate) use age::is_gone;
 pub(crate) use bulk::{Answer, Bulk, Wish};

@@ -24,6 +24,7 @@ mod races;
 mod recovery;
 mod rows;
 mod rtt_budget;
+mod rtt_budget_motor;
 mod semantics;
 mod unknown;
 mod weak_orders;

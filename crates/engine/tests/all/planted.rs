@@ -44,6 +44,13 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "lock-cas", OVERWRITING, 3, 12),
     ("ford", "validate-after-locks", SKEW, 1, 120),
     ("ford", "keep-version", COMING_AND_GOING, 1, 120),
+    ("motor", "validate-reads", SKEW, 1, 120),
+    ("motor", "refuse-locked", ANYTHING, 3, 120),
+    ("motor", "unlock-late", OVERWRITING, 3, 12),
+    ("motor", "release-granted", ANYTHING, 1, 120),
+    ("motor", "protect-absent", COMING_AND_GOING, 1, 120),
+    ("motor", "release-on-abort", ANYTHING, 1, 120),
+    ("motor", "lock-cas", OVERWRITING, 3, 12),
 ];
 
 /// Switches that matter when a compute node dies: recovery.rs shows that each is missed.
@@ -56,11 +63,26 @@ const HARMLESS: &[(&str, &str)] = &[
     ("ford", "log-every-group"),
     ("ford", "write-changes-only"),
     ("ford", "lock-at-primary"),
+    ("motor", "read-together"),
 ];
 
 /// Switches that matter to scans: ordered.rs and ordered_faults.rs show that each is missed.
 const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
+
+/// Switches whose absence simulations show, by random schedules or in every order:
+/// `crates/tarn/tests/all/schedules.rs`, `crates/tarn/tests/all/explore.rs`.
+const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
+    ("motor", "wait-for-locked"),
+    ("motor", "stamp-first"),
+    ("motor", "check-head"),
+    ("motor", "too-old"),
+    ("motor", "await-replicas"),
+    ("motor", "undo-log"),
+    ("motor", "fence-before-recovery"),
+    ("motor", "settle-before-log"),
+    ("motor", "release-own"),
+];
 
 /// What one run found, if anything, and what it did.
 fn run(
@@ -208,8 +230,9 @@ fn every_switch_is_either_caught_or_harmless() {
             let harmless = HARMLESS.contains(&(info.name, switch.name));
             let in_crashes = MUST_BE_CAUGHT_IN_CRASHES.contains(&(info.name, switch.name));
             let in_ranges = MUST_BE_CAUGHT_IN_RANGES.contains(&(info.name, switch.name));
-            let kinds =
-                [caught, in_crashes, in_ranges, harmless].into_iter().filter(|it| *it).count();
+            let in_simulations = MUST_BE_CAUGHT_IN_SIMULATIONS.contains(&(info.name, switch.name));
+            let kinds = [caught, in_crashes, in_ranges, in_simulations, harmless];
+            let kinds = kinds.into_iter().filter(|it| *it).count();
             assert!(kinds == 1, "{} {}: planted or harmless?", info.name, switch.name);
         }
     }

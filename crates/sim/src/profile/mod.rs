@@ -8,7 +8,7 @@ mod error;
 mod sections;
 
 pub use error::ProfileError;
-pub use sections::{Clock, Cpu, Link, Nic};
+pub use sections::{Clock, Cluster, Cpu, Link, Nic};
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -85,6 +85,8 @@ pub struct Profile {
     pub link: Link,
     /// Oscillators.
     pub clock: Clock,
+    /// Machines that come back.
+    pub cluster: Cluster,
     /// What was set since it was read: nothing in a profile as it is published.
     #[serde(skip)]
     pub changes: Vec<Change>,
@@ -104,7 +106,7 @@ pub struct Change {
 /// A constant as it is listed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Listed<'a> {
-    /// `cpu`, `nic`, `link`, `clock`.
+    /// `cpu`, `nic`, `link`, `clock`, `cluster`.
     pub section: &'static str,
     /// Name, which ends in the unit.
     pub name: &'static str,
@@ -181,6 +183,7 @@ impl Profile {
         all.extend(self.nic.constants());
         all.extend(self.link.constants());
         all.extend(self.clock.constants());
+        all.extend(self.cluster.constants());
         all
     }
 
@@ -204,6 +207,7 @@ impl Profile {
             Some(("nic", field)) => self.nic.slot(field).map(|slot| number(slot, text)),
             Some(("link", field)) => self.link.slot(field).map(|slot| number(slot, text)),
             Some(("clock", field)) => self.clock.slot(field).map(|slot| number(slot, text)),
+            Some(("cluster", field)) => self.cluster.slot(field).map(|slot| number(slot, text)),
             Some(("form", "atomic_unit")) => Some(form(&mut self.form.atomic_unit, text)),
             Some(("form", "framing")) => Some(form(&mut self.form.framing, text)),
             _ => None,

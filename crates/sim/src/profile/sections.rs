@@ -136,3 +136,13 @@ section! {
         offset_ns: 0 to 1_000_000_000,
     }
 }
+
+section! {
+    /// What a machine takes that comes back.
+    Cluster, "cluster", {
+        /// Registering its memory with its NIC.
+        reregister_ms: 0 to 1_000_000,
+        /// Connecting its queue pairs.
+        reconnect_ms: 0 to 1_000_000,
+    }
+}

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::history::RecordedTxn;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::Rng;
 use tarn_workloads::Workload;
 
 /// What a phase's threads look at between turns.
@@ -72,18 +73,37 @@ impl Witness for () {
     fn ends(&self) {}
 }
 
+/// Where a coroutine's transactions come from.
+pub(crate) trait Source<W: Workload> {
+    /// The next one, and since when it waits, if it is not drawn only now; `None` if there will be none.
+    async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)>;
+    /// It has ended.
+    fn ended(&self);
+}
+
+/// The coroutine draws them itself.
+impl<W: Workload> Source<W> for () {
+    #[inline(always)]
+    async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)> {
+        Some((workload.draw(rng), None))
+    }
+
+    #[inline(always)]
+    fn ended(&self) {}
+}
+
 /// Runs transactions until the phase stops.
 pub(crate) async fn coroutine<W: Workload>(
     workload: &W,
     mut seat: Seat<'_, W>,
     signals: &Signals,
     record: bool,
-    witness: impl Witness,
+    (witness, source): (impl Witness, impl Source<W>),
 ) {
     let mut rng = seat.coordinator.context().port.rng();
     let mut count = 0u64;
     while signals.stage() != STOP {
-        let input = workload.draw(&mut rng);
+        let Some((input, since)) = source.next(workload, &mut rng).await else { break };
         if let Some(pause) = workload.pause(&input, &mut rng)
             && !wait(&seat, pause, signals).await
         {
@@ -91,10 +111,11 @@ pub(crate) async fn coroutine<W: Workload>(
         }
         count += 1;
         let timed = count.is_multiple_of(seat.desk.timed_one_in) && signals.stage() == MEASURE;
-        let start = timed.then(|| seat.coordinator.context().port.now());
+        let start = timed.then(|| since.unwrap_or_else(|| seat.coordinator.context().port.now()));
         witness.begins(W::kind(&input));
         let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
         witness.ends();
+        source.ended();
         if let Err(failure) = ended {
             if failure.is_retryable() {
                 // As often as its coordinator tries: the next one is drawn.

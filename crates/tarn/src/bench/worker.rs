@@ -47,7 +47,7 @@ pub(super) fn run<W: Workload>(
             coordinator.record_history();
         }
         let seat = Seat::<W>::new(coordinator, &desk);
-        executor.spawn(coroutine(workload, seat, signals, length.record, ()));
+        executor.spawn(coroutine(workload, seat, signals, length.record, ((), ())));
     }
     // With one node a thread serves nobody, and in mapped memory nothing runs on after a reply.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {

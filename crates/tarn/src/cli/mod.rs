@@ -47,6 +47,7 @@ enum Command {
     /// Try every order of a few small transactions, with crashes if asked, and judge each
     Explore(Box<explore::Arguments>),
     /// Run a published figure again on a simulated cluster, beside what was published
+    #[command(visible_alias = "repro")]
     Reproduce(reproduce::Arguments),
     /// List hardware profiles, or the constants of one with their sources
     Profiles(profiles::Arguments),
@@ -67,6 +68,7 @@ const EXAMPLES: &str = "Examples:
   tarn trace smallbank --procedure send_payment --replicas 3
   tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
+  tarn repro lotus --quick --html lotus.html
   tarn profiles cx3-56g
   tarn switches
 

@@ -2,10 +2,14 @@
 //!
 //! Invariant: a published value that is missed is shown and is no failure; a check that fails is.
 
+use super::complaint::{about, only_with};
 use super::progress::Progress;
+use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say, verdict};
 use std::path::PathBuf;
+use tarn::reproduce::lotus::extent::Extent;
+use tarn::reproduce::lotus::{self, Order};
 use tarn::reproduce::{ALL, Figure, page};
 
 /// Runs a published figure again on a simulated cluster of the paper's hardware: one row for each
@@ -14,12 +18,18 @@ use tarn::reproduce::{ALL, Figure, page};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which figure: a name that --list shows
+    /// Which figure, or lotus for the whole evaluation of LOTUS: a name that --list shows
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
-    #[arg(long, conflicts_with_all = ["figure", "quick", "html"])]
+    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set"])]
     list: bool,
+    /// Of lotus, this section alone: a name that an unknown one shows; may be given several times
+    #[arg(long, value_name = "SECTION")]
+    only: Vec<String>,
+    /// Of lotus, a constant of the hardware set for this run, as in tarn sim: what would be if
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// A smaller database, shorter points and fewer of them; the report says so
     #[arg(long)]
     quick: bool,
@@ -39,6 +49,8 @@ const EXAMPLES: &str = "Examples:
   tarn reproduce --list
   tarn reproduce lotus-fig-2 --quick
   tarn reproduce lotus-fig-2 --html lotus-fig-2.html --json
+  tarn repro lotus --quick --html lotus.html
+  tarn repro lotus --only fig-2 --set nic.atomic_mops=25 --json
 
 A value agrees if it is within a quarter of the published one. Exit code 0: the figure was run and its
 checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
@@ -49,8 +61,10 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         list(arguments.json)?;
         return Ok(Verdict::Good);
     }
-    let figure = Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing"))
-        .map_err(|error| Stop::Input(super::complaint::about(&error)))?;
+    if arguments.figure.as_deref() == Some(lotus::NAME) {
+        return evaluate(arguments);
+    }
+    let figure = figure_of(arguments)?;
     let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
@@ -59,12 +73,49 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         file.finish(&page::page(&report))?;
     }
     verdict::print(&report, arguments.json)?;
-    let failed = report.failed();
+    Ok(told(&report.failed()))
+}
+
+fn told(failed: &[String]) -> Verdict {
     if failed.is_empty() {
-        return Ok(Verdict::Good);
+        return Verdict::Good;
     }
     eprintln!("checks failed: {}", failed.join("; "));
-    Ok(Verdict::Bad)
+    Verdict::Bad
+}
+
+/// The figure that is asked for, by flags that it has.
+fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
+    let mut error = match Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing")) {
+        Err(error) => error,
+        Ok(figure) => {
+            for (flag, given) in [("--only", &arguments.only), ("--set", &arguments.set)] {
+                if let Some(value) = given.first() {
+                    return Err(only_with(flag, value, lotus::NAME));
+                }
+            }
+            return Ok(figure);
+        }
+    };
+    error.allowed = format!("{}, {}", lotus::NAME, error.allowed);
+    Err(Stop::Input(about(&error)))
+}
+
+/// The whole evaluation of LOTUS.
+fn evaluate(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let extent = if arguments.quick { Extent::quick() } else { Extent::full() };
+    let profile = with_settings(load_profile("--profile", lotus::PROFILE)?, &arguments.set)?;
+    let (seed, only) = (arguments.seed, arguments.only.clone());
+    let order = Order { extent, seed, profile, only };
+    lotus::check(&order)?;
+    let html = arguments.html.as_deref();
+    let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
+    let evaluation = lotus::evaluate(&order, &Progress::new())?;
+    if let Some(file) = html {
+        file.finish(&lotus::page::page(&evaluation))?;
+    }
+    verdict::print(&evaluation, arguments.json)?;
+    Ok(told(&evaluation.failed()))
 }
 
 /// Prints every figure's name.
@@ -74,10 +125,13 @@ fn list(json: bool) -> Result<(), Stop> {
             let Figure { name, title, source, .. } = figure;
             serde_json::json!({ "figure": name, "title": title, "source": source })
         };
-        return print_object(&ALL.iter().map(figure).collect::<Vec<_>>());
+        let whole = serde_json::json!({
+            "figure": lotus::NAME, "title": lotus::TITLE, "source": lotus::SOURCE
+        });
+        return print_object(&ALL.iter().map(figure).chain([whole]).collect::<Vec<_>>());
     }
     for figure in ALL {
         say(&format!("{:<14} {}\n", figure.name, figure.title))?;
     }
-    Ok(())
+    say(&format!("{:<14} {}\n", lotus::NAME, lotus::TITLE))
 }

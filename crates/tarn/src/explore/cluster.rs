@@ -372,10 +372,18 @@ mod tests {
             let cluster = Cluster::new(&litmus, shape, ("ford", "corrected")).expect("a cluster");
             let places = Places::new(cluster.catalog(), &litmus);
             let at: Vec<Place> = cluster.keys.iter().map(|key| places.of(*key)).collect();
-            for (one, other) in at.iter().zip(at.iter().skip(1)) {
-                match litmus.together.is_empty() {
-                    true => assert_ne!(one.group, other.group, "{name}"),
-                    false => assert_eq!((one.bucket, one.bin), (other.bucket, other.bin), "{name}"),
+            let share = |one: usize, other: usize| {
+                litmus.together.iter().any(|set| set.contains(&one) && set.contains(&other))
+            };
+            for one in 0..at.len() {
+                for other in one + 1..at.len() {
+                    let [here, there] = [one, other].map(|record| at[record]);
+                    if share(one, other) {
+                        let bins = [here, there].map(|place| (place.bucket, place.bin));
+                        assert_eq!(bins[0], bins[1], "{name}");
+                    } else if other == one + 1 {
+                        assert_ne!(here.group, there.group, "{name}");
+                    }
                 }
             }
             assert!(cluster.catalog().group_bytes() <= 64 << 10, "{name}: small memory");

@@ -108,7 +108,7 @@ impl Op {
         matches!(self, Op::Scan(_) | Op::Reshape(..))
     }
 
-    fn is_change(self) -> bool {
+    pub(super) fn is_change(self) -> bool {
         matches!(self, Op::Update(..) | Op::Insert(..) | Op::Delete(_))
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! Invariant: a function of plan and seed: all times are virtual. A crashed compute node
 //! stops between two turns of its coroutines; what it had posted goes on until its access is revoked.
-//! That a restarted machine must boot and connect again has no constant in the profile: it is a part of
-//! the plan.
+//! When a restarted machine is there again is a part of the plan; what a profile says of registering and
+//! connecting (`cluster`) is for whoever makes one.
 
 mod books;
 mod judge;
@@ -26,6 +26,8 @@ use tarn_sim::profile::Profile;
 pub struct Plan {
     /// The hardware.
     pub profile: Profile,
+    /// The protocol's name, and its variant.
+    pub protocol: (String, String),
     /// Machines, and what dies.
     pub shape: Shape,
     /// Of every generator.

@@ -54,6 +54,10 @@ pub struct Outage {
     pub workload: &'static str,
     /// Records loaded.
     pub records: u64,
+    /// The protocol.
+    pub protocol: String,
+    /// Its variant.
+    pub variant: String,
     /// The hardware profile.
     pub profile: String,
     /// The cluster and its fate.
@@ -116,6 +120,8 @@ impl Outage {
         Outage {
             workload: W::NAME,
             records,
+            protocol: plan.protocol.0.clone(),
+            variant: plan.protocol.1.clone(),
             profile: plan.profile.name.clone(),
             seed: plan.seed,
             before_per_s,
@@ -221,9 +227,11 @@ impl Outage {
     fn title(&self) -> String {
         let shape = &self.shape;
         format!(
-            "{} on ford (corrected), simulated, profile {}, seed {}: {} of {} compute nodes and {} of \
+            "{} on {} ({}), simulated, profile {}, seed {}: {} of {} compute nodes and {} of \
              {} memory nodes crash",
             self.workload,
+            self.protocol,
+            self.variant,
             self.profile,
             self.seed,
             shape.crash_compute,

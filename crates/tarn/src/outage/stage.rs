@@ -77,7 +77,7 @@ impl Stage {
             coordinators_max: (shape.compute_nodes * shape.threads * shape.coroutines) as u32,
             ..workload.sized(&Options::default())
         };
-        let protocol = AnyProtocol::by_name("ford", "corrected")?;
+        let protocol = AnyProtocol::by_name(&plan.protocol.0, &plan.protocol.1)?;
         let catalog = protocol.catalog(&workload.schemas(), &options, shape.memory_nodes)?;
         let config = SimConfig {
             memory_nodes: shape.memory_nodes,

@@ -52,7 +52,8 @@ fn outage<W: Workload + 'static>(
     let (profile_of_mix, records) = (Some(mix.to_owned()), Some(records));
     let settings = Settings { profile: profile_of_mix, records, ..Settings::default() };
     let workload = W::new(&settings).expect("a workload");
-    let plan = Plan { profile, shape, seed };
+    let protocol = ("ford".to_owned(), "corrected".to_owned());
+    let plan = Plan { profile, protocol, shape, seed };
     run_and_meddle(workload, &plan, &|_| {}, meddle).expect("it runs")
 }
 

@@ -57,6 +57,7 @@ const TRIES_MAX: u32 = 3;
 const FORD: System = System {
     name: "FORD",
     about: "public code; three tries; no ordered accesses",
+    protocol: "ford",
     variant: "measured",
     charges: &[],
     retry: Retry { tries_max: TRIES_MAX, ..Retry::PATIENT },
@@ -75,6 +76,7 @@ const FORD_CX3: System = System {
 const OURS: System = System {
     name: "ours, all of TPC-C",
     about: "corrected protocol, ordered indexes, every transaction as specified, tried until it commits",
+    protocol: "ford",
     variant: "corrected",
     charges: &[],
     retry: Retry::PATIENT,
@@ -88,6 +90,7 @@ const REMEMBERED: Layout = Layout {
     bucket: BucketShape { slots: 8, slot_bytes_min: 0, read_whole: false },
     slots_per_100_records: 200,
     address_cache_entries: 1 << 20,
+    versions: 2,
 };
 const SPREAD: Layout =
     Layout { name: "hash placement", placement: Placement::Hash, ..REMEMBERED };
@@ -115,7 +118,7 @@ pub fn run(scale: &Scale, seed: u64, watch: &dyn Watch) -> Result<Reproduction, 
             let settings =
                 Settings { profile: Some((*mix).into()), records: Some(size), zipf: None };
             let workload = Tpcc::new(&settings)?;
-            let stage = Stage::load(workload, &testbed, layout, (scale, seed), watch)?;
+            let stage = Stage::load(workload, &testbed, (layout, &systems[0]), (scale, seed), watch)?;
             let mut stage = stage.over_size(size, "warehouses");
             for system in *systems {
                 add(&mut report, stage.series(system, scale, watch)?);

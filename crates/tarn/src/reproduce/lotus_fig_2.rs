@@ -61,6 +61,7 @@ const STOCK: Layout = Layout {
     bucket: FORD_BUCKET,
     slots_per_100_records: 22,
     address_cache_entries: 0,
+    versions: 2,
 };
 const SIZED: Layout =
     Layout { name: "sized buckets", slots_per_100_records: 200, ..STOCK };
@@ -70,6 +71,7 @@ const SPREAD: Layout =
 const FORD_STOCK: System = System {
     name: "FORD, stock buckets",
     about: "public code; a table on one node; 200,000 buckets for 20 M accounts, so chains",
+    protocol: "ford",
     variant: "measured",
     charges: &[],
     retry: Retry::PATIENT,
@@ -83,6 +85,7 @@ const FORD_STOCK_SOFTWARE: System = System {
 const FORD_STOCK_NO_CAS: System = System {
     name: "FORD, stock buckets, no CAS",
     about: "the same without the CAS of locks",
+    protocol: "ford",
     variant: "measured,unsafe-no-lock-cas",
     charges: &[],
     retry: Retry::PATIENT,
@@ -102,6 +105,7 @@ const FORD_SPREAD: System = System {
 const OURS: System = System {
     name: "ours, hash placement",
     about: "corrected protocol, our buckets: a lookup reads a bin of two slots; log with the data",
+    protocol: "ford",
     variant: "corrected",
     charges: &[],
     retry: Retry::PATIENT,
@@ -141,7 +145,7 @@ pub fn run(scale: &Scale, seed: u64, watch: &dyn Watch) -> Result<Reproduction, 
         let settings =
             Settings { profile: Some("lotus".into()), records: Some(scale.largest()), zipf: None };
         let workload = SmallBank::new(&settings)?;
-        let mut stage = Stage::load(workload, &testbed, layout, (scale, seed), watch)?;
+        let mut stage = Stage::load(workload, &testbed, (layout, &systems[0]), (scale, seed), watch)?;
         let (safe, others): (Vec<&System>, Vec<&System>) =
             systems.iter().partition(|system| !system.variant.contains("unsafe"));
         for system in safe {

@@ -151,13 +151,17 @@ fn verbs(html: &mut String, report: &Reproduction) {
     table(html, "Verbs of one transaction", &head, body);
 }
 
-fn table<const N: usize>(
+/// A table under a heading, if it has one.
+pub(super) fn table<const N: usize>(
     html: &mut String,
     title: &str,
     head: &[&str; N],
     body: impl Iterator<Item = [String; N]>,
 ) {
-    let _ = writeln!(html, "<h2>{title}</h2>\n<div class=\"wide\"><table>");
+    if !title.is_empty() {
+        let _ = writeln!(html, "<h2>{title}</h2>");
+    }
+    html.push_str("<div class=\"wide\"><table>\n");
     let cells = |row: &[String; N], cell: &str| -> String {
         row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect()
     };

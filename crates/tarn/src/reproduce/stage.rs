@@ -11,6 +11,7 @@ use crate::bench::history::history_of;
 use crate::bench::measured::Measured;
 use crate::bench::run::RunError;
 use crate::cluster::ClusterConfig;
+use crate::simulate::cluster::SimCluster;
 use crate::simulate::driver::{Driver, Length, SimPhase};
 use crate::simulate::report::{bottleneck, busiest};
 use crate::simulate::run::Watch;
@@ -22,6 +23,8 @@ use tarn_check::Isolation;
 use tarn_engine::catalog::{Options, Placement};
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::layout::{LayoutKind, Records};
+use tarn_engine::protocol::{AnyProtocol, Switches};
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Workload;
@@ -65,6 +68,16 @@ pub struct Layout {
     pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
     pub address_cache_entries: usize,
+    /// Versions of a record, for protocols that keep several.
+    pub versions: u8,
+}
+
+impl Layout {
+    /// What a protocol is asked for that keeps several versions. They lie apart from their slots, as in the
+    /// papers, however small they are.
+    pub fn asked(&self) -> LayoutKind {
+        LayoutKind::MultiVersion { cells: self.versions, records: Records::Apart }
+    }
 }
 
 /// Which system runs on a layout.
@@ -74,12 +87,31 @@ pub struct System {
     pub name: &'static str,
     /// What it is.
     pub about: &'static str,
+    /// The protocol's name.
+    pub protocol: &'static str,
     /// The protocol's variant.
     pub variant: &'static str,
     /// What its software spends otherwise than the testbed's profile says; mostly nothing.
     pub charges: &'static [Charge],
     /// How it tries a transaction that was aborted.
     pub retry: Retry,
+}
+
+/// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
+/// mean has enough of them, and who is asked for more has a queue.
+const SEATS_A_CLIENT: usize = 2;
+/// The switch of protocols whose transactions are routed.
+const ROUTING: &str = "routing";
+
+impl System {
+    /// Whether its transactions run where the router says, and not where they are drawn.
+    pub fn is_routed(&self) -> bool {
+        let Ok(protocol) = AnyProtocol::by_name(self.protocol, self.variant) else { return false };
+        let info = protocol.info();
+        let routing = info.switches.iter().position(|switch| switch.name == ROUTING);
+        let switches = Switches::parse(&info, self.variant);
+        routing.zip(switches.ok()).is_some_and(|(at, switches)| switches.is_on(at))
+    }
 }
 
 /// What the checks found in a layout's memory after its safe series.
@@ -111,7 +143,7 @@ pub struct Stage<W: Workload> {
 }
 
 impl<W: Workload> Stage<W> {
-    /// Lays the workload out and loads it.
+    /// Lays the workload out for a system, and for those whose records lie as its own do; loads it.
     ///
     /// # Errors
     /// What cannot be, the pool's memory.
@@ -119,18 +151,27 @@ impl<W: Workload> Stage<W> {
     pub fn load(
         workload: W,
         testbed: &Testbed,
-        layout: &Layout,
+        (layout, system): (&Layout, &System),
         (scale, seed): (&Scale, u64),
         watch: &dyn Watch,
     ) -> Result<Stage<W>, RunError> {
+        // Whoever is routed needs more than there are clients.
         let coordinators = scale.coordinators.iter().copied().max().unwrap_or(1);
+        let threads = testbed.threads(coordinators);
+        let coordinators = match system.is_routed() {
+            true => coordinators * SEATS_A_CLIENT,
+            false => coordinators,
+        };
         let options = Options {
             placement: layout.placement,
             bucket: layout.bucket,
             slots_per_100_records: layout.slots_per_100_records,
+            layout: layout.asked(),
             ..Options::default()
         };
         let cluster = ClusterConfig {
+            protocol: system.protocol.into(),
+            variant: system.variant.into(),
             memory_nodes: testbed.memory_nodes,
             replicas: testbed.replicas,
             compute_nodes: testbed.compute_nodes,
@@ -139,7 +180,7 @@ impl<W: Workload> Stage<W> {
             address_cache_entries: layout.address_cache_entries,
             ..ClusterConfig::default()
         };
-        let (profile, threads) = (testbed.profile.clone(), testbed.threads(coordinators));
+        let profile = testbed.profile.clone();
         let driver = Driver::new(workload, &Config { cluster, profile, threads, coordinators })?;
         let start = Instant::now();
         let records = driver.load(&|done, all| watch.loading(done, all))?;
@@ -161,10 +202,23 @@ impl<W: Workload> Stage<W> {
         self
     }
 
+    /// From the next series on, other transactions on the same records.
+    ///
+    /// # Panics
+    /// If the workload's tables are others.
+    pub fn set_workload(&mut self, workload: W) {
+        self.driver.set_workload(workload);
+    }
+
+    /// The simulated cluster.
+    pub fn cluster(&self) -> &SimCluster {
+        self.driver.cluster()
+    }
+
     /// Runs a system over all points of the scale.
     ///
     /// # Errors
-    /// What cannot be.
+    /// What cannot be: another protocol than the stage was loaded for, for one.
     pub fn series(
         &mut self,
         system: &System,
@@ -172,7 +226,7 @@ impl<W: Workload> Stage<W> {
         watch: &dyn Watch,
     ) -> Result<Series, RunError> {
         let cluster = self.driver.cluster_mut();
-        cluster.set_variant(system.variant)?;
+        cluster.set_variant(system.protocol, system.variant)?;
         cluster.set_profile(charged(self.testbed.profile.clone(), system.charges))?;
         self.driver.set_retry(system.retry);
         let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
@@ -180,7 +234,10 @@ impl<W: Workload> Stage<W> {
         let mut points = Vec::with_capacity(scale.coordinators.len());
         for &coordinators in &scale.coordinators {
             let threads = self.testbed.threads(coordinators);
-            self.driver.cluster_mut().reseat(threads, coordinators)?;
+            let is_routed = system.is_routed();
+            self.driver.set_clients(is_routed.then_some(coordinators));
+            let seats = if is_routed { coordinators * SEATS_A_CLIENT } else { coordinators };
+            self.driver.cluster_mut().reseat(threads, seats)?;
             let length = Length {
                 warm_up: virtual_ms(scale.warm_up_ms),
                 measured: virtual_ms(scale.virtual_ms),

@@ -96,10 +96,22 @@ impl SimCluster {
     /// From the next phase on, another variant of the protocol on the same memory, at rest.
     ///
     /// # Errors
-    /// A variant that there is not.
-    pub fn set_variant(&mut self, variant: &str) -> Result<(), UsageError> {
+    /// A variant that there is not, or whose records lie otherwise; another protocol.
+    pub fn set_variant(&mut self, protocol: &str, variant: &str) -> Result<(), UsageError> {
         let shape = &mut self.config.cluster;
-        let protocol = AnyProtocol::by_name(&shape.protocol, variant)?;
+        if protocol != shape.protocol {
+            let (value, allowed) = (protocol.to_owned(), shape.protocol.clone());
+            return Err(UsageError { field: "protocol".into(), value, allowed });
+        }
+        let protocol = AnyProtocol::by_name(protocol, variant)?;
+        let catalog = &self.database.catalog;
+        let schemas: Vec<TableSchema> =
+            catalog.tables().iter().map(|table| table.schema.clone()).collect();
+        let wanted = protocol.catalog(&schemas, catalog.options(), shape.memory_nodes)?;
+        if wanted.options().layout != catalog.options().layout {
+            let allowed = "variants whose records lie as these do".to_owned();
+            return Err(UsageError { field: "variant".into(), value: variant.to_owned(), allowed });
+        }
         variant.clone_into(&mut shape.variant);
         let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
         let membership = Arc::clone(&self.database.membership);

@@ -6,6 +6,7 @@
 
 use super::Config;
 use super::cluster::SimCluster;
+use super::dispatch::Dispatch;
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
 use crate::cluster::OpenError;
@@ -19,8 +20,10 @@ use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
+use tarn_engine::routing::Router;
 use tarn_engine::services;
-use tarn_fabric::address::NodeId;
+use tarn_engine::shard_map::ShardMap;
+use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
@@ -73,6 +76,8 @@ pub struct Driver<W: Workload> {
     workload: W,
     cluster: SimCluster,
     retry: Retry,
+    /// Whether so many clients have their transactions routed, or coordinators draw their own.
+    clients: Option<usize>,
     tally: W::Tally,
 }
 
@@ -85,7 +90,8 @@ impl<W: Workload> Driver<W> {
         let mut config = config.clone();
         config.cluster.options = workload.sized(&config.cluster.options);
         let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
-        Ok(Driver { workload, cluster, retry: Retry::default(), tally: W::Tally::default() })
+        let (retry, tally) = (Retry::default(), W::Tally::default());
+        Ok(Driver { workload, cluster, retry, clients: None, tally })
     }
 
     /// The cluster.
@@ -101,6 +107,22 @@ impl<W: Workload> Driver<W> {
     /// How transactions of the next phases are tried.
     pub fn set_retry(&mut self, retry: Retry) {
         self.retry = retry;
+    }
+
+    /// From the next phase on, so many clients have their transactions routed to nodes, whose coordinators
+    /// take them from a queue; without clients coordinators draw their own.
+    pub fn set_clients(&mut self, clients: Option<usize>) {
+        self.clients = clients;
+    }
+
+    /// From the next phase on, other transactions on the same records, which one tally counts.
+    ///
+    /// # Panics
+    /// If its tables are others.
+    pub fn set_workload(&mut self, workload: W) {
+        assert_eq!(workload.schemas(), self.workload.schemas(), "other tables");
+        assert_eq!(workload.records(), self.workload.records(), "another number of records");
+        self.workload = workload;
     }
 
     /// The workload.
@@ -175,12 +197,22 @@ impl<W: Workload> Driver<W> {
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
         let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
+        let (database, shape) = (self.cluster.database(), &self.cluster.config().cluster);
+        let map = ShardMap::default();
+        map.refresh(&*database.membership);
+        let dispatch = self.clients.map(|clients| {
+            let nodes = (0..shape.compute_nodes as u16).map(NodeSlot).collect();
+            let router = Router::new(&database.catalog, &map, nodes);
+            Dispatch::new(workload, (fabric, shape.compute_nodes), router, (clients, shape.seed))
+        });
         let mut scheduler = Scheduler::new(fabric);
         if let Some(recorder) = recorder {
             fabric.observe(Box::new(recorder.clone()));
         }
         let (retry, record) = (self.retry, length.record);
-        let cast = Cast { workload, retry, desk: &desk, signals: &signals, record, recorder };
+        let dispatch = dispatch.as_ref();
+        let cast =
+            Cast { workload, retry, desk: &desk, signals: &signals, record, recorder, dispatch };
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
             if cx.has_services() {
@@ -194,6 +226,9 @@ impl<W: Workload> Driver<W> {
                 if scheduler.run_until((fabric.now() + SLICE).min(until)) == Ended::Finished {
                     break;
                 }
+                if dispatch.is_some() {
+                    map.refresh(&*database.membership);
+                }
                 watch(Now { passed: fabric.now() - start, of });
             }
         };
@@ -206,6 +241,9 @@ impl<W: Workload> Driver<W> {
         let is_enough = || length.record && signals.recorded() >= length.transactions_max;
         run_to(start + of, &is_enough);
         signals.stop();
+        if let Some(dispatch) = dispatch {
+            dispatch.stop();
+        }
         let after = Reading::take(&contexts, &desk, fabric.usage());
         if scheduler.run_until(fabric.now() + desk.patience) == Ended::Finished {
             scheduler.drain();
@@ -244,25 +282,32 @@ struct Cast<'a, W: Workload> {
     signals: &'a Signals,
     record: bool,
     recorder: Option<&'a Recorder>,
+    dispatch: Option<&'a Dispatch<'a, W>>,
 }
 
 impl<'a, W: Workload> Cast<'a, W> {
     /// Adds a coordinator to its thread.
     fn begin(&self, scheduler: &mut Scheduler<'a>, cx: &Rc<Context>, number: u32) {
-        let &Cast { workload, retry, desk, signals, record, recorder } = self;
+        let &Cast { workload, retry, desk, signals, record, recorder, dispatch } = self;
         let mut coordinator = Coordinator::new(Rc::clone(cx), number, retry);
         if record {
             coordinator.record_history();
         }
         let seat = Seat::<W>::new(coordinator, desk);
-        match recorder {
-            None => {
-                scheduler.spawn(&cx.port, coroutine(workload, seat, signals, record, ()));
-            }
-            Some(recorder) => {
-                let told = recorder.pen(number, cx);
+        match (recorder, dispatch) {
+            (Some(recorder), _) => {
+                let told = (recorder.pen(number, cx), ());
                 let coroutine = coroutine(workload, seat, signals, record, told);
                 scheduler.spawn(&cx.port, recorder.watch(number, cx, coroutine));
+            }
+            (None, Some(dispatch)) => {
+                let source = dispatch.of(cx.node.id.slot);
+                let coroutine = coroutine(workload, seat, signals, record, ((), source));
+                scheduler.spawn(&cx.port, coroutine);
+            }
+            (None, None) => {
+                let coroutine = coroutine(workload, seat, signals, record, ((), ()));
+                scheduler.spawn(&cx.port, coroutine);
             }
         }
     }

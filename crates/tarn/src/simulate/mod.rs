@@ -2,13 +2,14 @@
 //! time.
 //!
 //! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs
-//! phases; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
+//! phases, `dispatch` routes what clients draw to nodes; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
 //! [`nic`] measures the simulated hardware alone, [`nic::published`] is what was measured on real one.
 //!
 //! Invariant: but for what stands under `wall`, a report is a function of its configuration and seed,
 //! the same on every machine.
 
 pub mod cluster;
+pub(crate) mod dispatch;
 pub mod driver;
 pub mod nic;
 pub mod report;

@@ -103,7 +103,7 @@ impl Span {
 }
 
 /// The smallest of 1, 2, 5 times a power of ten that is not below `least`.
-fn step(least: f64) -> f64 {
+pub(crate) fn step(least: f64) -> f64 {
     if least <= 0.0 || !least.is_finite() {
         return 1.0;
     }

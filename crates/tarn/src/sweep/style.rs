@@ -22,6 +22,7 @@ figure{margin:0}figcaption{font-weight:600;margin-bottom:4px}figure>svg{width:10
 .grid{stroke:var(--rule);fill:none}.axis{stroke:var(--soft);fill:none}
 .tick,.name{fill:var(--soft);font:11px system-ui,sans-serif}.name{font-size:12px}
 .line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}.dashed>.line{stroke-dasharray:5 4}
+.bar{fill:currentColor}
 .mark{fill:currentColor;stroke:var(--back);stroke-width:1.5}.reach{fill:transparent}
 .c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}
 .c4{color:var(--c4)}.c5{color:var(--c5)}.c6{color:var(--c6)}.c7{color:var(--c7)}

@@ -155,6 +155,10 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
         ("reproduce lotus-fig-2 --list", "error: ", "--list"),
         ("reproduce lotus-fig-2 --html no/such/x", "error: --html = no/such/x; ", "written"),
         ("reproduce lotus-fig-2 --slow", "error: argument = --slow; ", "--help"),
+        ("reproduce lotus-fig-2 --only fig-2", "error: --only = fig-2; allowed: ", "lotus"),
+        ("repro lotus --only fig-1", "error: --only = fig-1; allowed: nic, fig-2, ", "fig-23"),
+        ("repro lotus --set nic.none=1", "error: --set = nic.none=1; allowed: ", "nic.read_mops"),
+        ("sim outage --protocol none", "error: --protocol = none; allowed: ", "ford"),
     ] {
         let ended = tarn_line(line);
         assert_eq!(ended.code, Some(2), "{line}: {}", ended.err);
@@ -210,4 +214,21 @@ fn an_index_can_have_ford_s_buckets_by_flag() {
         assert_eq!(ended.code, Some(2), "{flags}: {}", ended.err);
         assert!(ended.err.starts_with(start), "{flags}: {}", ended.err);
     }
+}
+
+#[test]
+fn a_section_of_the_whole_evaluation_prints_its_rows() {
+    let ran = tarn_line("repro lotus --quick --only nic --set nic.write_mops=30 --json");
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let object: Value = serde_json::from_str(&ran.out).expect("one object");
+    assert_eq!((&object["name"], &object["profile"]), (&"lotus".into(), &"cx3-56g".into()));
+    assert_eq!(object["overrides"][0]["key"], "nic.write_mops");
+    let rows = object["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!(row["verdict"], "agrees", "{row}");
+        assert!(row["published"]["source"].as_str().is_some_and(|it| it.contains("section 2.2")));
+    }
+    let write = rows[0]["literal"].as_f64().expect("a figure");
+    assert!((write - 30.0).abs() < 1.0, "{write}");
 }

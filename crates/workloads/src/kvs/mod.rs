@@ -30,7 +30,22 @@ const VALUE_BYTES: usize = 40;
 pub struct Kvs {
     keys: Keys,
     zipf: f64,
+    update_percent: u32,
     profile: &'static Variant,
+}
+
+impl Kvs {
+    /// So many percent of the transactions are updates, whatever the profile says.
+    ///
+    /// # Errors
+    /// More than all.
+    pub fn updating(self, update_percent: u32) -> Result<Kvs, UsageError> {
+        if update_percent > 100 {
+            let (value, allowed) = (update_percent.to_string(), "0 to 100, in percent".to_owned());
+            return Err(UsageError { field: "update-percent".into(), value, allowed });
+        }
+        Ok(Kvs { update_percent, ..self })
+    }
 }
 
 struct Variant {
@@ -111,7 +126,7 @@ impl Workload for Kvs {
         let profile = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
         let zipf = settings.zipf.unwrap_or(profile.zipf);
         let keys = Keys::new(settings.records.unwrap_or(profile.records), zipf)?;
-        Ok(Kvs { keys, zipf, profile })
+        Ok(Kvs { keys, zipf, update_percent: profile.update_percent, profile })
     }
 
     fn profile(&self) -> Profile {
@@ -122,7 +137,7 @@ impl Workload for Kvs {
         vec![
             ("records", self.keys.records().to_string()),
             ("zipf", self.zipf.to_string()),
-            ("update_percent", self.profile.update_percent.to_string()),
+            ("update_percent", self.update_percent.to_string()),
         ]
     }
 
@@ -157,7 +172,7 @@ impl Workload for Kvs {
     #[inline]
     fn draw(&self, rng: &mut Rng) -> Input {
         let (key, mut dice) = self.keys.draw_with_dice(rng);
-        let update = dice.roll(100) < u64::from(self.profile.update_percent);
+        let update = dice.roll(100) < u64::from(self.update_percent);
         if update { Input::UpdateOne(key) } else { Input::ReadOne(key) }
     }
 
@@ -206,9 +221,10 @@ impl Workload for Kvs {
             records += 1;
             let told = updates_told(stored.row.bytes(VALUE));
             updates += told.unwrap_or(0);
-            let changes = stored.version.counter() - 1;
-            wrong += u64::from(told.is_none_or(|told| changes < told));
-            ahead += u64::from(told.is_some_and(|told| changes > told));
+            let changes = stored.changes;
+            let is_behind = |told| changes.is_some_and(|changes| changes < told);
+            wrong += u64::from(told.is_none_or(is_behind));
+            ahead += u64::from(changes.zip(told).is_some_and(|(changes, told)| changes > told));
         })
         .await?;
         let Tally { updates: committed, torn, untold, undone } = *tally;

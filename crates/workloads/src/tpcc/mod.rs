@@ -64,8 +64,39 @@ pub struct Tpcc {
     scale: Scale,
     draws: Draws,
     variant: &'static Variant,
+    critical: CriticalField,
     /// Sessions of HISTORY that coordinators have taken.
     sessions: AtomicU64,
+}
+
+/// By which of a key's fields locks are sharded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CriticalField {
+    /// The warehouse.
+    #[default]
+    Warehouse,
+    /// The district's number within its warehouse.
+    District,
+    /// The customer's number within its district.
+    Customer,
+}
+
+impl CriticalField {
+    /// As the specification calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CriticalField::Warehouse => "W_ID",
+            CriticalField::District => "D_ID",
+            CriticalField::Customer => "C_ID",
+        }
+    }
+}
+
+impl Tpcc {
+    /// Its locks are sharded by another field than the warehouse.
+    pub fn sharded_by(self, critical: CriticalField) -> Tpcc {
+        Tpcc { critical, ..self }
+    }
 }
 
 /// Today: whole seconds since day zero, never 0.
@@ -92,7 +123,8 @@ impl Workload for Tpcc {
         let warehouses = settings.records.unwrap_or(variant.sizes.warehouses);
         let scale = Scale::new(warehouses, variant.sizes)?;
         let sessions = AtomicU64::new(population::LOADED_SESSION + 1);
-        Ok(Tpcc { scale, draws: Draws::new(&scale), variant, sessions })
+        let critical = CriticalField::default();
+        Ok(Tpcc { scale, draws: Draws::new(&scale), variant, critical, sessions })
     }
 
     fn profile(&self) -> Profile {
@@ -119,7 +151,7 @@ impl Workload for Tpcc {
     }
 
     fn schemas(&self) -> Vec<TableSchema> {
-        tables::schemas(&self.scale)
+        tables::schemas_by(&self.scale, self.critical)
     }
 
     fn procedures(&self) -> Vec<Procedure> {

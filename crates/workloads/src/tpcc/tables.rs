@@ -26,6 +26,7 @@
 //! item       item (64 bits)
 //! ```
 
+use super::CriticalField;
 use super::scale::Scale;
 use tarn_engine::catalog::Options;
 use tarn_engine::schema::{ColumnId, ColumnType, IndexId, IndexPart, TableId, TableSchema};
@@ -54,6 +55,10 @@ const ORDER_SHIFT: u32 = 4;
 const SESSION_SHIFT: u32 = 20;
 /// The critical field.
 const WAREHOUSE_BITS: u64 = u64::MAX << WAREHOUSE_SHIFT;
+/// The district's bits of those keys that have it.
+const DISTRICT_BITS: u64 = 0xf << DISTRICT_SHIFT;
+/// The customer's bits of a customer's key.
+const CUSTOMER_BITS: u64 = (1 << DISTRICT_SHIFT) - 1;
 /// Rows of one session of HISTORY.
 pub(super) const SESSION_ROWS: u64 = 1 << SESSION_SHIFT;
 /// Sessions of HISTORY.
@@ -132,6 +137,19 @@ pub(super) fn schemas(scale: &Scale) -> Vec<TableSchema> {
         item(table(ITEM, "item").critical_bits(0).apart()),
         stock(table(STOCK, "stock")),
     ]
+}
+
+/// The same with locks sharded by another field: a table without it has them sharded by its whole key.
+pub(super) fn schemas_by(scale: &Scale, field: CriticalField) -> Vec<TableSchema> {
+    let in_district = [DISTRICT, CUSTOMER, NEW_ORDER, ORDERS, ORDER_LINE];
+    let bits = |id: TableId| match field {
+        CriticalField::Warehouse if id != ITEM => WAREHOUSE_BITS,
+        CriticalField::District if in_district.contains(&id) => DISTRICT_BITS,
+        CriticalField::Customer if id == CUSTOMER => CUSTOMER_BITS,
+        _ => 0,
+    };
+    let with = |(id, schema): (u16, TableSchema)| schema.critical_bits(bits(TableId(id)));
+    (0..).zip(schemas(scale)).map(with).collect()
 }
 
 /// Warehouse and district of a key: 28 bits, which an index stores in 4 bytes.

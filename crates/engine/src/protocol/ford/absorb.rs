@@ -4,13 +4,13 @@
 //! that it is known which locks were granted. What the caller was shown without a lock is either
 //! still so when the lock comes, or the transaction aborts.
 
-use super::execute::{HELD, for_each_run};
 use super::{Ford, On, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Answer, Lookup, Wanted, same_head};
 use crate::index::prints::Prints;
-use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version, for_each_run};
+use crate::node_locks::HELD;
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
 use crate::transaction::begin_lookup;

@@ -8,13 +8,13 @@ use super::prepare::prepare;
 use super::validate::{is_needless, validate};
 use super::{Ford, On, Phase, enter, leaves, published, short};
 use crate::context::Context;
-use crate::layout::LOCK_AT;
+use crate::log::send::{add_data, add_log};
 use crate::log::undo;
+use crate::node_locks::{add_release, add_unlocks, post_release};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
-use crate::working_set::{Lock, Piece, Txn};
-use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
-use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use crate::working_set::Txn;
+use tarn_fabric::round::BufferOffset;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -175,16 +175,6 @@ fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
         && txn.locks.iter().all(|lock| lock.address.group() == group)
 }
 
-/// Releases behind the data, by WRITE, which only the holder does: if it comes late, so do the data
-/// before it, and whoever took the transaction for dead had fenced its owner first.
-pub(super) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
-    let free = round.reserve(8);
-    round.set_word(free, 0);
-    for lock in locks.iter().filter(|lock| lock.granted) {
-        round.write(cx.groups.primary(lock.address).plus(LOCK_AT), free, 8);
-    }
-}
-
 /// From here on the outcome is what the memory says.
 #[inline]
 fn begin_doubt(cx: &Context, txn: &mut Txn) {
@@ -197,51 +187,6 @@ fn begin_doubt(cx: &Context, txn: &mut Txn) {
 #[cold]
 fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
-}
-
-/// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
-fn add_log(round: &mut Round, area: Target, entry: BufferOffset, len: usize) {
-    for from in (0..len).step_by(VERB_BYTES_MAX) {
-        let part = VERB_BYTES_MAX.min(len - from);
-        round.write_private(area.plus(from), entry.plus(from), part);
-    }
-}
-
-/// Adds one group's log and data, to the replicas (by position) that `choose` names.
-fn add_data(
-    cx: &Context,
-    txn: &mut Txn,
-    group: GroupId,
-    log: Option<(BufferOffset, usize)>,
-    choose: impl Fn(usize) -> bool,
-) {
-    let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
-    let replicas = groups.replicas(group);
-    for position in (0..replicas).filter(|&position| choose(position)) {
-        if let Some((entry, len)) = log {
-            add_log(&mut txn.round, groups.replica(area, position), entry, len);
-        }
-        let Txn { round, pieces, .. } = txn;
-        let mut rest = pieces.iter().filter(|piece| piece.address.group() == group).peekable();
-        while let Some(piece) = rest.next() {
-            let target = groups.replica(piece.address, position);
-            let mut len_bytes = piece.len_bytes as usize;
-            if let Some(next) = rest.next_if(|next| continues(piece, next)) {
-                len_bytes += next.len_bytes as usize;
-            }
-            round.write(target, piece.new, len_bytes);
-        }
-    }
-}
-
-/// Whether `next` lies behind `piece` in memory and in the buffer, in one line: then one WRITE brings
-/// both, at once.
-fn continues(piece: &Piece, next: &Piece) -> bool {
-    let len_bytes = piece.len_bytes as usize;
-    let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
-    next.address == piece.address.plus(len_bytes)
-        && next.new == piece.new.plus(len_bytes)
-        && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
 }
 
 /// The published form: data and unlock in one batch at the primary, the backups not awaited. Here
@@ -276,28 +221,6 @@ fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
         false => published::clear(cx, txn),
     }
     post_release(cx, txn);
-}
-
-/// Posts the round that releases locks; a node that does not answer must not keep others locked.
-fn post_release(cx: &Context, txn: &mut Txn) {
-    let posted = cx.port.post_detached(&mut txn.round);
-    let one_by_one = posted.is_err() && txn.locks.len() > 1;
-    txn.unlocking.extend(posted);
-    while let Some(lock) = txn.locks.pop().filter(|_| one_by_one) {
-        let target = cx.groups.primary(lock.address);
-        txn.round.begin();
-        txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);
-        let _ = cx.port.post_detached(&mut txn.round);
-    }
-    txn.locks.clear();
-}
-
-fn add_unlocks(cx: &Context, txn: &mut Txn) {
-    let Txn { round, locks, tag, .. } = txn;
-    for lock in locks.iter().filter(|lock| lock.granted) {
-        let target = cx.groups.primary(lock.address);
-        round.cas(target.plus(LOCK_AT), tag.word(), 0);
-    }
 }
 
 /// Rolls back: gives up locks and blocks. Nothing was written. Does not wait for anything, so that

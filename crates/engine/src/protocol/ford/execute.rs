@@ -6,18 +6,16 @@
 //! again in the same batch after its lock; what was read before the lock only told where it lies.
 
 use super::absorb::absorb;
-use super::insert::{provide_blocks, wants_blocks};
 use super::validate::{absorb_early, plan_early};
 use super::{Ford, On, Phase, enter, home, scans};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::prints::Prints;
-use crate::layout::{DIRECTORY_BYTES, LOCK_AT, Version};
+use crate::index::room::{provide_blocks, wants_blocks};
+use crate::layout::{DIRECTORY_BYTES, for_each_run};
+use crate::node_locks::{ask, suspect_all_locks};
 use crate::outcome::{Explanation, Failure};
-use crate::schema::Cells;
-use crate::working_set::{Entry, Lock, LockKind, Mode, Progress, Txn};
-use tarn_fabric::address::{Address, LINE_BYTES};
-use tarn_fabric::round::VerbIndex;
+use crate::working_set::{Entry, LockKind, Mode, Progress, Txn};
+use tarn_fabric::address::LINE_BYTES;
 
 /// Fetches every entry that is not fetched yet.
 pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -188,29 +186,6 @@ fn plan_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     plan_record_lock(cx, txn, entry, table);
 }
 
-/// Asks for a lock that the transaction does not hold.
-#[inline(always)]
-pub(super) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
-    let target = cx.groups.primary(address);
-    let verb = match txn.assumes_locks {
-        false => txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word()),
-        true => HELD,
-    };
-    let index = txn.locks.len() as u32;
-    txn.note_lock(address);
-    txn.locks.push(Lock {
-        address,
-        kind,
-        granted: txn.assumes_locks,
-        writes: false,
-        old_version: Version::NEVER,
-        new_version: Version::NEVER,
-        prints: Prints::UNKNOWN,
-        verb,
-    });
-    index
-}
-
 /// READs the lines of the wanted cells of a payload that lies apart.
 fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let target = cx.groups.primary(entry.body);
@@ -220,58 +195,4 @@ fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
         let to = to.min(body_bytes);
         txn.round.read_into(target.plus(from), entry.payload.plus(from), to - from);
     });
-}
-
-/// Calls `run(from, to)` for the byte ranges of the payload that `cells` cover, widened to
-/// multiples of `unit` and merged where they touch.
-pub(super) fn for_each_run(
-    table: &Table,
-    cells: Cells,
-    unit: usize,
-    mut run: impl FnMut(usize, usize),
-) {
-    let columns = &table.schema.columns;
-    let every = u64::MAX >> (64 - columns.len());
-    if cells.0 & every == every {
-        let whole = table.slot.payload_bytes.next_multiple_of(unit);
-        return if whole > 0 { run(0, whole) };
-    }
-    if let Some(mut units) = table.reach.units(unit, cells.0 & every) {
-        while units != 0 {
-            let from = units.trailing_zeros();
-            let len = (units >> from).trailing_ones();
-            units &= !(u64::MAX >> (64 - len) << from);
-            run(from as usize * unit, (from + len) as usize * unit);
-        }
-        return;
-    }
-    let (mut from, mut to, mut left) = (0, 0, cells.0 & every);
-    while left != 0 {
-        let column = &columns[left.trailing_zeros() as usize];
-        left &= left - 1;
-        let start = column.offset_bytes / unit * unit;
-        let end =
-            (column.offset_bytes + column.column_type.width_bytes()).next_multiple_of(unit);
-        if start > to {
-            if to > from {
-                run(from, to);
-            }
-            from = start;
-        }
-        to = end.max(to);
-    }
-    if to > from {
-        run(from, to);
-    }
-}
-
-/// The verb of a lock whose outcome has been taken in.
-pub(super) const HELD: VerbIndex = VerbIndex(u32::MAX);
-
-/// A round failed: any lock that was asked for may have been granted. Releasing a lock that was
-/// not granted does nothing: tags are unique and locks are released by CAS.
-pub(super) fn suspect_all_locks(txn: &mut Txn) {
-    for lock in &mut txn.locks {
-        lock.granted = true;
-    }
 }

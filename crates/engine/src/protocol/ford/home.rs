@@ -8,12 +8,12 @@
 //! there. A slot on which this transaction holds a lock for another key is asked for once more, and
 //! refused: the key is gone from there.
 
-use super::execute::{HELD, ask};
 use super::{Ford, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{head_at_home, home};
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use crate::node_locks::{HELD, ask};
 use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
 use crate::schema::Cells;

@@ -7,7 +7,6 @@
 //! only BITMAP, STRAYS and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP
 //! before VERSION.
 
-use super::execute::{HELD, ask, suspect_all_locks};
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
 use crate::index::btree::cache::{Course, Way};
@@ -16,6 +15,7 @@ use crate::index::btree::plan::Index;
 use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeTask, TreeWork};
 use crate::layout::Version;
+use crate::node_locks::{HELD, ask, suspect_all_locks};
 use crate::ordered::{Change, ChangePlace, Leaf, effects};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::working_set::{LockKind, Mode, NO_LOCK, Piece, Txn};

@@ -30,7 +30,6 @@ mod absorb;
 mod commit;
 mod execute;
 mod home;
-mod insert;
 mod leaves;
 mod prepare;
 mod published;
@@ -48,6 +47,7 @@ use crate::history::WriteKind;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
+use crate::node_locks::suspect_all_locks;
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
 use crate::working_set::{Added, Further, Handle, Txn};
@@ -362,7 +362,7 @@ impl Protocol for Ford {
     }
 
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
-        execute::suspect_all_locks(txn);
+        suspect_all_locks(txn);
         commit::release(self, cx, txn);
     }
 

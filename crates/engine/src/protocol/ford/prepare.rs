@@ -3,17 +3,17 @@
 //! Invariant: where the new VERSION of a record is, all of the record is: VERSION is written with a
 //! record's other bytes, in one line, or after them. What was there before goes with each piece.
 
-use super::execute::for_each_run;
 use super::{Ford, On};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash_of;
-use crate::index::prints::Prints;
-use crate::layout::{DIRECTORY_STAMP_AT, KEY_AT, VERSION_AT, Version, WORD_BYTES};
-use crate::log::undo;
-use crate::outcome::{Explanation, Failure};
-use crate::working_set::{Entry, Lock, LockKind, Mode, NO_LOCK, Piece, Txn};
-use tarn_fabric::address::{Address, LINE_BYTES};
+use crate::index::changes::{
+    change_prints, finish, give_back_body, raise_directory, set_new_version, version_piece,
+};
+use crate::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES, for_each_run};
+use crate::outcome::Failure;
+use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::BufferOffset;
 
 /// Decides the new versions and gathers the bytes to write.
@@ -36,39 +36,7 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         entry.new_version = txn.locks[entry.lock as usize].new_version;
     }
     txn.entries = entries;
-    for index in 0..txn.locks.len() {
-        let lock = txn.locks[index];
-        if !lock.writes {
-            // Held, not written: the log says so by naming one version twice.
-            txn.locks[index].new_version = lock.old_version;
-        } else if lock.kind == LockKind::Directory {
-            version_piece(txn, lock.address, lock.old_version, lock.new_version);
-            if lock.prints != Prints::UNKNOWN {
-                prints_piece(txn, &lock);
-            }
-        }
-    }
-    let Txn { groups, pieces, .. } = txn;
-    for piece in pieces.iter() {
-        if !groups.contains(&piece.address.group()) {
-            groups.push(piece.address.group());
-        }
-    }
-    let (len, limit) = (undo::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
-    if len as u64 > limit {
-        let allowed = format!("at most {limit} bytes (log_bytes)");
-        let field = "undo images of one transaction, bytes";
-        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
-    }
-    Ok(())
-}
-
-/// The body provided for an insert that was taken back.
-fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
-    if let Some(index) = txn.allocated.iter().position(|&(address, _)| address == body) {
-        let (address, bytes) = txn.allocated.swap_remove(index);
-        cx.give_back(address, bytes);
-    }
+    finish(cx, txn)
 }
 
 fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
@@ -167,54 +135,4 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table) {
     version_piece(txn, entry.address, entry.version, new_version);
     raise_directory(txn, entry.directory_lock, new_version);
     change_prints(txn, entry, table, None);
-}
-
-/// The bucket's fingerprints, once the entry's slot holds the key with this hash, or nothing.
-fn change_prints(txn: &mut Txn, entry: &Entry, table: &Table, hash: Option<u64>) {
-    let lock = &mut txn.locks[entry.directory_lock as usize];
-    let slot = (lock.address, entry.address);
-    lock.prints = lock.prints.changed(table, slot, hash);
-}
-
-fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
-    let lock = &mut txn.locks[lock as usize];
-    lock.new_version = version;
-    lock.writes = true;
-}
-
-/// A bucket that gains or loses a record gets a VERSION above its own and above `floor`.
-fn raise_directory(txn: &mut Txn, lock: u32, floor: Version) {
-    let lock = &mut txn.locks[lock as usize];
-    let raised = lock.old_version.present_after(floor);
-    if !lock.writes || raised.counter() > lock.new_version.counter() {
-        lock.new_version = raised;
-    }
-    lock.writes = true;
-}
-
-fn version_piece(txn: &mut Txn, record: Address, old: Version, new: Version) {
-    let words = txn.round.reserve(16);
-    txn.round.set_word(words, new.word());
-    txn.round.set_word(words.plus(8), old.word());
-    let (new, old) = (words, words.plus(8));
-    let address = record.plus(VERSION_AT);
-    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
-}
-
-/// STAMP and PRINTS behind the VERSION whose piece was added last, in the line and in the buffer: one
-/// WRITE brings them. Nothing is logged: under any other VERSION they say nothing.
-fn prints_piece(txn: &mut Txn, lock: &Lock) {
-    let Some(version) = txn.pieces.last().copied() else { return };
-    let (stamp, word) = (version.new.plus(8), txn.round.reserve(8));
-    debug_assert!(version.old == stamp && word == stamp.plus(8));
-    // The old VERSION steps aside.
-    let old = txn.round.reserve(8);
-    txn.round.set_word(old, lock.old_version.word());
-    txn.round.set_word(stamp, lock.new_version.word());
-    txn.round.set_word(word, lock.prints.word());
-    if let Some(piece) = txn.pieces.last_mut() {
-        piece.old = old;
-    }
-    let address = lock.address.plus(DIRECTORY_STAMP_AT);
-    txn.pieces.push(Piece { address, new: stamp, old: stamp, len_bytes: 16, logged: false });
 }

@@ -5,12 +5,12 @@
 //! that is updated in place ([`super::home`] took it in), and all of them have their only copy on
 //! one node. A changed record is logged and written from VERSION to the end of its row.
 
-use super::commit::add_release;
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
 use crate::layout::{Slot, VERSION_AT, Version};
 use crate::log::pieces::OldBytes;
 use crate::log::undo;
+use crate::node_locks::add_release;
 use crate::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 

@@ -6,7 +6,6 @@
 //! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
 //! must move is known before the slots are locked; only slots that change are.
 
-use super::execute::suspect_all_locks;
 use super::{Ford, Phase, commit, enter};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -16,6 +15,7 @@ use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_wo
 use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
 use crate::log::undo;
+use crate::node_locks::suspect_all_locks;
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{Lock, LockKind, Txn};
 use tarn_fabric::address::Address;

@@ -7,7 +7,6 @@
 
 mod merge;
 
-use super::execute::HELD;
 use super::split::{ask, await_locks, raise};
 use super::{Ford, On, Phase, commit, enter};
 use crate::context::Context;
@@ -19,6 +18,7 @@ use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use crate::index_schema::INDEX_KEY_BYTES_MAX;
 use crate::layout::Version;
+use crate::node_locks::HELD;
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{LockKind, Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};

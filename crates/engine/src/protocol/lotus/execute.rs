@@ -262,7 +262,7 @@ pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown:
                 entry.progress = Progress::Body;
             }
         }
-        RecordLayout::InPlace => unreachable!("a layout of versions"),
+        RecordLayout::InPlace | RecordLayout::Deltas(_) => unreachable!("a layout of versions"),
     }
 }
 

@@ -245,7 +245,7 @@ impl Protocol for Lotus {
     fn layout(&self, asked: &Options) -> LayoutKind {
         match asked.layout {
             several @ LayoutKind::MultiVersion { .. } => several,
-            LayoutKind::SingleVersion => {
+            LayoutKind::SingleVersion | LayoutKind::Deltas { .. } => {
                 LayoutKind::MultiVersion { cells: 2, records: Records::Auto }
             }
         }

@@ -50,7 +50,7 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
         match cx.table(entry.table).slot.record {
             RecordLayout::Cells(_) => prepare_cell(lotus, cx, txn, index).await?,
             RecordLayout::Packed(packed) => prepare_packed(lotus, cx, txn, (index, packed))?,
-            RecordLayout::InPlace => unreachable!("a layout of versions"),
+            RecordLayout::InPlace | RecordLayout::Deltas(_) => unreachable!("a layout of versions"),
         }
     }
     txn.groups.clear();

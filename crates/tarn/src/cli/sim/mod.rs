@@ -135,7 +135,7 @@ impl Arguments {
 const DEFAULT_PROFILE: &str = "cx5-100g";
 
 /// The profile with what `--set` says.
-fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
+pub(super) fn with_settings(mut profile: Profile, settings: &[String]) -> Result<Profile, Stop> {
     for setting in settings {
         let refused = |allowed: &str| Stop::Input(format!("--set = {setting}; allowed: {allowed}"));
         let Some((key, value)) = setting.split_once('=') else {

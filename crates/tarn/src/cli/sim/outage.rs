@@ -30,6 +30,12 @@ pub struct Arguments {
     /// Records, as the workload counts them (warehouses, of tpcc: those of its profile; of the others 100000)
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     records: Option<u64>,
+    /// Protocol
+    #[arg(long, value_name = "NAME", default_value = "ford")]
+    protocol: String,
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
+    variant: String,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file
     #[arg(long, value_name = "NAME", default_value = "cx3-56g")]
     profile: String,
@@ -227,5 +233,6 @@ fn plan(arguments: &Arguments) -> Result<Plan, Stop> {
     check_times(&shape)?;
     shape.validate()?;
     let profile = load_profile("--profile", &it.profile)?;
-    Ok(Plan { profile, shape, seed: it.seed })
+    let protocol = (it.protocol.clone(), it.variant.clone());
+    Ok(Plan { profile, protocol, shape, seed: it.seed })
 }

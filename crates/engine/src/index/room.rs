@@ -1,4 +1,4 @@
-//! Room for FORD's inserts: a slot for every key that is known to be absent, and a body.
+//! Room for inserts: a slot for every key that is known to be absent, and a body.
 //!
 //! Invariant: no two inserts of a transaction take one slot. What is chosen here is taken only
 //! under the slot's lock and the directory's, both compared with what the choice was made from.
@@ -12,14 +12,14 @@ use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 
 /// Whether an insert waits for its slot.
-pub(super) fn wants_blocks(txn: &Txn) -> bool {
+pub(crate) fn wants_blocks(txn: &Txn) -> bool {
     // An insert has asked the index.
     !txn.lookups.is_empty()
         && txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
 }
 
 /// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
-pub(super) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // Inserts before have their slots' locks.
     let first = txn.fetched;
     for index in first..txn.entries.len() {
@@ -100,4 +100,3 @@ async fn extend_chain(
     txn.pieces.push(Piece { address: next_at, new, old, len_bytes: 8, logged: true });
     Ok(block.plus(DIRECTORY_BYTES))
 }
-

@@ -1,0 +1,53 @@
+//! A transaction's log entry and data, as they are sent to the replicas of a group.
+//!
+//! Invariant: at each node the entry comes before the data, in one batch; pieces are written in their order.
+
+use crate::context::Context;
+use crate::working_set::{Piece, Txn};
+use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+
+/// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
+pub(crate) fn add_log(round: &mut Round, area: Target, entry: BufferOffset, len: usize) {
+    for from in (0..len).step_by(VERB_BYTES_MAX) {
+        let part = VERB_BYTES_MAX.min(len - from);
+        round.write_private(area.plus(from), entry.plus(from), part);
+    }
+}
+
+/// Adds one group's log and data, to the replicas (by position) that `choose` names.
+pub(crate) fn add_data(
+    cx: &Context,
+    txn: &mut Txn,
+    group: GroupId,
+    log: Option<(BufferOffset, usize)>,
+    choose: impl Fn(usize) -> bool,
+) {
+    let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
+    let replicas = groups.replicas(group);
+    for position in (0..replicas).filter(|&position| choose(position)) {
+        if let Some((entry, len)) = log {
+            add_log(&mut txn.round, groups.replica(area, position), entry, len);
+        }
+        let Txn { round, pieces, .. } = txn;
+        let mut rest = pieces.iter().filter(|piece| piece.address.group() == group).peekable();
+        while let Some(piece) = rest.next() {
+            let target = groups.replica(piece.address, position);
+            let mut len_bytes = piece.len_bytes as usize;
+            if let Some(next) = rest.next_if(|next| continues(piece, next)) {
+                len_bytes += next.len_bytes as usize;
+            }
+            round.write(target, piece.new, len_bytes);
+        }
+    }
+}
+
+/// Whether `next` lies behind `piece` in memory and in the buffer, in one line: then one WRITE brings
+/// both, at once.
+fn continues(piece: &Piece, next: &Piece) -> bool {
+    let len_bytes = piece.len_bytes as usize;
+    let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
+    next.address == piece.address.plus(len_bytes)
+        && next.new == piece.new.plus(len_bytes)
+        && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
+}

@@ -1,0 +1,77 @@
+//! Locks that are words of memory nodes: taken by CAS, given back by CAS or behind the data.
+//!
+//! Invariant: a lock is 0 or its holder's tag, tags are unique, and nobody gives back what was not granted to
+//! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
+
+use crate::context::Context;
+use crate::index::prints::Prints;
+use crate::layout::{LOCK_AT, Version};
+use crate::working_set::{Lock, LockKind, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{Round, VerbIndex};
+
+/// The verb of a lock whose outcome has been taken in.
+pub(crate) const HELD: VerbIndex = VerbIndex(u32::MAX);
+
+/// A round failed: any lock that was asked for may have been granted. Releasing a lock that was
+/// not granted does nothing: tags are unique and locks are released by CAS.
+pub(crate) fn suspect_all_locks(txn: &mut Txn) {
+    for lock in &mut txn.locks {
+        lock.granted = true;
+    }
+}
+
+/// Asks for a lock that the transaction does not hold.
+#[inline(always)]
+pub(crate) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
+    let target = cx.groups.primary(address);
+    let verb = match txn.assumes_locks {
+        false => txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word()),
+        true => HELD,
+    };
+    let index = txn.locks.len() as u32;
+    txn.note_lock(address);
+    txn.locks.push(Lock {
+        address,
+        kind,
+        granted: txn.assumes_locks,
+        writes: false,
+        old_version: Version::NEVER,
+        new_version: Version::NEVER,
+        prints: Prints::UNKNOWN,
+        verb,
+    });
+    index
+}
+
+/// Releases behind the data, by WRITE, which only the holder does: if it comes late, so do the data
+/// before it, and whoever took the transaction for dead had fenced its owner first.
+pub(crate) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {
+    let free = round.reserve(8);
+    round.set_word(free, 0);
+    for lock in locks.iter().filter(|lock| lock.granted) {
+        round.write(cx.groups.primary(lock.address).plus(LOCK_AT), free, 8);
+    }
+}
+
+/// Posts the round that releases locks; a node that does not answer must not keep others locked.
+pub(crate) fn post_release(cx: &Context, txn: &mut Txn) {
+    let posted = cx.port.post_detached(&mut txn.round);
+    let one_by_one = posted.is_err() && txn.locks.len() > 1;
+    txn.unlocking.extend(posted);
+    while let Some(lock) = txn.locks.pop().filter(|_| one_by_one) {
+        let target = cx.groups.primary(lock.address);
+        txn.round.begin();
+        txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);
+        let _ = cx.port.post_detached(&mut txn.round);
+    }
+    txn.locks.clear();
+}
+
+pub(crate) fn add_unlocks(cx: &Context, txn: &mut Txn) {
+    let Txn { round, locks, tag, .. } = txn;
+    for lock in locks.iter().filter(|lock| lock.granted) {
+        let target = cx.groups.primary(lock.address);
+        round.cas(target.plus(LOCK_AT), tag.word(), 0);
+    }
+}

@@ -1,0 +1,415 @@
+//! What a round of Motor's execute phase brought, taken in.
+//!
+//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so that it is
+//! known which locks were granted. What the caller was shown without a lock is either still so when the lock
+//! comes, or the transaction aborts. A declared reader is shown what was there at its T_start: a free head
+//! that was read after T_start was taken has every version up to it, since a writer has its T_commit under
+//! the lock, and releases that when all is written.
+
+use super::execute::{HEAD_BYTES, comes_along};
+use super::switches::On;
+use super::value::{self, value_bytes};
+use super::Motor;
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::hash::{Answer, Lookup, Wanted, same_head};
+use crate::index::prints::Prints;
+use crate::layout::{
+    KEY_AT, LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Version, is_seen_at,
+};
+use crate::node_locks::HELD;
+use crate::outcome::{AbortReason, Failure};
+use crate::schema::Cells;
+use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
+use tarn_fabric::address::Address;
+
+/// What a declared reader's round came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Look {
+    /// Everything is on its way.
+    Fine,
+    /// Something has to be looked at again; why, if that does not help.
+    Again(AbortReason),
+}
+
+/// One entry's answer, or what it says about the transaction.
+type Taken = Result<Look, AbortReason>;
+
+/// Takes in everything that the round brought; the first reason to abort is returned when all grants are
+/// known.
+pub(super) fn absorb(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<Look, Failure> {
+    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
+        lock.granted = txn.round.swapped(lock.verb) || !motor.on(On::ReleaseGranted);
+    }
+    let mut verdict = Ok(Look::Fine);
+    for index in txn.fetched..txn.entries.len() {
+        let mut entry = txn.entries[index];
+        let taken = take_in(motor, cx, txn, &mut entry);
+        txn.entries[index] = entry;
+        verdict = match (verdict, taken) {
+            (Ok(Look::Fine), Ok(look)) => Ok(look),
+            (Ok(_), Err(reason)) => Err(reason),
+            (before, _) => before,
+        };
+        if txn.fetched == index && entry.progress == Progress::Done {
+            txn.fetched = index + 1;
+        }
+    }
+    Ok(verdict?)
+}
+
+fn take_in(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry) -> Taken {
+    let table = cx.table(entry.table);
+    match entry.progress {
+        Progress::Done | Progress::Home => Ok(Look::Fine),
+        Progress::Locate => absorb_lookup(motor, cx, txn, entry, table),
+        Progress::Direct if entry.only_reads() => absorb_head(motor, cx, txn, entry, table),
+        Progress::Direct | Progress::Lock => {
+            absorb_lock(motor, cx, txn, entry, table).map(|()| Look::Fine)
+        }
+        Progress::Body => absorb_value(motor, cx, txn, entry, table),
+    }
+}
+
+fn absorb_lookup(
+    motor: &Motor,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Taken {
+    let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
+    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
+    let Txn { lookups, round, .. } = txn;
+    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
+        Answer::More => Ok(Look::Fine),
+        Answer::Unstable => {
+            if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
+                cx.meet(address, word);
+            }
+            refused(motor, txn, entry, AbortReason::ReadLocked)
+        }
+        Answer::Found { address, image, consistent } => {
+            let moved = address != entry.address;
+            (entry.address, entry.image) = (address, image);
+            entry.body = value_at(txn, entry);
+            cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
+            if entry.watched && moved && motor.on(On::ValidateReads) {
+                return Err(AbortReason::VersionChanged); // what the caller was shown is gone
+            }
+            settle_found(motor, cx, txn, entry, table, consistent)
+        }
+        Answer::Absent => settle_absent(motor, txn, entry),
+    }
+}
+
+/// A declared reader looks again at what others hold; whoever else met it aborts.
+fn refused(motor: &Motor, txn: &Txn, entry: &Entry, why: AbortReason) -> Taken {
+    match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
+        true => Ok(Look::Again(why)),
+        false => Err(why),
+    }
+}
+
+/// A record's head was read, and is not locked by this transaction.
+fn settle_found(
+    motor: &Motor,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+    consistent: bool,
+) -> Taken {
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    let minds = match motor.reads_snapshot(txn) && entry.mode == Mode::Read {
+        true => On::WaitForLocked,
+        false => On::RefuseLocked,
+    };
+    if lock != 0 && lock != txn.tag.word() && motor.on(minds) {
+        cx.meet(entry.address, lock);
+        let reading = entry.mode == Mode::Read;
+        entry.progress = if reading { Progress::Direct } else { entry.progress };
+        let why = if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused };
+        return refused(motor, txn, entry, why);
+    }
+    if !consistent {
+        entry.progress = Progress::Direct;
+        return Ok(Look::Fine);
+    }
+    let version = match value::shown(motor, txn, entry, table) {
+        Shown::Newest(version) | Shown::Older(_, version) => version,
+        Shown::TooOld => return Err(AbortReason::TooOld),
+        // It came after the snapshot: who wants to bring it is too late.
+        Shown::Absent(_) if entry.mode == Mode::Insert => return Err(AbortReason::VersionChanged),
+        Shown::Absent(version) => {
+            (entry.found, entry.version, entry.progress) = (false, version, Progress::Done);
+            return Ok(Look::Fine);
+        }
+    };
+    entry.found = true;
+    show(motor, entry, version)?;
+    entry.progress = match entry.mode {
+        Mode::Update | Mode::Delete => Progress::Lock,
+        // An insert's caller sees what exists already.
+        Mode::Read | Mode::Insert if entry.cells != Cells::NONE => Progress::Body,
+        Mode::Read | Mode::Insert => Progress::Done,
+    };
+    if entry.progress == Progress::Done {
+        be_shown(motor, txn, entry);
+    }
+    Ok(Look::Fine)
+}
+
+/// The caller sees this version without a lock.
+fn be_shown(motor: &Motor, txn: &Txn, entry: &mut Entry) {
+    entry.progress = Progress::Done;
+    (entry.stable, entry.watched) = (true, !motor.reads_snapshot(txn));
+}
+
+fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
+    entry.found = false;
+    if entry.watched && motor.on(On::ValidateReads) {
+        return Err(AbortReason::VersionChanged); // the caller was shown that it is there
+    }
+    entry.version = txn.lookup(entry).directory_version;
+    if entry.mode == Mode::Insert {
+        // `provide_blocks` decides where it goes.
+        entry.progress = Progress::Lock;
+        entry.address = Address::NULL;
+        return Ok(Look::Fine);
+    }
+    entry.progress = Progress::Done;
+    entry.stable = txn.lookup(entry).stable;
+    let (address, version) = (txn.lookup(entry).directory, entry.version);
+    if motor.reads_snapshot(txn) {
+        // What came to the bucket or went since the snapshot may have been this key.
+        return match is_seen_at(version, txn.stamps.start) || !motor.on(On::TooOld) {
+            true => Ok(Look::Fine),
+            false => Err(AbortReason::TooOld),
+        };
+    }
+    let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
+    match held.filter(|lock| lock.verb == HELD) {
+        // The lock may have come after the bucket was read, of which a chain is read block by block.
+        Some(lock) if lock.old_version != version && motor.on(On::ProtectAbsent) => {
+            return Err(AbortReason::IndexChanged);
+        }
+        Some(_) => {}
+        None if motor.on(On::ProtectAbsent) => {
+            txn.checks.push(Check { address, version, covered: false });
+        }
+        None => {}
+    }
+    Ok(Look::Fine)
+}
+
+/// Takes over the version that was read; not another one than the caller was shown before.
+fn show(motor: &Motor, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
+    if entry.watched && entry.version != version && motor.on(On::ValidateReads) {
+        return Err(AbortReason::VersionChanged);
+    }
+    entry.version = version;
+    Ok(())
+}
+
+/// A head that was read where it was seen last, perhaps with its value.
+fn absorb_head(
+    motor: &Motor,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Taken {
+    if !is_still_there(txn, entry, table) || value_at(txn, entry) != entry.body {
+        return relocate(cx, txn, entry, table);
+    }
+    let again = entry.image.plus(table.slot.slot_bytes);
+    if !table.slot.is_one_line() && !same_head(&txn.round, again.plus(HEAD_BYTES), again) {
+        cx.meet(entry.address, txn.round.word(again.plus(LOCK_AT)));
+        return refused(motor, txn, entry, AbortReason::ReadLocked);
+    }
+    let look = settle_found(motor, cx, txn, entry, table, true)?;
+    let came_along = entry.progress == Progress::Body && comes_along(motor, entry);
+    if look != Look::Fine || !came_along {
+        return Ok(look);
+    }
+    let is_newest = matches!(value::shown(motor, txn, entry, table), Shown::Newest(_));
+    if is_newest && value::fits(motor, txn, entry, table, again) {
+        be_shown(motor, txn, entry);
+    }
+    Ok(Look::Fine)
+}
+
+/// Whether the image read at a remembered address is the record that was looked for.
+fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    if txn.round.word(entry.image.plus(KEY_AT)) != entry.key || !version.is_present() {
+        return false;
+    }
+    let len = table.slot.full_key_bytes;
+    entry.full_key.0 == 0
+        || txn.round.bytes(entry.image.plus(table.slot.full_key_at), len)
+            == txn.round.bytes(entry.full_key, len)
+}
+
+fn value_at(txn: &Txn, entry: &Entry) -> Address {
+    Address::from_word(txn.round.word(entry.image.plus(VALUE_AT)))
+}
+
+/// A remembered address was wrong: ask the index.
+fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Taken {
+    cx.cache.borrow_mut().forget(entry.table, entry.key);
+    (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
+    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
+    (entry.lock, entry.writable) = (NO_LOCK, false);
+    entry.body = Address::NULL;
+    Ok(Look::Fine)
+}
+
+fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
+    let lock = &mut txn.locks[lock as usize];
+    let granted = lock.verb == HELD || txn.round.swapped(lock.verb);
+    if granted {
+        lock.verb = HELD;
+    } else {
+        cx.meet(lock.address, txn.round.found(lock.verb));
+    }
+    granted
+}
+
+/// A head that was read behind its lock, perhaps with its value.
+fn absorb_lock(
+    motor: &Motor,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let is_direct = entry.progress == Progress::Direct;
+    let record_granted = granted(cx, txn, entry.lock);
+    let mut directory_granted = true;
+    if entry.directory_lock != NO_LOCK {
+        directory_granted = granted(cx, txn, entry.directory_lock);
+    }
+    if !record_granted || !directory_granted {
+        return Err(AbortReason::LockRefused);
+    }
+    if entry.mode != Mode::Update {
+        absorb_directory(motor, txn, entry, table)?;
+    }
+    let head = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    txn.locks[entry.lock as usize].old_version = head;
+    if entry.mode == Mode::Insert {
+        if head.is_present() {
+            return Err(AbortReason::IndexChanged);
+        }
+        keep_attached_value(cx, txn, entry, table);
+        value::begin(txn, entry, table);
+        return take_lock(entry);
+    }
+    if !is_still_there(txn, entry, table) || value_at(txn, entry) != entry.body {
+        // The lock stays, on whatever lives there now: released at the end like the others.
+        cx.cache.borrow_mut().forget(entry.table, entry.key);
+        let why = if is_direct { AbortReason::StaleAddress } else { AbortReason::VersionChanged };
+        return Err(why);
+    }
+    entry.found = true;
+    let newest = Version::from_word(txn.round.word(entry.image.plus(NEWEST_AT)));
+    show(motor, entry, newest)?;
+    conflicts(motor, txn, newest)?;
+    if comes_along(motor, entry) {
+        value::copy(txn, entry, table);
+    } else if entry.cells != Cells::NONE {
+        entry.progress = Progress::Body;
+        return Ok(());
+    }
+    take_lock(entry)
+}
+
+/// Under snapshot isolation: nobody may have written what is to be written since the snapshot.
+fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(), AbortReason> {
+    match motor.reads_snapshot(txn) && !is_seen_at(newest, txn.stamps.start) {
+        true => Err(AbortReason::VersionChanged),
+        false => Ok(()),
+    }
+}
+
+/// Everything of a record that is locked is here.
+fn take_lock(entry: &mut Entry) -> Result<(), AbortReason> {
+    entry.progress = Progress::Done;
+    entry.watched = false; // the lock protects it now
+    Ok(())
+}
+
+/// A slot that held a record before still has that record's block: use it, and give back the one that was
+/// provided.
+fn keep_attached_value(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let attached = value_at(txn, entry);
+    if attached.is_null() {
+        return;
+    }
+    let provided = entry.body;
+    txn.allocated.retain(|&(address, _)| address != provided);
+    cx.give_back(provided, table.slot.body_bytes() as u32);
+    entry.body = attached;
+}
+
+/// A value that was read for its head.
+fn absorb_value(
+    motor: &Motor,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Taken {
+    if entry.lock != NO_LOCK {
+        value::copy(txn, entry, table);
+        return take_lock(entry).map(|()| Look::Fine);
+    }
+    if value::take(motor, txn, entry, table) {
+        be_shown(motor, txn, entry);
+        return Ok(Look::Fine);
+    }
+    // Somebody is at it, or was: a declared reader begins anew with this record.
+    let again = value::block_of(entry).plus(table.slot.body_bytes());
+    let lock = match value_bytes(table) > tarn_fabric::address::LINE_BYTES {
+        true => txn.round.word(again.plus(LOCK_AT)),
+        false => 0,
+    };
+    if lock != 0 {
+        cx.meet(entry.address, lock);
+    }
+    entry.progress = Progress::Direct;
+    refused(motor, txn, entry, AbortReason::VersionChanged)
+}
+
+/// The bucket, under its lock: as it was when the record was looked for?
+fn absorb_directory(
+    motor: &Motor,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let lookup = *txn.lookup(entry);
+    let Lookup { directory, directory_image: image, directory_version: expected, .. } = lookup;
+    let version = Version::from_word(txn.round.word(image.plus(VERSION_AT)));
+    let lock = &mut txn.locks[entry.directory_lock as usize];
+    lock.old_version = version;
+    if Prints::apply(table) {
+        let seen = lookup.bucket_image.filter(|_| version == expected);
+        let seen = seen.map(|bucket| Prints::of_slots(table, &txn.round, bucket));
+        lock.prints = Prints::read(&txn.round, image).or(seen).unwrap_or(Prints::UNKNOWN);
+    }
+    if entry.mode == Mode::Insert && version != expected && motor.on(On::ProtectAbsent) {
+        return Err(AbortReason::IndexChanged);
+    }
+    // Of a bucket it is not known which of its keys came or went.
+    conflicts(motor, txn, version)?;
+    for check in txn.checks.iter().filter(|check| check.address == directory) {
+        if check.version != version && motor.on(On::ProtectAbsent) {
+            return Err(AbortReason::IndexChanged);
+        }
+    }
+    txn.cover(directory);
+    Ok(())
+}

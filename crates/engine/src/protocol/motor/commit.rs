@@ -1,0 +1,174 @@
+//! Motor's commit: take a timestamp, validate, write, acknowledge, unlock.
+//!
+//! Invariants: T_commit is taken under all locks, and before what was read is validated; no data are written
+//! before validation has passed; at each node the undo log precedes the data; no lock is released before every
+//! replica has acknowledged its data, or has it in the same batch before; an abort releases exactly what was
+//! granted. The switches give up one after the other: what is left then is the published system.
+
+use super::prepare::{changes, prepare};
+use super::switches::{On, Phase};
+use super::validate::validate;
+use super::{Motor, enter};
+use crate::context::Context;
+use crate::layout::LOCK_AT;
+use crate::log::send::add_data;
+use crate::log::undo;
+use crate::node_locks::{add_release, add_unlocks, post_release};
+use crate::outcome::{Explanation, Failure};
+use crate::recorder;
+use crate::working_set::{Intent, Txn};
+
+/// Commits the transaction; see the module's text for what is awaited.
+pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.intent == Intent::ReadOnly {
+        return Ok(());
+    }
+    let validates = !motor.reads_snapshot(txn);
+    let writes = txn.entries.iter().any(changes);
+    if writes && (motor.on(On::StampFirst) || !validates) {
+        txn.stamps.commit = cx.timestamps.commit(cx).await?;
+    }
+    if validates {
+        validate(motor, cx, txn).await?;
+    }
+    if writes && validates && !motor.on(On::StampFirst) {
+        txn.stamps.commit = cx.timestamps.commit(cx).await?;
+    }
+    if !writes {
+        if !txn.locks.is_empty() {
+            unlock(cx, txn);
+        }
+        return Ok(());
+    }
+    prepare(motor, cx, txn)?;
+    settle_unlocks(motor, cx, txn).await;
+    write(motor, cx, txn).await?;
+    cx.timestamps.wait_out(cx, txn.stamps.commit).await;
+    if !txn.locks.is_empty() {
+        unlock(cx, txn);
+    }
+    Ok(())
+}
+
+/// Whether everything that a transaction without locks saw was of one moment.
+pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
+    if txn.intent == Intent::ReadOnly {
+        return true;
+    }
+    if motor.reads_snapshot(txn) {
+        return txn.locks.is_empty();
+    }
+    txn.locks.is_empty()
+        && match &txn.entries[..] {
+            [] => true,
+            // Not if it was seen absent and then there.
+            [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
+            _ => false,
+        }
+}
+
+/// The log area is used again only when the locks of all earlier transactions are gone. A node that failed to
+/// release them has lost them.
+async fn settle_unlocks(motor: &Motor, cx: &Context, txn: &mut Txn) {
+    // Should this future be dropped, what has not settled is still to be waited for.
+    while let Some(&unlocking) = txn.unlocking.last() {
+        if motor.on(On::SettleBeforeLog) && motor.on(On::UndoLog) {
+            let _ = cx.port.settle(unlocking).await;
+        }
+        txn.unlocking.pop();
+    }
+}
+
+/// Undo log and data to every replica, each node's in one batch; from here on the outcome is what the memory
+/// says.
+async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Write);
+    let log = motor.on(On::UndoLog).then(|| undo::encode(txn));
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
+    }
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |_| true);
+    }
+    let unlocks = if !motor.on(On::UnlockLate) {
+        add_unlocks_everywhere(cx, txn);
+        true
+    } else if is_on_one_node(cx, txn) {
+        enter(cx, Phase::UnlockWithData);
+        add_release(cx, &mut txn.round, &txn.locks);
+        true
+    } else {
+        false
+    };
+    if motor.on(On::AwaitReplicas) {
+        cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    } else {
+        let posted = cx.port.post_detached(&mut txn.round).map_err(|_| unknown(cx, txn))?;
+        txn.unlocking.push(posted);
+    }
+    if unlocks {
+        txn.locks.clear();
+    }
+    Ok(())
+}
+
+/// The published form: behind the data, at every replica of what is written, by WRITE.
+fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
+    enter(cx, Phase::Unlock);
+    let Txn { round, locks, .. } = txn;
+    let free = round.reserve(8);
+    round.set_word(free, 0);
+    for lock in locks.iter().filter(|lock| lock.granted) {
+        let replicas = if lock.writes { usize::MAX } else { 1 };
+        for target in cx.groups.whole().all(lock.address.plus(LOCK_AT)).take(replicas) {
+            round.write(target, free, 8);
+        }
+    }
+}
+
+/// Whether everything that the transaction writes or locks has one copy, all on one node: then its locks are
+/// released in the data's batch, after the data.
+fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
+    let [group] = txn.groups[..] else { return false };
+    cx.groups.replicas(group) == 1 && txn.locks.iter().all(|lock| lock.address.group() == group)
+}
+
+#[cold]
+fn unknown(cx: &Context, txn: &Txn) -> Failure {
+    cx.explain(Explanation::Unknown(txn.tag))
+}
+
+/// Releases every granted lock; nobody waits for it.
+fn unlock(cx: &Context, txn: &mut Txn) {
+    enter(cx, Phase::Unlock);
+    txn.round.begin();
+    add_unlocks(cx, txn);
+    post_release(cx, txn);
+}
+
+/// Rolls back: gives up locks and blocks. Nothing was written. Does not wait for anything, so that it can also
+/// run when a transaction's future is dropped.
+pub(super) fn release(motor: &Motor, cx: &Context, txn: &mut Txn) {
+    while let Some((address, bytes)) = txn.allocated.pop() {
+        cx.give_back(address, bytes);
+    }
+    let none = !txn.locks.iter().any(|lock| lock.granted);
+    if none || !motor.on(On::ReleaseOnAbort) {
+        return;
+    }
+    enter(cx, Phase::Release);
+    txn.round.begin();
+    if motor.on(On::ReleaseGranted) {
+        add_unlocks(cx, txn);
+    } else {
+        let zero = txn.round.reserve(8);
+        txn.round.set_word(zero, 0);
+        for lock in &txn.locks {
+            txn.round.write(cx.groups.primary(lock.address), zero, 8);
+        }
+    }
+    // A node that does not answer has lost the lock, or keeps it for recovery.
+    post_release(cx, txn);
+}

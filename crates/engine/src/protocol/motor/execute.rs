@@ -1,0 +1,210 @@
+//! Motor's execute phase: find, lock and read the records of a block. Here what is sent; what came is taken in
+//! by [`super::absorb`].
+//!
+//! Invariant: a record that will be written is locked, and its head read again behind the lock, in one batch;
+//! its value is read behind or after that. A declared reader takes T_start before anything is read, and reads
+//! heads before the values that they lead to.
+
+use super::absorb::{Look, absorb};
+use super::switches::{On, Phase};
+use super::{Motor, enter, value};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::room::{provide_blocks, wants_blocks};
+use crate::layout::DIRECTORY_BYTES;
+use crate::node_locks::{ask, suspect_all_locks};
+use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::schema::Cells;
+use crate::transaction::ask_index;
+use crate::working_set::{
+    Added, Entry, Further, Handle, Intent, LockKind, Mode, Progress, Stamps, Txn,
+};
+
+/// How often one fetch of a snapshot looks again at what others hold, before it gives up.
+const LOOKS_AGAIN: u32 = 3;
+
+/// Bytes of a head that are compared: LOCK and VERSION.
+pub(super) const HEAD_BYTES: usize = 16;
+
+/// Takes up a record that the transaction has not: where it was seen last, or by the index.
+pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    let Added { key, full_key, mode, cells, .. } = added;
+    if txn.entries.is_empty() {
+        txn.stamps = Stamps::NONE;
+    }
+    let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
+    let seen = match comes_or_goes || !cx.remembers {
+        true => None,
+        false => cx.cache.borrow().get(table.id, key),
+    };
+    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Locate);
+    entry.full_key = full_key;
+    if let Some(place) = seen {
+        (entry.address, entry.body) = place;
+        entry.progress = Progress::Direct;
+        return txn.push(entry);
+    }
+    let handle = txn.push(entry);
+    ask_index(cx, txn, handle.0 as usize, comes_or_goes);
+    handle
+}
+
+/// What a further wish for a fetched record needs: it is read where it is, its lock is taken there, its bucket
+/// is looked at.
+pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+    match further {
+        Further::Cells => txn.entries[index].progress = Progress::Direct,
+        Further::Lock => txn.entries[index].progress = Progress::Lock,
+        Further::Index => ask_index(cx, txn, index, true),
+    }
+}
+
+/// Fetches every entry that is not fetched yet.
+pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.mistaken {
+        return Err(Failure::Usage);
+    }
+    if let Some(failure) = txn.failed {
+        return Err(again_after(cx, txn, failure));
+    }
+    txn.assumes_locks = !motor.on(On::LockCas);
+    // What holds should this future be dropped.
+    txn.failed = Some(Failure::Usage);
+    let outcome = fetch_all(motor, cx, txn).await;
+    txn.failed = outcome.err();
+    outcome
+}
+
+async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let mut looks = LOOKS_AGAIN;
+    if motor.reads_snapshot(txn) {
+        let asks = |entry: &Entry| entry.mode != Mode::Read;
+        if txn.intent == Intent::ReadOnly && txn.entries[txn.fetched..].iter().any(asks) {
+            return Err(AbortReason::NeedsLocks.into());
+        }
+        if txn.stamps.start == Stamps::NONE.start {
+            txn.stamps.start = cx.timestamps.start(cx).await?;
+        }
+    }
+    while txn.fetched < txn.entries.len() {
+        plan(motor, cx, txn);
+        if let Err(error) = cx.port.execute(&mut txn.round).await {
+            suspect_all_locks(txn);
+            return Err(error.into());
+        }
+        match absorb(motor, cx, txn)? {
+            Look::Fine => {}
+            Look::Again(why) if looks == 0 => return Err(why.into()),
+            Look::Again(_) => {
+                enter(cx, Phase::LookAgain);
+                looks -= 1;
+            }
+        }
+        if wants_blocks(txn) {
+            provide_blocks(cx, txn).await?;
+        }
+        // What is added from now on goes into the next round.
+        txn.round.begin();
+    }
+    Ok(())
+}
+
+/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+#[cold]
+fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    suspect_all_locks(txn);
+    if failure != Failure::Usage {
+        return failure;
+    }
+    let allowed = "after a fetch that was dropped a transaction can only end";
+    cx.explain(Explanation::usage("fetch", "one more", allowed))
+}
+
+/// Adds the next verbs of every entry that is not fetched yet.
+fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
+    for index in txn.fetched..txn.entries.len() {
+        let mut entry = txn.entries[index];
+        let table = cx.table(entry.table);
+        match entry.progress {
+            Progress::Done => {}
+            Progress::Home => unreachable!("no record of this layout has its value at home"),
+            Progress::Locate => {
+                enter(cx, Phase::Locate);
+                let Txn { lookups, round, .. } = &mut *txn;
+                lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
+            }
+            Progress::Direct if entry.only_reads() => {
+                plan_head(motor, cx, txn, &mut entry, table);
+            }
+            Progress::Direct => plan_lock(motor, cx, txn, &mut entry, table),
+            Progress::Lock => {
+                if entry.mode != Mode::Update {
+                    plan_directory(cx, txn, &mut entry);
+                }
+                plan_lock(motor, cx, txn, &mut entry, table);
+            }
+            Progress::Body => {
+                enter(cx, Phase::ReadValue);
+                value::plan(motor, cx, txn, &mut entry, table);
+            }
+        }
+        txn.entries[index] = entry;
+    }
+}
+
+/// READs a head where it was seen last; one of several lines between two looks at its first words. The
+/// value comes along if its address is remembered.
+fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    enter(cx, Phase::ReadHead);
+    let target = cx.groups.primary(entry.address);
+    let slot_bytes = table.slot.slot_bytes;
+    entry.image = txn.round.reserve_lines(slot_bytes + 2 * HEAD_BYTES);
+    if !table.slot.is_one_line() {
+        txn.round.read_into(target, entry.image.plus(slot_bytes + HEAD_BYTES), HEAD_BYTES);
+    }
+    txn.round.read_into(target, entry.image, slot_bytes);
+    let together = comes_along(motor, entry);
+    if together {
+        value::plan_newest(cx, txn, entry, table);
+    }
+    if !table.slot.is_one_line() || (together && value::needs_head(motor, table)) {
+        txn.round.read_into(target, entry.image.plus(slot_bytes), HEAD_BYTES);
+    }
+}
+
+/// Whether a value is read in its head's batch.
+#[inline]
+pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
+    motor.on(On::ReadTogether)
+        && !entry.body.is_null()
+        && entry.cells != Cells::NONE
+        && entry.mode != Mode::Insert
+}
+
+/// The lock, then the head: in one batch, so that the head is read under the lock. Then the value.
+fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    enter(cx, Phase::Lock);
+    let target = cx.groups.primary(entry.address);
+    entry.lock = match txn.lock_on(entry.address) {
+        Some(held) => held,
+        None => ask(cx, txn, entry.address, LockKind::Record),
+    };
+    entry.writable = true;
+    entry.image = txn.round.read(target, table.slot.slot_bytes);
+    if comes_along(motor, entry) {
+        value::plan_newest(cx, txn, entry, table);
+    }
+}
+
+/// The lock of the bucket's directory record, and what it says.
+fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) {
+    let directory = txn.lookup(entry).directory;
+    if let Some(held) = txn.lock_on(directory) {
+        entry.directory_lock = held;
+    } else {
+        enter(cx, Phase::LockDirectory);
+        entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
+    }
+    let target = cx.groups.primary(directory);
+    txn.lookups[entry.lookup as usize].directory_image = txn.round.read(target, DIRECTORY_BYTES);
+}

@@ -1,0 +1,206 @@
+//! What Motor's commit writes: the new value, the delta that leads back, the head that names both.
+//!
+//! Invariant: where the new VERSION of a record is, all of the record is: the head's first line is written last,
+//! VERSION with NEWEST. What was there before goes with each piece, but for a delta and its cell: undone, they
+//! are zeros, so that a version is missing that was the oldest, and none is wrong.
+
+use super::Motor;
+use super::value::{block_of, deltas, image_words, value_bytes};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::changes::{change_prints, finish, give_back_body, set_new_version};
+use crate::index::hash_of;
+use crate::layout::{
+    DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version,
+    WORD_BYTES, for_each_run, take_delta, version_at,
+};
+use crate::outcome::Failure;
+use crate::schema::Cells;
+use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::BufferOffset;
+
+/// Whether an entry is to be written.
+pub(super) fn changes(entry: &Entry) -> bool {
+    entry.lock != NO_LOCK
+        && match entry.mode {
+            Mode::Update => entry.dirty.0 != 0,
+            Mode::Insert | Mode::Delete => true,
+            Mode::Read => false,
+        }
+}
+
+/// Gathers the bytes to write, under the transaction's T_commit.
+pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    // The entries step aside, so that each can be read beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    let version = version_at(txn.stamps.commit);
+    for entry in entries.iter_mut().filter(|entry| changes(entry)) {
+        let table = cx.table(entry.table);
+        match entry.mode {
+            Mode::Insert if entry.void => {
+                give_back_body(cx, txn, entry.body);
+                // It may have made the bucket's chain longer.
+                set_new_version(txn, entry.directory_lock, version);
+                continue;
+            }
+            Mode::Update => prepare_update(txn, entry, table, version),
+            Mode::Insert => prepare_insert(txn, entry, table, version),
+            Mode::Delete => prepare_delete(txn, entry, table, version),
+            Mode::Read => {}
+        }
+        entry.new_version = version;
+    }
+    txn.entries = entries;
+    finish(cx, txn)
+}
+
+fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
+    set_new_version(txn, entry.lock, version);
+    let cell = deltas(table).cell_to_overwrite(image_words(txn, entry.image, table));
+    if let Some(cell) = cell {
+        delta_piece(txn, entry, table, cell);
+    }
+    value_pieces(txn, entry, table, version);
+    let head = copy_of(txn, entry.image, table.slot.slot_bytes);
+    txn.round.set_word(head.plus(VERSION_AT), version.word());
+    txn.round.set_word(head.plus(NEWEST_AT), version.word());
+    let Some(cell) = cell else {
+        return head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
+    };
+    // Undone, the cell is nobody's.
+    let old = copy_of(txn, entry.image, table.slot.slot_bytes);
+    let deltas = deltas(table);
+    let delta = deltas.delta_at(table.slot.payload_bytes, cell) as u64;
+    let words = DeltaCell { old: entry.version, columns: entry.dirty, delta }.words();
+    let at = deltas.cell_at(cell);
+    for (index, word) in words.into_iter().enumerate() {
+        txn.round.set_word(head.plus(at + 8 * index), word);
+        txn.round.set_word(old.plus(at + 8 * index), 0);
+    }
+    if at + DELTA_CELL_BYTES <= LINE_BYTES {
+        return head_pieces(txn, entry, (head, old), at + DELTA_CELL_BYTES);
+    }
+    piece(txn, entry.address, (head, old), at, DELTA_CELL_BYTES);
+    head_pieces(txn, entry, (head, old), NEWEST_AT + 8);
+}
+
+/// The first line of a head, up to `end`: VERSION is a piece of its own, since undoing counts it on.
+fn head_pieces(
+    txn: &mut Txn,
+    entry: &Entry,
+    images: (BufferOffset, BufferOffset),
+    end: usize,
+) {
+    piece(txn, entry.address, images, VERSION_AT, 8);
+    piece(txn, entry.address, images, KEY_AT, end - KEY_AT);
+}
+
+/// `len` bytes from `at` on of what lies at `base`, of which the buffer has two images: new and old.
+fn piece(
+    txn: &mut Txn,
+    base: Address,
+    (new, old): (BufferOffset, BufferOffset),
+    at: usize,
+    len: usize,
+) {
+    txn.pieces.push(Piece {
+        address: base.plus(at),
+        new: new.plus(at),
+        old: old.plus(at),
+        len_bytes: len as u32,
+        logged: true,
+    });
+}
+
+fn copy_of(txn: &mut Txn, image: BufferOffset, bytes: usize) -> BufferOffset {
+    let copy = txn.round.reserve_lines(bytes);
+    txn.round.copy_within(image, copy, bytes);
+    copy
+}
+
+/// What the changed columns held so far.
+fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
+    let payload_bytes = table.slot.payload_bytes;
+    let delta = txn.round.reserve_lines(payload_bytes.next_multiple_of(WORD_BYTES));
+    let zeros = txn.round.reserve_lines(payload_bytes.next_multiple_of(WORD_BYTES));
+    for at in [delta, zeros] {
+        txn.round.bytes_mut(at, payload_bytes.next_multiple_of(WORD_BYTES)).fill(0);
+    }
+    let row = txn.round.bytes(entry.old_payload, payload_bytes).to_vec();
+    let to = txn.round.bytes_mut(delta, payload_bytes);
+    let len = take_delta(&table.schema, entry.dirty, &row, to).next_multiple_of(WORD_BYTES);
+    let at = deltas(table).delta_at(payload_bytes, cell);
+    piece(txn, entry.body.plus(at), (delta, zeros), 0, len);
+}
+
+/// STAMP and the changed columns: one piece if a line holds all of the value, so that both change at once.
+fn value_pieces(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
+    let new = block_of(entry);
+    let old = BufferOffset(entry.old_payload.0 - STAMP_BYTES as u32);
+    txn.round.set_word(new, version.word());
+    let (mut runs, mut end) = (Vec::new(), 0);
+    for_each_run(table, entry.dirty, WORD_BYTES, |from, to| {
+        runs.push((STAMP_BYTES + from, to - from));
+        end = STAMP_BYTES + to;
+    });
+    if value_bytes(table) <= LINE_BYTES {
+        return piece(txn, entry.body, (new, old), 0, end);
+    }
+    piece(txn, entry.body, (new, old), 0, STAMP_BYTES);
+    for (at, len) in runs {
+        piece(txn, entry.body, (new, old), at, len);
+    }
+}
+
+fn prepare_insert(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
+    let slot = &table.slot;
+    let floor = txn.locks[entry.directory_lock as usize].old_version;
+    set_new_version(txn, entry.lock, version);
+    set_new_version(txn, entry.directory_lock, version);
+    change_prints(txn, entry, table, Some(hash_of(table, entry.key)));
+    let new = block_of(entry);
+    txn.round.set_word(new, version.word());
+    txn.pieces.push(Piece {
+        address: entry.body,
+        new,
+        old: new,
+        len_bytes: value_bytes(table).next_multiple_of(WORD_BYTES) as u32,
+        logged: false,
+    });
+    let head = txn.round.reserve_lines(slot.slot_bytes);
+    txn.round.bytes_mut(head, slot.slot_bytes).fill(0);
+    txn.round.set_word(head.plus(VERSION_AT), version.word());
+    txn.round.set_word(head.plus(KEY_AT), entry.key);
+    txn.round.set_word(head.plus(VALUE_AT), entry.body.to_word());
+    txn.round.set_word(head.plus(NEWEST_AT), version.word());
+    if deltas(table).cells() > 0 {
+        // Until now, and since the bucket changed last, there was no such record.
+        let old = Version::from_word(floor.word()).absent();
+        let words = DeltaCell { old, columns: Cells::NONE, delta: 0 }.words();
+        for (index, word) in words.into_iter().enumerate() {
+            txn.round.set_word(head.plus(deltas(table).cell_at(0) + 8 * index), word);
+        }
+    }
+    txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
+    // What a slot without a record held does not matter, but its VERSION and KEY do: the first line is last.
+    let end = slot.used_bytes().next_multiple_of(WORD_BYTES);
+    for (from, to, logged) in [(LINE_BYTES, end, false), (VERSION_AT, end.min(LINE_BYTES), true)] {
+        if to > from {
+            let (new, old) = (head.plus(from), entry.image.plus(from));
+            let len_bytes = (to - from) as u32;
+            txn.pieces.push(Piece { address: entry.address.plus(from), new, old, len_bytes, logged });
+        }
+    }
+}
+
+fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
+    let gone = version.absent();
+    set_new_version(txn, entry.lock, gone);
+    set_new_version(txn, entry.directory_lock, version);
+    change_prints(txn, entry, table, None);
+    let head = copy_of(txn, entry.image, table.slot.slot_bytes);
+    txn.round.set_word(head.plus(VERSION_AT), gone.word());
+    txn.round.set_word(head.plus(NEWEST_AT), gone.word());
+    head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
+}

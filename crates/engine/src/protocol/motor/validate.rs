@@ -1,0 +1,57 @@
+//! Motor's validation: is everything that was read and not locked as it was?
+//!
+//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its NEWEST is what
+//! the caller was shown, both in one READ of one line; a directory record likewise, by its VERSION. These READs
+//! are sent when T_commit was taken. Else somebody may lock what was validated, take a T_commit below this
+//! transaction's, and be done: by time he came before, and his value was not seen; a snapshot between the two
+//! would show what no order explains.
+
+use super::switches::{On, Phase};
+use super::{Motor, enter};
+use crate::context::Context;
+use crate::layout::{LOCK_AT, NEWEST_AT, VERSION_AT, Version};
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::Txn;
+
+/// Bytes of a head up to NEWEST: one line's.
+const HEAD_BYTES: usize = NEWEST_AT + 8;
+
+/// Re-reads the heads of everything that was read and not locked.
+pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let is_needless = txn.checks.iter().all(|check| check.covered)
+        && !txn.entries.iter().any(|entry| entry.watched);
+    if is_needless || !motor.on(On::ValidateReads) {
+        return Ok(());
+    }
+    enter(cx, Phase::Validate);
+    let Txn { round, entries, checks, tag, .. } = &mut *txn;
+    round.begin();
+    let first = round.reserve_lines(HEAD_BYTES * (entries.len() + checks.len()));
+    let mut at = first;
+    for entry in entries.iter().filter(|entry| entry.watched) {
+        round.read_into(cx.groups.primary(entry.address), at, HEAD_BYTES);
+        at = at.plus(HEAD_BYTES);
+    }
+    for check in checks.iter().filter(|check| !check.covered) {
+        round.read_into(cx.groups.primary(check.address), at, VERSION_AT + 8);
+        at = at.plus(HEAD_BYTES);
+    }
+    cx.port.execute(round).await?;
+    let records = entries.iter().filter(|entry| entry.watched);
+    let records = records.map(|entry| (entry.address, entry.version, NEWEST_AT));
+    let directories = checks.iter().filter(|check| !check.covered);
+    let directories = directories.map(|check| (check.address, check.version, VERSION_AT));
+    let (mut at, mut verdict) = (first, Ok(()));
+    for (address, version, version_at) in records.chain(directories) {
+        let lock = round.word(at.plus(LOCK_AT));
+        let now = Version::from_word(round.word(at.plus(version_at)));
+        at = at.plus(HEAD_BYTES);
+        if lock != 0 && lock != tag.word() && motor.on(On::RefuseLocked) {
+            cx.meet(address, lock);
+            verdict = verdict.and(Err(AbortReason::ValidationLocked));
+        } else if now != version {
+            verdict = verdict.and(Err(AbortReason::VersionChanged));
+        }
+    }
+    Ok(verdict?)
+}

@@ -1,0 +1,179 @@
+//! A record's value: how it is read, whether what came is of one moment, and how older versions are made.
+//!
+//! Invariant: under the record's lock everything is of one moment. Without it a value in one line is the one
+//! that its STAMP names; of a value of several lines, and of deltas, that is known if LOCK and VERSION are
+//! free and the same in a READ behind them as they were in the head that led there. A STAMP is never that of
+//! a commit that was undone: whoever undoes it brings the former one back with the former bytes.
+
+use super::Motor;
+use super::execute::HEAD_BYTES;
+use super::switches::On;
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::hash::same_head;
+use crate::layout::{
+    DeltaCell, Deltas, LOCK_AT, RecordLayout, STAMP_BYTES, Shown, Version, delta_bytes, newest,
+    put_delta,
+};
+use crate::working_set::{Entry, NO_LOCK, Txn};
+use tarn_fabric::address::LINE_BYTES;
+use tarn_fabric::round::BufferOffset;
+
+/// How this table's versions lie.
+///
+/// # Panics
+/// If they lie otherwise: a database is planned by its protocol.
+pub(super) fn deltas(table: &Table) -> Deltas {
+    match table.slot.record {
+        RecordLayout::Deltas(deltas) => deltas,
+        other => unreachable!("records of {} lie as {other:?}", table.schema.name),
+    }
+}
+
+/// The words of a slot's image.
+pub(super) fn image_words<'a>(txn: &'a Txn, image: BufferOffset, table: &Table) -> &'a [u64] {
+    txn.round.words(image, table.slot.slot_bytes / 8)
+}
+
+/// Bytes of a STAMP and the row behind it.
+#[inline]
+pub(super) fn value_bytes(table: &Table) -> usize {
+    STAMP_BYTES + table.slot.payload_bytes
+}
+
+/// Whether the newest value, read without a lock, needs its head once more.
+#[inline]
+pub(super) fn needs_head(motor: &Motor, table: &Table) -> bool {
+    value_bytes(table) > LINE_BYTES && motor.on(On::CheckHead)
+}
+
+/// What the transaction is to see of a record, by its head.
+pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> Shown {
+    let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
+    if !motor.reads_snapshot(txn) {
+        return Shown::Newest(newest(image));
+    }
+    let shown = deltas.shown(image, txn.stamps.start);
+    if shown != Shown::TooOld || motor.on(On::TooOld) {
+        return shown;
+    }
+    let kept = (0..deltas.cells()).map(|cell| (cell, deltas.cell(image, cell).old));
+    let oldest = kept.filter(|(_, old)| old.is_present()).min_by_key(|(_, old)| old.counter());
+    oldest.map_or(Shown::Newest(newest(image)), |(cell, old)| Shown::Older(cell, old))
+}
+
+/// READs the newest value; the buffer has room for its block.
+pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let target = cx.groups.primary(entry.body);
+    let block = txn.round.reserve_lines(table.slot.body_bytes() + HEAD_BYTES);
+    txn.round.read_into(target, block, value_bytes(table));
+    entry.payload = block.plus(STAMP_BYTES);
+}
+
+/// READs the value that the transaction is to see: the newest, the deltas that lead back from it, and the head
+/// once more if it takes that.
+pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    plan_newest(cx, txn, entry, table);
+    if entry.lock != NO_LOCK {
+        return;
+    }
+    let (block, target) = (block_of(entry), cx.groups.primary(entry.body));
+    let mut again = needs_head(motor, table);
+    if let Shown::Older(cell, _) = shown(motor, txn, entry, table) {
+        again = motor.on(On::CheckHead);
+        let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
+        let steps: Vec<DeltaCell> =
+            deltas.steps_to(image, cell).map(|step| deltas.cell(image, step)).collect();
+        for DeltaCell { columns, delta, .. } in steps {
+            let (at, len) = (delta as usize, delta_bytes(&table.schema, columns));
+            txn.round.read_into(target.plus(at), block.plus(at), len.next_multiple_of(8));
+        }
+    }
+    if again {
+        let head = cx.groups.primary(entry.address);
+        txn.round.read_into(head, block.plus(table.slot.body_bytes()), HEAD_BYTES);
+    }
+}
+
+/// Where the image of an entry's block lies.
+#[inline]
+pub(super) fn block_of(entry: &Entry) -> BufferOffset {
+    BufferOffset(entry.payload.0 - STAMP_BYTES as u32)
+}
+
+/// Whether the newest value that came with its head is that head's: the head was read once more, at `again`,
+/// if it takes that.
+pub(super) fn fits(
+    motor: &Motor,
+    txn: &Txn,
+    entry: &Entry,
+    table: &Table,
+    again: BufferOffset,
+) -> bool {
+    if needs_head(motor, table) {
+        return is_unchanged(txn, entry, again);
+    }
+    let stamp = Version::from_word(txn.round.word(block_of(entry)));
+    stamp == newest(image_words(txn, entry.image, table))
+}
+
+/// Whether a head is free, and as it was.
+fn is_unchanged(txn: &Txn, entry: &Entry, again: BufferOffset) -> bool {
+    let lock = txn.round.word(again.plus(LOCK_AT));
+    let is_free = lock == 0 || lock == txn.tag.word();
+    is_free && same_head_but_lock(txn, entry.image, again)
+}
+
+fn same_head_but_lock(txn: &Txn, first: BufferOffset, second: BufferOffset) -> bool {
+    same_head(&txn.round, first, second)
+        || txn.round.word(first.plus(8)) == txn.round.word(second.plus(8))
+}
+
+/// Takes in a value that was read by its head, without a lock; whether it is that head's. An older version is
+/// made of it.
+pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -> bool {
+    let (block, bytes) = (block_of(entry), table.slot.body_bytes());
+    let again = block.plus(bytes);
+    let Shown::Older(cell, _) = shown(motor, txn, entry, table) else {
+        return fits(motor, txn, entry, table, again);
+    };
+    let is_whole = match motor.on(On::CheckHead) {
+        true => is_unchanged(txn, entry, again),
+        false => fits(motor, txn, entry, table, again),
+    };
+    if is_whole {
+        go_back(txn, entry, table, cell);
+    }
+    is_whole
+}
+
+/// Puts the deltas that lead to `cell`'s version over the newest row.
+fn go_back(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
+    let (block, bytes) = (block_of(entry), table.slot.body_bytes());
+    let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
+    let steps: Vec<DeltaCell> =
+        deltas.steps_to(image, cell).map(|step| deltas.cell(image, step)).collect();
+    let first_delta = deltas.delta_at(table.slot.payload_bytes, 0);
+    let (value, kept) = txn.round.bytes_mut(block, bytes).split_at_mut(first_delta);
+    let row = &mut value[STAMP_BYTES..STAMP_BYTES + table.slot.payload_bytes];
+    for DeltaCell { columns, delta, .. } in steps {
+        put_delta(&table.schema, columns, &kept[delta as usize - first_delta..], row);
+    }
+}
+
+/// A value that was read under the record's lock: copied, so that the old one stays for the log and the delta.
+pub(super) fn copy(txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let bytes = value_bytes(table).next_multiple_of(8);
+    let copy = txn.round.reserve_lines(table.slot.body_bytes());
+    txn.round.copy_within(block_of(entry), copy, bytes);
+    entry.old_payload = entry.payload;
+    entry.payload = copy.plus(STAMP_BYTES);
+}
+
+/// The value of a record that is to come: zeros.
+pub(super) fn begin(txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let bytes = table.slot.body_bytes();
+    let block = txn.round.reserve_lines(bytes);
+    txn.round.bytes_mut(block, bytes).fill(0);
+    entry.payload = block.plus(STAMP_BYTES);
+}

@@ -1,0 +1,233 @@
+//! The RTT budget of Motor: the table in `protocol/motor/mod.rs`, asserted by counting.
+//!
+//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
+//! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so.
+
+use crate::common::*;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::schema::{Cells, TableId};
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::executor::block_on;
+
+const NARROW: TableId = TableId(0);
+const DOUBLE: TableId = TableId(1);
+const REPLICAS: [usize; 2] = [1, 3];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cost {
+    /// Rounds until the reply.
+    rounds: u64,
+    detached: u64,
+    reads: u64,
+    writes: u64,
+    cas: u64,
+}
+
+fn reading(rounds: u64, reads: u64) -> Cost {
+    Cost { rounds, detached: 0, reads, writes: 0, cas: 0 }
+}
+
+/// Of `records` that are updated: log, and {delta, value, head} of each, to every replica. One copy: released
+/// in the data's batch, by WRITE. Several: in a round that nobody awaits, by CAS.
+fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
+    let data = (1 + 3 * records) * replicas as u64;
+    match replicas {
+        1 => Cost { rounds, detached: 0, reads, writes: data + records, cas: records },
+        _ => Cost { rounds, detached: 1, reads, writes: data, cas: 2 * records },
+    }
+}
+
+fn phase(cx: &Context, name: &str) -> u64 {
+    let phases = cx.database().protocol.info().phases;
+    let position = phases.iter().position(|&phase| phase == name).expect("a phase");
+    cx.metrics.snapshot().phases[position]
+}
+
+/// Runs one try and says what it cost.
+fn measure(
+    by: &mut Coordinator,
+    declared: bool,
+    mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
+) -> Cost {
+    let cx = Rc::clone(by.context());
+    let detached = |cx: &Context| phase(cx, "unlock") + phase(cx, "release");
+    let (before, detached_before) = (cx.port.counts(), detached(&cx));
+    let mut tries = 0;
+    let once = async |tx: &mut Transaction<'_>| {
+        tries += 1;
+        if tries > 1 {
+            return tx.abort();
+        }
+        body(tx).await
+    };
+    let _ = match declared {
+        true => block_on(by.transact_read_only(once)),
+        false => block_on(by.transact(once)),
+    };
+    let (spent, detached) = (cx.port.counts() - before, detached(&cx) - detached_before);
+    let [reads, writes, cas, faa, masked] = spent.verbs;
+    assert_eq!((faa, masked, spent.messages), (0, 0, 0));
+    Cost { rounds: spent.rounds - detached, detached, reads, writes, cas }
+}
+
+async fn read(tx: &mut Transaction<'_>, table: TableId, keys: &[u64]) -> Result<(), Failure> {
+    let rows: Vec<_> = keys.iter().map(|&key| tx.read(table, key, Cells::ALL)).collect();
+    tx.fetch().await?;
+    assert!(rows.into_iter().all(|row| tx.get(row).is_some()));
+    Ok(())
+}
+
+async fn add_one(tx: &mut Transaction<'_>, table: TableId, keys: &[u64]) -> Result<(), Failure> {
+    let rows: Vec<_> = keys.iter().map(|&key| tx.update(table, key, Cells::ALL)).collect();
+    tx.fetch().await?;
+    for row in rows {
+        let value = tx.get(row).expect("there").u64(A);
+        tx.set(row, A, value + 1);
+    }
+    Ok(())
+}
+
+struct Bench {
+    world: World,
+    /// Without an address cache.
+    cold: Coordinator,
+    /// Remembers addresses.
+    warm: Coordinator,
+    other: Coordinator,
+}
+
+fn bench(replicas: usize, variant: &str) -> Bench {
+    let schemas = [narrow("narrow", 4000), double("double", 4000)];
+    let mut shape =
+        Shape::of(&schemas).protocol("motor").nodes(replicas, replicas).variant(variant);
+    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    let world = World::new(&shape);
+    let mut cold = world.coordinator(0, 0);
+    for table in [NARROW, DOUBLE] {
+        fill(&mut cold, table, 1..10);
+    }
+    let (mut warm, other) = (world.coordinator(1, 1024), world.coordinator(2, 0));
+    for table in [NARROW, DOUBLE] {
+        measure(&mut warm, false, async |tx| read(tx, table, &[1, 2, 3]).await);
+    }
+    Bench { world, cold, warm, other }
+}
+
+#[test]
+fn a_declared_reader_takes_two_rounds_and_one_with_remembered_addresses() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "corrected");
+        for keys in [&[1][..], &[1, 2, 3]] {
+            let count = keys.len() as u64;
+            let cost = measure(&mut cold, true, async |tx| read(tx, NARROW, keys).await);
+            assert_eq!(cost, reading(2, 2 * count));
+            let cost = measure(&mut warm, true, async |tx| read(tx, NARROW, keys).await);
+            assert_eq!(cost, reading(1, 2 * count));
+            // A value of two lines: its head once more.
+            let cost = measure(&mut cold, true, async |tx| read(tx, DOUBLE, keys).await);
+            assert_eq!(cost, reading(2, 3 * count));
+            let cost = measure(&mut warm, true, async |tx| read(tx, DOUBLE, keys).await);
+            assert_eq!(cost, reading(1, 3 * count));
+        }
+        // One that is not there: its bin, then its bucket in three READs.
+        let absent = async |tx: &mut Transaction<'_>| {
+            assert!(tx.get_row(NARROW, 77u64).await?.is_none());
+            Ok(())
+        };
+        assert_eq!(measure(&mut cold, true, absent), reading(2, 4));
+    }
+}
+
+#[test]
+fn a_reader_that_is_not_declared_validates_what_it_read_of_several_records() {
+    let Bench { mut cold, mut warm, .. } = bench(3, "corrected");
+    let cost = measure(&mut cold, false, async |tx| read(tx, NARROW, &[1]).await);
+    assert_eq!(cost, reading(2, 2));
+    let cost = measure(&mut cold, false, async |tx| read(tx, NARROW, &[1, 2]).await);
+    assert_eq!(cost, reading(3, 6));
+    let cost = measure(&mut warm, false, async |tx| read(tx, NARROW, &[1, 2]).await);
+    assert_eq!(cost, reading(2, 6));
+}
+
+#[test]
+fn a_write_is_three_rounds_two_with_a_remembered_address_and_one_more_to_validate() {
+    for replicas in REPLICAS {
+        let Bench { world, mut cold, mut warm, .. } = bench(replicas, "corrected");
+        for keys in [&[1][..], &[1, 2, 3]] {
+            let count = keys.len() as u64;
+            let cost = measure(&mut cold, false, async |tx| add_one(tx, NARROW, keys).await);
+            assert_eq!(cost, writing(replicas, 3, 3 * count, count));
+            let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, keys).await);
+            assert_eq!(cost, writing(replicas, 2, 2 * count, count));
+        }
+        let cost = measure(&mut warm, false, async |tx| {
+            tx.read(NARROW, 2u64, Cells::ALL);
+            add_one(tx, NARROW, &[1]).await
+        });
+        assert_eq!(cost, writing(replicas, 3, 2 + 2 + 1, 1));
+        // Asked for, not changed: nothing to write.
+        let cost = measure(&mut warm, false, async |tx| {
+            tx.update(NARROW, 1u64, Cells::ALL);
+            Ok(())
+        });
+        assert_eq!(cost, Cost { rounds: 1, detached: 1, reads: 2, writes: 0, cas: 2 });
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn what_comes_and_goes_takes_its_bucket_as_well() {
+    for replicas in REPLICAS {
+        let Bench { world, mut cold, .. } = bench(replicas, "corrected");
+        let inserted = measure(&mut cold, false, async |tx| {
+            tx.insert(NARROW, 50u64);
+            tx.fetch().await
+        });
+        assert_eq!((inserted.rounds, inserted.detached), (3, u64::from(replicas > 1)));
+        let deleted = measure(&mut cold, false, async |tx| {
+            tx.delete(NARROW, 50u64);
+            tx.fetch().await
+        });
+        assert_eq!((deleted.rounds, deleted.detached), (3, u64::from(replicas > 1)));
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn a_refused_lock_costs_its_round_and_the_release_of_what_was_granted() {
+    let Bench { world, mut warm, mut other, .. } = bench(3, "corrected");
+    let held = block_on(other.transact(async |tx| {
+        tx.update(NARROW, 2u64, Cells::ALL);
+        tx.fetch().await?;
+        let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, &[1, 2]).await);
+        assert_eq!(cost, Cost { rounds: 1, detached: 1, reads: 4, writes: 0, cas: 3 });
+        // A snapshot looks again, three times, and gives up.
+        let again = measure(&mut warm, true, async |tx| read(tx, NARROW, &[2]).await);
+        assert_eq!(again, reading(4, 8));
+        Ok(())
+    }));
+    held.expect("nobody else wants it");
+    let refused = warm.context().metrics.snapshot().aborts[AbortReason::LockRefused as usize];
+    assert_eq!(refused, 1);
+    world.assert_clean();
+}
+
+#[test]
+fn the_published_system_writes_four_times_for_each_record_and_replica_and_awaits_nothing() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "literal");
+        for keys in [&[1][..], &[1, 2, 3]] {
+            let count = keys.len() as u64;
+            let writes = 4 * count * replicas as u64;
+            let cost = measure(&mut cold, false, async |tx| add_one(tx, NARROW, keys).await);
+            assert_eq!(cost, Cost { rounds: 3, detached: 1, reads: 3 * count, writes, cas: count });
+            let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, keys).await);
+            assert_eq!(cost, Cost { rounds: 2, detached: 1, reads: 2 * count, writes, cas: count });
+            let cost = measure(&mut warm, true, async |tx| read(tx, DOUBLE, keys).await);
+            assert_eq!(cost, reading(2, 2 * count));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Waiting for somebody else's coroutine: what drivers of a simulation use, and nothing that is simulated.
+//!
+//! Invariant: who waits is polled when it is rung for, at the same moment of virtual time, and costs nothing
+//! until then. Whoever has waited longest is rung for first.
+
+use crate::fabric::SimFabric;
+use crate::world::{Event, World};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// Who waits: a coroutine, and whether it was rung for.
+type Waiter = (u32, Rc<Cell<bool>>);
+
+/// See the module's text.
+#[derive(Clone)]
+pub struct Bell {
+    world: Rc<RefCell<World>>,
+    waiters: Rc<RefCell<VecDeque<Waiter>>>,
+}
+
+impl SimFabric {
+    /// A bell that nobody waits for.
+    pub fn bell(&self) -> Bell {
+        Bell { world: Rc::clone(&self.world), waiters: Rc::default() }
+    }
+}
+
+impl Bell {
+    /// Waits until somebody rings. Only a coroutine of a scheduler may.
+    pub fn wait(&self) -> Wait<'_> {
+        Wait { bell: self, is_rung: None }
+    }
+
+    /// Lets whoever has waited longest go on; whether anybody waited.
+    pub fn ring(&self) -> bool {
+        let Some((task, is_rung)) = self.waiters.borrow_mut().pop_front() else { return false };
+        is_rung.set(true);
+        let world = &mut *self.world.borrow_mut();
+        let at_ps = world.now_ps;
+        world.tasks[task as usize].wake_at_ps = at_ps;
+        world.queue.push(at_ps, Event::Wake { task });
+        true
+    }
+
+    /// Lets everybody go on who waits.
+    pub fn ring_all(&self) {
+        while self.ring() {}
+    }
+}
+
+/// See [`Bell::wait`].
+pub struct Wait<'a> {
+    bell: &'a Bell,
+    is_rung: Option<Rc<Cell<bool>>>,
+}
+
+impl Future for Wait<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.is_rung.as_ref().is_some_and(|is_rung| is_rung.get()) {
+            return Poll::Ready(());
+        }
+        let world = &mut *self.bell.world.borrow_mut();
+        world.is_registered = true;
+        if self.is_rung.is_none() {
+            let task = world.current.expect("a coroutine of a scheduler");
+            let is_rung = Rc::<Cell<bool>>::default();
+            self.bell.waiters.borrow_mut().push_back((task, Rc::clone(&is_rung)));
+            self.is_rung = Some(is_rung);
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(own) = &self.is_rung {
+            self.bell.waiters.borrow_mut().retain(|(_, is_rung)| !Rc::ptr_eq(is_rung, own));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Mode, SimConfig};
+    use crate::profile::Profile;
+    use crate::scheduler::{Ended, Scheduler};
+    use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+    use tarn_fabric::clock::Nanos;
+
+    #[test]
+    fn who_waits_goes_on_when_it_is_rung_for_and_in_turn() {
+        let fabric = SimFabric::new(&SimConfig {
+            memory_nodes: 1,
+            replicas: 1,
+            compute_nodes: 2,
+            group_bytes: 1 << 16,
+            profile: Profile::load("cx3-56g").expect("embedded"),
+            mode: Mode::Timed,
+            seed: 1,
+        })
+        .expect("a cluster");
+        let port =
+            |slot| fabric.port(NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }, 0, 1);
+        let (one, other, bell) = (port(0), port(1), fabric.bell());
+        let woken: RefCell<Vec<(u32, u64)>> = RefCell::default();
+        let mut scheduler = Scheduler::new(&fabric);
+        for number in 0..3 {
+            let (bell, woken, one) = (&bell, &woken, &one);
+            scheduler.spawn(one, async move {
+                bell.wait().await;
+                woken.borrow_mut().push((number, one.now().0));
+            });
+        }
+        scheduler.spawn(&other, async {
+            for _ in 0..2 {
+                other.sleep(Nanos(10_000)).await;
+                assert!(bell.ring());
+            }
+            other.sleep(Nanos(10_000)).await;
+            bell.ring_all();
+            assert!(!bell.ring(), "nobody is left");
+        });
+        assert_eq!(scheduler.run_until(Nanos(1_000_000)), Ended::Finished);
+        drop(scheduler);
+        let woken = woken.into_inner();
+        assert_eq!(woken.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
+        // At the ring's moment, but for the switch from one coroutine to another.
+        for (turn, (_, at_ns)) in (1..).zip(&woken) {
+            assert!((turn * 10_000..turn * 10_000 + 500).contains(at_ns), "{woken:?}");
+        }
+    }
+}

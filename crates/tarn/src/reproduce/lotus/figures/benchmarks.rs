@@ -1,0 +1,56 @@
+//! Figure 13: TATP, TPC-C and SmallBank over 9 to 540 concurrent transactions.
+
+use super::super::case::Case;
+use super::super::entrant::{Form, Who};
+use super::super::extent::Extent;
+use super::super::sheet::Sheet;
+use super::super::targets::BENCHMARKS;
+use super::{
+    Done, Jobs, OfPoint, SYSTEMS, Section, in_all_forms, median, name_of, p99, throughput,
+    throughput_latency, versus,
+};
+
+pub(super) const SECTION: Section = Section {
+    name: "fig-13",
+    title: "Figure 13: throughput and latency on TATP, TPC-C and SmallBank",
+    targets: BENCHMARKS,
+    jobs,
+    fill,
+};
+
+fn jobs(extent: &Extent) -> Jobs {
+    let benches = extent.benchmarks().into_iter();
+    let cases = benches.flat_map(|it| in_all_forms(it, &SYSTEMS, &extent.scale.coordinators));
+    Jobs { cases: cases.collect(), ..Jobs::default() }
+}
+
+fn fill(done: &Done<'_>, sheet: &mut Sheet) {
+    for bench in done.extent.benchmarks() {
+        let workload = bench.kind.name();
+        for other in [Who::Motor, Who::Ford] {
+            let name = name_of(other);
+            let metrics: [(String, OfPoint); 3] = [
+                (format!("highest throughput over {name}'s"), throughput),
+                (format!("median latency there below {name}'s"), median),
+                (format!("99th percentile there below {name}'s"), p99),
+            ];
+            for (metric, of) in metrics {
+                sheet.fill(workload, &metric, &|form| versus(done, bench, (other, form), of));
+            }
+        }
+        let measured = [
+            (Who::Lotus, Form::Corrected),
+            (Who::Lotus, Form::Literal),
+            (Who::Motor, Form::Corrected),
+            (Who::Ford, Form::Corrected),
+        ];
+        let of = |list: &[(Who, Form)]| -> Vec<Case> {
+            list.iter().map(|entrant| Case::of(bench, *entrant, &[])).collect()
+        };
+        let title = format!("{workload}, baselines as they were measured");
+        sheet.draw(throughput_latency(done.runs, &of(&measured), &title));
+        let best = SYSTEMS.map(|who| (who, Form::Best));
+        let title = format!("{workload}, everybody corrected and spread by hash");
+        sheet.draw(throughput_latency(done.runs, &of(&best), &title));
+    }
+}

@@ -1,0 +1,226 @@
+//! The evaluation as an object for programs and a table for people; the same rows in both.
+//!
+//! Invariant: but for `wall`, a function of the order.
+
+use super::case::Missing;
+use super::entrant::ASSUMED;
+use super::extent::Extent;
+use super::occasion::Crashed;
+use super::runs::{Ran, Runs};
+use super::sheet::{Picture, Row};
+use super::{NAME, Order, SOURCE, TITLE};
+use crate::bench::lines::row;
+use crate::reproduce::report::Wall;
+use crate::reproduce::row::Verdict;
+use crate::reproduce::stage::Judged;
+use serde::Serialize;
+use std::fmt;
+use tarn_sim::profile::{Change, Standing};
+
+/// A section of the page.
+pub struct Part {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Above it.
+    pub title: &'static str,
+    /// Its published figures.
+    pub rows: Vec<Row>,
+    /// Its drawings.
+    pub(crate) pictures: Vec<Picture>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// See the module's text.
+#[derive(Serialize)]
+pub struct Evaluation {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Who published it.
+    pub source: &'static str,
+    /// The hardware profile.
+    pub profile: String,
+    /// What hardware that is.
+    pub hardware: String,
+    /// What of the profile was set for this run: a counterfactual.
+    pub overrides: Vec<Change>,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// How often each point was run.
+    pub repetitions: u32,
+    /// How much was run.
+    pub extent: Extent,
+    /// What is smaller than published.
+    pub scaled_down: Vec<String>,
+    /// What is assumed: of the set-up, then constants of the profile that nobody measured.
+    pub assumed: Vec<String>,
+    /// Every published figure.
+    pub rows: Vec<Row>,
+    /// All points.
+    pub series: Vec<Ran>,
+    /// All crashes.
+    pub crashes: Vec<Crashed>,
+    /// What the checks of memory found.
+    pub judged: Vec<Judged>,
+    /// What could not be run although it is there.
+    pub failures: Vec<String>,
+    /// Its sections.
+    #[serde(skip)]
+    pub parts: Vec<Part>,
+    /// What it took this machine.
+    pub wall: Wall,
+}
+
+impl Evaluation {
+    /// Of what ran.
+    pub(super) fn of(order: &Order, parts: Vec<Part>, mut runs: Runs) -> Evaluation {
+        let profile = &order.profile;
+        let unmeasured = profile.constants().into_iter();
+        let unmeasured = unmeasured.filter(|it| it.constant.standing == Standing::Assumed);
+        let constants = unmeasured.map(|it| {
+            let (value, source) = (it.constant.value, &it.constant.source);
+            format!("{}.{} = {value}: {source}", it.section, it.name)
+        });
+        Evaluation {
+            name: NAME,
+            title: TITLE,
+            source: SOURCE,
+            profile: profile.name.clone(),
+            hardware: profile.hardware.clone(),
+            overrides: profile.changes.clone(),
+            seed: order.seed,
+            repetitions: 1,
+            extent: order.extent.clone(),
+            scaled_down: order.extent.scaled_down(),
+            assumed: ASSUMED.iter().map(|&it| it.to_owned()).chain(constants).collect(),
+            rows: parts.iter().flat_map(|part| part.rows.clone()).collect(),
+            series: runs.ran().cloned().collect(),
+            crashes: runs.crashes.drain(..).filter_map(|(_, it)| it.ok()).collect(),
+            judged: runs.judged,
+            failures: runs.failures,
+            parts,
+            wall: Wall::default(),
+        }
+    }
+
+    /// What the checks found wrong in what must be sound. A published value that is missed is not wrong.
+    pub fn failed(&self) -> Vec<String> {
+        let mut failed = self.failures.clone();
+        for ran in self.series.iter().filter(|ran| ran.must_be_sound) {
+            let (series, bench) = (&ran.series, ran.bench.kind.name());
+            let of = |what: &str| format!("{} on {bench}: {what}", series.name);
+            if series.is_safe && series.history != "accepted" {
+                failed.push(of(&format!("history {}", series.history)));
+            }
+            failed.extend(series.failures.first().map(|failure| of(failure)));
+        }
+        for judged in self.judged.iter().filter(|judged| !judged.ok()) {
+            let Judged { layout, invariants, audit } = judged;
+            failed.push(format!("{layout}: {}; {}", invariants.detail, audit.detail));
+        }
+        for crashed in self.crashes.iter().filter(|crashed| crashed.must_be_sound) {
+            let after = |what: String| format!("{} after crashes: {what}", crashed.system);
+            failed.extend(crashed.outage.failed().into_iter().map(after));
+        }
+        failed
+    }
+
+    /// How many rows have a verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.rows.iter().filter(|row| row.verdict == verdict).count()
+    }
+
+    /// How the rows came out, in words.
+    pub fn summary(&self) -> String {
+        let lost = self.rows.iter().filter(|row| row.winner_holds == Some(false)).count();
+        format!(
+            "{} rows: {} agree, {} miss, {} not simulated; another than the published winner wins in {lost}",
+            self.rows.len(),
+            self.count(Verdict::Agrees),
+            self.count(Verdict::Misses),
+            self.count(Verdict::NotSimulated)
+        )
+    }
+}
+
+/// A value of a row, or a dash.
+pub(super) fn shown(value: Option<f64>) -> String {
+    let text = |value: f64| match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    };
+    value.map_or_else(|| "–".to_owned(), text)
+}
+
+/// How it came out.
+pub(super) fn verdict_name(row: &Row) -> &'static str {
+    match row.verdict {
+        Verdict::Agrees => "agrees",
+        Verdict::Misses if row.winner_holds == Some(false) => "MISSES, another wins",
+        Verdict::Misses => "MISSES",
+        Verdict::NotSimulated => "not simulated",
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {}: {}", self.workload, self.metric)?;
+        writeln!(
+            f,
+            "    published {:>9} {:<8} literal {:>6}  corrected {:>6}  best {:>6}  ratio {:>5}  {}",
+            self.published.to_string(),
+            self.unit,
+            shown(self.literal),
+            shown(self.corrected),
+            shown(self.best_form),
+            shown(self.ratio),
+            verdict_name(self)
+        )?;
+        for text in [&self.bottleneck, &self.why] {
+            if !text.is_empty() {
+                writeln!(f, "    {text}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Evaluation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.name, self.title)?;
+        row(f, "source", self.source)?;
+        row(f, "hardware", format_args!("{}: {}", self.profile, self.hardware))?;
+        for Change { key, value, was } in &self.overrides {
+            row(f, "COUNTERFACTUAL", format_args!("{key} = {value} instead of {was}"))?;
+        }
+        row(
+            f,
+            "scale",
+            format_args!("{}, seed {}, each point once", self.extent.scale.name, self.seed),
+        )?;
+        for said in &self.scaled_down {
+            row(f, "scaled down", said)?;
+        }
+        for part in &self.parts {
+            writeln!(f, "{}", part.title)?;
+            part.rows.iter().try_for_each(|row| write!(f, "{row}"))?;
+            part.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))?;
+        }
+        writeln!(f, "curves")?;
+        for ran in &self.series {
+            write!(f, "{}: {}", ran.bench.kind.name(), ran.series)?;
+        }
+        writeln!(f, "{}", self.summary())?;
+        row(f, "real time", format_args!("{:.0} s", self.wall.seconds))?;
+        row(f, "machine", &self.wall.machine)
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

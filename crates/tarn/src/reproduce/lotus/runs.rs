@@ -1,0 +1,240 @@
+//! Runs the cases of a page: each database loaded once, one after the other, so that one at a time is in
+//! this machine's memory.
+//!
+//! Invariant: a case whose protocol, variant or layout is not there comes out as missing, with what the
+//! registry said; nothing is loaded for it. What must be sound runs first and is judged before the rest.
+
+use super::case::{Bench, Case, Kind, Missing};
+use super::entrant::must_be_sound;
+use super::occasion::{Crash, Crashed};
+use crate::bench::run::RunError;
+use crate::reproduce::Scale;
+use crate::reproduce::curve::Series;
+use crate::reproduce::stage::{Judged, Stage, System, Testbed};
+use crate::simulate::run::Watch;
+use serde::Serialize;
+use tarn_engine::catalog::{Catalog, Options};
+use tarn_engine::layout::LayoutKind;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::schema::TableSchema;
+use tarn_workloads::Workload;
+use tarn_workloads::kvs::Kvs;
+use tarn_workloads::smallbank::SmallBank;
+use tarn_workloads::tatp::Tatp;
+use tarn_workloads::tpcc::Tpcc;
+
+/// What a run is made with, whatever runs.
+pub struct Ground<'a> {
+    /// The machines.
+    pub testbed: &'a Testbed,
+    /// Length of points.
+    pub scale: &'a Scale,
+    /// Of every generator.
+    pub seed: u64,
+    /// Who is told.
+    pub watch: &'a dyn Watch,
+}
+
+/// A case that was run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ran {
+    /// What ran.
+    pub bench: Bench,
+    /// On which layout.
+    pub layout: &'static str,
+    /// What came of it.
+    pub series: Series,
+    /// Whether a history or a memory that is not sound is a failure.
+    pub must_be_sound: bool,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Runs {
+    cases: Vec<(Case, Result<Ran, Missing>)>,
+    /// Crashes that were let happen.
+    pub crashes: Vec<(Crash, Result<Crashed, Missing>)>,
+    /// What the checks of memory found.
+    pub judged: Vec<Judged>,
+    /// What could not be run although it should have been possible.
+    pub failures: Vec<String>,
+}
+
+impl Runs {
+    /// The curve of a case; it may have more points than were asked for.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn series(&self, case: &Case) -> Result<&Series, Missing> {
+        let found = self.cases.iter().find(|(it, _)| it.is_like(case));
+        match found {
+            Some((_, Ok(ran))) => Ok(&ran.series),
+            Some((_, Err(missing))) => Err(missing.clone()),
+            None => Err(Missing(format!("{} was not asked for", case.system.name))),
+        }
+    }
+
+    /// All that ran.
+    pub fn ran(&self) -> impl Iterator<Item = &Ran> {
+        self.cases.iter().filter_map(|(_, ran)| ran.as_ref().ok())
+    }
+
+    /// Runs cases; equal ones once.
+    pub fn run(&mut self, wanted: Vec<Case>, ground: &Ground<'_>) {
+        let mut rest: Vec<(Case, LayoutKind)> = Vec::new();
+        for case in merged(wanted) {
+            match catalog_of(&case, ground.testbed.memory_nodes) {
+                Ok(catalog) => rest.push((case, catalog.options().layout)),
+                Err(missing) => self.cases.push((case, Err(missing))),
+            }
+        }
+        while !rest.is_empty() {
+            let (first, kind) = (rest[0].0.clone(), rest[0].1);
+            let on_one = |(case, other): &mut (Case, LayoutKind)| {
+                *other == kind
+                    && case.layout == first.layout
+                    && case.system.protocol == first.system.protocol
+                    && case.bench.loads_as() == first.bench.loads_as()
+            };
+            let group = rest.extract_if(.., on_one).map(|(case, _)| case).collect();
+            self.run_group(group, ground);
+        }
+    }
+
+    fn run_group(&mut self, mut group: Vec<Case>, ground: &Ground<'_>) {
+        group.sort_by_key(|case| (is_unsafe(&case.system), !must_be_sound(&case.system)));
+        let ended = match group[0].bench.kind {
+            Kind::Kvs => self.on_one_load::<Kvs>(&group, &Bench::make_kvs, ground),
+            Kind::Tatp => self.on_one_load::<Tatp>(&group, &Bench::make, ground),
+            Kind::Tpcc => self.on_one_load::<Tpcc>(&group, &Bench::make_tpcc, ground),
+            Kind::SmallBank => self.on_one_load::<SmallBank>(&group, &Bench::make, ground),
+        };
+        let Err(error) = ended else { return };
+        if let RunError::Failed(text) = &error {
+            let Case { bench, system, .. } = &group[0];
+            self.failures.push(format!("{} on {}: {text}", bench.kind.name(), system.name));
+        }
+        let missing = Missing::from(error);
+        for case in group {
+            if !self.cases.iter().any(|(it, _)| it.is_like(&case)) {
+                self.cases.push((case, Err(missing.clone())));
+            }
+        }
+    }
+
+    /// Runs cases of one database.
+    fn on_one_load<W: Workload>(
+        &mut self,
+        group: &[Case],
+        make: &dyn Fn(&Bench) -> Result<W, UsageError>,
+        ground: &Ground<'_>,
+    ) -> Result<(), RunError> {
+        let &Ground { testbed, scale, seed, watch } = ground;
+        let first = &group[0];
+        let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
+        all.sort_unstable();
+        let sized = Scale { sizes: vec![first.bench.records], coordinators: all, ..scale.clone() };
+        let loaded = (&first.layout, &first.system);
+        let mut stage = Stage::load(make(&first.bench)?, testbed, loaded, (&sized, seed), watch)?;
+        let is_held = |case: &Case| must_be_sound(&case.system) && !is_unsafe(&case.system);
+        let held = group.iter().take_while(|case| is_held(case)).count();
+        for (at, case) in group.iter().enumerate() {
+            stage.set_workload(make(&case.bench)?);
+            let points = Scale { coordinators: case.coordinators.clone(), ..sized.clone() };
+            let series = stage.series(&case.system, &points, watch)?;
+            let (bench, layout) = (case.bench, case.layout.name);
+            let ran = Ran { bench, layout, series, must_be_sound: at < held };
+            self.cases.push((case.clone(), Ok(ran)));
+            if at + 1 == held {
+                let mut judged = stage.judge(watch)?;
+                let Case { bench, system, .. } = first;
+                judged.layout = format!("{} on {}, {layout}", bench.kind.name(), system.protocol);
+                self.judged.push(judged);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it isolates nothing.
+fn is_unsafe(system: &System) -> bool {
+    let protocol = AnyProtocol::by_name(system.protocol, system.variant);
+    protocol.is_ok_and(|protocol| protocol.unsafe_without().is_some())
+}
+
+/// Equal cases become one, with the points of all.
+fn merged(wanted: Vec<Case>) -> Vec<Case> {
+    let mut merged: Vec<Case> = Vec::new();
+    for case in wanted {
+        match merged.iter_mut().find(|it| it.is_like(&case)) {
+            Some(known) => known.coordinators.extend(&case.coordinators),
+            None => merged.push(case),
+        }
+    }
+    for case in &mut merged {
+        case.coordinators.sort_unstable();
+        case.coordinators.dedup();
+    }
+    merged
+}
+
+/// The plan of a case's database, if all of it is there.
+///
+/// # Errors
+/// A protocol, variant, benchmark or layout that is not there.
+pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> {
+    let Case { bench, system, layout, coordinators } = case;
+    let protocol = AnyProtocol::by_name(system.protocol, system.variant)?;
+    let (schemas, sized) = match bench.kind {
+        Kind::Kvs => tables(&bench.make_kvs()?),
+        Kind::Tatp => tables(&bench.make::<Tatp>()?),
+        Kind::Tpcc => tables(&bench.make_tpcc()?),
+        Kind::SmallBank => tables(&bench.make::<SmallBank>()?),
+    };
+    let ordered = schemas.iter().find(|schema| !schema.indexes.is_empty());
+    if let (Some(schema), false) = (ordered, protocol.info().caps.ranges) {
+        let (name, table) = (protocol.info().name, &schema.name);
+        return Err(Missing(format!("{name} has no ordered indexes yet, which {table} has")));
+    }
+    let options = Options {
+        placement: layout.placement,
+        bucket: layout.bucket,
+        slots_per_100_records: layout.slots_per_100_records,
+        coordinators_max: coordinators.iter().copied().max().unwrap_or(1) as u32,
+        layout: layout.asked(),
+        ..sized
+    };
+    Ok(protocol.catalog(&schemas, &options, memory_nodes)?)
+}
+
+fn tables<W: Workload>(workload: &W) -> (Vec<TableSchema>, Options) {
+    (workload.schemas(), workload.sized(&Options::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entrant::{Form, Who};
+    use super::*;
+
+    const BENCH: Bench = Bench {
+        kind: Kind::Kvs,
+        mix: "lotus-uniform",
+        records: 1_000,
+        zipf: None,
+        updates: None,
+        critical: None,
+    };
+
+    #[test]
+    fn equal_cases_become_one_with_all_points() {
+        let of = |updates, coordinators: &[usize]| {
+            let bench = Bench { updates: Some(updates), ..BENCH };
+            Case::of(bench, (Who::Ford, Form::Best), coordinators)
+        };
+        let merged = merged(vec![of(0, &[18, 9]), of(50, &[9]), of(0, &[9, 27])]);
+        assert_eq!(merged.len(), 2);
+        assert_eq!(merged[0].coordinators, [9, 18, 27]);
+        assert_eq!(merged[0].bench.loads_as(), merged[1].bench.loads_as());
+    }
+}

@@ -1,0 +1,223 @@
+//! Rows: a published figure beside the simulated ones.
+//!
+//! Invariant: a row is made of one target and of what came of it in each form; a form that has no figure has
+//! the reason in its place, never a number. Each target of a section is filled exactly once.
+
+use super::bars::Bars;
+use super::case::Missing;
+use super::entrant::Form;
+use super::target::{JudgedBy, Target};
+use crate::reproduce::row::{Published, Verdict};
+use crate::sweep::chart::Chart;
+use serde::Serialize;
+
+/// A simulated value, and what was busiest.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Found {
+    /// A factor, or, of something counted, itself.
+    pub value: f64,
+    /// In words.
+    pub busy: String,
+}
+
+/// A value, or why there is none.
+pub type Answer = Result<Found, Missing>;
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// The paper's figure.
+    pub figure: &'static str,
+    /// What ran.
+    pub workload: &'static str,
+    /// What was measured, of whom.
+    pub metric: &'static str,
+    /// In what.
+    pub unit: &'static str,
+    /// What the paper says.
+    pub published: Published,
+    /// Everybody as published.
+    pub literal: Option<f64>,
+    /// LOTUS corrected, or, where it is not in the row, the baselines corrected.
+    pub corrected: Option<f64>,
+    /// LOTUS over the baselines' corrected forms, records spread by hash.
+    pub best_form: Option<f64>,
+    /// Of the deciding column over the published value, as factors.
+    pub ratio: Option<f64>,
+    /// Which column decides.
+    pub judged_by: JudgedBy,
+    /// What was busiest in it.
+    pub bottleneck: String,
+    /// Whether it agrees.
+    pub verdict: Verdict,
+    /// Whether the published winner wins.
+    pub winner_holds: Option<bool>,
+    /// Why there is no figure.
+    pub why: String,
+}
+
+impl Row {
+    /// Of what came out in each form.
+    pub fn of(target: &Target, answer: &dyn Fn(Form) -> Answer) -> Row {
+        let literal = answer(Form::Literal);
+        let (corrected, best) = match target.judged_by {
+            JudgedBy::Corrected => (answer(Form::Corrected), answer(Form::Best).ok()),
+            JudgedBy::Literal => (answer(Form::Best), None),
+        };
+        let decides = match target.judged_by {
+            JudgedBy::Corrected => &corrected,
+            JudgedBy::Literal => &literal,
+        };
+        let found = decides.as_ref().ok();
+        let why = match decides {
+            Err(Missing(why)) => why.clone(),
+            Ok(_) => String::new(),
+        };
+        let value = |found: &Found| target.unit.value(found.value);
+        Row {
+            figure: target.figure,
+            workload: target.workload,
+            metric: target.metric,
+            unit: target.unit.name(),
+            published: target.published,
+            literal: literal.as_ref().ok().map(value),
+            corrected: corrected.as_ref().ok().map(value),
+            best_form: best.as_ref().map(value),
+            ratio: found.map(|found| target.ratio(value(found))),
+            judged_by: target.judged_by,
+            bottleneck: found.map(|found| found.busy.clone()).unwrap_or_default(),
+            verdict: found.map_or(Verdict::NotSimulated, |found| target.verdict(value(found))),
+            winner_holds: found.and_then(|found| target.winner_holds(value(found))),
+            why,
+        }
+    }
+}
+
+/// A drawing.
+pub(crate) enum Picture {
+    /// Curves.
+    Lines(Chart),
+    /// Groups of bars.
+    Bars(Bars),
+}
+
+/// What a section puts on the page.
+pub struct Sheet {
+    targets: &'static [Target],
+    rows: Vec<Option<Row>>,
+    pictures: Vec<Picture>,
+    notes: Vec<String>,
+}
+
+impl Sheet {
+    /// Nothing yet.
+    pub fn new(targets: &'static [Target]) -> Sheet {
+        let rows = vec![None; targets.len()];
+        Sheet { targets, rows, pictures: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Fills the target of this workload and metric.
+    ///
+    /// # Panics
+    /// If there is no such target, or it is filled: a mistake in a figure's file.
+    pub fn fill(&mut self, workload: &str, metric: &str, answer: &dyn Fn(Form) -> Answer) {
+        let is_it = |target: &Target| target.workload == workload && target.metric == metric;
+        let at = self.targets.iter().position(is_it);
+        let at = at.unwrap_or_else(|| panic!("{workload}: {metric} is not published"));
+        assert!(self.rows[at].is_none(), "{workload}: {metric} is filled twice");
+        self.rows[at] = Some(Row::of(&self.targets[at], answer));
+    }
+
+    /// Adds a drawing, unless there is nothing in it.
+    pub(crate) fn draw(&mut self, picture: Picture) {
+        let is_empty = match &picture {
+            Picture::Lines(chart) => chart.lines.iter().all(|line| line.marks.is_empty()),
+            Picture::Bars(bars) => bars.is_empty(),
+        };
+        if !is_empty {
+            self.pictures.push(picture);
+        }
+    }
+
+    /// Adds what a reader has to know.
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+
+    /// All of it.
+    ///
+    /// # Panics
+    /// If a target was left out.
+    pub(crate) fn done(self) -> (Vec<Row>, Vec<Picture>, Vec<String>) {
+        let rows = self.rows.into_iter().zip(self.targets);
+        let rows = rows.map(|(row, target)| {
+            row.unwrap_or_else(|| panic!("{}: {} was left out", target.workload, target.metric))
+        });
+        (rows.collect(), self.pictures, self.notes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::target::{Unit, stated};
+    use super::*;
+
+    const TWO: &[Target] = &[
+        stated(("Figure 0", "W"), "ratio", Unit::Times, 2.0, "there"),
+        stated(("Figure 0", "W"), "rate", Unit::Of("M/s"), 4.0, "there").of_baselines(),
+    ];
+
+    fn found(value: f64) -> Answer {
+        Ok(Found { value, busy: format!("busy at {value}") })
+    }
+
+    #[test]
+    fn a_row_with_lotus_is_judged_by_the_corrected_form_and_one_without_by_the_literal_one() {
+        let mut sheet = Sheet::new(TWO);
+        for metric in ["ratio", "rate"] {
+            sheet.fill("W", metric, &|form| match form {
+                Form::Literal => found(4.0),
+                Form::Corrected => found(2.2),
+                Form::Best => found(3.0),
+            });
+        }
+        let (rows, ..) = sheet.done();
+        let [ratio, rate] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!(
+            (ratio.literal, ratio.corrected, ratio.best_form),
+            (Some(4.0), Some(2.2), Some(3.0))
+        );
+        assert!((ratio.ratio.unwrap() - 1.1).abs() < 1e-9 && ratio.bottleneck == "busy at 2.2");
+        assert_eq!((rate.literal, rate.corrected, rate.best_form), (Some(4.0), Some(3.0), None));
+        assert_eq!((rate.ratio, rate.verdict), (Some(1.0), Verdict::Agrees));
+    }
+
+    #[test]
+    fn what_is_missing_has_its_reason_and_no_figure() {
+        let mut sheet = Sheet::new(&TWO[..1]);
+        sheet.fill("W", "ratio", &|form| match form {
+            Form::Literal => found(2.0),
+            _ => Err(Missing("not there".into())),
+        });
+        let (rows, ..) = sheet.done();
+        assert_eq!((rows[0].corrected, rows[0].ratio), (None, None));
+        assert_eq!((rows[0].verdict, rows[0].why.as_str()), (Verdict::NotSimulated, "not there"));
+        assert_eq!(rows[0].literal, Some(2.0));
+    }
+
+    #[test]
+    #[should_panic(expected = "W: rate was left out")]
+    fn a_target_that_is_left_out_is_noticed() {
+        let mut sheet = Sheet::new(TWO);
+        sheet.fill("W", "ratio", &|_| found(1.0));
+        sheet.done();
+    }
+
+    #[test]
+    #[should_panic(expected = "W: ratio is filled twice")]
+    fn a_target_that_is_filled_twice_is_noticed() {
+        let mut sheet = Sheet::new(TWO);
+        sheet.fill("W", "ratio", &|_| found(1.0));
+        sheet.fill("W", "ratio", &|_| found(1.0));
+    }
+}

@@ -1,0 +1,199 @@
+//! A figure of LOTUS's evaluation as it was published, and what holding a simulated one against it means.
+//!
+//! Invariant: values in percent are compared as the factors that they stand for: a latency cut by 36.7 % as
+//! 0.633 times, a gain of 9 % as 1.09 times. A row agrees if its factor is within the tolerance and on the
+//! published side of 1; whose figure it is does not matter.
+
+use crate::reproduce::row::{Published, Relation, Standing, TOLERANCE, Verdict};
+use serde::Serialize;
+
+/// What a value counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// So many times as much.
+    Times,
+    /// Less by so many percent.
+    CutPercent,
+    /// More by so many percent.
+    GainPercent,
+    /// Something that is counted or measured, by its name.
+    Of(&'static str),
+}
+
+impl Unit {
+    /// The value as a factor; of something counted, itself.
+    pub fn factor(self, value: f64) -> f64 {
+        match self {
+            Unit::CutPercent => 1.0 - value / 100.0,
+            Unit::GainPercent => 1.0 + value / 100.0,
+            Unit::Times | Unit::Of(_) => value,
+        }
+    }
+
+    /// The value that a factor stands for.
+    pub fn value(self, factor: f64) -> f64 {
+        match self {
+            Unit::CutPercent => 100.0 * (1.0 - factor),
+            Unit::GainPercent => 100.0 * (factor - 1.0),
+            Unit::Times | Unit::Of(_) => factor,
+        }
+    }
+
+    /// Whether a factor above and one below 1 have different winners.
+    fn has_winner(self) -> bool {
+        !matches!(self, Unit::Of(_))
+    }
+
+    /// As it stands behind a value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Times => "×",
+            Unit::CutPercent => "% less",
+            Unit::GainPercent => "% more",
+            Unit::Of(name) => name,
+        }
+    }
+}
+
+/// Which column a row is judged by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JudgedBy {
+    /// LOTUS is in the row: its corrected form.
+    Corrected,
+    /// Only baselines are, as they were measured: the literal form.
+    Literal,
+}
+
+/// One published figure.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Target {
+    /// The paper's figure or section.
+    pub figure: &'static str,
+    /// What ran.
+    pub workload: &'static str,
+    /// What was measured, of whom.
+    pub metric: &'static str,
+    /// In what.
+    pub unit: Unit,
+    /// What the paper says, and where.
+    pub published: Published,
+    /// Which column decides.
+    pub judged_by: JudgedBy,
+    /// So far off it may be, as a share.
+    pub tolerance: f64,
+}
+
+/// A stated value that the corrected form is held against.
+pub(super) const fn stated(
+    (figure, workload): (&'static str, &'static str),
+    metric: &'static str,
+    unit: Unit,
+    value: f64,
+    source: &'static str,
+) -> Target {
+    Target {
+        figure,
+        workload,
+        metric,
+        unit,
+        published: Published::stated(value, source),
+        judged_by: JudgedBy::Corrected,
+        tolerance: TOLERANCE,
+    }
+}
+
+impl Target {
+    /// Of baselines alone.
+    pub(super) const fn of_baselines(self) -> Target {
+        Target { judged_by: JudgedBy::Literal, ..self }
+    }
+
+    /// Arithmetic on what is stated.
+    pub(super) const fn derived(self) -> Target {
+        Target { published: Published { standing: Standing::Derived, ..self.published }, ..self }
+    }
+
+    /// A bound instead of a value.
+    pub(super) const fn bound(self, relation: Relation) -> Target {
+        Target { published: Published { relation, ..self.published }, ..self }
+    }
+
+    /// Held more narrowly.
+    pub(super) const fn within(self, tolerance: f64) -> Target {
+        Target { tolerance, ..self }
+    }
+
+    /// Simulated over published, as factors.
+    pub fn ratio(&self, simulated: f64) -> f64 {
+        self.unit.factor(simulated) / self.unit.factor(self.published.value())
+    }
+
+    /// Whether the simulated value is on the published side of 1; of what has no winner, nothing.
+    pub fn winner_holds(&self, simulated: f64) -> Option<bool> {
+        let published = self.unit.factor(self.published.value());
+        let is_decided = self.unit.has_winner() && self.published.relation == Relation::Equal;
+        is_decided.then(|| (published > 1.0) == (self.unit.factor(simulated) > 1.0))
+    }
+
+    /// See the module's text.
+    pub fn verdict(&self, simulated: f64) -> Verdict {
+        let (factor, value) = (self.unit.factor(simulated), self.published.value());
+        let agrees = match self.published.relation {
+            Relation::Below => factor < self.unit.factor(value),
+            Relation::Above => factor > self.unit.factor(value),
+            Relation::Equal => {
+                let is_near = (self.ratio(simulated) - 1.0).abs() <= self.tolerance + 1e-9;
+                is_near && self.winner_holds(simulated) != Some(false)
+            }
+        };
+        if agrees { Verdict::Agrees } else { Verdict::Misses }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(unit: Unit, value: f64) -> Target {
+        stated(("Figure 0", "W"), "m", unit, value, "somewhere")
+    }
+
+    #[test]
+    fn percentages_are_compared_as_the_factors_that_they_stand_for() {
+        let cut = of(Unit::CutPercent, 50.0);
+        assert!((cut.ratio(60.0) - 0.8).abs() < 1e-12);
+        assert_eq!([40.0, 60.0].map(|it| cut.verdict(it)), [Verdict::Agrees; 2]);
+        assert_eq!([30.0, 70.0].map(|it| cut.verdict(it)), [Verdict::Misses; 2]);
+        let gain = of(Unit::GainPercent, 9.0);
+        assert!((gain.ratio(9.0) - 1.0).abs() < 1e-12);
+        for unit in [Unit::Times, Unit::CutPercent, Unit::GainPercent, Unit::Of("ms")] {
+            assert!((unit.value(unit.factor(12.5)) - 12.5).abs() < 1e-9, "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_near_the_published_one_misses_if_another_wins() {
+        let gain = of(Unit::GainPercent, 9.0);
+        assert_eq!(gain.verdict(1.0), Verdict::Agrees);
+        assert_eq!((gain.verdict(-1.0), gain.winner_holds(-1.0)), (Verdict::Misses, Some(false)));
+        // LOTUS's median on TPC-C is 5.2 % longer than Motor's: that it loses is to be found again.
+        let lost = of(Unit::CutPercent, -5.2);
+        assert_eq!((lost.verdict(-4.0), lost.verdict(4.0)), (Verdict::Agrees, Verdict::Misses));
+        assert_eq!(of(Unit::Of("ms"), 2.0).winner_holds(0.5), None);
+    }
+
+    #[test]
+    fn bounds_have_one_side_and_a_headline_is_held_more_narrowly() {
+        let falls = of(Unit::Times, 1.0).bound(Relation::Below);
+        assert_eq!((falls.verdict(0.2), falls.verdict(1.0)), (Verdict::Agrees, Verdict::Misses));
+        let rises = of(Unit::Times, 1.0).bound(Relation::Above);
+        assert_eq!((rises.verdict(9.0), rises.verdict(1.0)), (Verdict::Agrees, Verdict::Misses));
+        let headline = of(Unit::Times, 2.1).within(0.15);
+        assert_eq!(
+            (headline.verdict(2.4), headline.verdict(2.5)),
+            (Verdict::Agrees, Verdict::Misses)
+        );
+    }
+}
