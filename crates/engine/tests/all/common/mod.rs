@@ -18,10 +18,11 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect::{self, Audit};
 use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
-use tarn_engine::services::{ServiceOptions, Transport};
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
@@ -130,11 +131,12 @@ impl World {
     /// others ask it directly.
     pub fn join(&self, slot: u16) -> Arc<ComputeNode> {
         let id = self.database.membership.join(NodeSlot(slot)).unwrap();
-        self.database.membership.open_shards(&[id]);
-        let transport = Transport::Direct;
-        let options =
-            ServiceOptions { lock_table_bytes: 1 << 16, transport, ..ServiceOptions::new(8, 8) };
-        Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &options).unwrap())
+        let services = ServiceOptions::direct(THREADS_MAX as u16);
+        let node = ComputeNode::serving(Arc::clone(&self.database), id, &services).unwrap();
+        if node.services().is_some() {
+            self.database.membership.open_shards(&[id]);
+        }
+        Arc::new(node)
     }
 
     /// A thread of a compute node.
