@@ -380,7 +380,9 @@ fn a_node_that_dies_takes_no_lock_along_and_leaves_none() {
 #[test]
 fn a_lock_that_comes_twice_and_is_granted_twice_is_noticed() {
     let planted = RpcConfig { planted_no_reply_cache: true, ..hasty() };
-    let noticed = (0..60).find(|&seed| !run(seed, planted, false, false).wrong.is_empty());
+    // The seeds with which all is well otherwise: see above.
+    let mut seeds = (1..60).step_by(2);
+    let noticed = seeds.find(|&seed| !run(seed, planted, false, false).wrong.is_empty());
     println!("noticed with seed {noticed:?}");
     assert!(noticed.is_some(), "a LOCK was granted twice and nobody saw it");
 }
