@@ -46,7 +46,6 @@ const MUST_BE_CAUGHT: &[(&str, &str, Mix, usize, u64)] = &[
     ("ford", "keep-version", COMING_AND_GOING, 1, 120),
     ("motor", "validate-reads", SKEW, 1, 120),
     ("motor", "refuse-locked", ANYTHING, 3, 120),
-    ("motor", "unlock-late", OVERWRITING, 3, 12),
     ("motor", "release-granted", ANYTHING, 1, 120),
     ("motor", "protect-absent", COMING_AND_GOING, 1, 120),
     ("motor", "release-on-abort", ANYTHING, 1, 120),
@@ -75,6 +74,7 @@ const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
 const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     ("motor", "wait-for-locked"),
     ("motor", "stamp-first"),
+    ("motor", "unlock-late"),
     ("motor", "check-head"),
     ("motor", "too-old"),
     ("motor", "await-replicas"),
