@@ -100,6 +100,9 @@ pub struct System {
 /// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
 /// mean has enough of them, and who is asked for more has a queue.
 const SEATS_A_CLIENT: usize = 2;
+/// Heap of a group where versions are written to new memory: each point is a new life of every thread, which
+/// takes a chunk of its own, 23 MiB of 90 threads, and nobody gives chunks of former lives back.
+const SPARE_OF_LIVES_BYTES: u64 = 2 << 30;
 /// The switch of protocols whose transactions are routed.
 const ROUTING: &str = "routing";
 
@@ -162,13 +165,18 @@ impl<W: Workload> Stage<W> {
             true => coordinators * SEATS_A_CLIENT,
             false => coordinators,
         };
-        let options = Options {
+        let mut options = Options {
             placement: layout.placement,
             bucket: layout.bucket,
             slots_per_100_records: layout.slots_per_100_records,
             layout: layout.asked(),
             ..Options::default()
         };
+        let protocol = AnyProtocol::by_name(system.protocol, system.variant)?;
+        let planned = protocol.catalog(&workload.schemas(), &options, testbed.memory_nodes)?;
+        if planned.options().layout != LayoutKind::SingleVersion {
+            options.spare_bytes = SPARE_OF_LIVES_BYTES;
+        }
         let cluster = ClusterConfig {
             protocol: system.protocol.into(),
             variant: system.variant.into(),

@@ -55,13 +55,13 @@ impl Extent {
 
     /// In two minutes.
     pub fn quick() -> Extent {
-        let coordinators = vec![9, 45, 90, 540];
+        let coordinators = vec![9, 45, 180];
         Extent {
             scale: Scale {
                 name: "quick",
                 sizes: Vec::new(),
-                virtual_ms: 1.0,
-                warm_up_ms: 0.5,
+                virtual_ms: 0.5,
+                warm_up_ms: 0.2,
                 coordinators,
             },
             accounts: 100_000,
@@ -70,7 +70,7 @@ impl Extent {
             tpcc_mix: "tiny",
             fewer_warehouses: vec![9, 3],
             pairs: 100_000,
-            updates: vec![0, 50, 100],
+            updates: vec![0, 100],
             crash_threads: (2, 2),
         }
     }

@@ -54,6 +54,7 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
     for who in BASELINES {
         let saturates = |form| -> Answer {
             let series = runs.series(&case(extent, who, form))?;
+            peak(series)?;
             let point = series
                 .saturation()
                 .ok_or_else(|| Missing(format!("{} does not saturate", series.name)))?;

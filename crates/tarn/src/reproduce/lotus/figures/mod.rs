@@ -97,8 +97,14 @@ fn in_all_forms(bench: Bench, whom: &[Who], coordinators: &[usize]) -> Vec<Case>
     whom.iter().flat_map(each).collect()
 }
 
-/// The point of highest throughput.
+/// The point of highest throughput; of a run in which something failed there is no figure.
 fn peak(series: &Series) -> Result<&Point, Missing> {
+    if let Some(failure) = series.failures.first() {
+        return Err(Missing(format!("{}, which failed: {failure}", series.name)));
+    }
+    if series.is_safe && series.variant.starts_with("corrected") && series.history != "accepted" {
+        return Err(Missing(format!("{}, whose history is {}", series.name, series.history)));
+    }
     series.peak().ok_or_else(|| Missing(format!("{} committed nothing", series.name)))
 }
 

@@ -58,6 +58,9 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
         let crashed = crashed(form)?;
         let why = || Missing("throughput did not come back in this run".into());
         let outage = &crashed.outage;
+        if let Some(failure) = outage.failed().first() {
+            return Err(Missing(format!("{}, which failed: {failure}", crashed.system)));
+        }
         let busy = format!(
             "machines back after {:.0} ms (assumed), dead recovered after {}",
             outage.shape.restart_ms,
