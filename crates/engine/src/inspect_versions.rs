@@ -83,7 +83,9 @@ pub fn is_block(cx: &Context, table: &Table, address: Address) -> bool {
     let end = address.offset_bytes() + table.slot.body_bytes() as u64;
     let is_inside =
         usize::from(address.group().0) < catalog.groups() && end <= catalog.group_bytes();
-    is_inside && address.offset_bytes().is_multiple_of(LINE_BYTES as u64)
+    // Slots of half a line make blocks of chains that end within one, and bodies of the one version come behind.
+    let unit = if table.slot.record == RecordLayout::InPlace { 8 } else { LINE_BYTES };
+    is_inside && address.offset_bytes().is_multiple_of(unit as u64)
 }
 
 /// Whether what a cell leads to is its record.
