@@ -175,6 +175,17 @@ impl<W: Workload> Driver<W> {
         contexts.collect()
     }
 
+    /// The clients' queues, if there are clients.
+    fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
+        let clients = self.clients?;
+        let (database, fabric) = (self.cluster.database(), self.cluster.fabric());
+        let shape = &self.cluster.config().cluster;
+        let nodes = (0..shape.compute_nodes as u16).map(NodeSlot).collect();
+        let router = Router::new(&database.catalog, map, nodes);
+        let nodes = (fabric, shape.compute_nodes);
+        Some(Dispatch::new(&self.workload, nodes, router, (clients, shape.seed)))
+    }
+
     /// Runs one phase; `watch` is told now and then.
     ///
     /// # Errors
@@ -197,14 +208,10 @@ impl<W: Workload> Driver<W> {
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
         let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
-        let (database, shape) = (self.cluster.database(), &self.cluster.config().cluster);
+        let database = self.cluster.database();
         let map = ShardMap::default();
         map.refresh(&*database.membership);
-        let dispatch = self.clients.map(|clients| {
-            let nodes = (0..shape.compute_nodes as u16).map(NodeSlot).collect();
-            let router = Router::new(&database.catalog, &map, nodes);
-            Dispatch::new(workload, (fabric, shape.compute_nodes), router, (clients, shape.seed))
-        });
+        let dispatch = self.routed(&map);
         let mut scheduler = Scheduler::new(fabric);
         if let Some(recorder) = recorder {
             fabric.observe(Box::new(recorder.clone()));
