@@ -6,6 +6,7 @@
 //! read; else it is, as the last configuration has it. What a
 //! transaction's interval is, its caller says: from its first try to the reply.
 
+use super::beside::left_locked;
 use super::cluster::{Cluster, TABLE, seed};
 use super::coordinate::row_says;
 use super::desk::{Desk, Left};
@@ -61,6 +62,10 @@ pub fn judge(
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
+    // What a death left in doubt keeps its locks.
+    if let Some(text) = left_locked(&left, end).filter(|_| !memory_died) {
+        return Err(format!("locks: {text}"));
+    }
     let is_lost = memory_died && !is_mended;
     let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
     let rules = (&**cluster.litmus(), cluster.isolation());

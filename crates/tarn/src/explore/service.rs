@@ -4,6 +4,7 @@
 //! claim comes to depends on them, and the explorer has to tell such states apart.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_engine::membership::{
     Claim, EmbeddedMembership, Heirs, Membership, Renewal, Reopening, ShardChange, Standing,
@@ -19,13 +20,15 @@ pub struct Service {
     inner: EmbeddedMembership,
     /// Of each dead life, a digest of whom its recovery was granted to, one after another.
     claims: Mutex<BTreeMap<NodeId, u64>>,
+    /// Changes of the shards that were made before anything ran: everybody knows them.
+    known_changes: AtomicU64,
 }
 
 impl Service {
     /// For so many slots, without leases.
     pub fn new(compute_nodes: usize) -> Arc<Service> {
         let inner = EmbeddedMembership::new(compute_nodes);
-        Arc::new(Service { inner, claims: Mutex::default() })
+        Arc::new(Service { inner, claims: Mutex::default(), known_changes: AtomicU64::new(0) })
     }
 
     /// A digest of who has claimed what.
@@ -98,11 +101,12 @@ impl Membership for Service {
     }
 
     fn shard_changes(&self) -> u64 {
-        self.inner.shard_changes()
+        self.inner.shard_changes() - self.known_changes.load(Ordering::Relaxed)
     }
 
     fn open_shards(&self, owners: &[NodeId]) {
         self.inner.open_shards(owners);
+        self.known_changes.store(self.inner.shard_changes(), Ordering::Relaxed);
     }
 
     fn change_shard(
