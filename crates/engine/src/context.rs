@@ -83,6 +83,15 @@ impl Database {
         }
     }
 
+    /// The same memory at rest, run by another variant of its protocol from now on. Timestamps go on behind those
+    /// that were given: memory has versions of theirs.
+    pub fn run_by(&self, protocol: AnyProtocol) -> Database {
+        let membership = Arc::clone(&self.membership);
+        let counter = SharedCounter::after(self.counter.last());
+        let next = Database::new(self.catalog.clone(), self.groups(), protocol, membership);
+        Database { counter, ..next }
+    }
+
     /// Where replica groups live in the configuration that was opened last.
     pub fn groups(&self) -> ReplicaGroups {
         self.configurations.open().groups.clone()

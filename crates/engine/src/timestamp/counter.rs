@@ -21,6 +21,11 @@ impl Default for SharedCounter {
 }
 
 impl SharedCounter {
+    /// Whose next one is above `last`: for memory that has versions up to it.
+    pub fn after(last: Timestamp) -> SharedCounter {
+        SharedCounter { last: AtomicU64::new(last.0) }
+    }
+
     /// The greatest that was given.
     #[inline]
     pub fn last(&self) -> Timestamp {
