@@ -154,10 +154,7 @@ impl Machine {
         let nodes = (config.memory_nodes, config.spares);
         let memory = Memory::new(nodes, config.replicas, config.group_bytes);
         Machine {
-            sharing: Sharing::new(
-                memory.lines(),
-                config.compute_nodes * usize::from(LOCAL_PARTS),
-            ),
+            sharing: Sharing::new(memory.lines(), config.compute_nodes * usize::from(LOCAL_PARTS)),
             parts: Parts::new(config.compute_nodes),
             memory,
             config: config.clone(),

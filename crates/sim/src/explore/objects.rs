@@ -93,8 +93,7 @@ impl World {
     pub(crate) fn digest(&self) -> Digest {
         self.look_at_remains();
         let digest = self.machine.borrow().digest();
-        let digest =
-            if self.has_shares() { chain(digest, self.shares_digest()) } else { digest };
+        let digest = if self.has_shares() { chain(digest, self.shares_digest()) } else { digest };
         let kept = self.kept.borrow();
         kept.iter().fold(digest, |digest, it| chain(digest, mix(0x1e97, (it.digest)())))
     }

@@ -363,16 +363,8 @@ pub fn cases() -> Vec<Case> {
         case(
             "told before the other put it there, and what follows",
             &[
-                program(vec![vec![
-                    round(&[read(0, 0)]),
-                    Do::PutPart(0, 1),
-                    round(&[read(0, 2)]),
-                ]]),
-                program(vec![vec![
-                    round(&[read(0, 1)]),
-                    Do::LookPart(0),
-                    round(&[write(0, 2)]),
-                ]]),
+                program(vec![vec![round(&[read(0, 0)]), Do::PutPart(0, 1), round(&[read(0, 2)])]]),
+                program(vec![vec![round(&[read(0, 1)]), Do::LookPart(0), round(&[write(0, 2)])]]),
             ],
             1,
             none,
@@ -380,7 +372,11 @@ pub fn cases() -> Vec<Case> {
         large(
             "a part that a dead one has changed",
             &[
-                program(vec![vec![round(&[write(0, 0)]), Do::PutPart(0, 1), round(&[write(0, 1)])]]),
+                program(vec![vec![
+                    round(&[write(0, 0)]),
+                    Do::PutPart(0, 1),
+                    round(&[write(0, 1)]),
+                ]]),
                 recover(vec![round(&[read(0, 1)]), Do::LookPart(0), round(&[write(0, 0)])]),
             ],
             1,
