@@ -88,6 +88,20 @@ impl Context {
         }
     }
 
+    /// The node takes over what the record says of these shards, and of no other: for whoever knows that there is
+    /// nothing in the others, and begins anew too often to go through all of them.
+    pub fn reread_shards(&self, shards: &[ShardId]) {
+        let services = self.node_services();
+        let view = |shard: &ShardId| services.shards.entry(*shard);
+        for shard in shards {
+            let before = view(shard);
+            services.shards.reread(&*services.membership, *shard);
+            if view(shard) != before && self.is_watched() {
+                self.port.looked_at(part(services.id, VIEW), 0, true);
+            }
+        }
+    }
+
     /// The node has granted one of its own coroutines a lock, or refused it.
     #[cold]
     pub(super) fn saw_own(&self, name: LockName, granted: bool) {

@@ -54,9 +54,12 @@ impl Shards {
 
     /// Nobody grants what a life owned that is over.
     pub(super) fn bereave(&self, dead: NodeId) {
+        let mut bereft = 0;
         for (shard, entry) in self.of(dead) {
-            self.set(shard, entry.next(dead, ShardState::Recovering));
+            self.put(shard, entry.next(dead, ShardState::Recovering));
+            bereft += 1;
         }
+        self.changes.fetch_add(bereft, Ordering::AcqRel);
     }
 
     /// Deals out, in turn, what a life owned that is over.

@@ -5,6 +5,7 @@
 //! it, as on a thread whose turns they share: what is over is given up in the poll after it has landed, and
 //! an actor has ended only when nothing of it runs on. (docs/design/0018-explorer-beside-memory.md)
 
+use super::cluster::Cluster;
 use super::desk::Left;
 use std::future::Future;
 use std::pin::Pin;
@@ -28,17 +29,22 @@ pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
 pub struct Serving {
     inner: Pin<Box<dyn Future<Output = ()>>>,
     cx: Rc<Context>,
+    cluster: Rc<Cluster>,
 }
 
 impl Serving {
     /// `inner`, and what it leaves to be given up.
-    pub fn new(cx: &Rc<Context>, inner: impl Future<Output = ()> + 'static) -> Serving {
+    pub fn new(
+        cluster: &Rc<Cluster>,
+        cx: &Rc<Context>,
+        inner: impl Future<Output = ()> + 'static,
+    ) -> Serving {
         let its = Rc::clone(cx);
         let inner = Box::pin(async move {
             inner.await;
             settle(&its).await;
         });
-        Serving { inner, cx: Rc::clone(cx) }
+        Serving { inner, cx: Rc::clone(cx), cluster: Rc::clone(cluster) }
     }
 }
 
@@ -46,6 +52,7 @@ impl Future for Serving {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        self.cx.reread_shards(self.cluster.shards());
         self.cx.serve();
         self.inner.as_mut().poll(task)
     }

@@ -143,7 +143,7 @@ impl LitmusModel {
     ) -> Actor {
         let (node, thread) = (cx.node.id, cx.port.endpoint().thread);
         let inner: Pin<Box<dyn Future<Output = ()>>> = match cx.has_services() {
-            true => Box::pin(Serving::new(cx, coroutine)),
+            true => Box::pin(Serving::new(&self.cluster, cx, coroutine)),
             false => Box::pin(coroutine),
         };
         if !self.watched.get() {

@@ -1,10 +1,10 @@
 //! The membership service of a litmus, which says who has claimed what.
 //!
 //! Invariant: answers as the engine's own service does, which it asks; notes claims, since what another
-//! claim comes to depends on them, and the explorer has to tell such states apart.
+//! claim comes to depends on them, and the explorer has to tell such states apart. It does not say how often shards
+//! have changed: [`super::beside`] looks at the litmus's own.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tarn_engine::membership::{
     Claim, EmbeddedMembership, Heirs, Membership, Renewal, Reopening, ShardChange, Standing,
@@ -20,15 +20,13 @@ pub struct Service {
     inner: EmbeddedMembership,
     /// Of each dead life, a digest of whom its recovery was granted to, one after another.
     claims: Mutex<BTreeMap<NodeId, u64>>,
-    /// Changes of the shards that were made before anything ran: everybody knows them.
-    known_changes: AtomicU64,
 }
 
 impl Service {
     /// For so many slots, without leases.
     pub fn new(compute_nodes: usize) -> Arc<Service> {
         let inner = EmbeddedMembership::new(compute_nodes);
-        Arc::new(Service { inner, claims: Mutex::default(), known_changes: AtomicU64::new(0) })
+        Arc::new(Service { inner, claims: Mutex::default() })
     }
 
     /// A digest of who has claimed what.
@@ -100,13 +98,13 @@ impl Membership for Service {
         self.inner.shard(shard)
     }
 
+    /// Nothing that anybody must go through 4,096 shards for: those of the litmus are looked at in each poll.
     fn shard_changes(&self) -> u64 {
-        self.inner.shard_changes() - self.known_changes.load(Ordering::Relaxed)
+        0
     }
 
     fn open_shards(&self, owners: &[NodeId]) {
         self.inner.open_shards(owners);
-        self.known_changes.store(self.inner.shard_changes(), Ordering::Relaxed);
     }
 
     fn change_shard(
