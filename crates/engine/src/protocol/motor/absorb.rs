@@ -133,7 +133,11 @@ fn settle_found(
         return refused(motor, txn, entry, why);
     }
     if !consistent {
-        entry.progress = Progress::Direct;
+        entry.progress = match entry.mode {
+            // What its head says is looked at under the lock, and a bucket that loses a record is locked too.
+            Mode::Update | Mode::Delete => Progress::Lock,
+            Mode::Read | Mode::Insert => Progress::Direct,
+        };
         return Ok(Look::Fine);
     }
     let version = match value::shown(motor, txn, entry, table) {
