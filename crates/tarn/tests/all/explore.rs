@@ -65,6 +65,7 @@ const PLANTED: &[Planted] = &[
     planted("motor", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
     planted("motor", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
     planted("motor", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
 
 /// A way is stale only if a leaf was split and its separator entered after it was read: these two take

@@ -15,6 +15,7 @@ use crate::layout::DIRECTORY_BYTES;
 use crate::node_locks::{ask, suspect_all_locks};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::schema::Cells;
+use crate::structure::scans;
 use crate::transaction::ask_index;
 use crate::working_set::{
     Added, Entry, Further, Handle, Intent, LockKind, Mode, Progress, Stamps, Txn,
@@ -29,9 +30,6 @@ pub(super) const HEAD_BYTES: usize = 16;
 /// Takes up a record that the transaction has not: where it was seen last, or by the index.
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     let Added { key, full_key, mode, cells, .. } = added;
-    if txn.entries.is_empty() {
-        txn.stamps = Stamps::NONE;
-    }
     let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
     let seen = match comes_or_goes || !cx.remembers {
         true => None,
@@ -68,6 +66,10 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
         return Err(again_after(cx, txn, failure));
     }
     txn.assumes_locks = !motor.on(On::LockCas);
+    txn.ordered.has_own = false;
+    if txn.stamps.of != Some(txn.tag) {
+        txn.stamps = Stamps { of: Some(txn.tag), ..Stamps::NONE };
+    }
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = fetch_all(motor, cx, txn).await;
@@ -86,13 +88,23 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
             txn.stamps.start = cx.timestamps.start(cx).await?;
         }
     }
-    while txn.fetched < txn.entries.len() {
+    while txn.fetched < txn.entries.len() || txn.ordered.pending {
         plan(motor, cx, txn);
+        if txn.ordered.pending {
+            scans::plan(motor, cx, txn);
+        }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             return Err(error.into());
         }
-        match absorb(motor, cx, txn)? {
+        let taken = absorb(motor, cx, txn);
+        let scanned = match txn.ordered.pending {
+            true => scans::absorb(motor, cx, txn),
+            false => Ok(()),
+        };
+        let look = taken?;
+        scanned?;
+        match look {
             Look::Fine => {}
             Look::Again(why) if looks == 0 => return Err(why.into()),
             Look::Again(_) => {
