@@ -53,6 +53,7 @@ pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
 }
 
 /// Whether a lock was granted, in the last round or before. Reports who has it, if not.
+#[inline]
 pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
     let lock = &mut txn.locks[lock as usize];
     let granted = lock.verb == HELD || txn.round.swapped(lock.verb);

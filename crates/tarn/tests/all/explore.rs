@@ -105,7 +105,7 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
     for info in ALL {
         // Motor's orders are too many for a test; `tarn explore all --protocol motor` goes through them.
         let is_small = info.name != "motor";
-        let budget = (!is_small).then_some(Duration::from_secs(60));
+        let budget = (!is_small).then_some(Duration::from_secs(45));
         let deep = is_small;
         let order = Order { deep, budget, jobs: 2, ..Order::all(info.name, "corrected") };
         let sum = explored(&order);

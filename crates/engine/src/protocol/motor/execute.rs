@@ -78,7 +78,7 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
 }
 
 async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let mut looks = LOOKS_AGAIN;
+    let (mut looks, mut look) = (LOOKS_AGAIN, Look::Fine);
     if motor.reads_snapshot(txn) {
         let asks = |entry: &Entry| entry.mode != Mode::Read;
         if txn.intent == Intent::ReadOnly && txn.entries[txn.fetched..].iter().any(asks) {
@@ -93,6 +93,9 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         if txn.ordered.pending {
             scans::plan(motor, cx, txn);
         }
+        if look != Look::Fine {
+            enter(cx, Phase::LookAgain);
+        }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             return Err(error.into());
@@ -102,15 +105,12 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
             true => scans::absorb(motor, cx, txn),
             false => Ok(()),
         };
-        let look = taken?;
+        look = taken?;
         scanned?;
         match look {
             Look::Fine => {}
             Look::Again(why) if looks == 0 => return Err(why.into()),
-            Look::Again(_) => {
-                enter(cx, Phase::LookAgain);
-                looks -= 1;
-            }
+            Look::Again(_) => looks -= 1,
         }
         if wants_blocks(txn) {
             provide_blocks(cx, txn).await?;
@@ -150,10 +150,11 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
             }
             Progress::Direct => plan_lock(motor, cx, txn, &mut entry, table),
             Progress::Lock => {
-                if entry.mode != Mode::Update {
-                    plan_directory(cx, txn, &mut entry);
-                }
+                let asks = entry.mode != Mode::Update && plan_directory(cx, txn, &mut entry);
                 plan_lock(motor, cx, txn, &mut entry, table);
+                if asks {
+                    enter(cx, Phase::LockDirectory);
+                }
             }
             Progress::Body => {
                 enter(cx, Phase::ReadValue);
@@ -208,15 +209,13 @@ fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// The lock of the bucket's directory record, and what it says.
-fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) {
+/// The lock of the bucket's directory record, and what it says; whether the transaction had not asked for it.
+fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) -> bool {
     let directory = txn.lookup(entry).directory;
-    if let Some(held) = txn.lock_on(directory) {
-        entry.directory_lock = held;
-    } else {
-        enter(cx, Phase::LockDirectory);
-        entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
-    }
+    let held = txn.lock_on(directory);
+    entry.directory_lock =
+        held.unwrap_or_else(|| ask(cx, txn, directory, LockKind::Directory));
     let target = cx.groups.primary(directory);
     txn.lookups[entry.lookup as usize].directory_image = txn.round.read(target, DIRECTORY_BYTES);
+    held.is_none()
 }
