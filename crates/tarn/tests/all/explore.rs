@@ -203,7 +203,10 @@ fn every_switch_is_planted_or_harmless() {
         }
     }
     for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
-        let sum = explored(&Order::all(protocol, &format!("corrected,{missing}")));
+        // Motor's orders are too many to go through all of them.
+        let budget = (*protocol == "motor").then_some(Duration::from_secs(15));
+        let all = Order::all(protocol, &format!("corrected,{missing}"));
+        let sum = explored(&Order { budget, ..all });
         assert_eq!(sum.total.violations, 0, "{sum}");
     }
 }
