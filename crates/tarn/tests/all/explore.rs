@@ -9,7 +9,7 @@ use serde_json::Value;
 use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::report::Sum;
 use tarn::explore::run::run;
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::protocol::{ALL, KNOWN, ProtocolInfo};
 use tarn_sim::explore::Bounds;
 
 /// Verbs that landed, and what else happened, of a whole execution.
@@ -17,6 +17,7 @@ const STEPS_MAX: usize = 30;
 
 /// Of items that are not exhausted in a test: so many, and not so many seconds, are the same everywhere.
 const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
+const BRIEF: Bounds = Bounds { executions: 300, ..Bounds::NONE };
 
 /// A rule that is taken away, where that shows, on which shape, and beside which fault.
 struct Planted {
@@ -68,6 +69,14 @@ const PLANTED: &[Planted] = &[
     planted("motor", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
     planted("motor", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
     planted("motor", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("lotus", ("-lower-bound", "half-commit"), "1x1", FaultKind::None),
+    planted("lotus", ("-keep-newest", "long-reader"), "1x1", FaultKind::None),
+    planted("lotus", ("-too-old", "long-reader"), "1x1", FaultKind::None),
+    planted("lotus", ("-release-on-abort", "user-abort"), "1x1", FaultKind::None),
+    planted("lotus", ("-any-visible", "lost-update"), "1x1", FaultKind::Zombie),
+    planted("lotus", ("-fence-before-recovery", "lost-update"), "1x1", FaultKind::Compute),
+    planted("lotus", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
 
 /// A way is stale only if a leaf was split and its separator entered after it was read: these two take
@@ -75,8 +84,18 @@ const PLANTED: &[Planted] = &[
 const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 
 /// Switches that change cost and nothing else.
-const HARMLESS: &[(&str, &str)] =
-    &[("ford", "-log-every-group"), ("ford", "-write-changes-only"), ("motor", "-read-together")];
+const HARMLESS: &[(&str, &str)] = &[
+    ("ford", "-log-every-group"),
+    ("ford", "-write-changes-only"),
+    ("motor", "-read-together"),
+    ("lotus", "-newest-in-sr"),
+];
+
+/// Switches that nothing of what is explored can show: memory of versions is used again after half a second, and
+/// explored time does not pass; `backups-first` needs deaths of a memory node and of a coordinator, and LOTUS has no
+/// recovery of the former yet; what `stray-cells` is about the audit takes for wrong in the corrected protocol too.
+const UNSEEN: &[(&str, &str)] =
+    &[("lotus", "-checksum"), ("lotus", "-backups-first"), ("lotus", "-stray-cells")];
 
 /// Switches that nothing here shows within the time of a test; the random schedules do:
 /// `crates/tarn/tests/all/schedules.rs`.
@@ -115,6 +134,21 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
         assert!(sum.litmus.iter().all(|row| row.judged > 0 && row.stuck == 0), "{sum}");
         // What is right happens as well: a protocol that commits nothing breaks nothing.
         assert!(sum.is_good(), "{sum}");
+    }
+}
+
+#[test]
+fn locks_in_compute_nodes_are_explored_under_both_isolations() {
+    let small = ["absent-skew", "insert-insert", "lost-update", "torn-row", "write-skew"];
+    for (variant, litmuses) in [("corrected", &small[..]), ("corrected,si", &small[4..])] {
+        let order = Order {
+            litmuses: litmuses.iter().map(|&name| name.to_owned()).collect(),
+            shape: Some("1x1".parse().expect("a shape")),
+            ..Order::all("lotus", variant)
+        };
+        let sum = explored(&order);
+        // With snapshots the skew is there, or it would be missed.
+        assert!(sum.is_good() && sum.total.exhausted == litmuses.len(), "{sum}");
     }
 }
 
@@ -177,7 +211,7 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
         let most = match missing {
             "-check-fences" => STEPS_MAX_BY_STALE_WAYS,
             // Timestamps, values apart from their heads: more verbs for the same.
-            _ if planted.protocol == "motor" => STEPS_MAX_BY_STALE_WAYS,
+            _ if planted.protocol != "ford" => STEPS_MAX_BY_STALE_WAYS,
             _ => STEPS_MAX,
         };
         assert!(found.steps < most, "{missing}: {} steps\n{sum}", found.steps);
@@ -191,7 +225,7 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
 
 #[test]
 fn every_switch_is_planted_or_harmless() {
-    for info in ALL {
+    for info in KNOWN {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
                 let missing = missing.trim_start_matches("unsafe-no");
@@ -199,12 +233,16 @@ fn every_switch_is_planted_or_harmless() {
             };
             let planted = PLANTED.iter().any(|it| is_it(&(it.protocol, it.missing)));
             let elsewhere = HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS).chain(IN_SCHEDULES);
+            let elsewhere = elsewhere.chain(UNSEEN);
             let elsewhere = elsewhere.into_iter().any(is_it);
             assert!(planted != elsewhere, "{} {}: planted or harmless?", info.name, switch.name);
         }
     }
     for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
-        let sum = explored(&Order::all(protocol, &format!("corrected,{missing}")));
+        // Of the others there are too many orders for a test.
+        let bounds = if *protocol == "ford" { Bounds::NONE } else { BRIEF };
+        let order = Order::all(protocol, &format!("corrected,{missing}"));
+        let sum = explored(&Order { bounds, jobs: 2, ..order });
         assert_eq!(sum.total.violations, 0, "{sum}");
     }
 }
