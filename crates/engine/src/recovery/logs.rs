@@ -1,7 +1,7 @@
 //! Reads log areas: which transactions have left a valid entry.
 //!
 //! Invariant: an entry that is found whole at any live node is the transaction's; one that is found
-//! nowhere had no data anywhere (docs/design/0004-fused-undo-log.md). An area may hold entries of several
+//! nowhere had no data anywhere (docs/design/0004-fused-undo-log.md), unless an area's last copy is lost. An area may hold entries of several
 //! transactions, in different groups: all but the last of them are over, and resolving them again
 //! changes nothing.
 
@@ -10,8 +10,10 @@ use crate::context::Context;
 use crate::log::{Entry, LOG_HEADER_BYTES, UNDOING, announced_bytes};
 use crate::outcome::{Failure, Resolution};
 use crate::owner::OwnerTag;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use tarn_fabric::address::{GroupId, Target};
+use tarn_fabric::address::{GroupId, NodeSlot, Target};
+use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
 /// A transaction that left an entry, on its way through its protocol's hooks.
@@ -54,39 +56,73 @@ pub struct Head {
 
 /// Where the copies of a coordinator's log area lie, of all groups.
 pub fn copies(cx: &Context, coordinator: u32) -> Vec<Target> {
-    let (catalog, groups) = (&cx.database().catalog, cx.groups.whole());
-    (0..groups.count())
-        .flat_map(|group| {
-            let area = catalog.log(GroupId(group as u16), coordinator);
-            groups.all(area).collect::<Vec<Target>>()
-        })
-        .collect()
+    copies_by_group(cx, coordinator).map(|(_, target)| target).collect()
 }
 
-/// The heads of those areas in which a tag stands, at every live node.
+fn copies_by_group(cx: &Context, coordinator: u32) -> impl Iterator<Item = (GroupId, Target)> {
+    let groups = cx.groups.whole();
+    let mut copies = Vec::new();
+    for group in (0..groups.count()).map(|group| GroupId(group as u16)) {
+        let area = cx.database().catalog.log(group, coordinator);
+        copies.extend(groups.all(area).map(|target| (group, target)));
+    }
+    copies.into_iter()
+}
+
+/// What the log areas of some coordinators say.
+#[derive(Debug)]
+pub struct Heads {
+    /// Of those areas in which a tag stands, at every live node.
+    pub found: Vec<Head>,
+    /// A node that took the last copy of one of these areas with it: an entry that is not among those found
+    /// may have stood there.
+    pub lost: Option<NodeSlot>,
+}
+
+impl Heads {
+    /// That nothing was found of a transaction says that it left nothing.
+    ///
+    /// # Errors
+    /// `NodeDown`, if what it left may be gone with the last copy of its area: how it ended is not known.
+    pub fn whole(&self, cx: &Context) -> Result<(), Failure> {
+        match self.lost {
+            Some(node) => Err(cx.port.note_failure(FabricError::NodeDown(node)).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The heads of these coordinators' areas.
 ///
 /// # Errors
 /// The fabric's.
-pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Vec<Head>, Failure> {
-    let places: Vec<(u32, Target)> = coordinators
-        .flat_map(|number| copies(cx, number).into_iter().map(move |target| (number, target)))
+pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Failure> {
+    let places: Vec<(u32, GroupId, Target)> = coordinators
+        .flat_map(|number| {
+            copies_by_group(cx, number).map(move |(group, target)| (number, group, target))
+        })
         .collect();
     let wishes: Vec<Wish> =
-        places.iter().map(|(_, target)| Wish::Read(*target, LOG_HEADER_BYTES)).collect();
+        places.iter().map(|(_, _, target)| Wish::Read(*target, LOG_HEADER_BYTES)).collect();
     let answers = Bulk::new(cx).run(&wishes).await?;
-    let mut heads = Vec::new();
-    for ((coordinator, target), answer) in places.into_iter().zip(answers) {
-        let Answer::Done(bytes) = answer else { continue };
+    let (mut found, mut read, mut unread) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+    for ((coordinator, group, target), answer) in places.into_iter().zip(answers) {
+        let Answer::Done(bytes) = answer else {
+            unread.insert((coordinator, group), target.node());
+            continue;
+        };
+        read.insert((coordinator, group));
         let mut round = Round::new();
         let at = round.reserve(LOG_HEADER_BYTES);
         round.bytes_mut(at, LOG_HEADER_BYTES).copy_from_slice(&bytes);
         let (word, bytes) = (round.word(at), announced_bytes(&round, at));
         if let Some(tag) = OwnerTag::from_word(word & !UNDOING) {
             let undoing = word & UNDOING != 0;
-            heads.push(Head { coordinator, target, tag, undoing, bytes });
+            found.push(Head { coordinator, target, tag, undoing, bytes });
         }
     }
-    Ok(heads)
+    let lost = unread.into_iter().find(|(area, _)| !read.contains(area)).map(|(_, node)| node);
+    Ok(Heads { found, lost })
 }
 
 /// The whole entries under these heads, one of each transaction.

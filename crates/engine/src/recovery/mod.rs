@@ -236,7 +236,7 @@ pub async fn is_settled(cx: &Context, coordinator: u32) -> Result<bool, Failure>
     cx.follow();
     revoke(cx, &dead, &cx.groups.whole().nodes()).await?;
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
-    Ok(!heads.iter().any(|head| dead.contains(&head.tag.node())))
+    Ok(!heads.found.iter().any(|head| dead.contains(&head.tag.node())))
 }
 
 /// Revokes a life's access at every memory node that lives; when this returns, nothing of it will ever

@@ -15,6 +15,7 @@
 //! the log before the data; no unlock before all replicas of all records have acknowledged, or have
 //! executed the data earlier in the same batch; nothing of the owner lands any more.
 
+use super::logs::Head;
 use super::{Asker, Bulk, Wish, is_gone, logs};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
@@ -67,9 +68,11 @@ pub(crate) async fn resolve(
     whose: Whose,
 ) -> Result<Resolution, Failure> {
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
-    let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
+    let (mine, others): (Vec<Head>, Vec<Head>) =
+        heads.found.iter().partition(|head| head.tag == id);
     let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
     if left.is_empty() {
+        heads.whole(cx)?;
         if is_gone(others.iter().map(|head| head.tag), id, asker) {
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
@@ -88,7 +91,7 @@ pub(crate) async fn resolve(
 /// not be known.
 pub(crate) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
     let numbers = 0..cx.database().catalog.options().coordinators_max;
-    let mut heads = logs::heads(cx, numbers).await?;
+    let mut heads = logs::heads(cx, numbers).await?.found;
     heads.retain(|head| head.tag.node() == dead);
     logs::entries(cx, &heads).await
 }

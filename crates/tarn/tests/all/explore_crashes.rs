@@ -89,6 +89,15 @@ fn a_small_litmus_is_exhausted_with_a_lost_compute_node() {
     }
 }
 
+/// The only copy of log and data goes between a commit's last unlocks: another has read what was written, so
+/// nobody may be told that it aborted.
+#[test]
+fn who_loses_the_only_copy_of_a_log_is_not_told_that_nothing_happened() {
+    let order = order("ack-then-die", "1x1", FaultKind::Memory, 1);
+    let (explored, _) = explored(&order, 4_000);
+    assert!(explored.violations.is_empty(), "{:?}", explored.violations);
+}
+
 /// What the litmuses of splits and merges are about does happen.
 #[test]
 fn trees_change_their_shape_in_the_litmuses_that_are_about_it() {

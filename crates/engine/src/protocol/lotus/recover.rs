@@ -22,6 +22,7 @@ use crate::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, d
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
+use crate::recovery::logs::Head;
 use crate::recovery::{Answer, Asker, Bulk, Wish, is_gone, logs};
 use crate::timestamp::Timestamp;
 use crate::working_set::Txn;
@@ -87,9 +88,11 @@ pub(super) async fn resolve(
 ) -> Result<Resolution, Failure> {
     enter(cx, Phase::Resolve);
     let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
-    let (mine, others): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.tag == id);
+    let (mine, others): (Vec<Head>, Vec<Head>) =
+        heads.found.iter().partition(|head| head.tag == id);
     let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
     if left.is_empty() {
+        heads.whole(cx)?;
         if is_gone(others.iter().map(|head| head.tag), id, asker) {
             let allowed = "a transaction whose coordinator has not written since";
             return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
@@ -108,7 +111,7 @@ pub(super) async fn resolve(
 pub(super) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
     enter(cx, Phase::Resolve);
     let numbers = 0..cx.database().catalog.options().coordinators_max;
-    let mut heads = logs::heads(cx, numbers).await?;
+    let mut heads = logs::heads(cx, numbers).await?.found;
     heads.retain(|head| head.tag.node() == dead);
     logs::entries(cx, &heads).await
 }
