@@ -83,6 +83,15 @@ impl Database {
         }
     }
 
+    /// The same memory and nodes, at rest, under another variant of its protocol. Timestamps go on from where
+    /// they were: what is written next must be newer than what is there.
+    pub fn continued(&self, protocol: AnyProtocol) -> Database {
+        let membership = Arc::clone(&self.membership);
+        let next = Database::new(self.catalog.clone(), self.groups(), protocol, membership);
+        next.counter.raise(self.counter.last());
+        next
+    }
+
     /// Where replica groups live in the configuration that was opened last.
     pub fn groups(&self) -> ReplicaGroups {
         self.configurations.open().groups.clone()
@@ -465,9 +474,12 @@ impl Context {
         false
     }
 
-    /// Something of a try goes on when it has ended: [`Context::leave`] must follow for it as well.
+    /// Something of a try goes on when it has ended, or of one that was settled: [`Context::leave`] must follow
+    /// for it as well.
     pub(crate) fn stay(&self) {
-        debug_assert!(self.active.get() > 0, "its try has not left");
+        if self.active.get() == 0 {
+            self.seat.occupy();
+        }
         self.active.set(self.active.get() + 1);
     }
 

@@ -27,6 +27,11 @@ impl SharedCounter {
         Timestamp(self.last.load(Ordering::Acquire))
     }
 
+    /// Goes on above this one, if it has not come so far.
+    pub fn raise(&self, Timestamp(to): Timestamp) {
+        self.last.fetch_max(to, Ordering::AcqRel);
+    }
+
     /// The next.
     #[inline]
     pub fn next(&self) -> Timestamp {

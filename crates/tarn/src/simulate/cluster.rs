@@ -113,9 +113,7 @@ impl SimCluster {
             return Err(UsageError { field: "variant".into(), value: variant.to_owned(), allowed });
         }
         variant.clone_into(&mut shape.variant);
-        let (catalog, groups) = (self.database.catalog.clone(), self.database.groups());
-        let membership = Arc::clone(&self.database.membership);
-        self.database = Arc::new(Database::new(catalog, groups, protocol, membership));
+        self.database = Arc::new(self.database.continued(protocol));
         Ok(())
     }
 
