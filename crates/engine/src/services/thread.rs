@@ -176,8 +176,8 @@ impl Context {
         self.advance_closing();
         if services.node.transport() != Transport::Own {
             services.node.shards.refresh(&*services.node.membership);
-            services.look_after_lives();
         }
+        services.look_after_lives();
     }
 
     /// A coordinator of the thread has come.

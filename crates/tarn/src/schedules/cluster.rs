@@ -16,10 +16,13 @@ use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms};
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::recovery::Inheritance;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_fabric::rpc::RpcConfig;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::memory::Zeros;
@@ -30,6 +33,15 @@ const HARDWARE: &str = "cx5-100g";
 
 /// Small: a slot has many lives, and few transactions at a time.
 const LOCK_TABLE_BYTES: u64 = 1 << 14;
+/// Messages are sent again soon: virtual time is short, and many are lost.
+const RPC: RpcConfig = RpcConfig {
+    retransmit_after: Nanos(30_000),
+    backoff_doublings: 3,
+    deadline: Nanos(5_000_000),
+    ..RpcConfig::DEFAULT
+};
+/// A slot that comes back does so at the next look at the world.
+const NEXT_LIFE_WITHIN: Nanos = Nanos(100_000);
 
 /// See the module's text.
 pub struct Cluster {
@@ -43,6 +55,7 @@ pub struct Cluster {
     threads: u16,
     compute_nodes: usize,
     address_cache: usize,
+    next_life: bool,
     loaded: RefCell<Vec<RecordedWrite>>,
 }
 
@@ -102,6 +115,7 @@ impl Cluster {
             threads,
             compute_nodes,
             address_cache,
+            next_life: drawn.next_life,
             loaded,
         })
     }
@@ -117,8 +131,14 @@ impl Cluster {
     /// When the slot has used up its lives.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
+        let inheritance = match self.next_life {
+            true => Inheritance::NextLife { within: NEXT_LIFE_WITHIN },
+            false => Inheritance::Survivors,
+        };
         let services = ServiceOptions {
             lock_table_bytes: LOCK_TABLE_BYTES,
+            inheritance,
+            rpc: RPC,
             ..ServiceOptions::new(self.threads, self.compute_nodes)
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
