@@ -83,13 +83,13 @@ impl Database {
         }
     }
 
-    /// The same memory and nodes, at rest, under another variant of its protocol. Timestamps go on from where
-    /// they were: what is written next must be newer than what is there.
-    pub fn continued(&self, protocol: AnyProtocol) -> Database {
+    /// The same memory at rest, run by another variant of its protocol from now on. Timestamps go on behind those
+    /// that were given: memory has versions of theirs.
+    pub fn run_by(&self, protocol: AnyProtocol) -> Database {
         let membership = Arc::clone(&self.membership);
+        let counter = SharedCounter::after(self.counter.last());
         let next = Database::new(self.catalog.clone(), self.groups(), protocol, membership);
-        next.counter.raise(self.counter.last());
-        next
+        Database { counter, ..next }
     }
 
     /// Where replica groups live in the configuration that was opened last.

@@ -21,15 +21,15 @@ impl Default for SharedCounter {
 }
 
 impl SharedCounter {
+    /// Whose next one is above `last`: for memory that has versions up to it.
+    pub fn after(last: Timestamp) -> SharedCounter {
+        SharedCounter { last: AtomicU64::new(last.0) }
+    }
+
     /// The greatest that was given.
     #[inline]
     pub fn last(&self) -> Timestamp {
         Timestamp(self.last.load(Ordering::Acquire))
-    }
-
-    /// Goes on above this one, if it has not come so far.
-    pub fn raise(&self, Timestamp(to): Timestamp) {
-        self.last.fetch_max(to, Ordering::AcqRel);
     }
 
     /// The next.

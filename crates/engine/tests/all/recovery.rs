@@ -268,7 +268,7 @@ fn locked_without_log() -> (World, NodeId) {
         let victim = Box::leak(Box::new(coordinator(&cx, 0)));
         assert!(die_after(polls, change_both(victim)).is_none());
         let id = cx.node.id;
-        let heads = block_on(recovery::logs::heads(&cx, 0..1)).unwrap();
+        let heads = block_on(recovery::logs::heads(&cx, 0..1)).unwrap().found;
         if world.audit().locks_left > 0 && heads.is_empty() {
             return (world, id);
         }
@@ -316,7 +316,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
         let ended = die_after(polls, change_both(victim));
         world.database.membership.expel(cx.node.id);
         let tags = || -> Vec<OwnerTag> {
-            let heads = block_on(recovery::logs::heads(&by, 0..1)).unwrap();
+            let heads = block_on(recovery::logs::heads(&by, 0..1)).unwrap().found;
             heads.iter().map(|head| head.tag).collect()
         };
         let logged = tags();

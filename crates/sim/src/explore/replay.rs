@@ -17,21 +17,16 @@ use std::rc::Rc;
 /// Transitions after which an execution is not followed any more.
 const STEPS_MAX: u32 = 1 << 17;
 
-/// Runs a path of the search once more, taking notes.
-pub(crate) fn record(
-    model: &dyn Model,
-    config: &ExploreConfig,
-    world: &Rc<World>,
-    path: &[Transition],
-) -> (Schedule, Vec<Step>) {
+/// Runs the last execution once more, taking notes: transition by transition, as it was. Its choices alone would
+/// not lead there again if it has shown lines to be shared, beside which less goes ahead from then on.
+pub(crate) fn record(model: &dyn Model, world: &Rc<World>) -> (Schedule, Vec<Step>) {
+    let taken = world.taken.take();
     world.machine.borrow_mut().trace = Some(Vec::new());
     *world.recorded.borrow_mut() = Some(Vec::new());
     world.begin(model);
-    world.perform_nothing();
-    for &transition in path {
-        world.perform(transition);
+    for transition in taken {
+        world.take(transition);
     }
-    debug_assert_eq!(config.reduction, world.machine.borrow().config.reduction);
     finish_notes(world)
 }
 

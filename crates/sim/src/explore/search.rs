@@ -289,8 +289,7 @@ impl<'a> Search<'a> {
     }
 
     fn object(&mut self, text: String) {
-        let path: Vec<Transition> = self.frames.iter().map(|frame| frame.chosen).collect();
-        let (schedule, trace) = replay::record(self.model, self.config, &self.world, &path);
+        let (schedule, trace) = replay::record(self.model, &self.world);
         self.violations.push(Violation { text, schedule, trace });
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) panicked: RefCell<Option<String>>,
     /// Of each transition its place among those enabled, while somebody wants to know.
     pub(crate) recorded: RefCell<Option<Vec<u32>>>,
+    /// All transitions of the execution, those among them that nobody chose.
+    pub(crate) taken: RefCell<Vec<Transition>>,
 }
 
 impl World {
@@ -46,6 +48,7 @@ impl World {
             remains: RefCell::default(),
             panicked: RefCell::default(),
             recorded: RefCell::default(),
+            taken: RefCell::default(),
         })
     }
 
@@ -62,6 +65,7 @@ impl World {
         if let Some(recorded) = &mut *self.recorded.borrow_mut() {
             recorded.clear();
         }
+        self.taken.borrow_mut().clear();
         let actors = model.build(&ExploreFabric::new(Rc::clone(self)));
         let mut names = self.names.borrow_mut();
         names.clear();
@@ -128,6 +132,7 @@ impl World {
     }
 
     fn record(&self, transition: Transition) {
+        self.taken.borrow_mut().push(transition);
         if let Some(recorded) = &mut *self.recorded.borrow_mut() {
             let mut enabled = Vec::new();
             self.machine.borrow().enabled(&mut enabled);

@@ -48,6 +48,19 @@ fn a_violation_replays_and_shrinks() {
     }
 }
 
+/// The execution that is objected to is the first to show which lines are shared: from then on less goes ahead.
+#[test]
+fn what_is_found_before_sharing_is_known_replays() {
+    let actor = || program(vec![vec![Do::Round(vec![read(0, 0), write(0, 1)])]; 2]);
+    let toy = Toy::new(&[actor(), actor(), actor()], 1, 4).objecting(|_| Err("no".into()));
+    let config = toy.config();
+    let (_, explored) = toy.outcomes(&config, Reduction::Full);
+    assert_eq!((explored.progress.executions, explored.progress.restarts), (1, 0));
+    let [violation] = &explored.violations[..] else { panic!("{explored:?}") };
+    let again = replay(&toy, &config, &violation.schedule).unwrap();
+    assert_eq!((&again.trace, &again.schedule), (&violation.trace, &violation.schedule));
+}
+
 #[test]
 fn a_schedule_that_names_what_was_not_there_is_refused() {
     let toy = unlocked();

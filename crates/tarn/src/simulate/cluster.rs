@@ -113,7 +113,7 @@ impl SimCluster {
             return Err(UsageError { field: "variant".into(), value: variant.to_owned(), allowed });
         }
         variant.clone_into(&mut shape.variant);
-        self.database = Arc::new(self.database.continued(protocol));
+        self.database = Arc::new(self.database.run_by(protocol));
         Ok(())
     }
 
@@ -182,4 +182,26 @@ fn usage(error: ConfigError) -> OpenError {
 fn refused(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
     UsageError { field: field.replace('_', "-"), value, allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::ClusterConfig;
+    use tarn_engine::schema::ColumnType;
+
+    /// Who reads as of a timestamp below those in memory finds nothing, however often it tries.
+    #[test]
+    fn another_variant_goes_on_behind_the_timestamps_that_were_given() {
+        let cluster = ClusterConfig { protocol: "motor".into(), ..ClusterConfig::default() };
+        let profile = Profile::load("cx3-56g").expect("embedded");
+        let config = Config { cluster, profile, threads: 1, coordinators: 1 };
+        let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
+        let mut it = SimCluster::new(&[schema], &config, 10).expect("a cluster");
+        let given = (0..3).map(|_| it.database().counter.next()).max();
+        it.set_variant("motor", "measured").expect("a variant");
+        let counter = &it.database().counter;
+        assert_eq!(Some(counter.last()), given);
+        assert!(Some(counter.next()) > given);
+    }
 }
