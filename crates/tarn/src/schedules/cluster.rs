@@ -19,6 +19,7 @@ use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::recovery::Inheritance;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::services::ServiceOptions;
+use tarn_engine::timestamp::{Timestamps, pool_word};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -150,7 +151,13 @@ impl Cluster {
     /// A thread number beyond what owner tags can name.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
         let port = self.fabric.port(node.id, thread, self.seed);
-        Ok(Rc::new(Context::new(Arc::clone(node), port, thread, self.address_cache)?))
+        let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
+        if node.services().is_some() {
+            // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that:
+            // then a snapshot misses what had ended before. A round takes its time.
+            cx.timestamps = Timestamps::Pool(pool_word());
+        }
+        Ok(Rc::new(cx))
     }
 
     /// Loads the tables while the cluster is at rest.
