@@ -226,7 +226,9 @@ impl<W: Workload> Driver<W> {
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
             if cx.has_services() {
-                scheduler.spawn(&cx.port, services::run(cx, || !cx.has_coordinators()));
+                // Until then somebody may begin to ask it, whether it has coordinators or not.
+                let is_over = || signals.has_stopped() && !cx.has_coordinators();
+                scheduler.spawn(&cx.port, services::run(cx, is_over));
             }
         }
         let start = fabric.now();
