@@ -1,7 +1,7 @@
 //! Phases on one memory: what an earlier one committed stays committed.
 //!
 //! Invariants checked: under every protocol that can be asked for, another variant of it goes on where the one
-//! before it ended, timestamps among it; threads without coordinators answer those that ask them.
+//! before it ended, timestamps among it.
 
 use super::*;
 use crate::cluster::ClusterConfig;
@@ -58,16 +58,6 @@ fn another_variant_goes_on_where_the_one_before_it_ended() {
         driver.cluster_mut().set_variant(info.name, "corrected").expect("of the same layout");
         let second = run(&mut driver, info.name);
         assert!(first > 50 && second > 50, "{}: {first}, then {second}", info.name);
-        assert_sound(&driver, info.name);
-    }
-}
-
-/// A node that runs nothing owns shards like the others, and is asked for their locks.
-#[test]
-fn a_thread_without_coordinators_answers_others() {
-    for info in KNOWN {
-        let mut driver = updates(info.name, 4, 2);
-        assert!(run(&mut driver, info.name) > 50, "{}", info.name);
         assert_sound(&driver, info.name);
     }
 }
