@@ -63,6 +63,7 @@ mod scanning;
 pub mod schema;
 pub mod services;
 pub mod shard_map;
+mod structure;
 pub mod timestamp;
 pub mod transaction;
 pub mod trees;

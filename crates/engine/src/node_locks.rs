@@ -44,6 +44,27 @@ pub(crate) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind)
     index
 }
 
+/// Notes which of the locks asked for in the last round were granted; `or_all`, as it must not be: all of them.
+#[inline]
+pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
+    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
+        lock.granted = txn.round.swapped(lock.verb) || or_all;
+    }
+}
+
+/// Whether a lock was granted, in the last round or before. Reports who has it, if not.
+#[inline]
+pub(crate) fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
+    let lock = &mut txn.locks[lock as usize];
+    let granted = lock.verb == HELD || txn.round.swapped(lock.verb);
+    if granted {
+        lock.verb = HELD;
+    } else {
+        cx.meet(lock.address, txn.round.found(lock.verb));
+    }
+    granted
+}
+
 /// Releases behind the data, by WRITE, which only the holder does: if it comes late, so do the data
 /// before it, and whoever took the transaction for dead had fenced its owner first.
 pub(crate) fn add_release(cx: &Context, round: &mut Round, locks: &[Lock]) {

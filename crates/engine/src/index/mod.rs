@@ -12,6 +12,7 @@ pub mod growth;
 pub mod hash;
 mod locate;
 pub mod prints;
+pub(crate) mod recheck;
 pub mod relocate;
 pub(crate) mod room;
 

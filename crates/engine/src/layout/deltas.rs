@@ -50,10 +50,11 @@ pub fn version_at(at: Timestamp) -> Version {
     Version::from_word(at.0 << 1)
 }
 
-/// Whether a version was there at `start`.
+/// Whether a version was there at `start`. One that undoing a commit has left, of what has but one, was there as of
+/// that commit's time already: nobody who reads then waits for a later commit.
 #[inline]
 pub fn is_seen_at(version: Version, start: Timestamp) -> bool {
-    version.counter() <= version_at(start).counter()
+    version.counter() <= version_at(start).counter() + 1
 }
 
 /// A cell; see the module's text.
@@ -262,6 +263,16 @@ mod tests {
             .column("a", ColumnType::U64)
             .column("b", ColumnType::Bytes(13))
             .column("c", ColumnType::U64)
+    }
+
+    #[test]
+    fn what_was_undone_is_seen_as_of_its_time() {
+        let committed = version_at(Timestamp(7));
+        let undone = committed.present_after(Version::NEVER);
+        for (start, seen) in [(6, false), (7, true), (8, true)] {
+            let start = Timestamp(start);
+            assert_eq!([committed, undone].map(|it| is_seen_at(it, start)), [seen; 2]);
+        }
     }
 
     #[test]

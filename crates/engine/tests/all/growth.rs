@@ -21,6 +21,7 @@ use tarn_engine::index::growth::Shard;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::ALL;
 use tarn_engine::schema::{Cells, Key, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::GroupId;
@@ -31,7 +32,12 @@ const KEY_BYTES: u8 = 20;
 
 /// One memory node's world with a table laid out for a handful of records, and `spare` MiB of heap.
 fn tiny(schema: &TableSchema, replicas: usize, spare: u64) -> World {
-    let mut shape = Shape::of(std::slice::from_ref(schema)).nodes(replicas, replicas);
+    tiny_of(ALL[0].name, schema, replicas, spare)
+}
+
+fn tiny_of(protocol: &'static str, schema: &TableSchema, replicas: usize, spare: u64) -> World {
+    let shape = Shape::of(std::slice::from_ref(schema)).nodes(replicas, replicas);
+    let mut shape = shape.protocol(protocol);
     shape.options.spare_bytes = spare << 20;
     World::new(&shape)
 }
@@ -93,13 +99,18 @@ fn splits(cx: &Context) -> u64 {
 fn a_tiny_table_grows_large_and_loses_nothing() {
     for schema in kinds() {
         for replicas in [1, 3] {
-            grow_against_a_model(&schema, replicas);
+            grow_against_a_model(ALL[0].name, &schema, replicas);
         }
+    }
+    for info in &ALL[1..] {
+        let schema = narrow("wide", 8).key_bytes(KEY_BYTES);
+        grow_against_a_model(info.name, &schema, 1);
+        grow_against_a_model(info.name, &narrow("narrow", 8), 3);
     }
 }
 
-fn grow_against_a_model(schema: &TableSchema, replicas: usize) {
-    let world = tiny(schema, replicas, 4);
+fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
+    let world = tiny_of(protocol, schema, replicas, 4);
     let mut by = world.coordinator(0, 512);
     // It never splits, so its belief is always behind.
     let mut reader = world.coordinator(1, 0);
@@ -226,7 +237,9 @@ fn records_left(history: &[RecordedTxn]) -> u64 {
 fn transactions_during_splits_are_strictly_serializable() {
     for schema in kinds() {
         for replicas in [1, 3] {
-            let world = tiny(&schema, replicas, 8);
+            // With one copy under the last protocol, with three under the first.
+            let protocols = [ALL[ALL.len() - 1].name, ALL[0].name];
+            let world = tiny_of(protocols[usize::from(replicas > 1)], &schema, replicas, 8);
             let run = run_two_threads(&world, &schema, 1_200, 6_000);
             let records = records_left(&run.history);
             let report =

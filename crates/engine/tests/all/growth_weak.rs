@@ -14,6 +14,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
+use tarn_engine::protocol::ALL;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
 
@@ -31,10 +32,12 @@ const GROWING: Mix = Mix {
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 
-/// Runs one schedule; returns what was counted.
+/// Runs one schedule, of each protocol in turn; returns what was counted.
 fn run(seed: u64) -> Tally {
+    let protocol = ALL[seed as usize % ALL.len()].name;
     let replicas = 1 + seed as usize % 3;
-    let fabric = WeakFabric::new(&mix::shape(replicas, replicas, "corrected"), seed);
+    let shape = mix::shape(replicas, replicas, "corrected").protocol(protocol);
+    let fabric = WeakFabric::new(&shape, seed);
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
     let retry = Retry {
         deadline: Some(Nanos(80_000)),
@@ -70,7 +73,7 @@ fn run(seed: u64) -> Tally {
     let mut tally = Tally::default();
     contexts.iter().for_each(|cx| tally.add(&cx.metrics.snapshot()));
     let report = check(&history(&fabric.database, recorded.take()), Isolation::StrictSerializable);
-    assert!(report.is_accepted() && audit.is_clean(), "seed {seed}: {report}{audit}");
+    assert!(report.is_accepted() && audit.is_clean(), "{protocol}, seed {seed}: {report}{audit}");
     tally
 }
 

@@ -14,6 +14,7 @@ mod lotus;
 mod measured;
 mod memory_nodes;
 mod model;
+mod motor;
 mod ordered;
 mod ordered_corners;
 mod ordered_faults;

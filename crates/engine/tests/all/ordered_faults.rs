@@ -17,6 +17,7 @@ use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
@@ -25,14 +26,25 @@ use tarn_fabric::executor::{Executor, TaskId};
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 
-fn shape(seed: u64, variant: &str) -> Shape {
+/// Of each protocol with ranges in turn.
+fn protocol(seed: u64) -> &'static str {
+    let offered: Vec<_> = ALL.iter().filter(|info| info.caps.ranges).collect();
+    offered[(seed / 3) as usize % offered.len()].name
+}
+
+fn shape(seed: u64, (protocol, variant): (&'static str, &str)) -> Shape {
     let replicas = 1 + seed as usize % 3;
-    mix::ordered_shape(replicas, replicas, variant)
+    mix::ordered_shape(replicas, replicas, variant).protocol(protocol)
 }
 
 /// Runs one schedule: three compute nodes, two coordinators each. What is wrong, if anything.
-fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, Tally) {
-    let fabric = WeakFabric::new(&shape(seed, variant), seed);
+fn run(
+    subject: (&'static str, &str),
+    mix: Mix,
+    seed: u64,
+    count: u64,
+) -> (Result<(), String>, Tally) {
+    let fabric = WeakFabric::new(&shape(seed, subject), seed);
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
     let failed: RefCell<Vec<Failure>> = RefCell::default();
     let retry = Retry {
@@ -70,7 +82,7 @@ fn run(variant: &str, mix: Mix, seed: u64, count: u64) -> (Result<(), String>, T
     let report = check(&history(&fabric.database, recorded.take()), Isolation::StrictSerializable);
     let failed = failed.take();
     let sound = report.is_accepted() && audit.is_clean() && failed.is_empty();
-    let text = || format!("seed {seed}, {mix:?}: {report}{audit}; failed: {failed:?}");
+    let text = || format!("{subject:?}, seed {seed}, {mix:?}: {report}{audit}; failed: {failed:?}");
     (if sound { Ok(()) } else { Err(text()) }, tally)
 }
 
@@ -84,7 +96,7 @@ fn there_are_no_phantoms_under_any_order() {
     for seed in 0..seeds(40) {
         for (mix, count) in [(RANGES, 20), (PHANTOMS, 12)] {
             planned += count * u64::from(NODES) * COORDINATORS as u64;
-            let (verdict, counts) = run("corrected", mix, seed, count);
+            let (verdict, counts) = run((protocol(seed), "corrected"), mix, seed, count);
             verdict.unwrap_or_else(|text| panic!("{text}"));
             tally.add(&counts);
         }
@@ -99,7 +111,7 @@ fn there_are_no_phantoms_under_any_order() {
 fn whoever_dies_when_trees_stay_whole() {
     let mut found = Found::default();
     for seed in 0..seeds(80) {
-        crash::run(&shape(seed, "corrected"), RANGES, seed, &mut found)
+        crash::run(&shape(seed, (protocol(seed), "corrected")), RANGES, seed, &mut found)
             .unwrap_or_else(|text| panic!("{text}"));
     }
     println!("{found:?}");
@@ -120,7 +132,9 @@ fn found_after(switch: &str, limit: u64, mut run: impl FnMut(&str, u64) -> Resul
 
 #[test]
 fn a_gap_that_is_not_protected_is_found() {
-    found_after("protect-ranges", 40, |variant, seed| run(variant, PHANTOMS, seed, 12).0);
+    found_after("protect-ranges", 40, |variant, seed| {
+        run((ALL[0].name, variant), PHANTOMS, seed, 12).0
+    });
 }
 
 /// A coordinator dies at every so many moves of the fabric.

@@ -81,6 +81,7 @@ const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     ("motor", "undo-log"),
     ("motor", "fence-before-recovery"),
     ("motor", "settle-before-log"),
+    ("motor", "protect-ranges"),
     ("motor", "release-own"),
 ];
 

@@ -9,7 +9,7 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::schema::{Cells, TableId};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
 
 const NARROW: TableId = TableId(0);
@@ -229,5 +229,41 @@ fn the_published_system_writes_four_times_for_each_record_and_replica_and_awaits
             let cost = measure(&mut warm, true, async |tx| read(tx, DOUBLE, keys).await);
             assert_eq!(cost, reading(2, 2 * count));
         }
+    }
+}
+
+/// A scan whose way is remembered reads its leaves in one round, three READs each; of a snapshot it needs no more,
+/// of a transaction that may write several leaves are validated. Entries that come cost a round: lock and leaf.
+#[test]
+fn a_scan_of_a_snapshot_is_not_validated_and_an_index_costs_a_round() {
+    for replicas in REPLICAS {
+        let schema = narrow("t", 4000).ordered("by_key");
+        let world = World::new(&Shape::of(&[schema]).protocol("motor").nodes(replicas, replicas));
+        let mut by = world.coordinator(0, 0);
+        fill(&mut by, NARROW, (0..400).map(|key| key * 2));
+        let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
+        let mut scan = |declared: bool, from: u64, to: u64| {
+            measure(&mut by, declared, async |tx| {
+                let range = Scan::range(IndexKey::new().u64(from), IndexKey::new().u64(to));
+                let seen = tx.scan(by_key, range.limit(100));
+                tx.fetch().await?;
+                assert_eq!(tx.scanned(seen).count() as u64, (to - from) / 2 + 1);
+                Ok(())
+            })
+        };
+        for (from, to) in [(0, 10), (0, 160)] {
+            let _ = scan(true, from, to); // learns the way
+            let (snapshot, checked) = (scan(true, from, to), scan(false, from, to));
+            let leaves = snapshot.reads / 3;
+            assert_eq!((snapshot, leaves > 1), (reading(1, 3 * leaves), to > 10));
+            let validated = if leaves > 1 { leaves } else { 0 };
+            assert_eq!(checked, reading(1 + validated.min(1), 3 * leaves + validated));
+        }
+        let inserted = measure(&mut by, false, async |tx| {
+            tx.insert(NARROW, 5u64);
+            tx.fetch().await
+        });
+        assert_eq!((inserted.rounds, inserted.detached), (4, u64::from(replicas > 1)));
+        world.assert_clean();
     }
 }

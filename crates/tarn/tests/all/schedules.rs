@@ -48,6 +48,7 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("motor", "unsafe-no-lock-cas", "locks that are only assumed"),
     ("motor", "-fence-before-recovery", "the dead still write while they are recovered"),
     ("motor", "-release-own", "recovery clears what others hold by now"),
+    ("motor", "-protect-ranges", "gaps that are not protected"),
 ];
 
 /// A switch that matters under a dead coordinator's number alone, which nothing has shown here in 1,000

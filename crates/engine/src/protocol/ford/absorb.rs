@@ -7,10 +7,10 @@
 use super::{Ford, On, home};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Answer, Lookup, Wanted, same_head};
-use crate::index::prints::Prints;
-use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version, for_each_run};
-use crate::node_locks::HELD;
+use crate::index::hash::{Answer, Wanted, same_head};
+use crate::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
+use crate::layout::{LOCK_AT, VERSION_AT, Version, for_each_run};
+use crate::node_locks::{HELD, granted, note_grants};
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
 use crate::transaction::begin_lookup;
@@ -23,7 +23,7 @@ use tarn_fabric::round::BufferOffset;
 #[inline(always)]
 pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.locks.is_empty() {
-        take_grants(ford, txn);
+        note_grants(txn, !ford.on(On::ReleaseGranted));
     }
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
@@ -101,24 +101,6 @@ fn absorb_rarer(
     };
     txn.entries[index] = entry;
     outcome
-}
-
-/// Notes which of the locks asked for in this round were granted.
-fn take_grants(ford: &Ford, txn: &mut Txn) {
-    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
-        lock.granted = txn.round.swapped(lock.verb) || !ford.on(On::ReleaseGranted);
-    }
-}
-
-fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
-    let lock = &mut txn.locks[lock as usize];
-    let granted = lock.verb == HELD || txn.round.swapped(lock.verb);
-    if granted {
-        lock.verb = HELD;
-    } else {
-        cx.meet(lock.address, txn.round.found(lock.verb));
-    }
-    granted
 }
 
 fn absorb_lookup(
@@ -238,7 +220,8 @@ fn absorb_direct(
     table: &Table,
 ) -> Result<(), AbortReason> {
     if !is_still_there(txn, entry, table) {
-        return relocate(cx, txn, entry, table);
+        relocate(cx, txn, entry, table);
+        return Ok(());
     }
     let again = entry.image.plus(table.slot.slot_bytes);
     let checked = !table.slot.is_one_line() || !entry.body.is_null();
@@ -253,7 +236,8 @@ fn absorb_direct(
     let payload = entry.payload;
     let body = body_of(txn, table, entry.image);
     if body != entry.body {
-        return relocate(cx, txn, entry, table);
+        relocate(cx, txn, entry, table);
+        return Ok(());
     }
     if body.is_null() || entry.cells == Cells::NONE {
         return settle_found(ford, cx, txn, entry, table, true);
@@ -265,35 +249,8 @@ fn absorb_direct(
     Ok(())
 }
 
-/// Whether the image read at a remembered address is the record that was looked for.
-fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
-    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
-    if txn.round.word(entry.image.plus(KEY_AT)) != entry.key || !version.is_present() {
-        return false;
-    }
-    let len = table.slot.full_key_bytes;
-    entry.full_key.0 == 0
-        || txn.round.bytes(entry.image.plus(table.slot.full_key_at), len)
-            == txn.round.bytes(entry.full_key, len)
-}
-
 fn body_of(txn: &Txn, table: &Table, image: BufferOffset) -> Address {
     table.slot.body_at.map_or(Address::NULL, |at| Address::from_word(txn.round.word(image.plus(at))))
-}
-
-/// A remembered address was wrong: ask the index.
-fn relocate(
-    cx: &Context,
-    txn: &mut Txn,
-    entry: &mut Entry,
-    table: &Table,
-) -> Result<(), AbortReason> {
-    cx.cache.borrow_mut().forget(entry.table, entry.key);
-    (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
-    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
-    (entry.lock, entry.writable) = (NO_LOCK, false);
-    entry.body = Address::NULL;
-    Ok(())
 }
 
 fn absorb_direct_lock(
@@ -335,7 +292,7 @@ fn absorb_lock(
         return Err(AbortReason::LockRefused);
     }
     if entry.mode != Mode::Update {
-        absorb_directory(ford, txn, entry, table)?;
+        take_directory(txn, entry, table, ford.on(On::ProtectAbsent))?;
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
@@ -343,7 +300,7 @@ fn absorb_lock(
         if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
-        keep_attached_body(cx, txn, entry, table);
+        keep_attached(cx, txn, entry, (body_of(txn, table, entry.image), table));
     } else {
         show(ford, entry, version)?;
         let moved = body_of(txn, table, entry.image) != entry.body;
@@ -353,19 +310,6 @@ fn absorb_lock(
     }
     take_locked_image(txn, entry, table);
     Ok(())
-}
-
-/// A slot that held a record before still has that record's body: use it, and give back the one
-/// that was provided.
-fn keep_attached_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let attached = body_of(txn, table, entry.image);
-    if attached.is_null() {
-        return;
-    }
-    let provided = entry.body;
-    txn.allocated.retain(|&(address, _)| address != provided);
-    cx.give_back(provided, table.slot.body_bytes() as u32);
-    entry.body = attached;
 }
 
 /// The payload that lies apart: was the record free and unchanged while it was read?
@@ -386,35 +330,6 @@ fn absorb_body(
     }
     entry.progress = Progress::Done;
     (entry.stable, entry.watched) = (true, true);
-    Ok(())
-}
-
-/// The bucket, under its lock: as it was when the record was looked for?
-fn absorb_directory(
-    ford: &Ford,
-    txn: &mut Txn,
-    entry: &mut Entry,
-    table: &Table,
-) -> Result<(), AbortReason> {
-    let lookup = *txn.lookup(entry);
-    let Lookup { directory, directory_image: image, directory_version: expected, .. } = lookup;
-    let version = Version::from_word(txn.round.word(image.plus(VERSION_AT)));
-    let lock = &mut txn.locks[entry.directory_lock as usize];
-    lock.old_version = version;
-    if Prints::apply(table) {
-        let seen = lookup.bucket_image.filter(|_| version == expected);
-        let seen = seen.map(|bucket| Prints::of_slots(table, &txn.round, bucket));
-        lock.prints = Prints::read(&txn.round, image).or(seen).unwrap_or(Prints::UNKNOWN);
-    }
-    if entry.mode == Mode::Insert && version != expected && ford.on(On::ProtectAbsent) {
-        return Err(AbortReason::IndexChanged);
-    }
-    for check in txn.checks.iter().filter(|check| check.address == directory) {
-        if check.version != version && ford.on(On::ProtectAbsent) {
-            return Err(AbortReason::IndexChanged);
-        }
-    }
-    txn.cover(directory);
     Ok(())
 }
 

@@ -6,13 +6,14 @@
 
 use super::prepare::prepare;
 use super::validate::{is_needless, validate};
-use super::{Ford, On, Phase, enter, leaves, published, short};
+use super::{Ford, On, Phase, enter, published, short};
 use crate::context::Context;
 use crate::log::send::{add_data, add_log};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, post_release};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
+use crate::structure::leaves;
 use crate::working_set::Txn;
 use tarn_fabric::round::BufferOffset;
 

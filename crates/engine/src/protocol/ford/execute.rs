@@ -7,13 +7,14 @@
 
 use super::absorb::absorb;
 use super::validate::{absorb_early, plan_early};
-use super::{Ford, On, Phase, enter, home, scans};
+use super::{Ford, On, Phase, enter, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::room::{provide_blocks, wants_blocks};
 use crate::layout::{DIRECTORY_BYTES, for_each_run};
 use crate::node_locks::{ask, suspect_all_locks};
 use crate::outcome::{Explanation, Failure};
+use crate::structure::scans;
 use crate::working_set::{Entry, LockKind, Mode, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
 

@@ -30,28 +30,25 @@ mod absorb;
 mod commit;
 mod execute;
 mod home;
-mod leaves;
 mod prepare;
 mod published;
-mod recover;
-mod scans;
 mod short;
-mod split;
-mod tree;
 mod validate;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
+use crate::index::btree::scan::Visit;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
 use crate::node_locks::suspect_all_locks;
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
-use crate::recovery::{self, Asker, Unsettled};
+use crate::recovery::undo::{self, Left, Whose};
+use crate::recovery::{Asker, Unsettled};
+use crate::structure::{Rule, Step, Structure, buckets, trees};
 use crate::working_set::{Added, Further, Handle, Txn};
-use recover::Left;
 use tarn_fabric::address::NodeId;
 
 /// The switches, by position in [`SWITCHES`].
@@ -291,6 +288,40 @@ impl Ford {
     fn on(&self, switch: On) -> bool {
         self.switches.is_on(switch as usize)
     }
+
+    fn whose(&self) -> Whose {
+        if self.on(On::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
+    }
+}
+
+impl Structure for Ford {
+    #[inline(always)]
+    fn enter(&self, cx: &Context, step: Step) {
+        enter(cx, match step {
+            Step::Scan => Phase::Scan,
+            Step::LockLeaf => Phase::LockLeaf,
+            Step::Restructure => Phase::Restructure,
+        });
+    }
+
+    #[inline(always)]
+    fn keeps(&self, rule: Rule) -> bool {
+        self.on(match rule {
+            Rule::ReleaseGranted => On::ReleaseGranted,
+            Rule::ProtectRanges => On::ProtectRanges,
+            Rule::CheckFences => On::CheckFences,
+            Rule::SiblingWithSplit => On::SiblingWithSplit,
+        })
+    }
+
+    #[inline(always)]
+    fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
+        Ok(self.on(On::ProtectRanges))
+    }
+
+    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        commit::commit(self, cx, txn).await
+    }
 }
 
 #[inline]
@@ -372,7 +403,7 @@ impl Protocol for Ford {
         txn: &mut Txn,
         shard: Shard,
     ) -> Result<Grown, Failure> {
-        split::restructure(self, cx, txn, shard).await
+        buckets::restructure(self, cx, txn, shard).await
     }
 
     async fn reshape(
@@ -381,7 +412,7 @@ impl Protocol for Ford {
         txn: &mut Txn,
         work: TreeWork,
     ) -> Result<TreeDone, Failure> {
-        tree::reshape(self, cx, txn, work).await
+        trees::reshape(self, cx, txn, work).await
     }
 
     async fn resolve(
@@ -391,14 +422,12 @@ impl Protocol for Ford {
         coordinator: u32,
         asker: Asker,
     ) -> Result<Resolution, Failure> {
-        recover::resolve(self, cx, (id, asker), coordinator).await
+        enter(cx, Phase::Resolve);
+        undo::resolve(cx, (id, asker), coordinator, self.whose()).await
     }
 
-    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
-        match self.on(On::FenceBeforeRecovery) {
-            true => recovery::revoke_everywhere(cx, whom).await,
-            false => Ok(()),
-        }
+    fn fences(&self) -> bool {
+        self.on(On::FenceBeforeRecovery)
     }
 
     async fn enumerate(
@@ -406,25 +435,23 @@ impl Protocol for Ford {
         cx: &Context,
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
-        recover::enumerate(cx, dead).await
+        enter(cx, Phase::Resolve);
+        undo::enumerate(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
-        recover::decide(cx, left).await
+        undo::decide(cx, left).await
     }
 
     async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        recover::apply(cx, left).await
+        undo::apply(cx, left).await
     }
 
     async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
-        recover::release(self, cx, left).await
+        undo::release(cx, left, self.whose()).await
     }
 
-    async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
-        match self.on(On::SettleBeforeLog) {
-            true => recovery::is_settled(cx, coordinator).await,
-            false => Ok(true),
-        }
+    fn settles(&self) -> bool {
+        self.on(On::SettleBeforeLog)
     }
 }

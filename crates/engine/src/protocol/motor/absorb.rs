@@ -12,12 +12,12 @@ use super::value::{self, value_bytes};
 use super::Motor;
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Answer, Lookup, Wanted, same_head};
-use crate::index::prints::Prints;
+use crate::index::hash::{Answer, Wanted, same_head};
+use crate::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
 use crate::layout::{
-    KEY_AT, LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Version, is_seen_at,
+    LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Version, is_seen_at,
 };
-use crate::node_locks::HELD;
+use crate::node_locks::{HELD, granted, note_grants};
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
 use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
@@ -38,9 +38,7 @@ type Taken = Result<Look, AbortReason>;
 /// Takes in everything that the round brought; the first reason to abort is returned when all grants are
 /// known.
 pub(super) fn absorb(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<Look, Failure> {
-    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
-        lock.granted = txn.round.swapped(lock.verb) || !motor.on(On::ReleaseGranted);
-    }
+    note_grants(txn, !motor.on(On::ReleaseGranted));
     let mut verdict = Ok(Look::Fine);
     for index in txn.fetched..txn.entries.len() {
         let mut entry = txn.entries[index];
@@ -133,7 +131,11 @@ fn settle_found(
         return refused(motor, txn, entry, why);
     }
     if !consistent {
-        entry.progress = Progress::Direct;
+        entry.progress = match entry.mode {
+            // What its head says is looked at under the lock, and a bucket that loses a record is locked too.
+            Mode::Update | Mode::Delete => Progress::Lock,
+            Mode::Read | Mode::Insert => Progress::Direct,
+        };
         return Ok(Look::Fine);
     }
     let version = match value::shown(motor, txn, entry, table) {
@@ -221,7 +223,8 @@ fn absorb_head(
     table: &Table,
 ) -> Taken {
     if !is_still_there(txn, entry, table) || value_at(txn, entry) != entry.body {
-        return relocate(cx, txn, entry, table);
+        relocate(cx, txn, entry, table);
+        return Ok(Look::Fine);
     }
     let again = entry.image.plus(table.slot.slot_bytes);
     if !table.slot.is_one_line() && !same_head(&txn.round, again.plus(HEAD_BYTES), again) {
@@ -240,41 +243,8 @@ fn absorb_head(
     Ok(Look::Fine)
 }
 
-/// Whether the image read at a remembered address is the record that was looked for.
-fn is_still_there(txn: &Txn, entry: &Entry, table: &Table) -> bool {
-    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
-    if txn.round.word(entry.image.plus(KEY_AT)) != entry.key || !version.is_present() {
-        return false;
-    }
-    let len = table.slot.full_key_bytes;
-    entry.full_key.0 == 0
-        || txn.round.bytes(entry.image.plus(table.slot.full_key_at), len)
-            == txn.round.bytes(entry.full_key, len)
-}
-
 fn value_at(txn: &Txn, entry: &Entry) -> Address {
     Address::from_word(txn.round.word(entry.image.plus(VALUE_AT)))
-}
-
-/// A remembered address was wrong: ask the index.
-fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Taken {
-    cx.cache.borrow_mut().forget(entry.table, entry.key);
-    (entry.progress, entry.lookup) = (Progress::Locate, txn.lookups.len() as u32);
-    txn.lookups.push(Lookup::start(cx.surroundings(), table, entry.key));
-    (entry.lock, entry.writable) = (NO_LOCK, false);
-    entry.body = Address::NULL;
-    Ok(Look::Fine)
-}
-
-fn granted(cx: &Context, txn: &mut Txn, lock: u32) -> bool {
-    let lock = &mut txn.locks[lock as usize];
-    let granted = lock.verb == HELD || txn.round.swapped(lock.verb);
-    if granted {
-        lock.verb = HELD;
-    } else {
-        cx.meet(lock.address, txn.round.found(lock.verb));
-    }
-    granted
 }
 
 /// A head that was read behind its lock, perhaps with its value.
@@ -295,7 +265,9 @@ fn absorb_lock(
         return Err(AbortReason::LockRefused);
     }
     if entry.mode != Mode::Update {
-        absorb_directory(motor, txn, entry, table)?;
+        let version = take_directory(txn, entry, table, motor.on(On::ProtectAbsent))?;
+        // Of a bucket it is not known which of its keys came or went.
+        conflicts(motor, txn, version)?;
     }
     let head = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     txn.locks[entry.lock as usize].old_version = head;
@@ -303,7 +275,7 @@ fn absorb_lock(
         if head.is_present() {
             return Err(AbortReason::IndexChanged);
         }
-        keep_attached_value(cx, txn, entry, table);
+        keep_attached(cx, txn, entry, (value_at(txn, entry), table));
         value::begin(txn, entry, table);
         return take_lock(entry);
     }
@@ -327,7 +299,7 @@ fn absorb_lock(
 }
 
 /// Under snapshot isolation: nobody may have written what is to be written since the snapshot.
-fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(), AbortReason> {
+pub(super) fn conflicts(motor: &Motor, txn: &Txn, newest: Version) -> Result<(), AbortReason> {
     match motor.reads_snapshot(txn) && !is_seen_at(newest, txn.stamps.start) {
         true => Err(AbortReason::VersionChanged),
         false => Ok(()),
@@ -339,19 +311,6 @@ fn take_lock(entry: &mut Entry) -> Result<(), AbortReason> {
     entry.progress = Progress::Done;
     entry.watched = false; // the lock protects it now
     Ok(())
-}
-
-/// A slot that held a record before still has that record's block: use it, and give back the one that was
-/// provided.
-fn keep_attached_value(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let attached = value_at(txn, entry);
-    if attached.is_null() {
-        return;
-    }
-    let provided = entry.body;
-    txn.allocated.retain(|&(address, _)| address != provided);
-    cx.give_back(provided, table.slot.body_bytes() as u32);
-    entry.body = attached;
 }
 
 /// A value that was read for its head.
@@ -381,35 +340,4 @@ fn absorb_value(
     }
     entry.progress = Progress::Direct;
     refused(motor, txn, entry, AbortReason::VersionChanged)
-}
-
-/// The bucket, under its lock: as it was when the record was looked for?
-fn absorb_directory(
-    motor: &Motor,
-    txn: &mut Txn,
-    entry: &mut Entry,
-    table: &Table,
-) -> Result<(), AbortReason> {
-    let lookup = *txn.lookup(entry);
-    let Lookup { directory, directory_image: image, directory_version: expected, .. } = lookup;
-    let version = Version::from_word(txn.round.word(image.plus(VERSION_AT)));
-    let lock = &mut txn.locks[entry.directory_lock as usize];
-    lock.old_version = version;
-    if Prints::apply(table) {
-        let seen = lookup.bucket_image.filter(|_| version == expected);
-        let seen = seen.map(|bucket| Prints::of_slots(table, &txn.round, bucket));
-        lock.prints = Prints::read(&txn.round, image).or(seen).unwrap_or(Prints::UNKNOWN);
-    }
-    if entry.mode == Mode::Insert && version != expected && motor.on(On::ProtectAbsent) {
-        return Err(AbortReason::IndexChanged);
-    }
-    // Of a bucket it is not known which of its keys came or went.
-    conflicts(motor, txn, version)?;
-    for check in txn.checks.iter().filter(|check| check.address == directory) {
-        if check.version != version && motor.on(On::ProtectAbsent) {
-            return Err(AbortReason::IndexChanged);
-        }
-    }
-    txn.cover(directory);
-    Ok(())
 }

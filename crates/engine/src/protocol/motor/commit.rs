@@ -5,23 +5,32 @@
 //! replica has acknowledged its data, or has it in the same batch before; an abort releases exactly what was
 //! granted. The switches give up one after the other: what is left then is the published system.
 
+use super::nodes::stamp;
 use super::prepare::{changes, prepare};
 use super::switches::{On, Phase};
 use super::validate::validate;
 use super::{Motor, enter};
 use crate::context::Context;
-use crate::layout::LOCK_AT;
+use crate::index::changes::finish;
+use crate::layout::{LOCK_AT, version_at};
 use crate::log::send::add_data;
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, post_release};
-use crate::outcome::{Explanation, Failure};
+use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
+use crate::structure::leaves;
 use crate::working_set::{Intent, Txn};
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.intent == Intent::ReadOnly {
         return Ok(());
+    }
+    if cx.has_ordered
+        && !txn.locks.is_empty()
+        && let Err(failure) = leaves::change(motor, cx, txn).await
+    {
+        return Err(judge(motor, cx, txn, failure).await);
     }
     let validates = !motor.reads_snapshot(txn);
     let writes = txn.entries.iter().any(changes);
@@ -41,6 +50,34 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
         return Ok(());
     }
     prepare(motor, cx, txn)?;
+    write_and_unlock(motor, cx, txn).await
+}
+
+/// Commits a structural transaction, under a timestamp of its own: snapshots of before it do not take what it
+/// leaves for theirs, and those of after it do.
+pub(super) async fn commit_structure(
+    motor: &Motor,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    txn.stamps.commit = cx.timestamps.commit(cx).await?;
+    stamp(txn, version_at(txn.stamps.commit));
+    finish(cx, txn)?;
+    write_and_unlock(motor, cx, txn).await
+}
+
+/// What is told of changes of indexes that failed: a violation is a verdict only if all that the transaction has
+/// read is still so. A snapshot is, and its leaves are of it.
+#[cold]
+async fn judge(motor: &Motor, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    let is_verdict = failure == Failure::Abort(AbortReason::UniqueViolation);
+    if !is_verdict || motor.reads_snapshot(txn) {
+        return failure;
+    }
+    validate(motor, cx, txn).await.err().unwrap_or(failure)
+}
+
+async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     settle_unlocks(motor, cx, txn).await;
     write(motor, cx, txn).await?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
@@ -60,7 +97,8 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
     }
     txn.locks.is_empty()
         && match &txn.entries[..] {
-            [] => true,
+            // A leaf is seen as of one moment, several are not.
+            [] => txn.checks.len() <= 1,
             // Not if it was seen absent and then there.
             [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
             _ => false,

@@ -15,6 +15,7 @@ use crate::layout::DIRECTORY_BYTES;
 use crate::node_locks::{ask, suspect_all_locks};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::schema::Cells;
+use crate::structure::scans;
 use crate::transaction::ask_index;
 use crate::working_set::{
     Added, Entry, Further, Handle, Intent, LockKind, Mode, Progress, Stamps, Txn,
@@ -29,9 +30,6 @@ pub(super) const HEAD_BYTES: usize = 16;
 /// Takes up a record that the transaction has not: where it was seen last, or by the index.
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     let Added { key, full_key, mode, cells, .. } = added;
-    if txn.entries.is_empty() {
-        txn.stamps = Stamps::NONE;
-    }
     let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
     let seen = match comes_or_goes || !cx.remembers {
         true => None,
@@ -68,6 +66,10 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
         return Err(again_after(cx, txn, failure));
     }
     txn.assumes_locks = !motor.on(On::LockCas);
+    txn.ordered.has_own = false;
+    if txn.stamps.of != Some(txn.tag) {
+        txn.stamps = Stamps { of: Some(txn.tag), ..Stamps::NONE };
+    }
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = fetch_all(motor, cx, txn).await;
@@ -76,7 +78,7 @@ pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<
 }
 
 async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let mut looks = LOOKS_AGAIN;
+    let (mut looks, mut look) = (LOOKS_AGAIN, Look::Fine);
     if motor.reads_snapshot(txn) {
         let asks = |entry: &Entry| entry.mode != Mode::Read;
         if txn.intent == Intent::ReadOnly && txn.entries[txn.fetched..].iter().any(asks) {
@@ -86,19 +88,29 @@ async fn fetch_all(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fai
             txn.stamps.start = cx.timestamps.start(cx).await?;
         }
     }
-    while txn.fetched < txn.entries.len() {
+    while txn.fetched < txn.entries.len() || txn.ordered.pending {
         plan(motor, cx, txn);
+        if txn.ordered.pending {
+            scans::plan(motor, cx, txn);
+        }
+        if look != Look::Fine {
+            enter(cx, Phase::LookAgain);
+        }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             return Err(error.into());
         }
-        match absorb(motor, cx, txn)? {
+        let taken = absorb(motor, cx, txn);
+        let scanned = match txn.ordered.pending {
+            true => scans::absorb(motor, cx, txn),
+            false => Ok(()),
+        };
+        look = taken?;
+        scanned?;
+        match look {
             Look::Fine => {}
             Look::Again(why) if looks == 0 => return Err(why.into()),
-            Look::Again(_) => {
-                enter(cx, Phase::LookAgain);
-                looks -= 1;
-            }
+            Look::Again(_) => looks -= 1,
         }
         if wants_blocks(txn) {
             provide_blocks(cx, txn).await?;
@@ -138,10 +150,11 @@ fn plan(motor: &Motor, cx: &Context, txn: &mut Txn) {
             }
             Progress::Direct => plan_lock(motor, cx, txn, &mut entry, table),
             Progress::Lock => {
-                if entry.mode != Mode::Update {
-                    plan_directory(cx, txn, &mut entry);
-                }
+                let asks = entry.mode != Mode::Update && plan_directory(cx, txn, &mut entry);
                 plan_lock(motor, cx, txn, &mut entry, table);
+                if asks {
+                    enter(cx, Phase::LockDirectory);
+                }
             }
             Progress::Body => {
                 enter(cx, Phase::ReadValue);
@@ -196,15 +209,13 @@ fn plan_lock(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// The lock of the bucket's directory record, and what it says.
-fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) {
+/// The lock of the bucket's directory record, and what it says; whether the transaction had not asked for it.
+fn plan_directory(cx: &Context, txn: &mut Txn, entry: &mut Entry) -> bool {
     let directory = txn.lookup(entry).directory;
-    if let Some(held) = txn.lock_on(directory) {
-        entry.directory_lock = held;
-    } else {
-        enter(cx, Phase::LockDirectory);
-        entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
-    }
+    let held = txn.lock_on(directory);
+    entry.directory_lock =
+        held.unwrap_or_else(|| ask(cx, txn, directory, LockKind::Directory));
     let target = cx.groups.primary(directory);
     txn.lookups[entry.lookup as usize].directory_image = txn.round.read(target, DIRECTORY_BYTES);
+    held.is_none()
 }

@@ -19,6 +19,9 @@
 //! | a timestamp from elsewhere than this process | + 1 to start a snapshot, + 1 to commit | |
 //! | write, all of it on one node, which has the only copy | as above | nothing |
 //! | abort | 1 or 2 at lock, + 1 at validation | release |
+//! | scan, its way remembered | 1 for eight leaves; declared read-only nothing more | |
+//! | entries of ordered indexes that come or go | + 1: lock + leaf | |
+//! | split of buckets, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
 //! # Deviations from the published system, each a switch
 //! See [`Motor::INFO`](crate::protocol::Protocol::INFO).
@@ -26,6 +29,7 @@
 mod absorb;
 mod commit;
 mod execute;
+mod nodes;
 mod prepare;
 mod switches;
 mod validate;
@@ -35,11 +39,14 @@ use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
+use crate::index::btree::work::{TreeDone, TreeWork};
+use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
 use crate::node_locks::suspect_all_locks;
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::undo::{self, Left, Whose};
-use crate::recovery::{self, Asker, Unsettled};
+use crate::recovery::{Asker, Unsettled};
+use crate::structure::{buckets, trees};
 use crate::working_set::{Added, Further, Handle, Intent, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::NodeId;
@@ -86,7 +93,7 @@ impl Protocol for Motor {
         citation: "Zhang, Hua, Yang: Motor, OSDI 2024",
         caps: ProtocolCaps {
             snapshot_isolation: true,
-            ranges: false,
+            ranges: true,
             crash_recovery: true,
             memory_recovery: true,
         },
@@ -149,6 +156,24 @@ impl Protocol for Motor {
         commit::release(self, cx, txn);
     }
 
+    async fn restructure(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        shard: Shard,
+    ) -> Result<Grown, Failure> {
+        buckets::restructure(self, cx, txn, shard).await
+    }
+
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        trees::reshape(self, cx, txn, work).await
+    }
+
     async fn resolve(
         &self,
         cx: &Context,
@@ -160,11 +185,8 @@ impl Protocol for Motor {
         undo::resolve(cx, (id, asker), coordinator, self.whose()).await
     }
 
-    async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
-        match self.on(On::FenceBeforeRecovery) {
-            true => recovery::revoke_everywhere(cx, whom).await,
-            false => Ok(()),
-        }
+    fn fences(&self) -> bool {
+        self.on(On::FenceBeforeRecovery)
     }
 
     async fn enumerate(
@@ -188,10 +210,7 @@ impl Protocol for Motor {
         undo::release(cx, left, self.whose()).await
     }
 
-    async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
-        match self.on(On::SettleBeforeLog) {
-            true => recovery::is_settled(cx, coordinator).await,
-            false => Ok(true),
-        }
+    fn settles(&self) -> bool {
+        self.on(On::SettleBeforeLog)
     }
 }

@@ -5,6 +5,7 @@
 //! are zeros, so that a version is missing that was the oldest, and none is wrong.
 
 use super::Motor;
+use super::nodes::stamp;
 use super::value::{block_of, deltas, image_words, value_bytes};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -52,6 +53,7 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
         entry.new_version = version;
     }
     txn.entries = entries;
+    stamp(txn, version);
     finish(cx, txn)
 }
 

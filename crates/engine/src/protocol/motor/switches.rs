@@ -25,6 +25,7 @@ pub(super) enum On {
     SettleBeforeLog = 14,
     ReleaseOwn = 15,
     LockCas = 16,
+    ProtectRanges = 17,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -124,6 +125,12 @@ pub(super) const SWITCHES: &[Switch] = &[
             true,
         )
     },
+    switch(
+        "protect-ranges",
+        "the leaves that a scan has read are validated, or of its snapshot; off: what comes into its range is \
+         not noticed",
+        true,
+    ),
 ];
 
 /// A switch that the published system has, or not: its text, as far as we know it, and its code are one.
@@ -152,6 +159,9 @@ pub(super) enum Phase {
     Release = 9,
     Resolve = 10,
     LookAgain = 11,
+    Restructure = 12,
+    Scan = 13,
+    LockLeaf = 14,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -167,14 +177,21 @@ pub(super) const PHASES: &[&str] = &[
     "release",
     "resolve",
     "look_again",
+    "restructure",
+    "scan",
+    "lock_leaf",
 ];
 
-pub(super) const LIMITS: &[Limit] = &[Limit {
-    phase: "unlock_with_data",
-    only: Only::WithoutMemoryDeath,
-    why: "locks are released together with the data where there is one copy, and where there is one \
-          copy no memory node dies",
-}];
+pub(super) const LIMITS: &[Limit] = &[
+    Limit {
+        phase: "unlock_with_data",
+        only: Only::WithoutMemoryDeath,
+        why: "locks are released together with the data where there is one copy, and where there is one \
+              copy no memory node dies",
+    },
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+];
 
 pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
@@ -185,5 +202,7 @@ pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::StaleAddress,
     AbortReason::TooOld,
     AbortReason::NeedsLocks,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
     AbortReason::User,
 ];

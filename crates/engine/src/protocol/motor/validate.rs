@@ -1,15 +1,16 @@
 //! Motor's validation: is everything that was read and not locked as it was?
 //!
-//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its NEWEST is what
-//! the caller was shown, both in one READ of one line; a directory record likewise, by its VERSION. These READs
-//! are sent when T_commit was taken. Else somebody may lock what was validated, take a T_commit below this
+//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's), it is still where it was,
+//! and its NEWEST is what the caller was shown, all in one READ of one line; a directory record or a leaf likewise,
+//! by its VERSION. A split may have moved the record, and put one there that the same transaction wrote: it has
+//! another value's address. These READs are sent when T_commit was taken. Else somebody may lock what was validated, take a T_commit below this
 //! transaction's, and be done: by time he came before, and his value was not seen; a snapshot between the two
 //! would show what no order explains.
 
 use super::switches::{On, Phase};
 use super::{Motor, enter};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, NEWEST_AT, VERSION_AT, Version};
+use crate::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::Txn;
 
@@ -38,18 +39,26 @@ pub(super) async fn validate(motor: &Motor, cx: &Context, txn: &mut Txn) -> Resu
     }
     cx.port.execute(round).await?;
     let records = entries.iter().filter(|entry| entry.watched);
-    let records = records.map(|entry| (entry.address, entry.version, NEWEST_AT));
+    let records = records.map(|entry| (entry.address, entry.version, Some(entry.body)));
     let directories = checks.iter().filter(|check| !check.covered);
-    let directories = directories.map(|check| (check.address, check.version, VERSION_AT));
+    let directories = directories.map(|check| (check.address, check.version, None));
     let (mut at, mut verdict) = (first, Ok(()));
-    for (address, version, version_at) in records.chain(directories) {
+    for (address, version, value) in records.chain(directories) {
         let lock = round.word(at.plus(LOCK_AT));
-        let now = Version::from_word(round.word(at.plus(version_at)));
+        let now = Version::from_word(round.word(at.plus(VERSION_AT)));
+        let is_same = match value {
+            None => now == version,
+            Some(value) => {
+                now.is_present()
+                    && round.word(at.plus(NEWEST_AT)) == version.word()
+                    && round.word(at.plus(VALUE_AT)) == value.to_word()
+            }
+        };
         at = at.plus(HEAD_BYTES);
         if lock != 0 && lock != tag.word() && motor.on(On::RefuseLocked) {
             cx.meet(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
-        } else if now != version {
+        } else if !is_same {
             verdict = verdict.and(Err(AbortReason::VersionChanged));
         }
     }

@@ -1,14 +1,11 @@
-//! FORD's structural transactions on ordered indexes: splits, separators in the level above, merges.
+//! Structural transactions on ordered indexes: splits, separators in the level above, merges.
 //!
 //! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo log
-//! before the data at each node, every replica, unlock after them; [`super::recover`] finishes or undoes
+//! before the data at each node, every replica, unlock after them; recovery finishes or undoes
 //! them without knowing what they are. Every node that changes is locked and read under its lock; a new
 //! node as well, so that the VERSION of one that is used again counts on.
 
-mod merge;
-
-use super::split::{ask, await_locks, raise};
-use super::{Ford, On, Phase, commit, enter};
+use super::{Rule, Structure, begin, merges, raise};
 use crate::context::Context;
 use crate::index::btree::cache::{Course, Way};
 use crate::index::btree::edit::{self, NodeMut};
@@ -29,48 +26,48 @@ const STEPS_MAX: usize = 48;
 
 /// A node that a structural transaction has locked.
 #[derive(Clone, Copy)]
-struct Held {
-    address: Address,
+pub(super) struct Held {
+    pub(super) address: Address,
     /// Its image, read under the lock.
-    image: BufferOffset,
+    pub(super) image: BufferOffset,
     /// Index into the locks.
     lock: usize,
 }
 
-/// Does a request; see [`super::super::Protocol::reshape`].
-pub(super) async fn reshape(
-    ford: &Ford,
+/// Does a request; see [`crate::protocol::Protocol::reshape`].
+pub(crate) async fn reshape(
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     work: TreeWork,
 ) -> Result<TreeDone, Failure> {
-    enter(cx, Phase::Restructure);
+    begin(protocol, cx, txn);
     let index = cx.database().catalog.ordered(work.index);
     match work.task {
-        TreeTask::Split => split(ford, cx, txn, index, work).await,
-        TreeTask::Post => post(ford, cx, txn, index, work).await,
-        TreeTask::Merge => merge::merge(ford, cx, txn, index, work).await,
+        TreeTask::Split => split(protocol, cx, txn, index, work).await,
+        TreeTask::Post => post(protocol, cx, txn, index, work).await,
+        TreeTask::Merge => merges::merge(protocol, cx, txn, index, work).await,
     }
 }
 
-fn padded(key: &[u8]) -> KeyBytes {
+pub(super) fn padded(key: &[u8]) -> KeyBytes {
     let mut bytes = [0; INDEX_KEY_BYTES_MAX];
     bytes[..key.len()].copy_from_slice(key);
     bytes
 }
 
-fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Node<'a> {
+pub(super) fn image<'a>(index: &'a Index, txn: &'a Txn, at: BufferOffset) -> Node<'a> {
     Node::new(&index.shape, txn.round.bytes(at, index.shape.node_bytes))
 }
 
 /// Whether a node is alive and of this tree.
-fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
+pub(super) fn is_mine(index: &Index, address: Address, node: Node<'_>) -> bool {
     !node.is_dead() && index.owns(address, node)
 }
 
 /// The node of `level` that covers `key`, read just now; `None` if the tree is not that high. Separators
 /// that are missing above that level are asked for; a node that covers the key is gone down from.
-async fn descend(
+pub(super) async fn descend(
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -133,7 +130,8 @@ async fn descend(
 }
 
 /// Locks nodes and reads them under the locks, all in one round.
-async fn lock_all(
+pub(super) async fn lock_all(
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -142,11 +140,11 @@ async fn lock_all(
     txn.round.begin();
     let mut held = Vec::with_capacity(nodes.len());
     for &address in nodes {
-        let lock = txn.locks.len();
-        let image = ask(cx, txn, address, LockKind::Directory, index.shape.node_bytes);
-        held.push(Held { address, image, lock });
+        let what = (LockKind::Directory, index.shape.node_bytes);
+        let (lock, image) = protocol.ask(cx, txn, address, what);
+        held.push(Held { address, image, lock: lock as usize });
     }
-    if await_locks(cx, txn, 0).await? < nodes.len() {
+    if protocol.await_locks(cx, txn, 0).await? < nodes.len() {
         return Err(AbortReason::LockRefused.into());
     }
     for each in &held {
@@ -182,7 +180,7 @@ async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Fa
 }
 
 async fn split(
-    ford: &Ford,
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -197,7 +195,7 @@ async fn split(
         return Ok(TreeDone::Needless);
     }
     let mut nodes = Vec::new();
-    let outcome = split_at(ford, cx, txn, index, (address, work), &mut nodes).await;
+    let outcome = split_at(protocol, cx, txn, index, (address, work), &mut nodes).await;
     if outcome.is_err() && !txn.in_doubt {
         // Memory of new nodes is kept for the next try: their LOCK words may have been written.
         let has_met = outcome == Err(AbortReason::LockRefused.into());
@@ -216,7 +214,7 @@ async fn split(
 
 /// Splits the node at `address`; what is to be posted. New nodes are noted in `nodes`.
 async fn split_at(
-    ford: &Ford,
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -228,7 +226,7 @@ async fn split_at(
         nodes.push(fresh(cx, txn, index).await?);
     }
     let all = [&[address], &nodes[..]].concat();
-    let held = lock_all(cx, txn, index, &all).await?;
+    let held = lock_all(protocol, cx, txn, index, &all).await?;
     let node = image(index, txn, held[0].image);
     let same = is_mine(index, address, node) && node.level() == work.level && node.covers(key);
     if !same || node.count() * 2 <= index.shape.slots(work.level) {
@@ -239,16 +237,16 @@ async fn split_at(
             write_root_split(txn, index, (root, left, right), key);
             None
         }
-        [left, right] => Some(write_split(ford, cx, txn, index, (left, right), work).await?),
+        [left, right] => Some(write_split(protocol, cx, txn, index, (left, right), work).await?),
         _ => unreachable!("two or three nodes"),
     };
-    commit::commit(ford, cx, txn).await?;
+    protocol.commit(cx, txn).await?;
     Ok(follow)
 }
 
 /// New images of a node and its new sibling; what is to be posted.
 async fn write_split(
-    ford: &Ford,
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -261,13 +259,10 @@ async fn write_split(
     let (mut old_node, mut new_node) =
         (NodeMut::new(&index.shape, &mut old), NodeMut::new(&index.shape, &mut new));
     let key = &work.key[..index.shape.key_bytes];
-    let separator = edit::split(
-        (&mut old_node, &before),
-        (&mut new_node, right.address),
-        (index.tree(), key),
-    );
-    if !ford.on(On::SiblingWithSplit) {
-        publish_early(ford, cx, txn, index, (left, right), &old).await?;
+    let separator =
+        edit::split((&mut old_node, &before), (&mut new_node, right.address), (index.tree(), key));
+    if !protocol.keeps(Rule::SiblingWithSplit) {
+        publish_early(protocol, cx, txn, index, (left, right), &old).await?;
         write_node(txn, index, Held { lock: 0, ..right }, &new, u64::MAX);
         return Ok(TreeWork { task: TreeTask::Post, key: padded(&separator), ..work });
     }
@@ -280,7 +275,7 @@ async fn write_split(
 /// one in a transaction of its own, before that is there.
 #[cold]
 async fn publish_early(
-    ford: &Ford,
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -289,7 +284,7 @@ async fn publish_early(
 ) -> Result<(), Failure> {
     write_node(txn, index, left, image, 0);
     let kept = txn.locks.remove(right.lock);
-    commit::commit(ford, cx, txn).await?;
+    protocol.commit(cx, txn).await?;
     txn.in_doubt = false;
     txn.pieces.clear();
     txn.groups.clear();
@@ -323,7 +318,7 @@ fn write_root_split(
 /// Adds what is to be written of a node: the slots of `filled` that are in use, then the header, its
 /// first line last. VERSION is added with those of other directory records. Slots of a node that was not
 /// part of the tree, or that were not in use, had nothing in them that must come back.
-fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], filled: u64) {
+pub(super) fn write_node(txn: &mut Txn, index: &Index, held: Held, new: &[u8], filled: u64) {
     let shape = &index.shape;
     let to = txn.round.reserve_lines(shape.node_bytes);
     txn.round.bytes_mut(to, shape.node_bytes).copy_from_slice(new);
@@ -363,7 +358,7 @@ fn push(txn: &mut Txn, held: Held, to: BufferOffset, (from, end): (usize, usize)
 
 /// Enters the node that covers the key into the level above it, if it is missing there.
 async fn post(
-    ford: &Ford,
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -390,7 +385,7 @@ async fn post(
         let split = TreeWork { task: TreeTask::Split, level: above, key: padded(&low), ..work };
         return Ok(TreeDone::First(split));
     }
-    let held = lock_all(cx, txn, index, &[parent, child]).await?;
+    let held = lock_all(protocol, cx, txn, index, &[parent, child]).await?;
     let (top, bottom) = (image(index, txn, held[0].image), image(index, txn, held[1].image));
     let same = is_mine(index, parent, top)
         && (top.level(), top.covers(&low)) == (above, true)
@@ -402,7 +397,7 @@ async fn post(
     let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();
     let Some(slot) = slot else { return Err(AbortReason::IndexChanged.into()) };
     write_node(txn, index, held[0], &new, 1 << slot);
-    commit::commit(ford, cx, txn).await?;
+    protocol.commit(cx, txn).await?;
     cx.trees.borrow_mut().forget_node(index, parent);
     Ok(TreeDone::Changed(None))
 }

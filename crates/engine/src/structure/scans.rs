@@ -1,9 +1,10 @@
-//! FORD's reads of ordered indexes: the scans and look-ups of a block, beside its records.
+//! Reads of ordered indexes: the scans and look-ups of a block, beside its records.
 //!
 //! Invariant: every leaf that a scan or look-up has shown is validated like a directory record that an absence was
-//! read from, at the version that was shown. A leaf that a transaction meets twice has one version.
+//! read from, at the version that was shown, unless the protocol knows that it is of the transaction's snapshot. A
+//! leaf that a transaction meets twice has one version.
 
-use super::{Ford, On, Phase, enter};
+use super::{Rule, Step, Structure};
 use crate::context::Context;
 use crate::index::btree::scan::{Answer, Near, Own, Visit};
 use crate::index::btree::seek::Sought;
@@ -15,17 +16,17 @@ use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
 /// What scans need from their thread.
-fn near<'a>(ford: &Ford, cx: &'a Context) -> Near<'a> {
-    let checks_fences = ford.on(On::CheckFences);
+fn near<'a>(protocol: &impl Structure, cx: &'a Context) -> Near<'a> {
+    let checks_fences = protocol.keeps(Rule::CheckFences);
     Near { groups: &cx.groups, works: &cx.tree_works, checks_fences }
 }
 
 /// Adds the next READs of every look-up and scan that is not at its end.
 #[inline(never)]
-pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
-    let near = near(ford, cx);
+pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
+    let near = near(protocol, cx);
     if txn.ordered.sought < txn.ordered.seeks.len() {
-        plan_seeks(near, cx, txn);
+        plan_seeks(protocol, cx, txn);
     }
     if !txn.ordered.has_own {
         gather_own(cx, txn);
@@ -33,14 +34,15 @@ pub(super) fn plan(ford: &Ford, cx: &Context, txn: &mut Txn) {
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
     let Txn { ordered, round, .. } = txn;
     for scan in ordered.scans[..ordered.live].iter_mut().filter(|scan| !scan.is_done) {
-        enter(cx, Phase::Scan);
+        protocol.enter(cx, Step::Scan);
         scan.plan(near, catalog.ordered(IndexId(scan.index)), &mut cache, round);
     }
 }
 
 /// Adds the READs of every look-up. One whose way is not remembered is a scan's, and so is every one of a
 /// transaction that has changed anything: scans show its changes.
-fn plan_seeks(near: Near<'_>, cx: &Context, txn: &mut Txn) {
+fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
+    let near = near(protocol, cx);
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
     let is_reading = txn.locks.is_empty();
     let Txn { ordered, round, .. } = txn;
@@ -56,7 +58,7 @@ fn plan_seeks(near: Near<'_>, cx: &Context, txn: &mut Txn) {
             match seek.address.is_null() {
                 true => all = false,
                 false => {
-                    enter(cx, Phase::Scan);
+                    protocol.enter(cx, Step::Scan);
                     seek.plan(&index.shape, near.groups, round);
                 }
             }
@@ -75,16 +77,20 @@ fn plan_seeks(near: Near<'_>, cx: &Context, txn: &mut Txn) {
 
 /// Takes in what they brought.
 #[inline(never)]
-pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(crate) fn absorb(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
     let mut verdict = Ok(());
     // A look-up that becomes a scan's now has no READs in this round.
     let planned = txn.ordered.live;
     if txn.ordered.sought < txn.ordered.seeks.len() {
-        verdict = absorb_seeks(ford, cx, txn);
+        verdict = absorb_seeks(protocol, cx, txn);
     }
     for at in 0..planned {
         if !txn.ordered.scans[at].is_done {
-            verdict = verdict.and(absorb_scan(ford, cx, txn, at));
+            verdict = verdict.and(absorb_scan(protocol, cx, txn, at));
         }
     }
     let ordered = &mut txn.ordered;
@@ -92,7 +98,12 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
     Ok(verdict?)
 }
 
-fn absorb_scan(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
+fn absorb_scan(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    at: usize,
+) -> Result<(), AbortReason> {
     let Txn { ordered, round, tag, .. } = &mut *txn;
     let Ordered { scans, own, visits, .. } = ordered;
     let scan = &mut scans[at];
@@ -100,21 +111,21 @@ fn absorb_scan(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<()
     visits.clear();
     let mut cache = cx.trees.borrow_mut();
     let (cache, me) = ((&mut *cache, &own[..]), (&*round, tag.word()));
-    let settled = match scan.absorb(near(ford, cx), index, cache, me, visits) {
+    let settled = match scan.absorb(near(protocol, cx), index, cache, me, visits) {
         Answer::More | Answer::Done => Ok(()),
         Answer::Unstable(met) => refused(cx, met),
         Answer::Lost => Err(AbortReason::StaleAddress),
     };
     for at in 0..txn.ordered.visits.len() {
         let visit = txn.ordered.visits[at];
-        settled.and(protect(ford, txn, index.id, visit))?;
+        settled.and(protect(protocol, txn, index.id, visit))?;
     }
     settled
 }
 
 /// Takes in the look-ups that were planned.
-fn absorb_seeks(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
-    let (catalog, near) = (&cx.database().catalog, near(ford, cx));
+fn absorb_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<(), AbortReason> {
+    let (catalog, near) = (&cx.database().catalog, near(protocol, cx));
     let mut verdict = Ok(());
     let me = txn.tag.word();
     for at in txn.ordered.sought..txn.ordered.seeks.len() {
@@ -125,7 +136,7 @@ fn absorb_seeks(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), AbortRea
         }
         let index = catalog.ordered(seek.index);
         let settled = match seek.absorb(near, index, round, me) {
-            Sought::Known(visit) => protect(ford, txn, index.id, visit),
+            Sought::Known(visit) => protect(protocol, txn, index.id, visit),
             Sought::Unstable(met) => refused(cx, met),
             Sought::Elsewhere => {
                 ordered.seek_by_scan(at);
@@ -147,19 +158,26 @@ fn refused(cx: &Context, met: Option<(Address, u64)>) -> Result<(), AbortReason>
     Err(AbortReason::ReadLocked)
 }
 
-/// A leaf that a scan or look-up came to in this round is to be validated.
+/// A leaf that a scan or look-up came to in this round is protected.
 #[inline]
-fn protect(ford: &Ford, txn: &mut Txn, index: IndexId, visit: Visit) -> Result<(), AbortReason> {
-    let Txn { ordered, checks, .. } = txn;
-    if let Some(known) = ordered.leaf_at(visit.address) {
-        if ordered.leaves[known].version != visit.version && ford.on(On::ProtectRanges) {
+fn protect(
+    protocol: &impl Structure,
+    txn: &mut Txn,
+    index: IndexId,
+    visit: Visit,
+) -> Result<(), AbortReason> {
+    if let Some(known) = txn.ordered.leaf_at(visit.address) {
+        if txn.ordered.leaves[known].version != visit.version && protocol.keeps(Rule::ProtectRanges)
+        {
             return Err(AbortReason::VersionChanged);
         }
         return Ok(());
     }
-    ordered.note(index, visit, true);
-    if ford.on(On::ProtectRanges) {
-        checks.push(Check { address: visit.address, version: visit.version, covered: false });
+    let is_validated = protocol.shows_leaf(txn, visit)?;
+    txn.ordered.note(index, visit, true);
+    if is_validated {
+        let Visit { address, version } = visit;
+        txn.checks.push(Check { address, version, covered: false });
     }
     Ok(())
 }

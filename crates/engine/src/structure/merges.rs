@@ -1,10 +1,11 @@
-//! FORD's merges of nodes of ordered indexes.
+//! Merges of nodes of ordered indexes.
 //!
 //! Invariant: the two nodes are neighbours by NEXT, and under one parent; all three are locked. The left one
 //! takes what the right one had, its end and its NEXT, the parent loses the separator, the right one is dead:
 //! in one commit, so that no separator leads to a dead node and none is missing for a living one.
 
-use super::{descend, image, is_mine, lock_all, padded, write_node};
+use super::Structure;
+use super::trees::{descend, image, is_mine, lock_all, padded, write_node};
 use crate::context::Context;
 use crate::index::btree::cache::sorted_slots;
 use crate::index::btree::edit::{self, NodeMut};
@@ -13,7 +14,6 @@ use crate::index::btree::plan::Index;
 use crate::index::btree::scan::plan_node;
 use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use crate::outcome::{AbortReason, Failure};
-use crate::protocol::ford::{Ford, commit};
 use crate::working_set::Txn;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -22,8 +22,8 @@ use tarn_fabric::round::BufferOffset;
 const LIGHT: usize = 8;
 
 /// Merges the node that covers the key with the one after it or before it, under one parent.
-pub(super) async fn merge(
-    ford: &Ford,
+pub(crate) async fn merge(
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     index: &Index,
@@ -48,7 +48,7 @@ pub(super) async fn merge(
     let Some((left, right)) = choose(cx, txn, index, &children, work.level).await? else {
         return Ok(TreeDone::Needless);
     };
-    let held = lock_all(cx, txn, index, &[parent, left, right]).await?;
+    let held = lock_all(protocol, cx, txn, index, &[parent, left, right]).await?;
     let [top, one, other] = [0, 1, 2].map(|at| image(index, txn, held[at].image));
     let posted = top.find(other.low(), top.bitmap());
     let same = is_mine(index, parent, top)
@@ -77,7 +77,7 @@ pub(super) async fn merge(
     write_node(txn, index, held[1], &into, filled);
     write_node(txn, index, held[2], &gone, 0);
     write_node(txn, index, held[0], &up, 0);
-    commit::commit(ford, cx, txn).await?;
+    protocol.commit(cx, txn).await?;
     cx.keep_dead(index.id, right, false);
     let mut cache = cx.trees.borrow_mut();
     [parent, left, right].iter().for_each(|&node| cache.forget_node(index, node));
@@ -108,10 +108,8 @@ async fn choose(
 ) -> Result<Option<(Address, Address)>, Failure> {
     txn.round.begin();
     let bytes = index.shape.node_bytes;
-    let read: Vec<BufferOffset> = children
-        .iter()
-        .map(|&child| plan_node(&cx.groups, &mut txn.round, child, bytes))
-        .collect();
+    let read: Vec<BufferOffset> =
+        children.iter().map(|&child| plan_node(&cx.groups, &mut txn.round, child, bytes)).collect();
     cx.port.execute(&mut txn.round).await?;
     let count = |at: usize| image(index, txn, read[at]).count();
     let pairs = (0..children.len() - 1).map(|at| (count(at) + count(at + 1), at));

@@ -1,23 +1,21 @@
-//! FORD's structural transactions: adding a segment to an index, and splitting a bucket.
+//! Growth of hash indexes as structural transactions: adding a segment to an index, and splitting buckets.
 //!
 //! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo
-//! log before the data at each node, every replica, unlock after them; [`super::recover`] finishes
+//! log before the data at each node, every replica, unlock after them; recovery finishes
 //! or undoes them without knowing what they are. The index header's lock makes them one at a time
 //! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
 //! must move is known before the slots are locked; only slots that change are.
 
-use super::{Ford, Phase, commit, enter};
+use super::{Structure, begin, raise};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, IndexHeader, Next, Shard, Step};
 use crate::index::hash::Geometry;
 use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_word};
-use crate::index::prints::Prints;
-use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, LOCK_AT, VERSION_AT, Version};
+use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Version};
 use crate::log::undo;
-use crate::node_locks::suspect_all_locks;
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{Lock, LockKind, Txn};
+use crate::working_set::{LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
@@ -26,19 +24,19 @@ const WORD_LOG_BYTES: usize = 24;
 /// What the split of a bucket without a chain takes of it at most.
 const SPLIT_LOG_BYTES: usize = 1536;
 
-/// The next growth of a shard; see [`super::super::Protocol::restructure`].
-pub(super) async fn restructure(
-    ford: &Ford,
+/// The next growth of a shard; see [`crate::protocol::Protocol::restructure`].
+pub(crate) async fn restructure(
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     shard: Shard,
 ) -> Result<Grown, Failure> {
     let table = cx.table(shard.table);
     let address = table.geometry.header(shard.group);
-    enter(cx, Phase::Restructure);
+    begin(protocol, cx, txn);
     txn.round.begin();
-    let image = ask(cx, txn, address, LockKind::Directory, Geometry::HEADER_BYTES);
-    if await_locks(cx, txn, 0).await? == 0 {
+    let (_, image) = protocol.ask(cx, txn, address, (LockKind::Directory, Geometry::HEADER_BYTES));
+    if protocol.await_locks(cx, txn, 0).await? == 0 {
         return Err(AbortReason::LockRefused.into());
     }
     let header = IndexHeader::read(&txn.round, image);
@@ -49,12 +47,12 @@ pub(super) async fn restructure(
             let at = address.plus(Geometry::SEGMENTS_AT + segment * 8);
             write_word(txn, at, 0, fresh.to_word());
             raise(txn, 0, Version::NEVER);
-            commit::commit(ford, cx, txn).await?;
+            protocol.commit(cx, txn).await?;
             cx.growth.keep_spare(shard, segment, Address::NULL);
             Ok(Grown::Extended)
         }
         Next::Split(first) => {
-            let grown = split(ford, cx, txn, shard, first).await?;
+            let grown = split(protocol, cx, txn, shard, first).await?;
             if let Grown::Split { buckets } = grown {
                 let state = first.before.word() + buckets;
                 cx.node.index_view.learn(table, shard.group, state, &header.segments);
@@ -102,7 +100,7 @@ struct Halves {
 /// Splits buckets from the split position on, as many as the load asks for and as can be had: what
 /// is not, ends the row. The header is lock 0; what is locked in vain is released with the rest.
 async fn split(
-    ford: &Ford,
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     shard: Shard,
@@ -112,7 +110,7 @@ async fn split(
     let limit = cx.database().catalog.options().log_bytes.min(VERB_BYTES_MAX as u64) as usize;
     let count = cx.growth.batch(shard, &first, buckets, limit / SPLIT_LOG_BYTES);
     let steps = IndexHeader::steps(cx.surroundings(), table, shard.group, first, count);
-    let mut row = lock_buckets(cx, txn, table, (shard, &steps)).await?;
+    let mut row = lock_buckets(protocol, cx, txn, table, (shard, &steps)).await?;
     row.truncate(cx.growth.splits_wanted(shard, &first, buckets));
     if row.is_empty() {
         return Ok(Grown::TooLight);
@@ -127,7 +125,7 @@ async fn split(
         }
         break;
     }
-    lock_changed(cx, txn, table, &mut row).await?;
+    lock_changed(protocol, cx, txn, table, &mut row).await?;
     let changed = write_row(txn, table, &row, limit);
     cx.growth.note_fit(shard, changed == row.len());
     give_back_unused(cx, txn, &row[..changed]);
@@ -136,13 +134,14 @@ async fn split(
     let header = table.geometry.header(shard.group);
     write_word(txn, header.plus(state_at), first.before.word(), after);
     raise(txn, 0, Version::NEVER);
-    commit::commit(ford, cx, txn).await?;
+    protocol.commit(cx, txn).await?;
     Ok(Grown::Split { buckets: changed as u64 })
 }
 
 /// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others
 /// are read for the estimate of the load.
 async fn lock_buckets(
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     table: &Table,
@@ -152,8 +151,9 @@ async fn lock_buckets(
     txn.round.begin();
     let mut row = Vec::with_capacity(steps.len());
     for &step in steps {
-        let old = ask(cx, txn, step.old, LockKind::Directory, bucket_bytes);
-        let new = ask(cx, txn, step.new, LockKind::Directory, bucket_bytes);
+        let mut ask =
+            |address| protocol.ask(cx, txn, address, (LockKind::Directory, bucket_bytes)).1;
+        let (old, new) = (ask(step.old), ask(step.new));
         let (relocation, next, blocks) = (Relocation::default(), Address::NULL, Vec::new());
         row.push(Halves { step, relocation, old, new, next, blocks, first_lock: 0 });
     }
@@ -162,7 +162,7 @@ async fn lock_buckets(
         IndexHeader::sample(near, table, shard.group, state, txn.tag.word())
             .map(|bucket| txn.round.read(near.groups.primary(bucket), bucket_bytes))
             .collect();
-    let whole = await_locks(cx, txn, 1).await? / 2;
+    let whole = protocol.await_locks(cx, txn, 1).await? / 2;
     cx.growth.sample(shard, sample.iter().map(|&at| used_slots(table, &txn.round, at)));
     row.truncate(whole);
     if row.is_empty() {
@@ -232,6 +232,7 @@ async fn add_blocks(
 
 /// Locks every slot that changes and reads it again.
 async fn lock_changed(
+    protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
     table: &Table,
@@ -242,11 +243,12 @@ async fn lock_changed(
     for halves in row.iter_mut() {
         halves.first_lock = txn.locks.len();
         for slot in halves.relocation.changed() {
-            slot.image = ask(cx, txn, slot.address, LockKind::Record, table.slot.slot_bytes);
+            let what = (LockKind::Record, table.slot.slot_bytes);
+            slot.image = protocol.ask(cx, txn, slot.address, what).1;
         }
     }
     let asked = txn.locks.len();
-    let granted = start + await_locks(cx, txn, start).await?;
+    let granted = start + protocol.await_locks(cx, txn, start).await?;
     let ends = row.iter().skip(1).map(|next| next.first_lock).chain([asked]);
     let whole = ends.take_while(|&end| end <= granted).count();
     row.truncate(whole);
@@ -303,51 +305,6 @@ fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
         }
         used
     });
-}
-
-/// Asks for a lock, and for what it protects, read under it by the very next verb.
-pub(super) fn ask(
-    cx: &Context,
-    txn: &mut Txn,
-    address: Address,
-    kind: LockKind,
-    len_bytes: usize,
-) -> BufferOffset {
-    let target = cx.groups.primary(address);
-    let verb = txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word());
-    let (old_version, new_version) = (Version::NEVER, Version::NEVER);
-    let (granted, writes) = (false, false);
-    let prints = Prints::UNKNOWN;
-    let lock = Lock { address, kind, granted, writes, old_version, new_version, prints, verb };
-    txn.locks.push(lock);
-    txn.round.read(target, len_bytes)
-}
-
-/// Runs the round that asks for the locks from `first` on, notes the versions found under them, and
-/// forgets those that were refused. Returns how many were granted before the first refusal.
-pub(super) async fn await_locks(cx: &Context, txn: &mut Txn, first: usize) -> Result<usize, Failure> {
-    if let Err(error) = cx.port.execute(&mut txn.round).await {
-        suspect_all_locks(txn);
-        return Err(error.into());
-    }
-    let Txn { round, locks, .. } = txn;
-    for lock in &mut locks[first..] {
-        lock.granted = round.swapped(lock.verb);
-        if !lock.granted {
-            cx.meet(lock.address, round.found(lock.verb));
-        }
-        let image = round.verbs()[lock.verb.0 as usize + 1].buffer();
-        lock.old_version = Version::from_word(round.word(image.plus(VERSION_AT)));
-    }
-    let row = locks[first..].iter().take_while(|lock| lock.granted).count();
-    locks.retain(|lock| lock.granted);
-    Ok(row)
-}
-
-/// The header's or directory's VERSION will be above its own and above `floor`.
-pub(super) fn raise(txn: &mut Txn, lock: usize, floor: Version) {
-    let lock = &mut txn.locks[lock];
-    (lock.writes, lock.new_version) = (true, lock.old_version.present_after(floor));
 }
 
 fn later(one: Version, other: Version) -> Version {

@@ -1,4 +1,4 @@
-//! FORD's changes of ordered indexes: what the entries of a transaction that is about to commit bring to
+//! Changes of ordered indexes: what the entries of a transaction that is about to commit bring to
 //! its indexes and take away.
 //!
 //! Invariants: a leaf is locked, and read in the same batch behind the lock; if a scan has shown it
@@ -7,7 +7,7 @@
 //! only BITMAP, STRAYS and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP
 //! before VERSION.
 
-use super::{Ford, On, Phase, enter};
+use super::{Rule, Step, Structure};
 use crate::context::Context;
 use crate::index::btree::cache::{Course, Way};
 use crate::index::btree::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
@@ -15,7 +15,7 @@ use crate::index::btree::plan::Index;
 use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeTask, TreeWork};
 use crate::layout::Version;
-use crate::node_locks::{HELD, ask, suspect_all_locks};
+use crate::node_locks::note_grants;
 use crate::ordered::{Change, ChangePlace, Leaf, effects};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::working_set::{LockKind, Mode, NO_LOCK, Piece, Txn};
@@ -31,9 +31,13 @@ const TIGHT: usize = 16;
 
 /// Locks the leaves of all entries that come and go, and gathers what is to be written.
 #[inline(never)]
-pub(super) async fn change(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(crate) async fn change(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
     if gather(cx, txn) {
-        Box::pin(change_leaves(ford, cx, txn)).await?;
+        Box::pin(change_leaves(protocol, cx, txn)).await?;
     }
     Ok(())
 }
@@ -57,18 +61,19 @@ fn gather(cx: &Context, txn: &mut Txn) -> bool {
     !ordered.changes.is_empty()
 }
 
-async fn change_leaves(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn change_leaves(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
     let mut rounds = 0;
     while rounds < ROUNDS_MAX {
         txn.round.begin();
-        plan(cx, txn);
-        if !txn.round.is_empty()
-            && let Err(error) = cx.port.execute(&mut txn.round).await
-        {
-            suspect_all_locks(txn);
-            return Err(error.into());
+        plan(protocol, cx, txn);
+        if !txn.round.is_empty() {
+            protocol.send(cx, txn).await?;
         }
-        let went_on = absorb(ford, cx, txn)?;
+        let went_on = absorb(protocol, cx, txn)?;
         rounds += usize::from(!went_on);
         // A leaf that another change had locked was looked at as well: it may not be this one's.
         let is_placed = |change: &Change| matches!(change.place, ChangePlace::Leaf(_));
@@ -80,7 +85,7 @@ async fn change_leaves(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), F
 }
 
 /// Adds what every change needs next: a READ of an inner node, or the lock on a leaf and the leaf.
-fn plan(cx: &Context, txn: &mut Txn) {
+fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let catalog = &cx.database().catalog;
     let (mut cache, mut found) = (cx.trees.borrow_mut(), Vec::new());
     for at in 0..txn.ordered.changes.len() {
@@ -101,22 +106,27 @@ fn plan(cx: &Context, txn: &mut Txn) {
                 let image = plan_node(&cx.groups, &mut txn.round, address, bytes);
                 ChangePlace::Inner(address, image)
             }
-            ChangePlace::At(address) => lock_leaf(cx, txn, index, address),
+            ChangePlace::At(address) => lock_leaf(protocol, cx, txn, index, address),
             other => other,
         };
     }
 }
 
 /// Asks for the lock on a leaf, if the transaction has not yet, and reads it.
-fn lock_leaf(cx: &Context, txn: &mut Txn, index: &Index, address: Address) -> ChangePlace {
+fn lock_leaf(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    index: &Index,
+    address: Address,
+) -> ChangePlace {
     let version = Version::NEVER;
     let known = txn.ordered.leaf_at(address);
-    let at =
-        known.unwrap_or_else(|| txn.ordered.note(index.id, Visit { address, version }, false));
+    let at = known.unwrap_or_else(|| txn.ordered.note(index.id, Visit { address, version }, false));
     if txn.ordered.leaves[at].lock == NO_LOCK {
-        enter(cx, Phase::LockLeaf);
-        let lock = ask(cx, txn, address, LockKind::Directory);
-        let image = txn.round.read(cx.groups.primary(address), index.shape.used_bytes(0));
+        protocol.enter(cx, Step::LockLeaf);
+        let what = (LockKind::Directory, index.shape.used_bytes(0));
+        let (lock, image) = protocol.ask(cx, txn, address, what);
         let leaf = &mut txn.ordered.leaves[at];
         (leaf.lock, leaf.image) = (lock, image);
     }
@@ -125,13 +135,11 @@ fn lock_leaf(cx: &Context, txn: &mut Txn, index: &Index, address: Address) -> Ch
 
 /// Takes in what the round brought: all grants first. Whether any change goes on along NEXT: each such step
 /// comes nearer, however long the chain.
-fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason> {
-    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
-        lock.granted = txn.round.swapped(lock.verb) || !ford.on(On::ReleaseGranted);
-    }
+fn absorb(protocol: &impl Structure, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason> {
+    note_grants(txn, !protocol.keeps(Rule::ReleaseGranted));
     let mut verdict = Ok(());
     for at in 0..txn.ordered.leaves.len() {
-        verdict = verdict.and(absorb_lock(ford, cx, txn, at));
+        verdict = verdict.and(absorb_lock(protocol, cx, txn, at));
     }
     verdict?;
     let mut went_on = false;
@@ -142,26 +150,29 @@ fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<bool, AbortReason>
 }
 
 /// A leaf whose lock was asked for: was it granted, and is the leaf as it was shown?
-fn absorb_lock(ford: &Ford, cx: &Context, txn: &mut Txn, at: usize) -> Result<(), AbortReason> {
+fn absorb_lock(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    at: usize,
+) -> Result<(), AbortReason> {
     let leaf = txn.ordered.leaves[at];
     if leaf.lock == NO_LOCK || leaf.is_held {
         return Ok(());
     }
     // Who assumes its locks (a switch) has asked for none, and reads the leaf all the same.
-    let verb = txn.locks[leaf.lock as usize].verb;
-    if verb != HELD && !txn.round.swapped(verb) {
-        cx.meet(leaf.address, txn.round.found(verb));
+    if !protocol.granted(cx, txn, leaf.lock) {
         return Err(AbortReason::LockRefused);
     }
     let shape = &cx.database().catalog.ordered(leaf.index).shape;
     let version = Node::new(shape, txn.round.bytes(leaf.image, shape.used_bytes(0))).version();
-    let lock = &mut txn.locks[leaf.lock as usize];
-    (lock.verb, lock.old_version) = (HELD, version);
+    txn.locks[leaf.lock as usize].old_version = version;
     let seen = &mut txn.ordered.leaves[at];
     (seen.version, seen.is_held) = (version, true);
-    if leaf.shown && version != leaf.version && ford.on(On::ProtectRanges) {
+    if leaf.shown && version != leaf.version && protocol.keeps(Rule::ProtectRanges) {
         return Err(AbortReason::IndexChanged);
     }
+    protocol.takes_leaf(txn, version)?;
     txn.cover(leaf.address);
     Ok(())
 }
@@ -235,8 +246,7 @@ fn follow(way: Way, found: &[Address]) -> ChangePlace {
 /// All leaves are locked: makes their new images, leaf by leaf.
 fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     for at in 0..txn.ordered.leaves.len() {
-        let of_leaf =
-            |change: &Change| change.place == ChangePlace::Leaf(at as u32);
+        let of_leaf = |change: &Change| change.place == ChangePlace::Leaf(at as u32);
         if txn.ordered.changes.iter().any(of_leaf) {
             apply_to(cx, txn, at)?;
         }
