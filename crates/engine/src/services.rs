@@ -211,10 +211,16 @@ impl NodeServices {
         self.all_grants().flat_map(|grants| grants.of_shard(shard).collect::<Vec<_>>()).collect()
     }
 
-    /// Stands for all that is locked and granted, for whoever tells states apart.
+    /// Lives of other nodes whose transactions hold locks here.
+    pub fn holders(&self) -> impl Iterator<Item = NodeId> {
+        self.all_grants().flat_map(|grants| grants.lives())
+    }
+
+    /// Stands for all that is locked and granted, and for the last timestamp seen, for whoever tells states apart.
     pub fn digest(&self) -> u64 {
         let grants = self.all_grants().map(|grants| grants.digest());
-        grants.fold(self.locks.digest(), |all, one| tarn_fabric::rng::mix(all ^ one))
+        let first = tarn_fabric::rng::mix(self.locks.digest() ^ self.seen.get().0);
+        grants.fold(first, |all, one| tarn_fabric::rng::mix(all ^ one))
     }
 
     /// A thread of the node has come.

@@ -230,17 +230,18 @@ impl ShardMap {
         self.entry(shard)
     }
 
-    /// Takes over the whole record if it has changed.
-    pub fn refresh(&self, membership: &dyn Membership) {
+    /// Takes over the whole record if it has changed; whether it has.
+    pub fn refresh(&self, membership: &dyn Membership) -> bool {
         let changes = membership.shard_changes();
         if self.changes.load(Ordering::Acquire) >= changes {
-            return;
+            return false;
         }
         for shard in ShardId::all() {
             self.reread(membership, shard);
         }
         // Not before: who finds it need not look.
         self.changes.fetch_max(changes, Ordering::AcqRel);
+        true
     }
 
     /// Learns an entry of the record; an older one than the node's own is nothing new.

@@ -59,6 +59,19 @@ pub struct Endpoint {
     pub thread: u16,
 }
 
+/// A part of what a compute node keeps in its own memory and coroutines of several nodes look at: a lock of its
+/// table, say. Two things that are never the same may share a part.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LocalPart {
+    /// Whose memory it is in.
+    pub node: NodeSlot,
+    /// Which part, below [`LOCAL_PARTS`].
+    pub number: u16,
+}
+
+/// Parts of one compute node.
+pub const LOCAL_PARTS: u16 = 256;
+
 /// A detached round: it completes without being awaited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Detached(pub u64);
@@ -140,6 +153,11 @@ pub trait Backend {
     fn charges(&self) -> bool {
         true
     }
+
+    /// The coroutine that is being polled has looked at a part of some node's local memory, and was told so
+    /// much; or has changed it. For whoever explores every order, to whom memory of compute nodes is
+    /// nothing else than that; everybody else need not know.
+    fn looked_at(&self, _part: LocalPart, _told: u64, _changed: bool) {}
 
     /// Sends a datagram; it may be lost, delayed, duplicated or reordered.
     ///

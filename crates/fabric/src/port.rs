@@ -4,7 +4,7 @@
 //! else, which is what makes them run unchanged in virtual time.
 
 use crate::address::{NodeId, NodeSlot};
-use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, Posted};
 use crate::clock::{ClockInterval, Nanos};
 use crate::counters::{Counters, Counts};
 use crate::error::FabricError;
@@ -166,6 +166,12 @@ impl Port {
     #[inline]
     pub fn charge(&self, cost: Cost) {
         self.shared.backend.charge(cost);
+    }
+
+    /// Says what the coroutine was told of some compute node's local memory, or that it has changed it: see
+    /// [`Backend::looked_at`].
+    pub fn looked_at(&self, part: LocalPart, told: u64, changed: bool) {
+        self.shared.backend.looked_at(part, told, changed);
     }
 
     /// A new generator: the n-th call of one port with one seed always gives the same.

@@ -6,6 +6,7 @@
 
 use super::holds::Holds;
 use super::message::Ask;
+use super::name::LockName;
 use super::table::LockTable;
 use crate::outcome::TxnId;
 use crate::shard_map::ShardId;
@@ -71,11 +72,18 @@ impl Grants {
         true
     }
 
-    /// Gives up what transactions of these lives hold; how many there were.
-    pub fn drop_lives(&mut self, table: &LockTable, is_over: impl Fn(NodeId) -> bool) -> usize {
+    /// Gives up what transactions of these lives hold, and adds the names to `dropped`; how many transactions there
+    /// were.
+    pub fn drop_lives(
+        &mut self,
+        table: &LockTable,
+        is_over: impl Fn(NodeId) -> bool,
+        dropped: &mut Vec<LockName>,
+    ) -> usize {
         let over: Vec<TxnId> =
             self.by_txn.keys().copied().filter(|txn| is_over(txn.node())).collect();
         for txn in &over {
+            dropped.extend(self.by_txn[txn].holds.names().map(|(name, _)| name));
             self.release(table, *txn);
         }
         over.len()

@@ -5,6 +5,7 @@
 //!   others see of it.
 //! - [`holds`]: one transaction's in one table. [`grants`]: those of other nodes' transactions.
 //! - [`message`]: what nodes say to one another. `service` answers. `closing`: what still runs after a reply.
+//! - `watched`: what whoever explores every order is told of all this.
 //! - `sync`: its atomics, so that they can be modelled. `planted`: what it must not do.
 //!
 //! Invariant: nobody waits for a lock; one that cannot be had is refused, and the transaction tries again.
@@ -28,6 +29,7 @@ mod sync;
 pub mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
+pub(crate) mod watched;
 
 /// What a model of the table's synchronisation needs, and nobody else.
 #[cfg(loom)]

@@ -9,6 +9,7 @@
 //! epoch says, and whether the asker lives, which is looked up.
 
 use super::message::{self, Ask, LOCK, LockReply, MOVED, RELEASE, Verdict};
+use super::name::LockName;
 use crate::outcome::TxnId;
 use crate::services::NodeServices;
 use crate::shard_map::ShardEntry;
@@ -68,11 +69,16 @@ impl NodeServices {
         self.grants_of(txn).release(&self.locks, txn);
     }
 
-    /// Gives up what lives hold that are recovered; whether lives hold anything that are dead and are not.
-    pub(crate) fn drop_recovered(&self, by: impl Fn(NodeId) -> bool) -> bool {
+    /// Gives up what lives hold that are recovered, and says what that was; whether lives hold anything that are
+    /// dead and are not.
+    pub(crate) fn drop_recovered(
+        &self,
+        by: impl Fn(NodeId) -> bool,
+        dropped: &mut Vec<LockName>,
+    ) -> bool {
         let mut is_any_left = false;
         for mut grants in self.all_grants() {
-            grants.drop_lives(&self.locks, &by);
+            grants.drop_lives(&self.locks, &by, dropped);
             is_any_left |= grants.lives().iter().any(|life| !self.membership.is_member(*life));
         }
         is_any_left

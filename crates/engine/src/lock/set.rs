@@ -62,11 +62,27 @@ impl LockSet {
             return;
         }
         if services.transport() != Transport::Own {
-            match services.entry_of(shard) {
+            match cx.believed(services, shard) {
                 Some(entry) if entry.is_served_by(services.id) => {}
                 entry => return self.note(services, name, shard, mode, entry),
             }
+            if services.transport() == Transport::Direct {
+                let granted = self.ask_own(cx, services, name, mode);
+                return cx.saw_own(name, granted);
+            }
         }
+        self.ask_own(cx, services, name, mode);
+    }
+
+    /// A lock of this node's; whether it was granted.
+    #[inline(always)]
+    fn ask_own(
+        &mut self,
+        cx: &Context,
+        services: &NodeServices,
+        name: LockName,
+        mode: LockMode,
+    ) -> bool {
         if cx.port.charges() {
             cx.port.charge(Cost::LocalAtomic);
         }
@@ -74,6 +90,7 @@ impl LockSet {
         if !granted {
             self.refused = Some(AbortReason::LockRefused);
         }
+        granted
     }
 
     /// A lock of another node, or of none.
@@ -133,8 +150,7 @@ impl LockSet {
                 self.owners.push(*owner);
             }
             if cx.node_services().transport() == Transport::Direct {
-                let reply = cx.database().directory.find(*owner);
-                let reply = reply.map(|services| services.lock(id, known, asks));
+                let reply = cx.lock_directly(*owner, (id, known), asks);
                 if !take_reply(cx, *owner, reply, &mut self.refused) {
                     forget(&mut self.owners, &self.remote[..self.granted], *owner);
                 }
@@ -242,7 +258,11 @@ impl LockSet {
             if cx.port.charges() {
                 (0..self.own.len()).for_each(|_| cx.port.charge(Cost::LocalAtomic));
             }
-            self.own.release(&cx.node_services().locks);
+            let services = cx.node_services();
+            if services.transport() == Transport::Direct {
+                cx.gives_own(self.own.names().map(|(name, _)| name));
+            }
+            self.own.release(&services.locks);
         }
         if !self.remote.is_empty() {
             self.release_remote(cx, committed);
@@ -257,20 +277,19 @@ impl LockSet {
         }
         // A LOCK that has not left never does; one that has comes before the RELEASE.
         self.sent.clear();
-        self.remote.clear();
         self.granted = 0;
         let id = self.id.take();
         for owner in self.owners.drain(..) {
             let id = id.expect("asked under a name");
             match cx.node_services().transport() {
                 Transport::Direct => {
-                    if let Some(services) = cx.database().directory.find(owner) {
-                        services.release(id, committed);
-                    }
+                    let its = self.remote.iter().filter(|it| it.owner == owner);
+                    cx.release_directly(owner, (id, committed), its.map(|it| it.ask.name));
                 }
                 _ => cx.send_release(owner, id, committed),
             }
         }
+        self.remote.clear();
     }
 }
 
@@ -303,8 +322,7 @@ fn take_reply(
     };
     if reason == AbortReason::WrongOwner {
         // The reply's entry is a hint; the record decides.
-        let services = cx.node_services();
-        services.shards.refresh(&*services.membership);
+        cx.refresh_view();
     }
     refused.get_or_insert(reason);
     reply.is_none()

@@ -34,26 +34,36 @@ impl Shards {
 
     /// Under the register's lock, as all that follows.
     pub(super) fn set(&self, shard: ShardId, entry: ShardEntry) {
-        let word = &self.words[usize::from(shard.0)];
-        debug_assert!(word.load(Ordering::Relaxed) < entry.word(), "epochs grow");
-        word.store(entry.word(), Ordering::Release);
+        self.put(shard, entry);
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Deals out, in turn, what nobody has owned yet.
+    fn put(&self, shard: ShardId, entry: ShardEntry) {
+        let word = &self.words[usize::from(shard.0)];
+        debug_assert!(word.load(Ordering::Relaxed) < entry.word(), "epochs grow");
+        word.store(entry.word(), Ordering::Release);
+    }
+
+    /// Deals out, in turn, what nobody has owned yet. An exploration does so in each of its executions.
     pub(super) fn open(&self, owners: &[NodeId]) {
+        let mut opened = 0;
         for shard in ShardId::all().filter(|&shard| self.entry(shard).is_none()) {
             let owner = owners[usize::from(shard.0) % owners.len()];
-            self.set(shard, ShardEntry { owner, state: ShardState::Open, epoch: 1 });
+            self.put(shard, ShardEntry { owner, state: ShardState::Open, epoch: 1 });
+            opened += 1;
         }
+        self.changes.fetch_add(opened, Ordering::AcqRel);
     }
 
     /// Nobody grants what a life owned that is over.
     pub(super) fn bereave(&self, dead: NodeId) {
+        let mut bereft = 0;
         for (shard, entry) in self.of(dead) {
-            self.set(shard, entry.next(dead, ShardState::Recovering));
-            self.recovering.fetch_add(1, Ordering::AcqRel);
+            self.put(shard, entry.next(dead, ShardState::Recovering));
+            bereft += 1;
         }
+        self.recovering.fetch_add(bereft, Ordering::AcqRel);
+        self.changes.fetch_add(bereft, Ordering::AcqRel);
     }
 
     /// Whose shards nobody grants since their lives are over, in order.

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::lock::closing::Closing;
 use crate::lock::service::register;
 use crate::lock::set::LockSet;
+use crate::lock::watched::looked_after;
 use crate::membership::{Standing, ViewNumber};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,14 +91,16 @@ impl ThreadServices {
 
     /// Does what follows from other nodes' deaths: gives up what the recovered had locked here, and says of
     /// which of the dead nothing rests here any more.
-    fn look_after_lives(&self) {
+    fn look_after_lives(&self, port: &Port) {
         let membership = &*self.node.membership;
         let view = membership.view();
         if view == self.view.get() && !self.watches.get() {
             return;
         }
         let is_recovered = |life| membership.standing(life) == Standing::Recovered;
-        let mut watches = self.node.drop_recovered(is_recovered);
+        let mut dropped = Vec::new();
+        let mut watches = self.node.drop_recovered(is_recovered, &mut dropped);
+        looked_after(port, &self.node, &dropped);
         for dead in membership.ended() {
             if dead == self.node.id || self.acked.borrow().contains(&dead) {
                 continue;
@@ -175,9 +178,9 @@ impl Context {
         }
         self.advance_closing();
         if services.node.transport() != Transport::Own {
-            services.node.shards.refresh(&*services.node.membership);
+            self.refresh_view();
         }
-        services.look_after_lives();
+        services.look_after_lives(&self.port);
     }
 
     /// A coordinator of the thread has come.

@@ -100,7 +100,7 @@ impl Timestamps {
     pub fn known(&self, cx: &Context) -> Timestamp {
         match self {
             Timestamps::Counter => cx.database().counter.last(),
-            _ => cx.node.seen.get(),
+            _ => cx.heard(),
         }
     }
 
@@ -110,7 +110,7 @@ impl Timestamps {
         match self {
             // All that is given is known.
             Timestamps::Counter => debug_assert!(seen <= cx.database().counter.last()),
-            _ => cx.node.seen.raise(seen),
+            _ => cx.hears(seen),
         }
     }
 
@@ -127,7 +127,7 @@ impl Timestamps {
             Timestamps::Service(client) => client.start(cx).await?,
             Timestamps::Clock(stamps) => stamps.start(cx).await,
         };
-        cx.node.seen.raise(start);
+        cx.hears(start);
         Ok(start)
     }
 
@@ -143,7 +143,7 @@ impl Timestamps {
             Timestamps::Service(client) => client.commit(cx).await?,
             Timestamps::Clock(stamps) => stamps.commit(cx)?,
         };
-        cx.node.seen.raise(commit);
+        cx.hears(commit);
         Ok(commit)
     }
 

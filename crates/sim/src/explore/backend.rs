@@ -13,7 +13,7 @@ use super::world::World;
 use std::rc::Rc;
 use std::task::Poll;
 use tarn_fabric::address::{NodeId, NodeSlot};
-use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
+use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, Posted};
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
@@ -215,6 +215,10 @@ impl Backend for ExploreBackend {
 
     fn charges(&self) -> bool {
         false
+    }
+
+    fn looked_at(&self, part: LocalPart, told: u64, changed: bool) {
+        self.world.machine.borrow_mut().look_at_part(part, told, changed);
     }
 
     fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {

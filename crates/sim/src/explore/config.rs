@@ -177,4 +177,8 @@ pub enum Planted {
     ObjectsForgotten,
     /// What those who have ended have in flight is no part of the state.
     RemainsForgotten,
+    /// Polls that meet in a part of a compute node's local memory are held to be independent.
+    PartsForgotten,
+    /// What a coroutine was told of a part is no part of the state.
+    ToldForgotten,
 }

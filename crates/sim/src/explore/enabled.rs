@@ -242,8 +242,8 @@ impl Machine {
     }
 
     /// Actors whose polls are seen by nobody else, nor see what others' polls do: nobody else alive
-    /// shares their local memory, no message is sent, and no registered object that they or others alive
-    /// see is changed by the others or by them.
+    /// shares their local memory, no message is sent, and no registered object, and no part of any local memory,
+    /// that they or others alive see is changed by the others or by them.
     pub(crate) fn alone(&self, has_shares: bool) -> u64 {
         if self.sharing.has_messages {
             return 0;
@@ -254,7 +254,9 @@ impl Machine {
             let others = alive & !mine;
             let is_apart = || !has_shares || self.sharing.is_apart(mine, others);
             let forgets = self.config.reduction.has(Planted::ObjectsForgotten);
-            self.lives[self.actors[actor].life].actors & others == 0 && (forgets || is_apart())
+            self.lives[self.actors[actor].life].actors & others == 0
+                && (forgets || is_apart())
+                && self.sharing.is_apart_in_parts(actor as u8, others)
         };
         (0..self.actors.len()).fold(0, |all, actor| all | u64::from(is_alone(actor)) << actor)
     }
@@ -290,16 +292,22 @@ impl Machine {
     fn is_fickle(&self, flight: &Flight) -> bool {
         let life = self.life_of(flight.actor);
         let may_be_fenced = !life.is_dead && self.sharing.is_revoked_alive(life.id);
-        let forgets = self.config.reduction.has(Planted::AskingForgotten);
-        let is_asked_for = |index: &u32| {
-            let other = self.flights.get(*index);
-            other.interest == Interest::Detached && other.actor == flight.actor
-        };
-        if self.sharing.has_asks && !forgets && self.flights.live.iter().any(is_asked_for) {
+        if self.may_ask(flight.actor) {
             return true;
         }
         let may_be_refused = self.spent.memory < self.config.faults.memory || may_be_fenced;
         may_be_refused && !self.config.reduction.has(Planted::RefusalsForgotten)
+    }
+
+    /// Whether a round of the actor is in flight of which it may have asked whether it is done.
+    pub(crate) fn may_ask(&self, actor: u8) -> bool {
+        let is_asked_for = |index: &u32| {
+            let flight = self.flights.get(*index);
+            flight.interest == Interest::Detached && flight.actor == actor
+        };
+        self.sharing.has_asks
+            && !self.config.reduction.has(Planted::AskingForgotten)
+            && self.flights.live.iter().any(is_asked_for)
     }
 
     fn is_private(

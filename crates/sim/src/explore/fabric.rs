@@ -71,6 +71,13 @@ impl ExploreFabric {
         self.world.remains(Box::new(digest));
     }
 
+    /// Registers what `node` keeps in its local memory for coroutines of several nodes, by a digest of all of it.
+    /// Nobody is taken to observe it but who says so, part by part
+    /// ([`Port::looked_at`]); whoever changes it must say so too. For one execution: call it in `build`.
+    pub fn keep(&self, node: NodeId, digest: impl Fn() -> u64 + 'static) {
+        self.world.keep(node.slot, Box::new(digest));
+    }
+
     /// As [`ExploreFabric::share`], of an object that only coroutines of these compute nodes look at,
     /// whoever changes it.
     pub fn share_with(&self, nodes: &[NodeId], digest: impl Fn() -> u64 + 'static) {

@@ -114,7 +114,8 @@ impl Machine {
         let (actor, interest) = (flight.actor, flight.interest);
         if flight.is_waited_for {
             let state = &mut self.actors[usize::from(actor)];
-            if state.status == Status::Waiting {
+            // Who has asked for it and gone on to its next transaction is polled before that begins.
+            if matches!(state.status, Status::Waiting | Status::AtGate) {
                 state.status = Status::Ready;
             }
         }

@@ -11,11 +11,13 @@ use super::flight::{Flights, Interest};
 use super::hash::{Digest, chain, mix};
 use super::memory::Memory;
 use super::messages::Messages;
+use super::parts::Parts;
 use super::report::{Mark, Marked};
 use super::sharing::Sharing;
 use super::trace::{Step, What};
 use super::transition::Footprint;
 use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::backend::LOCAL_PARTS;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
 
@@ -109,6 +111,7 @@ pub(crate) struct Machine {
     pub(crate) sharing: Sharing,
     pub(crate) flights: Flights,
     pub(crate) messages: Messages,
+    pub(crate) parts: Parts,
     pub(crate) actors: Vec<ActorState>,
     pub(crate) lives: Vec<Life>,
     pub(crate) is_down: Vec<bool>,
@@ -151,7 +154,8 @@ impl Machine {
         let nodes = (config.memory_nodes, config.spares);
         let memory = Memory::new(nodes, config.replicas, config.group_bytes);
         Machine {
-            sharing: Sharing::new(memory.lines()),
+            sharing: Sharing::new(memory.lines(), config.compute_nodes * usize::from(LOCAL_PARTS)),
+            parts: Parts::new(config.compute_nodes),
             memory,
             config: config.clone(),
             flights: Flights::default(),
@@ -187,6 +191,7 @@ impl Machine {
         self.memory.restore();
         self.flights.clear();
         self.messages.clear();
+        self.parts.reset();
         self.actors.clear();
         self.lives.clear();
         self.is_down.fill(false);

@@ -24,6 +24,7 @@ mod machine;
 mod memory;
 mod messages;
 mod objects;
+mod parts;
 mod replay;
 mod report;
 mod schedule;

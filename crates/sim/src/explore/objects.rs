@@ -1,15 +1,22 @@
 //! Objects outside of the cluster's memory that coroutines share, and what ended ones leave.
 //!
-//! Invariant: an object counts as seen at each poll of a coroutine that looks at it. What a compute node's
+//! Invariant: an object counts as seen at each poll of a coroutine that looks at it; what a compute node keeps
+//! in its local memory is seen part by part, by who says so (`parts`). What a compute node's
 //! coroutines have left stands for what they saw only once none of them runs any more.
 
 use super::hash::{Digest, chain, mix};
 use super::machine::Life;
 use super::world::World;
-use tarn_fabric::address::NodeId;
+use tarn_fabric::address::{NodeId, NodeSlot};
 
 /// A digest of what an object holds.
 pub(crate) type Share = Box<dyn Fn() -> u64>;
+/// What a compute node keeps in its local memory.
+pub(crate) struct Kept {
+    pub(super) node: NodeSlot,
+    pub(super) digest: Share,
+}
+
 /// A digest of what a compute node's coroutines have left.
 pub(crate) type Remains = Box<dyn Fn(NodeId) -> u64>;
 
@@ -24,6 +31,11 @@ impl World {
     /// Registers an object for this execution.
     pub(crate) fn share(&self, seen_by: Option<Vec<NodeId>>, digest: Share) {
         self.shares.borrow_mut().push(Object { digest, seen_by });
+    }
+
+    /// Registers what a compute node keeps in its local memory, for this execution.
+    pub(crate) fn keep(&self, node: NodeSlot, digest: Share) {
+        self.kept.borrow_mut().push(Kept { node, digest });
     }
 
     pub(crate) fn has_shares(&self) -> bool {
@@ -81,6 +93,8 @@ impl World {
     pub(crate) fn digest(&self) -> Digest {
         self.look_at_remains();
         let digest = self.machine.borrow().digest();
-        if self.has_shares() { chain(digest, self.shares_digest()) } else { digest }
+        let digest = if self.has_shares() { chain(digest, self.shares_digest()) } else { digest };
+        let kept = self.kept.borrow();
+        kept.iter().fold(digest, |digest, it| chain(digest, mix(0x1e97, (it.digest)())))
     }
 }

@@ -1,5 +1,5 @@
-//! Who touches which line and changes it; which lines the judge looks at; who changes registered
-//! objects, and who sees them; who may be revoked while it goes on.
+//! Who touches which line, or part of local memory, and changes it; which lines the judge looks at; who changes
+//! registered objects, and who sees them; who may be revoked while it goes on.
 //!
 //! Invariant: the sets only grow, over all executions. While they grow the exploration that used them
 //! is not to be relied on: it begins anew (`docs/design/0011-explorer.md`).
@@ -23,6 +23,10 @@ pub(crate) struct Sharing {
     judged: Vec<bool>,
     count: u64,
     revoked_alive: Vec<NodeId>,
+    /// Lines from here on are parts of local memory.
+    first_part: usize,
+    /// Those of them that anybody has touched.
+    parts: Vec<LineId>,
     /// Of each registered object who has changed it, and who sees it.
     objects: Vec<(u64, u64)>,
     /// A planted mistake: nothing is learned.
@@ -37,12 +41,15 @@ pub(crate) struct Sharing {
 
 impl Sharing {
     /// Nothing is shared.
-    pub(crate) fn new(lines: usize) -> Sharing {
+    pub(crate) fn new(first_part: usize, parts: usize) -> Sharing {
+        let lines = first_part + parts;
         Sharing {
             uses: vec![Use::default(); lines],
             shared: vec![false; lines],
             disputed: vec![false; lines],
             judged: vec![false; lines],
+            first_part,
+            parts: Vec::new(),
             count: 0,
             revoked_alive: Vec::new(),
             objects: Vec::new(),
@@ -64,6 +71,9 @@ impl Sharing {
         }
         *known |= bit;
         let all = it.readers | it.writers;
+        if index >= self.first_part && !self.parts.contains(&line) {
+            self.parts.push(line);
+        }
         if it.writers != 0 && !all.is_power_of_two() {
             self.has_grown = true;
             self.share(line);
@@ -115,6 +125,17 @@ impl Sharing {
             (changers & others == 0 || seers & these == 0)
                 && (changers & these == 0 || seers & others == 0)
         })
+    }
+
+    /// Whether an actor touches no part of local memory that one of the others changes, nor changes one that one
+    /// of them touches.
+    pub(crate) fn is_apart_in_parts(&self, actor: u8, others: u64) -> bool {
+        let meets = |part: &LineId| {
+            let Use { readers, writers } = self.uses[part.0 as usize];
+            let changes = writers >> actor & 1 == 1;
+            (changes || readers >> actor & 1 == 1) && self.is_disputed(*part, changes, others)
+        };
+        !self.parts.iter().any(meets)
     }
 
     /// Datagrams are sent from now on.

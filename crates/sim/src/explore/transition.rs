@@ -53,8 +53,8 @@ impl Transition {
     }
 }
 
-/// Lines that a footprint holds; one with more meets everything.
-const LINES: usize = 8;
+/// Lines, and parts of local memory, that a footprint holds; one with more meets everything.
+const LINES: usize = 12;
 
 /// What a transition touched, with all that followed from it at once.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +99,11 @@ impl Footprint {
     /// A line that others may touch was accessed.
     #[inline]
     pub(crate) fn line(&mut self, line: LineId, changed: bool) {
+        let known = &mut self.lines[..usize::from(self.line_count)];
+        if let Some(known) = known.iter_mut().find(|known| **known >> 1 == line.0) {
+            *known |= u32::from(changed);
+            return;
+        }
         match self.lines.get_mut(usize::from(self.line_count)) {
             Some(place) => {
                 *place = line.0 << 1 | u32::from(changed);

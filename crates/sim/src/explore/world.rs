@@ -9,7 +9,7 @@ use super::config::{ExploreConfig, Planted};
 use super::fabric::ExploreFabric;
 use super::hash::{Digest, mix};
 use super::machine::{Forced, Machine, Polled, Status};
-use super::objects::{Object, Remains};
+use super::objects::{Kept, Object, Remains};
 use super::trace::What;
 use super::transition::{Footprint, Transition};
 use std::cell::RefCell;
@@ -29,6 +29,7 @@ pub(crate) struct World {
     coroutines: RefCell<Vec<Option<Coroutine>>>,
     names: RefCell<Vec<String>>,
     pub(super) shares: RefCell<Vec<Object>>,
+    pub(super) kept: RefCell<Vec<Kept>>,
     pub(super) remains: RefCell<Option<Remains>>,
     /// What panicked.
     pub(crate) panicked: RefCell<Option<String>>,
@@ -45,6 +46,7 @@ impl World {
             coroutines: RefCell::default(),
             names: RefCell::default(),
             shares: RefCell::default(),
+            kept: RefCell::default(),
             remains: RefCell::default(),
             panicked: RefCell::default(),
             recorded: RefCell::default(),
@@ -82,6 +84,7 @@ impl World {
         let coroutines = std::mem::take(&mut *self.coroutines.borrow_mut());
         drop(coroutines);
         self.shares.borrow_mut().clear();
+        self.kept.borrow_mut().clear();
         *self.remains.borrow_mut() = None;
         *self.panicked.borrow_mut() = None;
     }
@@ -186,7 +189,8 @@ impl World {
         // Who has ended something meanwhile would end it later if it started later.
         let has_ended =
             machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
-        if machine.alone(has_shares) >> actor & 1 == 1 && !has_ended {
+        // What it asks about would have landed before it started otherwise.
+        if machine.alone(has_shares) >> actor & 1 == 1 && !has_ended && !machine.may_ask(actor) {
             let mut has_pieces = false;
             machine.forced_pieces(actor, from, |_| has_pieces = true);
             machine.forced = has_pieces.then_some(Forced::Piece(actor, from));
@@ -233,7 +237,7 @@ impl World {
     }
 
     fn poll(&self, actor: u8, is_start: bool) {
-        let before = self.objects();
+        let (before, kept_before) = (self.objects(), self.kept_before());
         let seen = self.has_shares().then(|| self.seen_by(actor, &before));
         self.machine.borrow_mut().begin_poll(actor, is_start, seen);
         let polled = self.poll_coroutine(usize::from(actor));
@@ -246,6 +250,9 @@ impl World {
                 machine.sharing.change_object(object, actor, audience);
                 machine.wake(audience);
             }
+        }
+        if polled.is_some() {
+            self.check_kept(&kept_before);
         }
         let machine = &mut *self.machine.borrow_mut();
         (machine.current, machine.gate_open) = (None, false);
@@ -302,6 +309,7 @@ impl Machine {
     fn begin_poll(&mut self, actor: u8, is_start: bool, shares: Option<Digest>) {
         self.current = Some(actor);
         self.gate_open = is_start;
+        self.forget_changed_parts();
         let group = self.life_of(actor).actors;
         self.footprint.actor(group);
         self.footprint.polled = true;
@@ -339,15 +347,6 @@ impl Machine {
         let group = self.life_of(actor).actors & !(1 << actor);
         if news && group != 0 {
             self.wake(group);
-        }
-    }
-
-    /// There may be something new for these actors.
-    fn wake(&mut self, actors: u64) {
-        for (index, state) in self.actors.iter_mut().enumerate() {
-            if actors >> index & 1 == 1 && state.status == Status::Idle {
-                (state.status, state.idle) = (Status::Ready, 0);
-            }
         }
     }
 }

@@ -111,6 +111,8 @@ fn planted_mistakes_are_noticed() {
         Planted::LeftoversForgotten,
         Planted::ObjectsForgotten,
         Planted::RemainsForgotten,
+        Planted::PartsForgotten,
+        Planted::ToldForgotten,
     ] {
         let is_noticed = |case: &Case| {
             let config = bounded(case);

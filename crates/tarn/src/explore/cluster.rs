@@ -13,6 +13,7 @@ use super::script::RecordIndex;
 use super::service::Service;
 use super::shape::Shape;
 use crate::bench::checks::guaranteed;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::Isolation;
@@ -28,6 +29,7 @@ use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{TableId, TableSchema};
 use tarn_engine::services::ServiceOptions;
+use tarn_engine::shard_map::{ShardId, shard_of, shard_of_address};
 use tarn_engine::timestamp::Timestamps;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
@@ -43,6 +45,8 @@ const SEED: u64 = 1;
 /// Where timestamps are counted: the second line of the superblock's page, which nobody else uses.
 const TIMESTAMPS_AT: u64 = 64;
 const _: () = assert!(TIMESTAMPS_AT + 8 <= SUPERBLOCK_BYTES);
+/// Of each node's lock table: every state's digest looks at all of it.
+const LOCK_TABLE_BYTES: u64 = 1 << 10;
 /// Keys that are tried for one record.
 const KEYS_MAX: u64 = 1 << 20;
 
@@ -57,6 +61,8 @@ pub struct Cluster {
     keys: Vec<u64>,
     /// Keys of fillers, and what each says.
     fillers: Vec<(u64, u64)>,
+    /// Where the locks of records and of their buckets lie.
+    shards: Vec<ShardId>,
 }
 
 impl Cluster {
@@ -86,11 +92,12 @@ impl Cluster {
                 "on {shape} fewer that are not put together: each has a bucket of its own"
             ),
         })?;
-        let fillers = Places::new(&catalog, litmus).fillers(&keys);
+        let places = Places::new(&catalog, litmus);
+        let (fillers, shards) = (places.fillers(&keys), places.shards(&keys));
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
         let litmus = Rc::clone(litmus);
         let isolation = guaranteed(&planner);
-        Ok(Cluster { litmus, shape, protocol, variant, isolation, catalog, keys, fillers })
+        Ok(Cluster { litmus, shape, protocol, variant, isolation, catalog, keys, fillers, shards })
     }
 
     /// The only table's schema.
@@ -131,6 +138,11 @@ impl Cluster {
     /// Keys of fillers, and what each says.
     pub fn fillers(&self) -> &[(u64, u64)] {
         &self.fillers
+    }
+
+    /// The shards of its records and of their buckets.
+    pub fn shards(&self) -> &[ShardId] {
+        &self.shards
     }
 
     /// Whose entry says `value` and leads to the record of `key`.
@@ -188,9 +200,17 @@ impl Cluster {
 
     /// A compute node of one execution.
     pub fn join(&self, database: &Arc<Database>, node: NodeId) -> Arc<ComputeNode> {
-        let services = ServiceOptions { lock_table_bytes: 1 << 12, ..ServiceOptions::direct(1) };
+        let lock_table_bytes = LOCK_TABLE_BYTES;
+        let services = ServiceOptions { lock_table_bytes, ..ServiceOptions::direct(1) };
         let joined = ComputeNode::serving(Arc::clone(database), node, &services);
-        Arc::new(joined.expect("a small lock table"))
+        let joined = Arc::new(joined.expect("a small lock table"));
+        if let Some(services) = joined.services() {
+            // What it knows from the beginning it never learns later, unseen.
+            for shard in &self.shards {
+                services.shards.reread(&*database.membership, *shard);
+            }
+        }
+        joined
     }
 
     /// A thread's hold on the database; indexes do not grow.
@@ -336,6 +356,14 @@ impl<'a> Places<'a> {
         };
         let free = (keys.last().map_or(1, |last| last + 1)..).filter(is_apart);
         free.zip(ordered.fillers.iter().copied()).collect()
+    }
+
+    /// The shards of these keys' locks, and of their buckets', each once.
+    fn shards(&self, keys: &[u64]) -> Vec<ShardId> {
+        let table = self.catalog.table(TABLE);
+        let of = |key: &u64| [shard_of(table, *key), shard_of_address(self.of(*key).bucket)];
+        let shards: BTreeSet<ShardId> = keys.iter().flat_map(of).collect();
+        shards.into_iter().collect()
     }
 
     /// An earlier record that this one shares a bin with.

@@ -6,21 +6,25 @@
 //! read; else it is, as the last configuration has it. What a
 //! transaction's interval is, its caller says: from its first try to the reply.
 
+use super::beside::left_locked;
 use super::cluster::{Cluster, TABLE, seed};
 use super::coordinate::row_says;
 use super::desk::{Desk, Left};
 use super::oracle::{self, Ended};
 use super::ranges::{Entry, Holder};
-use super::script::{Content, Contents, Saw};
+use super::script::{Content, Contents, RecordIndex, Saw};
 use crate::bench::history::history_of;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tarn_check::check;
 use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect::{audit, scan};
 use tarn_engine::outcome::Failure;
 use tarn_engine::recovery::{Pace, sweep};
+use tarn_engine::schema::Cells;
+use tarn_engine::working_set::Handle;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_sim::explore::{End, Fate, Fault};
@@ -61,6 +65,10 @@ pub fn judge(
         return Err(format!("stuck: {} waits for ever", actor.name));
     }
     let memory_died = end.summary.faults.iter().any(|it| matches!(it, Fault::MemoryDied(_)));
+    // What a death left in doubt keeps its locks.
+    if let Some(text) = left_locked(&left, end).filter(|_| !memory_died) {
+        return Err(format!("locks: {text}"));
+    }
     let is_lost = memory_died && !is_mended;
     let contents = if is_lost { None } else { Some(look(cluster, &left, end)?) };
     let rules = (&**cluster.litmus(), cluster.isolation());
@@ -120,10 +128,42 @@ fn look(cluster: &Cluster, left: &Left, end: &End<'_>) -> Result<Vec<Content>, S
         if !audit.is_clean() {
             return Ok(Err(format!("audit: {audit}")));
         }
-        contents(cluster, &cx).await
+        let found = contents(cluster, &cx).await?;
+        match found {
+            Ok(contents) if has_lost && cx.has_services() => probe(cluster, &cx, contents).await,
+            found => Ok(found),
+        }
     });
     looked.unwrap_or_else(|failure: Failure| Err(format!("memory: it cannot be read: {failure}")))
 }
+
+/// Where locks lie in compute nodes what the dead have left may be in nobody's way for ever: a snapshot taken now has
+/// what is there.
+async fn probe(
+    cluster: &Cluster,
+    cx: &Rc<Context>,
+    contents: Vec<Content>,
+) -> Result<Result<Vec<Content>, String>, Failure> {
+    let number = cluster.litmus().coordinators.len() as u32;
+    let mut by = Coordinator::new(Rc::clone(cx), number, PROBE);
+    let records: Vec<RecordIndex> = (0..contents.len()).map(RecordIndex).collect();
+    let read = by.transact_read_only(async |tx| {
+        let ask = |record: &RecordIndex| tx.read(TABLE, cluster.key(*record), Cells::ALL);
+        let asked: Vec<Handle> = records.iter().map(ask).collect();
+        tx.fetch().await?;
+        let seen = asked.into_iter().map(|row| tx.get(row).map(|row| row_says(row.payload()).0));
+        Ok(seen.collect::<Vec<Content>>())
+    });
+    Ok(match read.await {
+        Ok(seen) if seen == contents => Ok(contents),
+        Ok(seen) => Err(format!("memory: a snapshot of it is {seen:?}, and it holds {contents:?}")),
+        Err(failure) => Err(format!("memory: no snapshot of it can be read: {failure}")),
+    })
+}
+
+/// Of who runs alone.
+const PROBE: Retry =
+    Retry { deadline: None, tries_max: 2, pause_first_ns: 1, pause_max_ns: 1, patient_tries: 1 };
 
 async fn contents(
     cluster: &Cluster,

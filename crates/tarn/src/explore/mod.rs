@@ -3,13 +3,15 @@
 //! Map: [`litmus`] is the file, [`script`] its language (`parse.rs` reads it), [`ranges`] its ordered index,
 //! [`shape`] where it runs. [`cluster`] is the small
 //! database of one, [`model`] what the explorer is given: coordinators ([`coordinate`]), who looks after
-//! the lost ([`recovery`]) as the membership [`service`] lets him, the judges ([`judge`], [`oracle`]).
+//! the lost ([`recovery`]) as the membership [`service`] lets him, what compute nodes keep ([`beside`]),
+//! the judges ([`judge`], [`oracle`]).
 //! [`order`] says what to explore, [`run`]
 //! does, [`report`] says what came of it. [`diagram`] draws a schedule.
 //!
 //! Invariant: no litmus and no judge names a protocol: whichever is registered has the suite. What a
 //! schedule does is a function of item and schedule, byte for byte.
 
+pub mod beside;
 pub mod cluster;
 pub mod coordinate;
 pub mod desk;

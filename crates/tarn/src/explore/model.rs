@@ -3,6 +3,7 @@
 //! Invariant: an execution begins with a desk, a database and contexts of its own: nothing of one reaches
 //! the next but the memory that was loaded, which the explorer restores.
 
+use super::beside::{self, Serving};
 use super::cluster::{Cluster, seed};
 use super::coordinate::Part;
 use super::desk::Desk;
@@ -16,6 +17,7 @@ use super::watch::Watched;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::Isolation;
@@ -140,17 +142,31 @@ impl LitmusModel {
         coroutine: impl Future<Output = ()> + 'static,
     ) -> Actor {
         let (node, thread) = (cx.node.id, cx.port.endpoint().thread);
+        let inner: Pin<Box<dyn Future<Output = ()>>> = match cx.has_services() {
+            true => Box::pin(Serving::new(&self.cluster, cx, coroutine)),
+            false => Box::pin(coroutine),
+        };
         if !self.watched.get() {
-            return Actor::new(name, node, thread, coroutine);
+            return Actor::new(name, node, thread, inner);
         }
         let (cx, desk) = (Rc::clone(cx), Rc::clone(desk));
-        let inner = Box::pin(coroutine);
         Actor::new(
             name,
             node,
             thread,
             Watched { inner, cx, desk, actor: index, last: String::new() },
         )
+    }
+
+    /// What the litmus's compute nodes keep beside memory is part of the state. Nobody asks the others for locks.
+    fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
+        let count = usize::from(self.cluster.litmus().compute_nodes());
+        for node in nodes[..count].iter().filter(|node| node.services().is_some()) {
+            let (its, cluster) = (Arc::clone(node), Rc::clone(&self.cluster));
+            fabric.keep(node.id, move || {
+                beside::digest(&its, cluster.shards()).expect("it has services")
+            });
+        }
     }
 
     /// With what the litmus says of its beginning and of its end.
@@ -285,7 +301,7 @@ impl Model for LitmusModel {
         let desk = Rc::new(Desk::new(crews.iter().map(|crew| crew.transactions.len()).sum()));
         *self.desk.borrow_mut() = Rc::clone(&desk);
         let (database, service) = self.cluster.database(&fabric.groups());
-        let nodes = (0..self.cluster.compute_nodes() as u16)
+        let nodes: Vec<Arc<ComputeNode>> = (0..self.cluster.compute_nodes() as u16)
             .map(|slot| self.cluster.join(&database, self.cluster.node(slot)))
             .collect();
         let (of_desk, of_crews) = (Rc::clone(&desk), Rc::clone(&self.cluster));
@@ -295,6 +311,7 @@ impl Model for LitmusModel {
                 crews.filter(|(_, crew)| crew.node == node.slot.0).map(|(at, _)| at).collect();
             of_desk.digest_of(node, &mine)
         });
+        self.keep(fabric, &nodes);
         let mut stage = Stage { fabric, desk: &desk, nodes, actors: Vec::new() };
         self.add_coordinators(&mut stage);
         self.add_keepers(&mut stage);

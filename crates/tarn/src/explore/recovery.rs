@@ -15,6 +15,7 @@ use tarn_engine::membership::Standing;
 use tarn_engine::mend::{Mended, step};
 use tarn_engine::reconfigure::{Terms, replaced};
 use tarn_engine::recovery::{self, Attempt, Pace};
+use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -124,7 +125,21 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
         members.iter().chain(joining).chain([&SEPARATOR]).copied().collect::<Vec<_>>()
     });
     let first = lists.fold(first, |digest, node| mix(digest ^ u64::from(node.0)));
-    nodes.fold(mix(first), |digest, node| mix(digest ^ standing(node)))
+    let first = nodes.fold(mix(first), |digest, node| mix(digest ^ standing(node)));
+    if database.protocol.needs().locks { mix(first ^ of_shards(cluster, database)) } else { first }
+}
+
+/// Who owns the shards, and who has acknowledged that an owner is lost.
+fn of_shards(cluster: &Cluster, database: &Database) -> u64 {
+    let membership = &*database.membership;
+    let word = |shard: &ShardId| membership.shard(*shard).map_or(0, ShardEntry::word);
+    let first = cluster.shards().iter().fold(0, |digest, shard| mix(digest ^ word(shard)));
+    let acks = membership.ended().into_iter().flat_map(|dead| {
+        let slot = |node: NodeId| u64::from(node.slot.0) + 1;
+        let by = membership.lost_acks(dead).into_iter().map(slot);
+        std::iter::once(slot(dead) << 16).chain(by)
+    });
+    acks.fold(mix(first), |digest, word| mix(digest ^ word))
 }
 
 /// Between two groups: no memory node.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::report::Sum;
 use tarn::explore::run::run;
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::protocol::{ALL, KNOWN, ProtocolInfo};
 
 /// Verbs that landed, and what else happened, of a whole execution.
 const STEPS_MAX: usize = 30;
@@ -65,6 +65,13 @@ const PLANTED: &[Planted] = &[
     planted("motor", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
     planted("motor", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
     planted("motor", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("lotus", ("-lower-bound", "half-commit"), "1x1", FaultKind::None),
+    planted("lotus", ("-keep-newest", "long-reader"), "1x1", FaultKind::None),
+    planted("lotus", ("-too-old", "long-reader"), "1x1", FaultKind::None),
+    planted("lotus", ("-release-on-abort", "user-abort"), "1x1", FaultKind::None),
+    planted("lotus", ("-any-visible", "lost-update"), "1x1", FaultKind::Zombie),
+    planted("lotus", ("-fence-before-recovery", "lost-update"), "1x1", FaultKind::Compute),
+    planted("lotus", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
     planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
 
@@ -73,8 +80,23 @@ const PLANTED: &[Planted] = &[
 const STEPS_MAX_BY_STALE_WAYS: usize = 60;
 
 /// Switches that change cost and nothing else.
-const HARMLESS: &[(&str, &str)] =
-    &[("ford", "-log-every-group"), ("ford", "-write-changes-only"), ("motor", "-read-together")];
+const HARMLESS: &[(&str, &str)] = &[
+    ("ford", "-log-every-group"),
+    ("ford", "-write-changes-only"),
+    ("motor", "-read-together"),
+    ("lotus", "-newest-in-sr"),
+];
+
+/// Switches that nothing of what is explored can show: memory of versions is used again after half a second, and
+/// explored time does not pass; `backups-first` needs deaths of a memory node and of a coordinator, and LOTUS has no
+/// recovery of the former yet; nobody opens shards of the dead here, which is when `await-survivors` matters, nor reads
+/// again what `stray-cells` is about.
+const UNSEEN: &[(&str, &str)] = &[
+    ("lotus", "-checksum"),
+    ("lotus", "-backups-first"),
+    ("lotus", "-stray-cells"),
+    ("lotus", "-await-survivors"),
+];
 
 /// Switches that nothing here shows within the time of a test; the random schedules do:
 /// `crates/tarn/tests/all/schedules.rs`.
@@ -114,6 +136,21 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
         assert!(sum.litmus.iter().all(|row| row.judged > 0 && row.stuck == 0), "{sum}");
         // What is right happens as well: a protocol that commits nothing breaks nothing.
         assert!(sum.is_good(), "{sum}");
+    }
+}
+
+#[test]
+fn locks_in_compute_nodes_are_explored_under_both_isolations() {
+    let small = ["absent-skew", "insert-insert", "lost-update", "torn-row", "write-skew"];
+    for (variant, litmuses) in [("corrected", &small[..]), ("corrected,si", &small[4..])] {
+        let order = Order {
+            litmuses: litmuses.iter().map(|&name| name.to_owned()).collect(),
+            shape: Some("1x1".parse().expect("a shape")),
+            ..Order::all("lotus", variant)
+        };
+        let sum = explored(&order);
+        // With snapshots the skew is there, or it would be missed.
+        assert!(sum.is_good() && sum.total.exhausted == litmuses.len(), "{sum}");
     }
 }
 
@@ -176,7 +213,7 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
         let most = match missing {
             "-check-fences" => STEPS_MAX_BY_STALE_WAYS,
             // Timestamps, values apart from their heads: more verbs for the same.
-            _ if planted.protocol == "motor" => STEPS_MAX_BY_STALE_WAYS,
+            _ if planted.protocol != "ford" => STEPS_MAX_BY_STALE_WAYS,
             _ => STEPS_MAX,
         };
         assert!(found.steps < most, "{missing}: {} steps\n{sum}", found.steps);
@@ -190,7 +227,7 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
 
 #[test]
 fn every_switch_is_planted_or_harmless() {
-    for info in ALL {
+    for info in KNOWN {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
                 let missing = missing.trim_start_matches("unsafe-no");
@@ -198,15 +235,16 @@ fn every_switch_is_planted_or_harmless() {
             };
             let planted = PLANTED.iter().any(|it| is_it(&(it.protocol, it.missing)));
             let elsewhere = HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS).chain(IN_SCHEDULES);
+            let elsewhere = elsewhere.chain(UNSEEN);
             let elsewhere = elsewhere.into_iter().any(is_it);
             assert!(planted != elsewhere, "{} {}: planted or harmless?", info.name, switch.name);
         }
     }
     for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
-        // Motor's orders are too many to go through all of them.
-        let budget = (*protocol == "motor").then_some(Duration::from_secs(15));
-        let all = Order::all(protocol, &format!("corrected,{missing}"));
-        let sum = explored(&Order { budget, ..all });
+        // Of the others there are too many orders for a test.
+        let budget = (*protocol != "ford").then_some(Duration::from_secs(2));
+        let order = Order::all(protocol, &format!("corrected,{missing}"));
+        let sum = explored(&Order { budget, jobs: 2, ..order });
         assert_eq!(sum.total.violations, 0, "{sum}");
     }
 }

@@ -194,6 +194,18 @@ pub fn cases() -> Vec<Case> {
             none,
         ),
         case(
+            "asking first of all",
+            &[
+                program(vec![
+                    vec![Do::Detached(vec![write(0, 0)])],
+                    vec![Do::Ask, round(&[write(1, 0)])],
+                ]),
+                program(vec![vec![round(&[read(0, 0)]), round(&[read(1, 0)])]]),
+            ],
+            2,
+            none,
+        ),
+        case(
             "one compute node",
             &[
                 Program { node: Some(0), ..one(&[Op::Faa { node: 0, line: 0 }]) },
@@ -301,6 +313,76 @@ pub fn cases() -> Vec<Case> {
             none,
         ),
         case(
+            "a lock in local memory",
+            &[
+                program(vec![vec![round(&[read(0, 0)]), Do::TakePart(0), round(&[write(0, 1)])]]),
+                program(vec![vec![round(&[read(0, 2)]), Do::TakePart(0), round(&[write(0, 1)])]]),
+            ],
+            1,
+            none,
+        ),
+        large(
+            "a lock in local memory that is given back",
+            &[
+                program(vec![vec![
+                    round(&[read(0, 2)]),
+                    Do::TakePart(0),
+                    round(&[Op::Faa { node: 0, line: 0 }]),
+                    Do::GivePart(0),
+                ]]),
+                program(vec![vec![
+                    round(&[read(0, 3)]),
+                    Do::TakePart(0),
+                    round(&[Op::Faa { node: 0, line: 0 }]),
+                    Do::GivePart(0),
+                ]]),
+            ],
+            1,
+            none,
+        ),
+        large(
+            "two parts of one node",
+            &[
+                program(vec![vec![
+                    round(&[read(0, 2)]),
+                    Do::PutPart(0, 1),
+                    round(&[read(0, 2)]),
+                    Do::LookPart(1),
+                ]]),
+                program(vec![vec![
+                    round(&[read(0, 3)]),
+                    Do::PutPart(1, 2),
+                    round(&[read(0, 3)]),
+                    Do::LookPart(0),
+                ]]),
+            ],
+            1,
+            none,
+        ),
+        // Who was told what shows only in a line that the other has read in between.
+        case(
+            "told before the other put it there, and what follows",
+            &[
+                program(vec![vec![round(&[read(0, 0)]), Do::PutPart(0, 1), round(&[read(0, 2)])]]),
+                program(vec![vec![round(&[read(0, 1)]), Do::LookPart(0), round(&[write(0, 2)])]]),
+            ],
+            1,
+            none,
+        ),
+        large(
+            "a part that a dead one has changed",
+            &[
+                program(vec![vec![
+                    round(&[write(0, 0)]),
+                    Do::PutPart(0, 1),
+                    round(&[write(0, 1)]),
+                ]]),
+                recover(vec![round(&[read(0, 1)]), Do::LookPart(0), round(&[write(0, 0)])]),
+            ],
+            1,
+            budget(1, 0, 0),
+        ),
+        case(
             "messages",
             &[
                 program(vec![vec![round(&[write(0, 0)]), Do::Send(1)]]),
@@ -331,6 +413,9 @@ pub fn drawn() -> impl Strategy<Value = Case> {
         2 => ops.clone().prop_map(Do::Detached),
         2 => ops.prop_map(Do::Dropped),
         1 => Just(Do::Ask),
+        1 => (0..2u16).prop_map(Do::LookPart),
+        1 => (0..2u16).prop_map(|part| Do::PutPart(part, 3)),
+        1 => (0..2u16).prop_map(Do::TakePart),
     ];
     let some = prop::collection::vec(step, 1..3);
     let split = any::<bool>();

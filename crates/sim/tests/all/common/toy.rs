@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
-use tarn_fabric::backend::{Detached, Endpoint};
+use tarn_fabric::backend::{Detached, Endpoint, LocalPart};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::mix;
@@ -56,7 +56,18 @@ pub enum Do {
     Put(u64),
     /// At that object.
     Look,
+    /// Into a part of node 0's local memory.
+    PutPart(u16, u64),
+    /// At such a part.
+    LookPart(u16),
+    /// Takes such a part, if nobody has it: a lock.
+    TakePart(u16),
+    /// Gives it back, if it has it.
+    GivePart(u16),
 }
+
+/// Parts of node 0's local memory.
+const PARTS: usize = 2;
 
 /// An actor: transactions, each a list of rounds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -167,6 +178,10 @@ impl Toy {
     }
 }
 
+fn part_of(at: u16) -> LocalPart {
+    LocalPart { node: NodeSlot(0), number: at }
+}
+
 fn target(node: u16, line: u16) -> Target {
     Address::new(GroupId(node), u64::from(line) * 64).at(NodeSlot(node))
 }
@@ -193,6 +208,9 @@ impl Model for Toy {
             let object = Rc::clone(&object);
             cluster.share(move || object.get());
         }
+        let parts: Rc<[Cell<u64>; PARTS]> = Rc::default();
+        let kept = Rc::clone(&parts);
+        cluster.keep(compute(0), move || kept.iter().fold(0, |all, part| mix(all ^ part.get())));
         let lives: Vec<_> =
             self.programs.iter().enumerate().map(|(at, it)| it.node.unwrap_or(at as u16)).collect();
         let actor = |(at, program): (usize, &Program)| {
@@ -209,6 +227,7 @@ impl Model for Toy {
                 log,
                 detached: Cell::new(None),
                 object: Rc::clone(&object),
+                parts: Rc::clone(&parts),
             };
             let actor =
                 Actor::new(format!("actor {at}"), node, at as u16, run.all(program.clone()));
@@ -278,6 +297,7 @@ struct Run {
     log: Log,
     detached: Cell<Option<Detached>>,
     object: Rc<Cell<u64>>,
+    parts: Rc<[Cell<u64>; PARTS]>,
 }
 
 /// Where a verb's result is found.
@@ -358,6 +378,33 @@ impl Run {
             }
             Do::Put(what) => self.object.set(self.object.get() * 8 + what),
             Do::Look => self.say(self.object.get()),
+            Do::PutPart(at, what) => {
+                let part = &self.parts[usize::from(at)];
+                part.set(part.get() * 8 + what);
+                self.port.looked_at(part_of(at), 0, true);
+            }
+            Do::LookPart(at) => {
+                let seen = self.parts[usize::from(at)].get();
+                self.port.looked_at(part_of(at), seen, false);
+                self.say(seen);
+            }
+            Do::TakePart(at) => {
+                let part = &self.parts[usize::from(at)];
+                let is_free = part.get() == 0;
+                if is_free {
+                    part.set(self.actor as u64 + 1);
+                }
+                self.port.looked_at(part_of(at), u64::from(is_free), is_free);
+                self.say(0x1c0 + u64::from(is_free));
+            }
+            Do::GivePart(at) => {
+                let part = &self.parts[usize::from(at)];
+                let is_mine = part.get() == self.actor as u64 + 1;
+                if is_mine {
+                    part.set(0);
+                }
+                self.port.looked_at(part_of(at), u64::from(is_mine), is_mine);
+            }
         }
     }
 

@@ -1,0 +1,80 @@
+//! What compute nodes keep beside memory, for protocols whose locks lie there: how the explorer tells states of it
+//! apart, who serves it, and what of it must be left at the end.
+//!
+//! Invariant: nothing of it changes between polls. A thread's service runs in the polls of its coordinator, before
+//! it, as on a thread whose turns they share: what is over is given up in the poll after it has landed, and
+//! an actor has ended only when nothing of it runs on. (docs/design/0018-explorer-beside-memory.md)
+
+use super::cluster::Cluster;
+use super::desk::Left;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as Task, Poll};
+use tarn_engine::context::{ComputeNode, Context};
+use tarn_engine::services::settle;
+use tarn_engine::shard_map::{ShardEntry, ShardId};
+use tarn_fabric::rng::mix;
+use tarn_sim::explore::{End, Fate};
+
+/// A digest of all that a node keeps: its locks, what it has granted and heard of, what it believes of the
+/// shards that the litmus has to do with. Nothing, if the protocol keeps nothing there.
+pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
+    let services = node.services()?;
+    let word = |shard: &ShardId| services.shards.entry(*shard).map_or(0, ShardEntry::word);
+    Some(shards.iter().map(word).fold(services.digest(), |digest, word| mix(digest ^ word)))
+}
+
+/// A coroutine together with its thread's service.
+pub struct Serving {
+    inner: Pin<Box<dyn Future<Output = ()>>>,
+    cx: Rc<Context>,
+    cluster: Rc<Cluster>,
+}
+
+impl Serving {
+    /// `inner`, and what it leaves to be given up.
+    pub fn new(
+        cluster: &Rc<Cluster>,
+        cx: &Rc<Context>,
+        inner: impl Future<Output = ()> + 'static,
+    ) -> Serving {
+        let its = Rc::clone(cx);
+        let inner = Box::pin(async move {
+            inner.await;
+            settle(&its).await;
+        });
+        Serving { inner, cx: Rc::clone(cx), cluster: Rc::clone(cluster) }
+    }
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<()> {
+        self.cx.reread_shards(self.cluster.shards());
+        self.cx.serve();
+        self.inner.as_mut().poll(task)
+    }
+}
+
+/// Locks that nobody will give up: at members all of whose actors have ended, once what the recovered held is
+/// dropped. `None`, if there are none.
+pub fn left_locked(left: &Left, end: &End<'_>) -> Option<String> {
+    let has_ended = |cx: &Context| {
+        let mut its = end.summary.actors.iter().filter(|actor| actor.node == cx.node.id);
+        its.all(|actor| matches!(actor.fate, Fate::Finished | Fate::NeverStarted))
+    };
+    let is_member = |cx: &Context| cx.database().membership.is_member(cx.node.id);
+    for cx in left.contexts.iter().filter(|cx| is_member(cx) && has_ended(cx)) {
+        let Some(services) = cx.node.services() else { continue };
+        cx.serve();
+        let is_awaited = services.holders().any(|life| !cx.database().membership.is_member(life));
+        let held = services.locks.held();
+        if held > 0 && !is_awaited {
+            let node = cx.node.id.slot.0;
+            return Some(format!("{held} are held at node {node}, where nobody runs any more"));
+        }
+    }
+    None
+}
