@@ -474,9 +474,12 @@ impl Context {
         false
     }
 
-    /// Something of a try goes on when it has ended: [`Context::leave`] must follow for it as well.
+    /// Something of a try goes on when it has ended, or of one that was settled: [`Context::leave`] must follow
+    /// for it as well.
     pub(crate) fn stay(&self) {
-        debug_assert!(self.active.get() > 0, "its try has not left");
+        if self.active.get() == 0 {
+            self.seat.occupy();
+        }
         self.active.set(self.active.get() + 1);
     }
 

@@ -120,8 +120,10 @@ pub enum ShardChange {
 pub enum Heirs {
     /// All members that own any now, in turn; all members if none of them does.
     Owners,
-    /// This one: its slot's next life, say.
+    /// This one.
     One(NodeId),
+    /// Its slot's next life, if that is a member.
+    NextLife,
 }
 
 /// What came of asking to open the shards of a life that is over.
@@ -251,8 +253,16 @@ pub trait Membership: Send + Sync {
     /// Who has acknowledged so, in order.
     fn lost_acks(&self, dead: NodeId) -> Vec<NodeId>;
 
+    /// A member runs nothing any more and never will: nothing of it rests on anybody's locks, and it inherits no
+    /// shards. It stays a member, of whom nothing is asked.
+    fn retire(&self, by: NodeId);
+
+    /// The lives that are over and whose shards are not open yet, in order.
+    fn bereaved(&self) -> Vec<NodeId>;
+
     /// Opens the shards of `dead` once its transactions are settled, and nothing of any other life rests on
-    /// its locks: each that is a member, or is expelled and not recovered, has acknowledged so. Idempotent.
+    /// its locks: each that is a member, or is expelled and not recovered, has acknowledged so, or runs nothing.
+    /// Idempotent.
     fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening;
 
     /// Who gives out timestamps; `None` if nobody has begun. Whoever gets one looks here afterwards, and

@@ -15,6 +15,7 @@ use crate::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
 use crate::membership::{Membership, ShardChange};
 use crate::outcome::{TxnId, UsageError};
 use crate::owner::THREADS_MAX;
+use crate::recovery::Inheritance;
 use crate::shard_map::{ShardEntry, ShardId, ShardMap, ShardState};
 use crate::timestamp::LastSeen;
 use std::collections::BTreeMap;
@@ -60,6 +61,8 @@ pub struct ServiceOptions {
     pub transport: Transport,
     /// Its messages.
     pub rpc: RpcConfig,
+    /// Who gets its shards when it has died.
+    pub inheritance: Inheritance,
     /// Breaks the lock table's invariant, for tests that prove that they would notice.
     #[doc(hidden)]
     pub planted_bits: Option<Bits>,
@@ -73,6 +76,7 @@ impl ServiceOptions {
             lock_table_bytes: LOCK_TABLE_BYTES_DEFAULT,
             transport: if compute_nodes == 1 { Transport::Own } else { Transport::Rpc },
             rpc: RpcConfig::default(),
+            inheritance: Inheritance::Survivors,
             planted_bits: None,
         }
     }
@@ -256,6 +260,15 @@ impl NodeServices {
 
     pub(crate) fn stop_running(&self, thread: u16) {
         self.running.fetch_and(!(1 << thread), Ordering::AcqRel);
+    }
+}
+
+impl Drop for NodeServices {
+    /// When all of its threads have gone as they should, nobody need wait for its word any more.
+    fn drop(&mut self) {
+        if self.lost.get_mut().is_ok_and(|lost| lost.present == 0) {
+            self.membership.retire(self.id);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::index::hash::Lookup;
 use crate::index::prints::Prints;
 use crate::layout::Version;
 use crate::lock::set::LockSet;
+use crate::membership::ViewNumber;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
 use crate::recorder::HistorySink;
@@ -57,12 +58,19 @@ pub struct Stamps {
     pub start: Timestamp,
     /// Its place in the order of commits.
     pub commit: Timestamp,
+    /// Before its last READs were sent: what is known of lives since then may be newer than what they brought.
+    pub view: ViewNumber,
 }
 
 impl Stamps {
     /// None taken yet.
-    pub const NONE: Stamps =
-        Stamps { of: None, lower: Timestamp(0), start: Timestamp(0), commit: Timestamp(0) };
+    pub const NONE: Stamps = Stamps {
+        of: None,
+        lower: Timestamp::ZERO,
+        start: Timestamp::ZERO,
+        commit: Timestamp::ZERO,
+        view: ViewNumber(0),
+    };
 }
 
 /// A record that a transaction asks for the first time: what [`crate::protocol::Protocol::add`] makes an

@@ -26,6 +26,8 @@ pub(crate) enum Closing {
         held: LockSet,
         /// When the transaction committed.
         committed: Timestamp,
+        /// Its coordinator's number.
+        number: u32,
     },
     /// Another node is to take locks back.
     Releasing {
@@ -41,9 +43,14 @@ pub(crate) enum Closing {
 }
 
 impl Context {
-    /// Gives up `held` when `writes` are over: for a transaction that is acknowledged now. `held` is empty
-    /// afterwards. To be called before the try leaves.
-    pub fn close(&self, writes: Detached, held: &mut LockSet, committed: Timestamp) {
+    /// Gives up `held` when `writes` are over: for a transaction of coordinator `number` that is acknowledged now.
+    /// `held` is empty afterwards.
+    pub fn close(
+        &self,
+        writes: Detached,
+        (held, number): (&mut LockSet, u32),
+        committed: Timestamp,
+    ) {
         if self.port.detached(writes).is_ready() {
             return held.release(self, Some(committed));
         }
@@ -51,7 +58,14 @@ impl Context {
         let empty = thread.spare.borrow_mut().pop().unwrap_or_default();
         let held = std::mem::replace(held, empty);
         self.stay();
-        thread.closing.borrow_mut().push(Closing::Writing { writes, held, committed });
+        thread.closing.borrow_mut().push(Closing::Writing { writes, held, committed, number });
+    }
+
+    /// Whether writes of a coordinator's last transaction are on their way.
+    pub(crate) fn is_closing(&self, number: u32) -> bool {
+        let is_its =
+            |it: &Closing| matches!(it, Closing::Writing { number: its, .. } if *its == number);
+        self.advance_closing() > 0 && self.thread_services().closing.borrow().iter().any(is_its)
     }
 
     /// Has `owner` take back what `txn` holds there.
@@ -80,7 +94,7 @@ impl Context {
     /// Whether it is done.
     fn advance_one(&self, closing: &mut Closing) -> bool {
         match closing {
-            Closing::Writing { writes, held, committed } => {
+            Closing::Writing { writes, held, committed, .. } => {
                 // An error says that the primary is dead, whose backups have it all, or that this
                 // node is, and then its locks go with it.
                 if self.port.detached(*writes).is_pending() {
@@ -93,7 +107,9 @@ impl Context {
             }
             Closing::Releasing { owner, txn, committed, call } => {
                 let (owner, txn, committed) = (*owner, *txn, *committed);
-                if !self.database().membership.is_member(owner) {
+                // What a life held that is over is given up when it is recovered.
+                let membership = &self.database().membership;
+                if !membership.is_member(owner) || !membership.is_member(self.node.id) {
                     return true;
                 }
                 let call = call.get_or_insert_with(|| self.call_release(owner, txn, committed));

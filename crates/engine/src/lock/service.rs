@@ -30,11 +30,12 @@ impl NodeServices {
     ) -> LockReply {
         let reply = |verdict, entry| LockReply { known: self.seen.get(), verdict, entry };
         self.seen.raise(known);
+        // The lock on grants comes first: who closes a shard waits for those who are behind it, and so does who
+        // gives up what the recovered held.
+        let grants = &mut *self.grants_of(txn);
         if !self.membership.is_member(txn.node()) {
             return reply(Verdict::NotMember, 0);
         }
-        // The lock on grants comes first: who closes a shard waits for those who are behind it.
-        let grants = &mut *self.grants_of(txn);
         for ask in asks.clone() {
             let entry = self.entry_for(&ask);
             let is_here = entry.is_some_and(|it| it.is_served_by(self.id) && it.epoch == ask.epoch);
@@ -55,8 +56,12 @@ impl NodeServices {
         }
     }
 
-    /// Gives up what `txn` holds here.
+    /// Gives up what `txn` holds here. What lives held that are over is given up once they are recovered: the last
+    /// writes of one that was expelled may have been refused.
     pub(crate) fn release(&self, txn: TxnId, committed: Option<Timestamp>) {
+        if !self.membership.is_member(txn.node()) {
+            return;
+        }
         // Before anybody else can have the lock.
         if let Some(committed) = committed {
             self.seen.raise(committed);

@@ -170,9 +170,12 @@ impl LockSet {
         // Whoever waits moves messages on: the thread's service may not run before.
         cx.serve();
         let LockSet { sent, refused, owners, remote, granted, .. } = self;
+        let membership = &cx.database().membership;
+        // The next life of this node's slot may have its replies.
+        let is_over = !membership.is_member(cx.node.id);
         sent.retain_mut(|Sent { owner, call }| match Pin::new(call).poll(waiting) {
             // The dead do not answer, and a deadline is long.
-            Poll::Pending if !cx.database().membership.is_member(*owner) => {
+            Poll::Pending if is_over || !membership.is_member(*owner) => {
                 take_reply(cx, *owner, None, refused);
                 false
             }
@@ -219,21 +222,32 @@ impl LockSet {
         self.id
     }
 
-    /// Before a transaction that wrote takes its commit timestamp: from now on, and until its locks are given
-    /// up, what rests on them counts. Whoever recovers a node that granted some waits for it.
+    /// Before a transaction writes anything: from now on, and until its locks are given up, what rests on them
+    /// counts. The shards of a node that granted some open nowhere before that: its locks hold, whether it lives
+    /// or not, and need not be looked at again.
     ///
     /// # Errors
-    /// `OwnerLost` if one of those nodes is no member any more: its next life, or an heir, may grant the same.
+    /// As [`LockSet::check`].
     pub fn secure(&mut self, cx: &Context) -> Result<(), Failure> {
-        let membership = &cx.database().membership;
-        if !self.owners.iter().all(|owner| membership.is_member(*owner)) {
-            return Err(Failure::Abort(AbortReason::OwnerLost));
-        }
+        self.check(cx)?;
         if !self.secured && !self.owners.is_empty() {
             cx.thread_services().rest_on(&self.owners);
             self.secured = true;
         }
         Ok(())
+    }
+
+    /// Whether all that was granted holds until now.
+    ///
+    /// # Errors
+    /// `OwnerLost` if one of the nodes that granted is no member any more: its next life, or an heir, may have
+    /// granted the same.
+    pub fn check(&self, cx: &Context) -> Result<(), Failure> {
+        let membership = &cx.database().membership;
+        match self.owners.iter().all(|owner| membership.is_member(*owner)) {
+            true => Ok(()),
+            false => Err(Failure::Abort(AbortReason::OwnerLost)),
+        }
     }
 
     /// Gives up everything that was granted, or may have been; `committed` is when the transaction committed,

@@ -43,8 +43,17 @@ struct Register {
     given: Vec<u16>,
     ended: BTreeMap<NodeId, Ended>,
     members: BTreeMap<NodeId, Patience>,
+    /// Those that run nothing any more.
+    retired: BTreeSet<NodeId>,
     /// Who gave out timestamps, the last one last.
     timestampers: Vec<Timestamper>,
+}
+
+impl Register {
+    /// Members that may run transactions.
+    fn running(&self) -> impl DoubleEndedIterator<Item = NodeId> {
+        self.members.keys().filter(|node| !self.retired.contains(node)).copied()
+    }
 }
 
 /// The service in one process: a register behind a lock, which no transaction takes. How the latest
@@ -118,11 +127,11 @@ impl EmbeddedMembership {
         }
     }
 
-    /// The members that own shards; if none does, all.
+    /// The members that own shards; if none does, all that run.
     fn owners(&self, register: &Register) -> Vec<NodeId> {
         let owning: BTreeSet<NodeId> =
             ShardId::all().filter_map(|shard| Some(self.shards.entry(shard)?.owner)).collect();
-        let members: Vec<NodeId> = register.members.keys().copied().collect();
+        let members: Vec<NodeId> = register.running().collect();
         let owners: Vec<NodeId> =
             members.iter().filter(|node| owning.contains(node)).copied().collect();
         if owners.is_empty() { members } else { owners }
@@ -326,21 +335,32 @@ impl Membership for EmbeddedMembership {
         acknowledged.into_iter().flatten().copied().collect()
     }
 
+    fn retire(&self, by: NodeId) {
+        self.register().retired.insert(by);
+    }
+
+    fn bereaved(&self) -> Vec<NodeId> {
+        self.shards.bereaved()
+    }
+
     fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening {
         let register = self.register();
         let Some(lost) = register.ended.get(&dead).filter(|ended| ended.is_recovered) else {
             return Reopening::NotRecovered;
         };
         let unsettled = register.ended.iter().filter(|(_, ended)| !ended.is_recovered);
-        let living = register.members.keys().chain(unsettled.map(|(node, _)| node));
+        let living = register.running().chain(unsettled.map(|(node, _)| *node));
         let missing: Vec<NodeId> =
-            living.filter(|node| !lost.acknowledged.contains(node)).copied().collect();
+            living.filter(|node| !lost.acknowledged.contains(node)).collect();
         if !missing.is_empty() {
             return Reopening::Unacknowledged(missing);
         }
-        let heirs = match heirs {
+        let heirs: Vec<NodeId> = match heirs {
             Heirs::One(heir) => vec![heir],
             Heirs::Owners => self.owners(&register),
+            Heirs::NextLife => {
+                register.running().rfind(|node| node.slot == dead.slot).into_iter().collect()
+            }
         };
         if heirs.is_empty() || !heirs.iter().all(|heir| register.members.contains_key(heir)) {
             return Reopening::NoHeir;

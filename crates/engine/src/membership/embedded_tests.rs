@@ -196,6 +196,35 @@ fn lost_shards_open_when_all_have_let_go_of_them() {
     assert!(all_open, "the only member that owned some");
 }
 
+/// Who is a member and runs nothing is not waited for and inherits nothing.
+#[test]
+fn shards_open_without_the_word_of_who_runs_nothing_or_for_the_slot_s_next_life() {
+    let (service, [dead, second, third]) = three();
+    service.open_shards(&[dead]);
+    assert_eq!(service.bereaved(), []);
+    service.expel(dead);
+    assert_eq!(service.bereaved(), [dead]);
+    assert_eq!(service.claim_recovery(dead, third), Claim::Granted { before: vec![] });
+    assert!(service.recovered(dead, third));
+    service.ack_lost(dead, third);
+    let missing = Reopening::Unacknowledged(vec![second]);
+    assert_eq!(service.reopen_shards(dead, Heirs::NextLife), missing);
+    service.retire(second);
+    assert_eq!(service.reopen_shards(dead, Heirs::NextLife), Reopening::NoHeir);
+    let next = service.join(dead.slot).expect("recovered");
+    service.ack_lost(dead, next);
+    assert_eq!(service.reopen_shards(dead, Heirs::NextLife), Reopening::Done);
+    assert_eq!(service.shard(ShardId(9)).map(|it| it.owner), Some(next));
+    service.expel(next);
+    assert_eq!(service.claim_recovery(next, third), Claim::Granted { before: vec![] });
+    assert!(service.recovered(next, third));
+    service.ack_lost(next, third);
+    assert_eq!(service.bereaved(), [next]);
+    assert_eq!(service.reopen_shards(next, Heirs::Owners), Reopening::Done);
+    assert_eq!(service.shard(ShardId(9)).map(|it| it.owner), Some(third), "second runs nothing");
+    assert_eq!(service.bereaved(), []);
+}
+
 #[test]
 fn timestamps_are_given_out_by_one_until_it_is_no_member() {
     let (service, [first, second, _]) = three();

@@ -4,6 +4,7 @@
 //! are read without it. A change is counted after it can be seen.
 
 use crate::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::NodeId;
 
@@ -11,12 +12,14 @@ use tarn_fabric::address::NodeId;
 pub(super) struct Shards {
     words: Box<[AtomicU64]>,
     changes: AtomicU64,
+    /// How many nobody grants since their owner's life is over.
+    recovering: AtomicU64,
 }
 
 impl Default for Shards {
     fn default() -> Shards {
         let words = (0..SHARDS).map(|_| AtomicU64::new(0)).collect();
-        Shards { words, changes: AtomicU64::new(0) }
+        Shards { words, changes: AtomicU64::new(0), recovering: AtomicU64::new(0) }
     }
 }
 
@@ -59,13 +62,26 @@ impl Shards {
             self.put(shard, entry.next(dead, ShardState::Recovering));
             bereft += 1;
         }
+        self.recovering.fetch_add(bereft, Ordering::AcqRel);
         self.changes.fetch_add(bereft, Ordering::AcqRel);
+    }
+
+    /// Whose shards nobody grants since their lives are over, in order.
+    pub(super) fn bereaved(&self) -> Vec<NodeId> {
+        if self.recovering.load(Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        let entries = ShardId::all().filter_map(|shard| self.entry(shard));
+        let lost = entries.filter(|entry| entry.state == ShardState::Recovering);
+        let lives: BTreeSet<NodeId> = lost.map(|entry| entry.owner).collect();
+        lives.into_iter().collect()
     }
 
     /// Deals out, in turn, what a life owned that is over.
     pub(super) fn inherit(&self, dead: NodeId, heirs: &[NodeId]) {
         for (turn, (shard, entry)) in self.of(dead).enumerate() {
             self.set(shard, entry.next(heirs[turn % heirs.len()], ShardState::Open));
+            self.recovering.fetch_sub(1, Ordering::AcqRel);
         }
     }
 

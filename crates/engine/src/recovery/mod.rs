@@ -5,7 +5,8 @@
 //!   still be at it. Only then is anything read: nothing of theirs lands any more.
 //! - Log areas are read, and every transaction of that life that has a valid entry is decided, applied and
 //!   released, by the protocol's hooks.
-//! - The life is marked as recovered. What is left of it are locks of transactions that had written
+//! - The life is marked as recovered. Shards whose locks it granted open elsewhere (`reopen`), once nothing of
+//!   anybody rests on what it had granted. What is left of it are locks of transactions that had written
 //!   nothing: whoever meets one takes it away (`stray`), and so does [`sweep()`], at its leisure.
 //!
 //! Invariant: idempotent, whoever dies at whatever point: another claims it and begins anew, and comes to
@@ -16,6 +17,7 @@ mod age;
 mod bulk;
 pub mod logs;
 mod pace;
+mod reopen;
 mod stray;
 mod sweep;
 mod sweeps;
@@ -25,6 +27,7 @@ pub(crate) mod undo;
 pub(crate) use age::is_gone;
 pub(crate) use bulk::{Answer, Bulk, Wish};
 pub use pace::{Pace, Share};
+pub use reopen::Inheritance;
 pub(crate) use stray::{free_met, is_stray, plan_free};
 pub use sweep::Swept;
 pub(crate) use sweeps::Sweeper;
@@ -36,6 +39,7 @@ use crate::membership::Claim;
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::protocol::Protocol;
+use reopen::Reopener;
 use tarn_fabric::address::{Address, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -180,7 +184,7 @@ pub(crate) async fn plant_undone_by<P: Protocol>(
     protocol.apply(cx, &left).await
 }
 
-/// Recovers whoever is expelled, and takes part in sweeps, until `stop`: one coroutine of each compute node
+/// Recovers whoever is expelled, opens their shards elsewhere, and takes part in sweeps, until `stop`: one coroutine of each compute node
 /// that is to take part runs this, on a port of its own. `report` is told what was found.
 ///
 /// # Errors
@@ -191,7 +195,7 @@ pub async fn attend(
     stop: impl Fn() -> bool,
     mut report: impl FnMut(NodeId, &Recovery),
 ) -> Result<(), Failure> {
-    let mut sweeper = Sweeper::default();
+    let (mut sweeper, mut reopener) = (Sweeper::default(), Reopener::default());
     while !stop() {
         if let Err(failure) = cx.settle_left().await
             && is_fenced(cx)
@@ -206,6 +210,7 @@ pub async fn attend(
                 Err(_) => {}
             }
         }
+        reopener.turn(cx);
         match sweeper.turn(cx, pace).await {
             Err(failure) if is_fenced(cx) => return Err(failure),
             Ok(()) | Err(_) => {}

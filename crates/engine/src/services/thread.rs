@@ -179,8 +179,8 @@ impl Context {
         self.advance_closing();
         if services.node.transport() != Transport::Own {
             self.refresh_view();
-            services.look_after_lives(&self.port);
         }
+        services.look_after_lives(&self.port);
     }
 
     /// A coordinator of the thread has come.

@@ -96,19 +96,24 @@ pub struct RpcConfig {
     pub planted_no_reply_cache: bool,
 }
 
+impl RpcConfig {
+    /// For threads that look for messages all the time, on a network that rarely loses any.
+    pub const DEFAULT: RpcConfig = RpcConfig {
+        credits: 32,
+        queue_max: 1024,
+        sessions_max: 1024,
+        message_bytes_max: 1 << 20,
+        fragments_in_flight: 16,
+        retransmit_after: Nanos(500_000),
+        backoff_doublings: 6,
+        deadline: Nanos(2_000_000_000),
+        planted_no_reply_cache: false,
+    };
+}
+
 impl Default for RpcConfig {
     fn default() -> RpcConfig {
-        RpcConfig {
-            credits: 32,
-            queue_max: 1024,
-            sessions_max: 1024,
-            message_bytes_max: 1 << 20,
-            fragments_in_flight: 16,
-            retransmit_after: Nanos(500_000),
-            backoff_doublings: 6,
-            deadline: Nanos(2_000_000_000),
-            planted_no_reply_cache: false,
-        }
+        RpcConfig::DEFAULT
     }
 }
 

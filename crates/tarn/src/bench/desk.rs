@@ -39,6 +39,10 @@ impl Signals {
         self.recorded.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stage() == STOP
+    }
+
     pub(super) fn stage(&self) -> u8 {
         self.stage.load(Ordering::Relaxed)
     }

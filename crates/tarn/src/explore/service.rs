@@ -125,6 +125,14 @@ impl Membership for Service {
         self.inner.lost_acks(dead)
     }
 
+    fn retire(&self, by: NodeId) {
+        self.inner.retire(by);
+    }
+
+    fn bereaved(&self) -> Vec<NodeId> {
+        self.inner.bereaved()
+    }
+
     fn reopen_shards(&self, dead: NodeId, heirs: Heirs) -> Reopening {
         self.inner.reopen_shards(dead, heirs)
     }

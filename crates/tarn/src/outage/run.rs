@@ -341,7 +341,7 @@ fn play<W: Workload + 'static>(
     Ok(scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
 }
 
-/// Whether the dead are expelled, recovered and swept after, and each copy that was lost is on a spare, as
+/// Whether the dead are expelled, recovered and swept after, their shards are open, and each copy that was lost is on a spare, as
 /// far as there are any.
 fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
     let (shape, database) = (&cast.shape, &stage.database);
@@ -351,6 +351,7 @@ fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
         |slot: usize| !cast.dead.borrow()[slot].get() || stage.members_of(slot as u16).is_empty();
     (0..shape.compute_nodes).all(is_noticed)
         && database.membership.unrecovered().is_empty()
+        && database.membership.bereaved().is_empty()
         && !database.sweeps.is_due()
         && open.groups.nodes().iter().all(|node| usize::from(node.0) >= shape.crash_memory)
         && !open.groups.is_joining()

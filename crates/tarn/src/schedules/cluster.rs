@@ -16,10 +16,14 @@ use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms};
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::recovery::Inheritance;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::services::ServiceOptions;
+use tarn_engine::timestamp::{Timestamps, pool_word};
 use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_fabric::rpc::RpcConfig;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::memory::Zeros;
@@ -30,6 +34,15 @@ const HARDWARE: &str = "cx5-100g";
 
 /// Small: a slot has many lives, and few transactions at a time.
 const LOCK_TABLE_BYTES: u64 = 1 << 14;
+/// Messages are sent again soon: virtual time is short, and many are lost.
+const RPC: RpcConfig = RpcConfig {
+    retransmit_after: Nanos(30_000),
+    backoff_doublings: 3,
+    deadline: Nanos(5_000_000),
+    ..RpcConfig::DEFAULT
+};
+/// A slot that comes back does so at the next look at the world.
+const NEXT_LIFE_WITHIN: Nanos = Nanos(100_000);
 
 /// See the module's text.
 pub struct Cluster {
@@ -43,6 +56,7 @@ pub struct Cluster {
     threads: u16,
     compute_nodes: usize,
     address_cache: usize,
+    next_life: bool,
     loaded: RefCell<Vec<RecordedWrite>>,
 }
 
@@ -102,6 +116,7 @@ impl Cluster {
             threads,
             compute_nodes,
             address_cache,
+            next_life: drawn.next_life,
             loaded,
         })
     }
@@ -117,8 +132,14 @@ impl Cluster {
     /// When the slot has used up its lives.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
+        let inheritance = match self.next_life {
+            true => Inheritance::NextLife { within: NEXT_LIFE_WITHIN },
+            false => Inheritance::Survivors,
+        };
         let services = ServiceOptions {
             lock_table_bytes: LOCK_TABLE_BYTES,
+            inheritance,
+            rpc: RPC,
             ..ServiceOptions::new(self.threads, self.compute_nodes)
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
@@ -130,7 +151,13 @@ impl Cluster {
     /// A thread number beyond what owner tags can name.
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
         let port = self.fabric.port(node.id, thread, self.seed);
-        Ok(Rc::new(Context::new(Arc::clone(node), port, thread, self.address_cache)?))
+        let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
+        if node.services().is_some() {
+            // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that:
+            // then a snapshot misses what had ended before. A round takes its time.
+            cx.timestamps = Timestamps::Pool(pool_word());
+        }
+        Ok(Rc::new(cx))
     }
 
     /// Loads the tables while the cluster is at rest.

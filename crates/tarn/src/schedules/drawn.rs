@@ -20,6 +20,8 @@ const INDEXED_IN: u32 = 3;
 const MORE_TRANSACTIONS: u64 = 8;
 /// The stream of a run's shape.
 const DRAW_STREAM: u64 = 0x6472_6177;
+/// The stream of what only protocols with shards draw.
+const SHARDS_STREAM: u64 = 0x7368_6172_6473;
 /// Every second seed runs the mixture, which reaches everything.
 const WORKLOADS: [(&str, &[&str]); 8] = [
     (mixture::NAME, &[]),
@@ -110,6 +112,8 @@ pub struct Drawn {
     pub restarts: bool,
     /// Whether the number of a dead coordinator is taken by one of another node, before its life is recovered.
     pub succession: bool,
+    /// Whether the shards of the dead wait for the next life of its slot, under a protocol that has any.
+    pub next_life: bool,
     /// What leases are worth, if there are any. Clocks may drift by more than they allow for.
     pub lease: Option<LeaseTerms>,
     /// One transaction in so many is dropped by its caller half-way; 0: none.
@@ -183,6 +187,7 @@ impl Drawn {
             slots_per_100_records: pick(&mut rng, &[50, 200, 200]),
             // Drawn last: seeds that had another meaning before keep all the rest of it.
             succession: has_faults && rng.random_range(0..2) == 0,
+            next_life: false,
             faults,
         };
         if ranges && is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
@@ -192,6 +197,13 @@ impl Drawn {
             drawn.transactions += if has_leaves { MORE_TRANSACTIONS } else { 0 };
         }
         drawn
+    }
+
+    /// The same, for a protocol whose locks are in compute nodes. Drawn from a stream of its own: all else stays.
+    #[must_use]
+    pub fn with_shards(self, seed: u64) -> Drawn {
+        let mut rng = seeded(seed, SHARDS_STREAM);
+        Drawn { next_life: self.restarts && rng.random_range(0..2) == 0, ..self }
     }
 
     /// The same, and no memory node dies.
@@ -208,7 +220,7 @@ impl Drawn {
         let of_memory = |fault: &Fault| matches!(fault.what, What::MemoryNode { .. });
         let faults: Vec<Fault> = self.faults.into_iter().filter(of_memory).collect();
         // A lease that lapses expels its holder.
-        Drawn { faults, lease: None, restarts: false, succession: false, ..self }
+        Drawn { faults, lease: None, restarts: false, succession: false, next_life: false, ..self }
     }
 
     /// How many memory nodes die.
@@ -375,6 +387,9 @@ impl Drawn {
         }
         let restarts = if self.restarts { "the dead come back" } else { "the dead stay away" };
         write!(f, "{} spares; {restarts}", self.spares)?;
+        if self.next_life {
+            write!(f, " to their shards")?;
+        }
         if self.succession { write!(f, "; their numbers are taken over") } else { Ok(()) }
     }
 }

@@ -122,7 +122,7 @@ pub(super) fn spawn_keepers<'a, T>(
     }
 }
 
-/// Whether nothing is left to be looked after: the dead are recovered, and each copy that was lost is on a
+/// Whether nothing is left to be looked after: the dead are recovered, their shards are open, and each copy that was lost is on a
 /// spare, as far as there are any.
 pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     let (configurations, membership) = (&cx.database().configurations, &cx.database().membership);
@@ -134,6 +134,7 @@ pub(super) fn is_mended(cx: &Context, drawn: &Drawn) -> bool {
     });
     let lives = |node: NodeSlot| !drawn.memory_node_dies(usize::from(node.0));
     membership.unrecovered().is_empty()
+        && membership.bereaved().is_empty()
         && open.groups.nodes().into_iter().all(lives)
         && !open.groups.is_joining()
         && configurations.announced() == open.number

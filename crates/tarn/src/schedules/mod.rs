@@ -78,6 +78,10 @@ impl Subject {
         let caps = self.info().map(|info| info.caps);
         let ranges = caps.is_none_or(|caps| caps.ranges);
         let mut drawn = Drawn::within(seed, self.workload.as_deref(), ranges);
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
+        if protocol.is_ok_and(|protocol| protocol.needs().locks) {
+            drawn = drawn.with_shards(seed);
+        }
         if caps.is_some_and(|caps| !caps.crash_recovery) {
             drawn = drawn.without_compute_deaths();
         }

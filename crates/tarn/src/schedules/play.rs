@@ -155,7 +155,15 @@ impl<'a, W: Workload> Play<'a, W> {
         let node = self.cluster.join(slot.0)?;
         let cx = self.cluster.context(&node, 0)?;
         self.standby = Some((Arc::clone(&node), Rc::clone(&cx)));
-        self.keep(&Life::new(node.id, &self.cluster.fabric), cx);
+        let life = Life::new(node.id, &self.cluster.fabric);
+        self.keep(&life, cx);
+        // It may inherit shards, of which each thread of the others asks the one of its number.
+        let threads = if node.services().is_some() { self.drawn.threads as u16 } else { 1 };
+        for thread in 1..threads {
+            let cx = self.cluster.context(&node, thread)?;
+            self.serve(&life, &cx);
+            self.contexts.push(cx);
+        }
         Ok(())
     }
 
@@ -168,16 +176,17 @@ impl<'a, W: Workload> Play<'a, W> {
     }
 
     /// The thread does what others need of it, if the protocol needs anything: as long as any coordinator of
-    /// any thread is there.
-    fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
+    /// any thread is there; beside faults until all is over, since whoever asks at the end needs it too.
+    pub(super) fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
         if !cx.has_services() {
             return;
         }
         let graveyard = Rc::clone(&self.graveyard);
         let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
-        let serving = Rc::clone(cx);
+        let (serving, desk, has_faults) = (Rc::clone(cx), self.desk, self.drawn.has_faults());
         lives.spawn(life, cx, async move {
-            services::run(&serving, || !serving.has_coordinators()).await;
+            let is_over = || !has_faults || desk.is_over.get();
+            services::run(&serving, || is_over() && !serving.has_coordinators()).await;
         });
     }
 
@@ -349,10 +358,11 @@ impl<'a, W: Workload> Play<'a, W> {
         let database = &self.cluster.database;
         let open = database.configurations.open();
         format!(
-            "{} ms after the last commit: {at_work} coordinators at work; not recovered: {:?}; dead \
-             memory nodes in the map: {:?}; {open:?}, announced {:?}",
+            "{} ms after the last commit: {at_work} coordinators at work; not recovered: {:?}; shards \
+             not open of {:?}; dead memory nodes in the map: {:?}; {open:?}, announced {:?}",
             self.patience().0 / 1_000_000,
             database.membership.unrecovered(),
+            database.membership.bereaved(),
             database.configurations.dead(),
             database.configurations.announced(),
         )

@@ -49,6 +49,7 @@ impl<W: Workload> Play<'_, W> {
         self.taken.insert(number);
         self.deaths.successions += 1;
         self.begin_coordinator(&life, &cx, number);
+        self.serve(&life, &cx);
         self.contexts.push(cx);
     }
 

@@ -4,9 +4,9 @@
 //! have ended and nothing is on its way any more, so that the memory can be judged and the next phase,
 //! a new life of every compute node, begins on a cluster at rest.
 
-use super::Config;
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
+use super::{Config, Seats};
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
 use crate::cluster::OpenError;
@@ -167,8 +167,11 @@ impl<W: Workload> Driver<W> {
             slots.map(|slot| self.cluster.join(slot)).collect::<Result<_, _>>()?;
         let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
         services::share_out(self.cluster.database(), &owners);
-        let seats = config.seats().into_iter();
-        let contexts = seats.map(|seats| {
+        // A thread without coordinators answers those of its number at other nodes, if a protocol asks there.
+        let is_needed = |seats: &Seats| {
+            !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
+        };
+        let contexts = config.places().filter(is_needed).map(|seats| {
             let cx = self.cluster.context(&nodes[usize::from(seats.slot)], seats.thread)?;
             Ok((cx, seats.coordinators))
         });
@@ -223,7 +226,9 @@ impl<W: Workload> Driver<W> {
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
             if cx.has_services() {
-                scheduler.spawn(&cx.port, services::run(cx, || !cx.has_coordinators()));
+                // Until then somebody may begin to ask it, whether it has coordinators or not.
+                let is_over = || signals.has_stopped() && !cx.has_coordinators();
+                scheduler.spawn(&cx.port, services::run(cx, is_over));
             }
         }
         let start = fabric.now();
@@ -350,3 +355,7 @@ impl Reading {
         SimPhase { phase, used, given_up: self.given_up - earlier.given_up }
     }
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

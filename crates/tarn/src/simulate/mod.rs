@@ -51,17 +51,21 @@ pub struct Seats {
 impl Config {
     /// Every thread that has a coordinator, with its coordinators.
     pub fn seats(&self) -> Vec<Seats> {
+        self.places().filter(|seats| !seats.coordinators.is_empty()).collect()
+    }
+
+    /// Every thread, with its coordinators if it has any.
+    pub fn places(&self) -> impl Iterator<Item = Seats> {
         let (nodes, threads) = (self.cluster.compute_nodes, self.threads);
-        let places = (0..nodes).flat_map(|slot| (0..threads).map(move |thread| (slot, thread)));
-        places
-            .map(|(slot, thread)| {
-                let first = thread * nodes + slot;
-                let coordinators = (first..self.coordinators).step_by(nodes * threads);
-                let coordinators = coordinators.map(|number| number as u32).collect();
-                Seats { slot: slot as u16, thread: thread as u16, coordinators }
-            })
-            .filter(|seats| !seats.coordinators.is_empty())
-            .collect()
+        let places =
+            (0..nodes).flat_map(move |slot| (0..threads).map(move |thread| (slot, thread)));
+        let all = self.coordinators;
+        places.map(move |(slot, thread)| {
+            let first = thread * nodes + slot;
+            let coordinators = (first..all).step_by(nodes * threads);
+            let coordinators = coordinators.map(|number| number as u32).collect();
+            Seats { slot: slot as u16, thread: thread as u16, coordinators }
+        })
     }
 }
 

@@ -10,6 +10,7 @@ mod found;
 mod independent;
 mod inputs;
 mod locks;
+mod lotus;
 mod pool;
 mod reproduce;
 mod scenarios;

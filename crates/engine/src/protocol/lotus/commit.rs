@@ -5,7 +5,7 @@
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
 use super::prepare::{changes, encode_log, links, prepare};
-use super::{Lotus, On, Phase, enter, recover};
+use super::{Lotus, On, Phase, enter};
 use crate::context::Context;
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
@@ -23,8 +23,12 @@ pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result
     }
     settle_log(lotus, cx, txn).await;
     prepare(lotus, cx, txn).await?;
+    match lotus.on(On::AwaitSurvivors) {
+        true => txn.held.secure(cx)?,
+        false => txn.held.check(cx)?,
+    }
     write_invisible(cx, txn).await?;
-    take_timestamp(lotus, cx, txn).await?;
+    take_timestamp(cx, txn).await?;
     decide(lotus, cx, txn).await?;
     show_at_primary(cx, txn);
     Ok(())
@@ -32,11 +36,9 @@ pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result
 
 /// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
 fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let secured = txn.held.secure(cx);
-    if secured.is_ok() {
-        release(cx, txn);
-    }
-    secured
+    txn.held.check(cx)?;
+    release(cx, txn);
+    Ok(())
 }
 
 /// The log area is used again only when what it decides is visible everywhere.
@@ -94,13 +96,9 @@ fn add_log(round: &mut Round, area: Target, (entry, len): (BufferOffset, usize))
     }
 }
 
-/// C2: are all locks still what they were? Then T_commit is taken, and the versions are given it.
-async fn take_timestamp(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+/// C2: T_commit is taken, and the versions are given it. The locks hold: see [`crate::lock::set::LockSet::secure`].
+async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Stamp);
-    if let Err(lost) = txn.held.secure(cx) {
-        recover::undo_own(lotus, cx, txn).await?;
-        return Err(lost);
-    }
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
     txn.stamps.commit = commit;
     let Txn { round, entries, written, .. } = &mut *txn;
@@ -195,7 +193,7 @@ fn close(cx: &Context, txn: &mut Txn, posted: Option<Detached>) {
         Some(writes) => {
             enter(cx, Phase::Release);
             let known = cx.timestamps.known(cx);
-            cx.close(writes, &mut txn.held, known);
+            cx.close(writes, (&mut txn.held, txn.coordinator), known);
         }
         None => release(cx, txn),
     }

@@ -64,6 +64,7 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
             return Ok(());
         }
         plan(cx, txn);
+        txn.stamps.view = cx.database().membership.view();
         cx.port.execute(&mut txn.round).await?;
         let undecided = absorb(lotus, cx, txn)?;
         insert::provide(cx, txn).await?;
@@ -225,6 +226,10 @@ fn take_versions(
         return Err(AbortReason::Undecided.into());
     }
     let newest = slot.newest_committed(image);
+    if let Some(newest) = &newest {
+        // Who wrote it may have died before it told the owner of the lock.
+        cx.timestamps.observe(cx, newest.version);
+    }
     let is_new = |it: &Committed| it.version > stamps.start;
     if lotus.starts_writers() && newest.as_ref().is_some_and(is_new) {
         return Err(AbortReason::WriteConflict.into());

@@ -53,6 +53,7 @@ enum On {
     SettleBeforeLog = 8,
     ReleaseOnAbort = 9,
     NewestInSr = 10,
+    AwaitSurvivors = 11,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -113,6 +114,12 @@ const SWITCHES: &[Switch] = &[
         "newest-in-sr",
         "a transaction with locks changes the newest version, however new; \
          off: it is aborted if that is newer than its beginning, which costs a timestamp (L12)",
+        false,
+    ),
+    switch(
+        "await-survivors",
+        "the shards of a dead owner open when nothing that survivors write rests on its grants; \
+         off: when it is recovered (L10)",
         false,
     ),
 ];
@@ -331,7 +338,8 @@ impl Protocol for Lotus {
 
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.on(On::SettleBeforeLog) {
-            true => recovery::is_settled(cx, coordinator).await,
+            // A coordinator that is no more may have left writes on their way.
+            true => Ok(!cx.is_closing(coordinator) && recovery::is_settled(cx, coordinator).await?),
             false => Ok(true),
         }
     }

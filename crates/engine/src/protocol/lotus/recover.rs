@@ -25,7 +25,6 @@ use crate::owner::OwnerTag;
 use crate::recovery::logs::Head;
 use crate::recovery::{Answer, Asker, Bulk, Wish, is_gone, logs};
 use crate::timestamp::Timestamp;
-use crate::working_set::Txn;
 use tarn_fabric::address::{Address, NodeId, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -308,22 +307,5 @@ pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
     for commit in left.iter().filter_map(|each| each.entry.commit) {
         cx.timestamps.observe(cx, commit);
         cx.timestamps.wait_out(cx, commit).await;
-    }
-}
-
-/// Undoes the transaction that this coordinator runs, which has written and is not decided.
-///
-/// # Errors
-/// `CommitUnknown`: it is to be resolved.
-pub(super) async fn undo_own(
-    lotus: &Lotus,
-    cx: &Context,
-    txn: &mut Txn,
-) -> Result<(), Failure> {
-    // Blocks that it has linked, or that a READ may still lead to, are not used again.
-    txn.allocated.clear();
-    match resolve(lotus, cx, (txn.tag, Asker::Itself), txn.coordinator).await {
-        Ok(Resolution::Aborted) => Ok(()),
-        _ => Err(cx.explain(Explanation::Unknown(txn.tag))),
     }
 }

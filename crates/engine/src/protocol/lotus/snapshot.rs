@@ -35,6 +35,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
             return Ok(());
         }
         plan(cx, txn);
+        txn.stamps.view = cx.database().membership.view();
         cx.port.execute(&mut txn.round).await?;
         let undecided = absorb(lotus, cx, txn)?;
         txn.round.begin();
@@ -139,7 +140,9 @@ pub(super) fn choose(
     let entry = &mut entries[index];
     let table = cx.table(entry.table);
     let image = round.bytes(entry.image, table.slot.slot_bytes);
-    let stray = |txn: u64| lotus.is_stray(cx, txn);
+    // Its life may have been recovered since the cell was read, which then was not the last word.
+    let is_as_read = || cx.database().membership.view() == stamps.view;
+    let stray = |txn: u64| lotus.is_stray(cx, txn) && is_as_read();
     match table.slot.choose(image, stamps.start, lotus.rules(), stray) {
         Choice::Version(shown) => {
             show(entry, shown);
