@@ -60,6 +60,10 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+/// The program's command line. Here and not in the program, so that what it calls with each workload and protocol
+/// is compiled once.
+#[doc(hidden)]
+pub mod cli;
 pub mod cluster;
 mod database;
 mod error;

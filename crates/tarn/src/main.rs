@@ -6,8 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    tarn::cli::main()
 }

@@ -6,13 +6,13 @@ use super::own_input::refuse_own_input;
 use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Settings};
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict, progress::Progress};
+use crate::bench::report::Report;
+use crate::bench::run::{Plan, run as run_plan};
+use crate::bench::{Config, coroutines_for};
+use crate::cluster::ClusterConfig;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use tarn::bench::report::Report;
-use tarn::bench::run::{Plan, run as run_plan};
-use tarn::bench::{Config, coroutines_for};
-use tarn::cluster::ClusterConfig;
 use tarn_engine::catalog;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
@@ -113,7 +113,7 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
         threads: threads as usize,
         threads_per_node: threads_per_node as usize,
         coroutines: coroutines as usize,
-        pin: !settings.no_pin && threads as usize <= tarn::machine::processors(),
+        pin: !settings.no_pin && threads as usize <= crate::machine::processors(),
     };
     let verified = verify.unwrap_or_default().as_secs_f64() * VERIFIED_PER_SECOND;
     Ok(Plan {

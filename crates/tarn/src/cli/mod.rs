@@ -20,10 +20,10 @@ mod trace;
 mod verdict;
 mod whole_file;
 
+use crate::bench::run::RunError;
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
-use tarn::bench::run::RunError;
 use tarn_engine::outcome::UsageError;
 
 /// Serializable transactions on a pool of remote memory.

@@ -4,9 +4,9 @@
 
 use super::sim::load_profile;
 use super::{Stop, Verdict, say};
+use crate::simulate::nic::published::standing_name;
 use serde::Serialize;
 use std::fmt::Write as _;
-use tarn::simulate::nic::published::standing_name;
 use tarn_sim::profile::{Constant, Profile};
 
 /// Lists the hardware profiles of the simulator; with a name, every constant of one.

@@ -3,14 +3,14 @@
 //! Invariant: nothing is shown that takes less than a second, and nothing moves while a measured
 //! phase runs in real time: drawing would take a core from it.
 
+use crate::bench::run::Watch;
+use crate::explore;
+use crate::simulate::{self, driver::Now};
+use crate::sweep::{self, Point, pool::Done};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tarn::bench::run::Watch;
-use tarn::explore;
-use tarn::simulate::{self, driver::Now};
-use tarn::sweep::{self, Point, pool::Done};
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);

@@ -7,10 +7,10 @@ use super::progress::Progress;
 use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say, verdict};
+use crate::reproduce::lotus::extent::Extent;
+use crate::reproduce::lotus::{self, Order};
+use crate::reproduce::{ALL, Figure, page};
 use std::path::PathBuf;
-use tarn::reproduce::lotus::extent::Extent;
-use tarn::reproduce::lotus::{self, Order};
-use tarn::reproduce::{ALL, Figure, page};
 
 /// Runs a published figure again on a simulated cluster of the paper's hardware: one row for each
 /// published value, with the simulated one, their ratio, and what was busiest; then the verbs of a

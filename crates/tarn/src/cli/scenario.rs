@@ -4,11 +4,11 @@
 //! over the scenario's value, and an unknown key is an error.
 
 use super::Stop;
+use crate::bench::checks::CheckKind;
 use clap::ValueEnum;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use tarn::bench::checks::CheckKind;
 use tarn_engine::outcome::UsageError;
 
 /// Flags and keys; `None` is the default.

@@ -8,10 +8,10 @@ use super::progress::Progress;
 use super::sim::{Settings, Verify, plan_of, workload_of};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
+use crate::trace::run::run as run_trace;
+use crate::trace::{Pick, TRANSACTIONS_MAX, Trace, Wanted, svg, text};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
-use tarn::trace::run::run as run_trace;
-use tarn::trace::{Pick, TRANSACTIONS_MAX, Trace, Wanted, svg, text};
 use tarn_workloads::with_workload;
 
 /// Draws transactions of a simulated run as time-space diagrams: a lane for the coordinator and each

@@ -3,9 +3,9 @@
 //! Invariant: one way for every command: the report on standard output, what failed on standard error.
 
 use super::{Stop, Verdict, print_object, say};
+use crate::bench::checks::{CheckKind, Checks};
 use serde::Serialize;
 use std::fmt::Display;
-use tarn::bench::checks::{CheckKind, Checks};
 
 /// What the checks are to find.
 #[derive(Clone, Copy, Debug)]

@@ -6,14 +6,18 @@
 
 use crate::common::{assert_refused, tarn, tarn_line};
 use serde_json::Value;
-use std::time::Duration;
 use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::report::Sum;
 use tarn::explore::run::run;
 use tarn_engine::protocol::{ALL, KNOWN, ProtocolInfo};
+use tarn_sim::explore::Bounds;
 
 /// Verbs that landed, and what else happened, of a whole execution.
 const STEPS_MAX: usize = 30;
+
+/// Of items that are not exhausted in a test: so many, and not so many seconds, are the same everywhere.
+const BOUNDED: Bounds = Bounds { executions: 2_000, ..Bounds::NONE };
+const BRIEF: Bounds = Bounds { executions: 300, ..Bounds::NONE };
 
 /// A rule that is taken away, where that shows, on which shape, and beside which fault.
 struct Planted {
@@ -127,9 +131,8 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
     for info in ALL {
         // Motor's orders are too many for a test; `tarn explore all --protocol motor` goes through them.
         let is_small = info.name != "motor";
-        let budget = (!is_small).then_some(Duration::from_secs(45));
-        let deep = is_small;
-        let order = Order { deep, budget, jobs: 2, ..Order::all(info.name, "corrected") };
+        let bounds = if is_small { Bounds::NONE } else { BOUNDED };
+        let order = Order { deep: is_small, bounds, jobs: 2, ..Order::all(info.name, "corrected") };
         let sum = explored(&order);
         assert_eq!(sum.total.violations, 0, "{sum}");
         assert!(sum.total.exhausted == sum.total.items || !is_small, "{sum}");
@@ -182,7 +185,7 @@ fn survives(info: &ProtocolInfo) {
             shape: Some("1x1".parse().expect("a shape")),
             crashes: 1,
             fault: Some(fault),
-            budget: Some(Duration::from_secs(20)),
+            bounds: if is_exhausted { Bounds::NONE } else { BOUNDED },
             ..Order::all(info.name, "corrected")
         };
         let sum = explored(&order);
@@ -242,9 +245,9 @@ fn every_switch_is_planted_or_harmless() {
     }
     for (protocol, missing) in HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS) {
         // Of the others there are too many orders for a test.
-        let budget = (*protocol != "ford").then_some(Duration::from_secs(2));
+        let bounds = if *protocol == "ford" { Bounds::NONE } else { BRIEF };
         let order = Order::all(protocol, &format!("corrected,{missing}"));
-        let sum = explored(&Order { budget, jobs: 2, ..order });
+        let sum = explored(&Order { bounds, jobs: 2, ..order });
         assert_eq!(sum.total.violations, 0, "{sum}");
     }
 }

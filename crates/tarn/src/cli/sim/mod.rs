@@ -16,11 +16,11 @@ use super::progress::Progress;
 use super::scenario::number;
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict};
+use crate::simulate::report::SimReport;
+use crate::simulate::run::{Plan, run as run_plan};
 pub(super) use plan::Verify;
 pub(super) use settings::Settings;
 use std::path::{Path, PathBuf};
-use tarn::simulate::report::SimReport;
-use tarn::simulate::run::{Plan, run as run_plan};
 use tarn_sim::profile::Profile;
 use tarn_workloads::{Workload, with_workload};
 

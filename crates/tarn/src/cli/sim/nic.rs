@@ -5,10 +5,10 @@
 
 use super::{DEFAULT_PROFILE, load_profile, with_settings};
 use crate::cli::{Stop, Verdict, print_object, say};
+use crate::simulate::nic::published::Beside;
+use crate::simulate::nic::{CURVES, Curve, Measurement, Share};
 use serde::Serialize;
 use std::fmt::Write as _;
-use tarn::simulate::nic::published::Beside;
-use tarn::simulate::nic::{CURVES, Curve, Measurement, Share};
 use tarn_sim::profile::{Change, Profile};
 
 /// Measures one simulated NIC and the processors around it: rates and latencies of verbs and calls, as

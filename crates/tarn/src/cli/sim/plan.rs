@@ -6,9 +6,9 @@
 use super::Settings;
 use crate::cli::bench::{cluster, within};
 use crate::cli::scenario;
+use crate::simulate::run::Plan;
+use crate::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
 use std::path::PathBuf;
-use tarn::simulate::run::Plan;
-use tarn::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
 use tarn_sim::profile::Profile;

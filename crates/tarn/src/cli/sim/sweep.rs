@@ -10,14 +10,14 @@ use crate::cli::own_input::refuse_own_input;
 use crate::cli::progress::Sweeping;
 use crate::cli::whole_file::WholeFile;
 use crate::cli::{Stop, Verdict, complaint, interrupt, verdict};
+use crate::machine;
+use crate::sweep::pool::{Done, JOBS_MAX, Pool, PoolError};
+use crate::sweep::report::SweepReport;
+use crate::sweep::{Axis, Point, estimate, grid, page};
 use clap::{CommandFactory as _, Parser};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use tarn::machine;
-use tarn::sweep::pool::{Done, JOBS_MAX, Pool, PoolError};
-use tarn::sweep::report::SweepReport;
-use tarn::sweep::{Axis, Point, estimate, grid, page};
 use tarn_workloads::with_workload;
 
 /// What makes a run a sweep.
