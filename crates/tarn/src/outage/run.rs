@@ -164,8 +164,9 @@ async fn coordinate<W: Workload>(
             Ok(()) => desk.count(now),
             Err((Failure::Fabric, _)) if !cx.database().membership.is_member(cx.node.id) => return,
             Err((Failure::Fabric, _)) => cx.port.sleep(Nanos(5_000)).await,
-            Err((failure, _)) => {
-                desk.failures.borrow_mut().push(failure.to_string());
+            Err((failure, explanation)) => {
+                let text = explanation.map_or_else(|| failure.to_string(), |it| it.to_string());
+                desk.failures.borrow_mut().push(text);
                 return;
             }
         }
