@@ -6,6 +6,7 @@
 //! to transaction, and a transaction without scans on tables without indexes never touches it.
 
 use crate::catalog::{Catalog, Table};
+use crate::index::btree::cache::Lead;
 use crate::index::btree::plan::{Index, KeyBytes};
 use crate::index::btree::scan::{Own, ScanState, Visit};
 use crate::index::btree::seek::Seek;
@@ -51,6 +52,17 @@ pub struct Change {
     pub adds: bool,
     /// How far the protocol has come with it.
     pub place: ChangePlace,
+    /// What led to the node that is read or locked for it.
+    pub lead: Lead,
+    /// Leaves that ended before the key.
+    pub hops: u8,
+}
+
+impl Change {
+    /// Of which nothing is known yet.
+    pub fn new(index: IndexId, key: KeyBytes, entry: u32, adds: bool) -> Change {
+        Change { index, key, entry, adds, place: ChangePlace::Unknown, lead: Lead::NONE, hops: 0 }
+    }
 }
 
 /// Where a change's leaf is.

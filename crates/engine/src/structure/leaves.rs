@@ -9,7 +9,7 @@
 
 use super::{Rule, Step, Structure};
 use crate::context::Context;
-use crate::index::btree::cache::{Course, Way};
+use crate::index::btree::cache::{Course, Lead, Way};
 use crate::index::btree::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
 use crate::index::btree::plan::Index;
 use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
@@ -53,8 +53,7 @@ fn gather(cx: &Context, txn: &mut Txn) -> bool {
             continue;
         }
         effects(catalog, table, (round, entry), |index, key, adds| {
-            let (index, entry, place) = (index.id, at as u32, ChangePlace::Unknown);
-            ordered.changes.push(Change { index, key, entry, adds, place });
+            ordered.changes.push(Change::new(index.id, key, at as u32, adds));
         });
     }
     ordered.is_used |= !ordered.changes.is_empty();
@@ -91,16 +90,16 @@ fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     for at in 0..txn.ordered.changes.len() {
         let change = txn.ordered.changes[at];
         let index = catalog.ordered(change.index);
-        let place = match change.place {
+        match change.place {
             ChangePlace::Leaf(_) => continue,
             ChangePlace::Unknown => {
                 found.clear();
                 let course = only(&change.key[..index.shape.key_bytes]);
-                follow(cache.locate(index, course, &mut found), &found)
+                txn.ordered.changes[at].go(cache.locate(index, course, &mut found));
             }
-            place => place,
-        };
-        txn.ordered.changes[at].place = match place {
+            _ => {}
+        }
+        txn.ordered.changes[at].place = match txn.ordered.changes[at].place {
             ChangePlace::Inner(address, _) => {
                 let bytes = index.shape.node_bytes;
                 let image = plan_node(&cx.groups, &mut txn.round, address, bytes);
@@ -212,21 +211,24 @@ fn absorb_change(cx: &Context, txn: &mut Txn, at: usize) -> Result<bool, AbortRe
     if level > 0 {
         cache.learn(index, address, node);
     }
+    if beyond && !change.lead.is_to(node) {
+        // Not the node that was meant: one that died, and serves elsewhere. NEXT leads nowhere near.
+        cache.forget(index, key, 0);
+        change.place = ChangePlace::Unknown;
+        return Ok(false);
+    }
     if beyond {
         request_post(&cx.tree_works, index, node);
         cache.forget_parent(index, key, level + 1);
-    }
-    change.place = match (level, beyond) {
-        (0, true) => ChangePlace::At(node.next()),
-        (0, false) if is_read => ChangePlace::At(address),
-        (0, false) => change.place,
-        (_, true) => ChangePlace::Inner(node.next(), BufferOffset::default()),
+        change.go_on(node);
+    } else if level > 0 {
         // Not from the root again: nobody may lead to this node.
-        (_, false) => {
-            let (course, mut found) = (only(key), Vec::new());
-            follow(cache.below(index, address, course, &mut found), &found)
-        }
-    };
+        let (course, mut found) = (only(key), Vec::new());
+        let way = cache.below(index, address, course, &mut found);
+        change.go(way);
+    } else if is_read {
+        change.place = ChangePlace::At(address);
+    }
     Ok(beyond)
 }
 
@@ -235,11 +237,26 @@ fn only(key: &[u8]) -> Course<'_> {
     Course { key, last: key, backward: false, nodes: 1, level: 0 }
 }
 
-/// Where a way leads, whose end is what was found.
-fn follow(way: Way, found: &[Address]) -> ChangePlace {
-    match way {
-        Way::There => ChangePlace::At(found[0]),
-        Way::Read(address) => ChangePlace::Inner(address, BufferOffset::default()),
+impl Change {
+    fn go(&mut self, way: Way) {
+        (self.place, self.lead) = match way {
+            Way::There(lead) => (ChangePlace::At(lead.address), lead),
+            Way::Read(lead) => (ChangePlace::Inner(lead.address, BufferOffset::default()), lead),
+        };
+    }
+
+    /// From a node that ends before the key. Who comes from a leaf most often finds the leaf that was split
+    /// off behind it, and locks that at once. If that ends before the key, too, the parent is read anew; and
+    /// if it knows no better, leaves are looked at along NEXT before one is locked.
+    fn go_on(&mut self, node: Node<'_>) {
+        let next = Lead::after(node);
+        self.place = match (node.level(), self.hops) {
+            (0, 0) => ChangePlace::At(next.address),
+            (0, 1) => ChangePlace::Unknown,
+            _ => ChangePlace::Inner(next.address, BufferOffset::default()),
+        };
+        self.lead = next;
+        self.hops = self.hops.saturating_add(u8::from(node.level() == 0));
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::{Rule, Structure, begin, merges, raise};
 use crate::context::Context;
-use crate::index::btree::cache::{Course, Way};
+use crate::index::btree::cache::{Course, Lead, Way};
 use crate::index::btree::edit::{self, NodeMut};
 use crate::index::btree::node::{META_AT, Node};
 use crate::index::btree::plan::{Index, KeyBytes};
@@ -77,13 +77,14 @@ pub(super) async fn descend(
     let (mut next, mut found) = (None, Vec::new());
     for _ in 0..STEPS_MAX {
         found.clear();
-        let (address, is_promised) = match next.take() {
+        let (lead, is_promised) = match next.take() {
             Some(next) => (next, false),
             None => match cx.trees.borrow_mut().locate(index, course, &mut found) {
-                Way::There => (found[0], true),
-                Way::Read(address) => (address, false),
+                Way::There(lead) => (lead, true),
+                Way::Read(lead) => (lead, false),
             },
         };
+        let address = lead.address;
         txn.round.begin();
         let bytes = index.shape.node_bytes;
         let at = plan_node(&cx.groups, &mut txn.round, address, bytes);
@@ -94,7 +95,9 @@ pub(super) async fn descend(
         }
         let (node, mut cache) = (image(index, txn, at), cx.trees.borrow_mut());
         let beyond = node.high().is_some_and(|high| high <= key) && !node.next().is_null();
-        if !is_mine(index, address, node) || !(beyond || node.covers(key)) {
+        // Who ends before the key and is not the node that was meant has NEXT lead nowhere near.
+        let is_on_way = node.covers(key) || (beyond && lead.is_to(node));
+        if !is_mine(index, address, node) || !is_on_way {
             cache.forget(index, key, 0);
             continue;
         }
@@ -103,7 +106,7 @@ pub(super) async fn descend(
         }
         if beyond {
             cache.forget_parent(index, key, node.level() + 1);
-            next = Some(node.next());
+            next = Some(Lead::after(node));
             if node.level() > level {
                 request_post(&cx.tree_works, index, node);
             }
@@ -121,8 +124,7 @@ pub(super) async fn descend(
             }
             found.clear();
             next = Some(match cache.below(index, address, course, &mut found) {
-                Way::There => found[0],
-                Way::Read(child) => child,
+                Way::There(lead) | Way::Read(lead) => lead,
             });
         }
     }
@@ -365,6 +367,14 @@ async fn post(
     work: TreeWork,
 ) -> Result<TreeDone, Failure> {
     let key = &work.key[..index.shape.key_bytes];
+    let (above, is_posted) =
+        (work.level + 1, |node: Node<'_>, low: &[u8]| node.find(low, node.bitmap()).is_some());
+    // Most of those who ask have followed an old image of the parent: looked at first, it costs no more
+    // than the READ by which its image is renewed.
+    match descend(cx, txn, index, (above, key)).await? {
+        Some((_, at)) if !is_posted(image(index, txn, at), key) => {}
+        _ => return Ok(TreeDone::Needless),
+    }
     let Some((child, at)) = descend(cx, txn, index, (work.level, key)).await? else {
         return Ok(TreeDone::Needless);
     };
@@ -372,13 +382,11 @@ async fn post(
     if child == index.root || low.iter().all(|&byte| byte == 0) {
         return Ok(TreeDone::Needless);
     }
-    let above = work.level + 1;
     let Some((parent, at)) = descend(cx, txn, index, (above, &low)).await? else {
         return Ok(TreeDone::Needless);
     };
-    let is_posted = |node: Node<'_>| node.find(&low, node.bitmap()).is_some();
     let top = image(index, txn, at);
-    if is_posted(top) {
+    if is_posted(top, &low) {
         return Ok(TreeDone::Needless);
     }
     if top.count() == index.shape.inner_slots {
@@ -391,7 +399,7 @@ async fn post(
         && (top.level(), top.covers(&low)) == (above, true)
         && is_mine(index, child, bottom)
         && (bottom.level(), bottom.low()) == (work.level, &low[..])
-        && !is_posted(top);
+        && !is_posted(top, &low);
     let mut new = txn.round.bytes(held[0].image, index.shape.node_bytes).to_vec();
     // What is no inner node any more has no room for a child.
     let slot = same.then(|| NodeMut::new(&index.shape, &mut new).post(&low, child)).flatten();

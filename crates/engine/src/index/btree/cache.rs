@@ -6,8 +6,9 @@
 
 use super::inner::{NO_NODE, Rest, Searched};
 use super::node::{Bits, Node, first_of};
-use super::plan::Index;
+use super::plan::{Index, KeyBytes};
 use super::seek::Seek;
+use crate::index_schema::INDEX_KEY_BYTES_MAX;
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 
@@ -26,13 +27,51 @@ struct Tree {
     by_address: BTreeMap<u64, u32>,
 }
 
+/// A node that something leads to, and where it must begin if it still is that node: LOW does not change as
+/// long as a node lives. One that was split since begins there as before, and the rest of it is found along NEXT;
+/// one that died and serves again begins anywhere, and NEXT leads from there through somebody else's part of the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lead {
+    /// Where the node lies.
+    pub address: Address,
+    /// Its LOW: the separator, or the HIGH of the node before it. Padded.
+    pub low: KeyBytes,
+}
+
+impl Lead {
+    /// To no node.
+    pub const NONE: Lead = Lead { address: Address::NULL, low: [0; INDEX_KEY_BYTES_MAX] };
+
+    fn new(address: Address, low: &[u8]) -> Lead {
+        let mut bytes = [0; INDEX_KEY_BYTES_MAX];
+        bytes[..low.len()].copy_from_slice(low);
+        Lead { address, low: bytes }
+    }
+
+    /// To the root, which covers all keys.
+    pub fn root(index: &Index) -> Lead {
+        Lead::new(index.root, &[])
+    }
+
+    /// Along NEXT.
+    pub fn after(node: Node<'_>) -> Lead {
+        Lead::new(node.next(), node.high().unwrap_or_default())
+    }
+
+    /// Whether what was read there is the node that was meant.
+    pub fn is_to(&self, node: Node<'_>) -> bool {
+        let low = node.low();
+        self.low[..low.len()] == *low
+    }
+}
+
 /// Where to go for a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// This inner node, or root, must be read first.
-    Read(Address),
-    /// The node of the wanted level is believed here; so many were noted.
-    There,
+    Read(Lead),
+    /// The node of the wanted level is believed here: the first that was noted.
+    There(Lead),
 }
 
 /// What a thread remembers of all indexes.
@@ -66,33 +105,33 @@ impl TreeCache {
     #[inline]
     pub fn locate(&mut self, index: &Index, course: Course<'_>, found: &mut Vec<Address>) -> Way {
         let tree = &mut self.trees[usize::from(index.id.0)];
-        let Some(root) = tree.root else { return Way::Read(index.root) };
+        let Some(root) = tree.root else { return Way::Read(Lead::root(index)) };
         let mut at = root as usize;
         if tree.nodes[at].level < course.level {
-            return Way::Read(index.root); // the tree is not that high
+            return Way::Read(Lead::root(index)); // the tree is not that high
         }
         if tree.nodes[at].level == course.level {
             found.push(index.root);
-            return Way::There;
+            return Way::There(Lead::root(index));
         }
         loop {
             let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
             let Some(child) = node.child_of(rest, course.key) else {
-                let address = Address::from_word(node.address);
-                return Way::Read(address); // it covers no such key: it is another by now
+                // It covers no such key: it is another by now.
+                return Way::Read(Lead::new(Address::from_word(node.address), rest.low()));
             };
             if node.level == course.level + 1 {
                 note(node, rest, (child, course), found);
-                return Way::There;
+                return Way::There(tree.lead(at, child, course.key.len()));
             }
-            let address = node.child(child);
-            let Some(kid) = tree.kid_of(at, child) else { return Way::Read(address) };
-            if !tree.rests[kid].covers(course.key) {
-                return Way::Read(address);
-            }
+            let kid = tree.kid_of(at, child).filter(|&kid| tree.rests[kid].covers(course.key));
+            let Some(kid) = kid else {
+                return Way::Read(tree.lead(at, child, course.key.len()));
+            };
             if tree.nodes[kid].level + 1 != tree.nodes[at].level {
                 // A dead node that serves another level by now. Either may be of before: both go.
-                let stale = Address::from_word(tree.nodes[at].address);
+                let address = Address::from_word(tree.nodes[at].address);
+                let stale = Lead::new(address, tree.rests[at].low());
                 tree.remove(kid);
                 tree.remove(at);
                 return Way::Read(stale);
@@ -115,15 +154,17 @@ impl TreeCache {
         let tree = &self.trees[usize::from(index.id.0)];
         let child = tree.known(address).and_then(|at| {
             let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
-            Some((&tree.nodes[at], &tree.rests[at], child))
+            Some((at, child))
         });
         // Without a child it is none of ours: the way begins anew.
-        let Some((node, rest, child)) = child else { return Way::Read(index.root) };
+        let Some((at, child)) = child else { return Way::Read(Lead::root(index)) };
+        let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
+        let lead = tree.lead(at, child, course.key.len());
         if node.level != course.level + 1 {
-            return Way::Read(node.child(child));
+            return Way::Read(lead);
         }
         note(node, rest, (child, course), found);
-        Way::There
+        Way::There(lead)
     }
 
     /// Finds the leaves of looked-up keys, level by level for all of them, so that their memory accesses
@@ -221,6 +262,11 @@ impl TreeCache {
 impl Tree {
     fn known(&self, address: Address) -> Option<usize> {
         self.by_address.get(&address.to_word()).map(|&at| at as usize)
+    }
+
+    /// To a child of a remembered node.
+    fn lead(&self, at: usize, child: usize, key_bytes: usize) -> Lead {
+        Lead::new(self.nodes[at].child(child), self.rests[at].key(child, key_bytes))
     }
 
     /// Where a child of a remembered node is remembered.
@@ -333,11 +379,11 @@ mod tests {
         let mut found = Vec::new();
         for reads in 0..16 {
             match cache.locate(index, course, &mut found) {
-                Way::There => {
-                    assert_eq!(found, [at(9)]);
+                Way::There(lead) => {
+                    assert_eq!((&found[..], lead.address), (&[at(9)][..], at(9)));
                     return reads;
                 }
-                Way::Read(address) => {
+                Way::Read(Lead { address, .. }) => {
                     let node = &memory[&address.to_word()];
                     cache.learn(index, address, Node::new(&index.shape, node));
                 }

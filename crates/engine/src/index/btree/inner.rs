@@ -85,8 +85,13 @@ impl Rest {
         self.low[..] <= *key && self.high.as_ref().is_none_or(|high| *key < high[..])
     }
 
+    /// Where the node begins.
+    pub fn low(&self) -> &[u8] {
+        &self.low
+    }
+
     /// A separator.
-    fn key(&self, at: usize, len: usize) -> &[u8] {
+    pub fn key(&self, at: usize, len: usize) -> &[u8] {
         &self.keys[at * len..(at + 1) * len]
     }
 }

@@ -9,7 +9,7 @@
 //! it has read and that covers the key it goes down (Lehman and Yao, TODS 1981): whoever asked the level
 //! above once more would not be led to a node that is not posted there.
 
-use super::cache::{Course, TreeCache, Way};
+use super::cache::{Course, Lead, TreeCache, Way};
 use super::node::{Node, before};
 use super::order::Order;
 use super::plan::{Index, KeyBytes};
@@ -77,11 +77,11 @@ enum Step {
     #[default]
     Locate,
     /// It and those after it were found, and are to be read.
-    Found,
+    Found(Lead),
     /// This inner node, or root, is to be read.
-    Inner(Address),
+    Inner(Lead),
     /// This leaf is to be read.
-    Leaf(Address),
+    Leaf(Lead),
 }
 
 /// A READ of a node in the round.
@@ -111,6 +111,8 @@ pub struct ScanState {
     found: Vec<Address>,
     order: Order,
     detours: u8,
+    /// Leaves in a row that ended before the cursor.
+    hops: u8,
 }
 
 impl Default for ScanState {
@@ -128,6 +130,7 @@ impl Default for ScanState {
             found: Vec::new(),
             order: Order::default(),
             detours: 0,
+            hops: 0,
         }
     }
 }
@@ -177,7 +180,7 @@ impl ScanState {
     ) {
         (self.index, self.backward, self.limit) = (index.0, backward, limit as usize);
         (self.cursor, self.last) = if backward { (to, from) } else { (from, to) };
-        (self.step, self.detours) = (Step::Locate, 0);
+        (self.step, self.detours, self.hops) = (Step::Locate, 0, 0);
         self.items.clear();
         self.is_done = limit == 0 || from > to;
     }
@@ -196,9 +199,9 @@ impl ScanState {
             self.go(index, |course, found| cache.locate(index, course, found));
         }
         let (address, bytes) = match self.step {
-            Step::Inner(address) => (address, shape.node_bytes),
-            Step::Leaf(address) => (address, shape.used_bytes(0)),
-            Step::Locate | Step::Found => {
+            Step::Inner(Lead { address, .. }) => (address, shape.node_bytes),
+            Step::Leaf(Lead { address, .. }) => (address, shape.used_bytes(0)),
+            Step::Locate | Step::Found(_) => {
                 let bytes = shape.used_bytes(0);
                 for at in 0..self.found.len() {
                     let address = self.found[at];
@@ -222,8 +225,8 @@ impl ScanState {
         let (key, last) = (&self.cursor[..len], &self.last[..len]);
         let course = Course { key, last, backward: self.backward, nodes, level: 0 };
         self.step = match way(course, &mut self.found) {
-            Way::Read(address) => Step::Inner(address),
-            Way::There => Step::Found,
+            Way::Read(lead) => Step::Inner(lead),
+            Way::There(lead) => Step::Found(lead),
         };
     }
 
@@ -253,12 +256,11 @@ impl ScanState {
                     false => self.detour(index, cache),
                 };
             }
-            match self.accepts(near, index, cache, node) {
-                Accepted::Yes => {}
+            match self.accepts(index, node) || !near.checks_fences {
+                true => self.hops = 0,
                 // Those read ahead of a change: the rest is located anew.
-                Accepted::No if at > 0 => break,
-                Accepted::No => return self.detour(index, cache),
-                Accepted::GoOn => return Answer::More,
+                false if at > 0 => break,
+                false => return self.pass(near, index, cache, node),
             }
             // Who believes every way may go round in circles.
             self.detours = if near.checks_fences { 0 } else { self.detours + 1 };
@@ -281,26 +283,42 @@ impl ScanState {
     }
 
     /// Whether a leaf is the one that the scan has come to.
-    fn accepts(
+    fn accepts(&self, index: &Index, leaf: Node<'_>) -> bool {
+        leaf.covers(&self.cursor[..index.shape.key_bytes])
+    }
+
+    /// Whether the node that was read ends before the cursor and is the one that was led to: then the rest of
+    /// what that was lies along NEXT.
+    fn goes_on(&self, index: &Index, node: Node<'_>) -> bool {
+        let key = &self.cursor[..index.shape.key_bytes];
+        let meant = match self.step {
+            Step::Found(lead) | Step::Inner(lead) | Step::Leaf(lead) => lead.is_to(node),
+            Step::Locate => false,
+        };
+        meant && node.high().is_some_and(|high| high <= key) && !node.next().is_null()
+    }
+
+    /// A leaf does not cover the cursor: along NEXT, or back to the root.
+    fn pass(
         &mut self,
         near: Near<'_>,
         index: &Index,
         cache: &mut TreeCache,
         leaf: Node<'_>,
-    ) -> Accepted {
-        let key = &self.cursor[..index.shape.key_bytes];
-        if leaf.covers(key) || !near.checks_fences {
-            return Accepted::Yes;
+    ) -> Answer {
+        if !self.goes_on(index, leaf) {
+            return self.detour(index, cache);
         }
-        let beyond = leaf.high().is_some_and(|high| high <= key);
-        if !beyond || leaf.next().is_null() {
-            return Accepted::No;
-        }
-        // It was split: its parent does not say so yet, or what is remembered of it is old.
+        // It was split: its parent does not say so yet, or what is remembered of it is old. The second time
+        // in a row the parent is read anew; whoever has to go on after that steps over leaves not posted.
         request_post(near.works, index, leaf);
-        cache.forget_parent(index, key, 1);
-        self.step = Step::Leaf(leaf.next());
-        Accepted::GoOn
+        cache.forget_parent(index, &self.cursor[..index.shape.key_bytes], 1);
+        self.step = match self.hops {
+            1 => Step::Locate,
+            _ => Step::Leaf(Lead::after(leaf)),
+        };
+        self.hops = self.hops.saturating_add(1);
+        Answer::More
     }
 
     fn absorb_inner(
@@ -316,15 +334,14 @@ impl ScanState {
             self.go(index, |course, found| cache.below(index, address, course, found));
             return self.count_detour(index, cache);
         }
-        let beyond = node.high().is_some_and(|high| high <= key);
-        if !beyond || node.next().is_null() {
+        if !self.goes_on(index, node) {
             return self.detour(index, cache);
         }
         cache.learn(index, address, node);
         request_post(near.works, index, node);
         cache.forget_parent(index, key, node.level() + 1);
         // No detour: every step along NEXT comes nearer.
-        self.step = Step::Inner(node.next());
+        self.step = Step::Inner(Lead::after(node));
         Answer::More
     }
 
@@ -397,13 +414,6 @@ impl ScanState {
             _ => true,
         }
     }
-}
-
-enum Accepted {
-    Yes,
-    No,
-    /// The next READ is known.
-    GoOn,
 }
 
 /// The node after `node` may be missing in the level above.
