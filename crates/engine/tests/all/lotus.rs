@@ -91,7 +91,7 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
         let spent = measure(&mut by, false, async |tx| read(tx, APART, 1).await);
         assert_eq!(spent, cost(2, 2, 0));
         // Table, record, C1: log, record and cell to each copy; C3: the decision to each log, the cell to each
-        // backup; C4, which nobody awaits: the cell to the primary.
+        // backup; C4, which nobody awaits: the cell to the primary. Of one copy at one node C3 and C4 are one batch.
         let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[1]).await);
         assert_eq!(spent, cost(4, 2, 3 * copies + copies + copies));
         let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[1, 2]).await);
