@@ -74,11 +74,11 @@ impl Packed {
     pub fn all(self, image: &[u8]) -> impl Iterator<Item = Seen> + Clone {
         let line: &[[u8; 8]; LINE_BYTES / 8] =
             image.as_chunks().0.first_chunk().expect("a slot is a line");
-        let words = line.map(u64::from_le_bytes);
         const FIRST: usize = PACKED_VERSIONS_AT / 8;
-        let word = move |cell: usize| VersionWord::from_word(words[(FIRST + cell) % words.len()]);
+        let at = move |index: usize| u64::from_le_bytes(line[index % line.len()]);
+        let word = move |cell: usize| VersionWord::from_word(at(FIRST + cell));
         let is_full = (0..self.count()).all(|it| word(it) != VersionWord::FRESH);
-        let (txn, prev_ts) = (words[PACKED_WRITER_AT / 8], Timestamp(u64::from(is_full)));
+        let (txn, prev_ts) = (at(PACKED_WRITER_AT / 8), Timestamp(u64::from(is_full)));
         (0..self.count()).map(move |cell| {
             let word = word(cell);
             Seen { word, deleted: word.is_deleted(), txn, prev_ts }
