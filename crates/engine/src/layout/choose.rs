@@ -234,13 +234,19 @@ impl Slot {
         rules: Rules,
         is_stray: impl Fn(u64) -> bool,
     ) -> Choice {
-        choose(self.seen(image), t_start, rules, is_stray)
+        match self.record {
+            RecordLayout::Packed(packed) => choose(packed.all(image), t_start, rules, is_stray),
+            _ => choose(self.seen(image), t_start, rules, is_stray),
+        }
     }
 
     /// [`newest_committed`] of a slot's image.
     #[inline]
     pub fn newest_committed(&self, image: &[u8]) -> Option<Committed> {
-        newest_committed(self.seen(image))
+        match self.record {
+            RecordLayout::Packed(packed) => newest_committed(packed.all(image)),
+            _ => newest_committed(self.seen(image)),
+        }
     }
 
     /// [`cell_to_overwrite`] of a slot's image.
@@ -251,7 +257,20 @@ impl Slot {
         rules: Rules,
         is_stray: impl Fn(u64) -> bool,
     ) -> Option<Overwrite> {
-        cell_to_overwrite(self.seen(image), rules, is_stray)
+        match self.record {
+            RecordLayout::Packed(packed) => cell_to_overwrite(packed.all(image), rules, is_stray),
+            _ => cell_to_overwrite(self.seen(image), rules, is_stray),
+        }
+    }
+
+    /// Whether any version is undecided: INVISIBLE, and not what `is_stray` says a recovered life has left.
+    #[inline]
+    pub fn is_undecided(&self, image: &[u8], is_stray: impl Fn(u64) -> bool) -> bool {
+        let is_open = |it: Seen| it.word.is_invisible() && !is_stray(it.txn);
+        match self.record {
+            RecordLayout::Packed(packed) => packed.all(image).any(is_open),
+            _ => self.seen(image).any(is_open),
+        }
     }
 }
 

@@ -69,13 +69,26 @@ impl Packed {
         VersionWord::from_word(word(image, self.version_at(cell)))
     }
 
+    /// What a reader needs of all versions.
+    #[inline]
+    pub fn all(self, image: &[u8]) -> impl Iterator<Item = Seen> + Clone {
+        let line: &[[u8; 8]; LINE_BYTES / 8] =
+            image.as_chunks().0.first_chunk().expect("a slot is a line");
+        const FIRST: usize = PACKED_VERSIONS_AT / 8;
+        let at = move |index: usize| u64::from_le_bytes(line[index % line.len()]);
+        let word = move |cell: usize| VersionWord::from_word(at(FIRST + cell));
+        let is_full = (0..self.count()).all(|it| word(it) != VersionWord::FRESH);
+        let (txn, prev_ts) = (at(PACKED_WRITER_AT / 8), Timestamp(u64::from(is_full)));
+        (0..self.count()).map(move |cell| {
+            let word = word(cell);
+            Seen { word, deleted: word.is_deleted(), txn, prev_ts }
+        })
+    }
+
     /// What a reader needs of a version.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
-        let version = self.word(image, cell);
-        let is_full = (0..self.count()).all(|it| self.word(image, it) != VersionWord::FRESH);
-        let (txn, prev_ts) = (word(image, PACKED_WRITER_AT), Timestamp(u64::from(is_full)));
-        Seen { word: version, deleted: version.is_deleted(), txn, prev_ts }
+        self.all(image).nth(cell).expect("a version of the record")
     }
 
     /// The slot for rows of `schema`.

@@ -56,11 +56,24 @@ pub(super) fn pause() {
     loom::thread::yield_now();
 }
 
+/// Many words.
+#[cfg(not(loom))]
+pub(super) use tarn_fabric::local::Words;
+#[cfg(loom)]
+pub(super) type Words = Box<[AtomicU64]>;
+
 /// Words that are all zero, in memory that is touched when it is used.
-pub(super) fn zeroed(count: usize) -> Box<[AtomicU64]> {
+pub(super) fn zeroed(count: usize) -> Words {
     #[cfg(not(loom))]
-    let words = bytemuck::allocation::zeroed_slice_box(count);
+    let words = Words::zeroed(count);
     #[cfg(loom)]
     let words = (0..count).map(|_| AtomicU64::new(0)).collect();
     words
+}
+
+/// The line of a word will be written soon: a hint.
+#[inline(always)]
+pub(super) fn fetch_to_write(_word: &AtomicU64) {
+    #[cfg(not(loom))]
+    tarn_fabric::local::fetch_to_write(_word);
 }

@@ -17,7 +17,7 @@ use super::bucket::{
 };
 use super::name::LockMode;
 use super::planted::planted_pause;
-use super::sync::{AtomicU64, Ordering, Site, order, pause, zeroed};
+use super::sync::{AtomicU64, Ordering, Site, Words, fetch_to_write, order, pause, zeroed};
 use crate::outcome::UsageError;
 
 /// Size of a lock table unless told otherwise: 524,288 buckets.
@@ -53,9 +53,7 @@ pub struct Place(pub(super) u32);
 
 /// See the module's text.
 pub struct LockTable {
-    words: Box<[AtomicU64]>,
-    /// Words before the first line's begin.
-    skipped: usize,
+    words: Words,
     pub(super) homes: u32,
     pub(super) spills: u32,
     pub(super) bits: Bits,
@@ -88,12 +86,9 @@ impl LockTable {
         }
         let homes = 1u64 << (bytes / BUCKET_BYTES as u64).ilog2();
         let spills = (homes / HOMES_PER_SPILL).max(SPILLS_MIN);
-        // One bucket more, so that the first can begin with a line.
-        let words = zeroed((homes + spills + 1) as usize * WORDS);
-        let is_modelled = cfg!(loom); // words of a model are no words
-        let skipped = if is_modelled { 0 } else { words.as_ptr().align_offset(BUCKET_BYTES) };
+        let words = zeroed((homes + spills) as usize * WORDS);
         let (homes, spills) = (homes as u32, spills as u32);
-        Ok(LockTable { words, skipped, homes, spills, bits, free: AtomicU64::new(0) })
+        Ok(LockTable { words, homes, spills, bits, free: AtomicU64::new(0) })
     }
 
     /// How its threads keep out of each other's way.
@@ -103,7 +98,7 @@ impl LockTable {
 
     #[inline(always)]
     pub(super) fn bucket(&self, number: u32) -> &[AtomicU64; WORDS] {
-        &self.words[self.skipped..].as_chunks().0[number as usize]
+        &self.words.as_chunks().0[number as usize]
     }
 
     #[inline(always)]
@@ -113,12 +108,18 @@ impl LockTable {
 
     #[inline(always)]
     pub(super) fn slot(&self, Place(at): Place) -> &AtomicU64 {
-        &self.words[self.skipped + at as usize]
+        &self.words[at as usize]
     }
 
     #[inline(always)]
     fn is_spilled(&self, Place(at): Place) -> bool {
         at >= self.homes * WORDS as u32
+    }
+
+    /// A lock will be asked for soon: its bucket's line may be on its way until then.
+    #[inline(always)]
+    pub fn fetch_ahead(&self, hash: u64) {
+        fetch_to_write(&self.bucket(self.home(hash))[0]);
     }
 
     /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the

@@ -194,6 +194,19 @@ pub trait Protocol: Sized {
     }
 }
 
+/// What cannot work is refused before anything is laid out.
+fn refuse_ranges(info: &ProtocolInfo, schemas: &[TableSchema]) -> Result<(), UsageError> {
+    let ordered = schemas.iter().find(|schema| !schema.indexes.is_empty());
+    match ordered.filter(|_| !info.caps.ranges) {
+        None => Ok(()),
+        Some(schema) => Err(UsageError {
+            field: format!("ordered indexes of {}", schema.name),
+            value: schema.indexes.len().to_string(),
+            allowed: format!("0 with {}, which has none", info.name),
+        }),
+    }
+}
+
 macro_rules! protocols {
     ($($module:ident :: $name:ident),+ $(,)?) => {
         $(mod $module;)+
@@ -241,13 +254,14 @@ macro_rules! protocols {
             /// needs: what everybody calls who is to run transactions on it.
             ///
             /// # Errors
-            /// As [`Catalog::plan`].
+            /// As [`Catalog::plan`]; the ordered indexes of a table where the protocol has none.
             pub fn catalog(
                 &self,
                 schemas: &[TableSchema],
                 options: &Options,
                 groups: usize,
             ) -> Result<Catalog, UsageError> {
+                refuse_ranges(&self.info(), schemas)?;
                 let layout = match self { $(AnyProtocol::$name(it) => it.layout(options)),+ };
                 Catalog::plan(schemas, &Options { layout, ..options.clone() }, groups)
             }

@@ -23,11 +23,13 @@ pub mod quiesce;
 mod region;
 mod run;
 mod sync;
+mod words;
 
 pub use affinity::pin_to_core;
 pub use memory::NodeMemory;
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
+pub use words::{Words, fetch_to_write};
 
 /// What a model of the backend's own synchronisation needs, and nobody else.
 #[cfg(loom)]

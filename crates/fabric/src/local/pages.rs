@@ -9,7 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-const HUGE_BYTES: usize = 2 << 20;
+/// Bytes of a huge page.
+pub(super) const HUGE_BYTES: usize = 2 << 20;
 
 /// What kind of memory to ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -73,9 +73,9 @@ const PLANTED: &[Planted] = &[
     planted("lotus", ("-keep-newest", "long-reader"), "1x1", FaultKind::None),
     planted("lotus", ("-too-old", "long-reader"), "1x1", FaultKind::None),
     planted("lotus", ("-release-on-abort", "user-abort"), "1x1", FaultKind::None),
-    planted("lotus", ("-any-visible", "lost-update"), "1x1", FaultKind::Zombie),
+    planted("lotus", ("-any-visible", "half-commit"), "2x1", FaultKind::Zombie),
     planted("lotus", ("-fence-before-recovery", "lost-update"), "1x1", FaultKind::Compute),
-    planted("lotus", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("lotus", ("-settle-before-log", "successor"), "2x1", FaultKind::Compute),
     planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
 

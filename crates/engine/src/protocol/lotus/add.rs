@@ -7,12 +7,16 @@
 use crate::context::Context;
 use crate::catalog::Table;
 use crate::layout::RecordLayout;
+use crate::lock::name::LockName;
 use crate::schema::Cells;
-use crate::working_set::{Added, Entry, Further, Handle, Progress, Txn};
+use crate::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
 
 /// Takes up a record that the transaction has not.
 #[inline]
-pub(super) fn add(txn: &mut Txn, table: &Table, added: Added) -> Handle {
+pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    if txn.intent == Intent::ReadWrite {
+        cx.node_services().locks.fetch_ahead(LockName::row(table.id.0, added.key).hash());
+    }
     let cells = if added.cells == Cells::NONE { Cells::NONE } else { Cells::ALL };
     let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
     entry.full_key = added.full_key;

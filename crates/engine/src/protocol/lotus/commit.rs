@@ -29,6 +29,9 @@ pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result
     }
     write_invisible(cx, txn).await?;
     take_timestamp(cx, txn).await?;
+    if is_at_one_node(cx, txn) {
+        return decide_and_show(cx, txn).await;
+    }
     decide(lotus, cx, txn).await?;
     show_at_primary(cx, txn);
     Ok(())
@@ -126,11 +129,41 @@ async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 /// C3: T_commit to every log and the versions visible at the backups: then it may be acknowledged.
 async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Decide);
+    txn.round.begin();
+    add_decision(cx, txn);
+    let backups_first = lotus.on(On::BackupsFirst);
+    add_visible(cx, txn, |position| position > 0 || !backups_first);
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    cx.timestamps.wait_out(cx, txn.stamps.commit).await;
+    Ok(())
+}
+
+/// Whether all that the transaction writes, the log too, has its only copy at one node.
+fn is_at_one_node(cx: &Context, txn: &Txn) -> bool {
+    matches!(txn.groups[..], [group] if cx.groups.whole().replicas(group) == 1)
+}
+
+/// C3 and C4 where one node has it all: WRITEs of a batch reach a node in their order, so that the decision is in
+/// the log before any version is visible. When they are acknowledged, nothing is on its way any more.
+async fn decide_and_show(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Decide);
+    txn.round.begin();
+    add_decision(cx, txn);
+    add_visible(cx, txn, |_| true);
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    cx.timestamps.wait_out(cx, txn.stamps.commit).await;
+    discard(cx, txn);
+    txn.written.clear();
+    release(cx, txn);
+    Ok(())
+}
+
+/// Adds the WRITEs of T_commit to every log.
+fn add_decision(cx: &Context, txn: &mut Txn) {
     let at = decision_at(cx.database().catalog.options().log_bytes);
     let words = decision(txn.tag, txn.stamps.commit);
     let bytes = txn.round.reserve(DECISION_BYTES);
     *txn.round.array_mut::<2>(bytes) = words;
-    txn.round.begin();
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
         if is_logged(cx, txn, group) {
@@ -140,11 +173,13 @@ async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failur
             }
         }
     }
-    let backups_first = lotus.on(On::BackupsFirst);
-    add_visible(cx, txn, |position| position > 0 || !backups_first);
-    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    cx.timestamps.wait_out(cx, txn.stamps.commit).await;
-    Ok(())
+}
+
+/// What the transaction's versions have pushed out may be used again once nobody can ask for it.
+fn discard(cx: &Context, txn: &Txn) {
+    for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
+        cx.discard_record(it.discarded, cx.table(it.table).slot.body_bytes() as u32);
+    }
 }
 
 /// Adds the WRITEs that make the versions visible, at the replicas (by position) that `choose` names.
@@ -165,9 +200,7 @@ fn show_at_primary(cx: &Context, txn: &mut Txn) {
     add_visible(cx, txn, |position| position == 0);
     // A primary that does not answer is gone: its backups have it all.
     let posted = cx.port.post_detached(&mut txn.round);
-    for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
-        cx.discard_record(it.discarded, cx.table(it.table).slot.body_bytes() as u32);
-    }
+    discard(cx, txn);
     close(cx, txn, posted.ok());
 }
 

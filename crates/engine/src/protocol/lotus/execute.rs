@@ -221,8 +221,7 @@ fn take_versions(
     let entry = &mut entries[index];
     let slot = &cx.table(entry.table).slot;
     let image = round.bytes(entry.image, slot.slot_bytes);
-    let undecided = |txn: u64| !lotus.is_stray(cx, txn);
-    if slot.seen(image).any(|it| it.word.is_invisible() && undecided(it.txn)) {
+    if slot.is_undecided(image, |txn| lotus.is_stray(cx, txn)) {
         return Err(AbortReason::Undecided.into());
     }
     let newest = slot.newest_committed(image);

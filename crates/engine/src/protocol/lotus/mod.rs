@@ -263,8 +263,8 @@ impl Protocol for Lotus {
     }
 
     #[inline]
-    fn add(&self, _: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-        add::add(txn, table, added)
+    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        add::add(cx, txn, table, added)
     }
 
     fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
