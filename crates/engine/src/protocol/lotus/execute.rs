@@ -139,6 +139,8 @@ fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
         let is_apart = cx.table(entry.table).slot.is_out_of_line();
         match is_apart && entry.cells != Cells::NONE && entry.payload == BufferOffset::default() {
             true => txn.entries[index].progress = Progress::Body,
+            // Changed already, and now to go: what was there before is not what it has become since.
+            false if entry.writable => txn.entries[index].progress = Progress::Done,
             false => become_ready(cx, txn, index),
         }
         return;
