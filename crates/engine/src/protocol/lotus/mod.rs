@@ -29,7 +29,7 @@ mod prepare;
 mod recover;
 mod snapshot;
 
-use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
@@ -183,6 +183,12 @@ const PHASES: &[&str] = &[
     "restructure",
 ];
 
+const LIMITS: &[Limit] = &[
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "protect_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+];
+
 const ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
     AbortReason::TooOld,
@@ -262,7 +268,7 @@ impl Protocol for Lotus {
         },
         switches: SWITCHES,
         phases: PHASES,
-        limits: &[],
+        limits: LIMITS,
         aborts: ABORTS,
         // What is undone was INVISIBLE, and nobody has seen it.
         undone: |_, _| None,
