@@ -52,6 +52,11 @@ pub fn decided(tag: OwnerTag, words: [u64; 2]) -> Option<Timestamp> {
     (at.0 != 0 && words == decision(tag, at)).then_some(at)
 }
 
+/// The end of a chain, and the block that it leads to from now on.
+pub type Link = (Address, Address);
+/// A node of an ordered index, and VERSION as it was.
+pub type NodeBefore = (Address, Version);
+
 /// A version that is to be written, as its entry needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Writing {
@@ -92,7 +97,7 @@ pub fn write_entry(
     round: &mut Round,
     tag: OwnerTag,
     writings: impl Iterator<Item = Writing>,
-    (links, nodes, old): (&[(Address, Address)], &[(Address, Version)], &[OldBytes]),
+    (links, nodes, old): (&[Link], &[NodeBefore], &[OldBytes]),
     len: usize,
 ) -> BufferOffset {
     let start = round.reserve_lines(len);
@@ -150,9 +155,9 @@ pub struct VersionLog {
     /// What it wrote.
     pub versions: Vec<LoggedVersion>,
     /// Ends of chains, and the blocks that they lead to from now on.
-    pub links: Vec<(Address, Address)>,
+    pub links: Vec<Link>,
     /// Nodes of ordered indexes, with VERSION as it was.
-    pub nodes: Vec<(Address, Version)>,
+    pub nodes: Vec<NodeBefore>,
     /// Their old bytes.
     pub old: Vec<LoggedPiece>,
 }
@@ -193,7 +198,7 @@ impl Entry for VersionLog {
 }
 
 /// Nodes and their old bytes, which are the entry's last part.
-fn nodes(words: &[u64]) -> Option<(Vec<(Address, Version)>, Vec<LoggedPiece>)> {
+fn nodes(words: &[u64]) -> Option<(Vec<NodeBefore>, Vec<LoggedPiece>)> {
     let Some((&[count, pieces], rest)) = words.split_first_chunk::<2>() else {
         return words.is_empty().then(Default::default);
     };
