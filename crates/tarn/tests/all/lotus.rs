@@ -20,6 +20,8 @@ const PLANTED: &[(&str, u64, &str)] = &[
     ("keep-newest", 2, "the newest version overwritten (L9)"),
     ("too-old", 104, "snapshots of what is not kept any more (L9)"),
     ("release-on-abort", 0, "locks that outlive their transaction"),
+    ("protect-ranges", 16, "phantoms in ranges"),
+    ("mark-nodes", 42, "half a change of a node"),
 ];
 
 /// Those that no seed shows: how many were tried, and what it would take.

@@ -102,6 +102,7 @@ impl Protocol for Motor {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
+        undone_node: |_, new| new + 1,
     };
 
     type Entry = Left;
