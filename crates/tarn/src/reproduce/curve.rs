@@ -70,6 +70,8 @@ pub struct Point {
     pub conflict_rate: f64,
     /// Verbs of one committed transaction by kind, aborted tries included.
     pub verbs: BTreeMap<&'static str, f64>,
+    /// Messages that one committed transaction sends, aborted tries included; those of services not.
+    pub messages: f64,
     /// Payload that one transaction reads, in bytes.
     pub read_bytes: f64,
     /// Payload that one transaction writes, in bytes.
@@ -89,6 +91,10 @@ pub struct Series {
     pub about: &'static str,
     /// Variant of the protocol.
     pub variant: &'static str,
+    /// Where its timestamps come from, if it takes any.
+    pub timestamps: Option<&'static str>,
+    /// Whether its transactions run where the router says.
+    pub is_routed: bool,
     /// What differs from the testbed's profile: the system's own software.
     pub charges: &'static [Charge],
     /// What the points differ in.
@@ -235,6 +241,7 @@ pub(super) mod tests {
             throughput_per_s,
             latency_us,
             conflict_rate: 0.0,
+            messages: 0.0,
             verbs: BTreeMap::new(),
             read_bytes: 0.0,
             written_bytes: 0.0,
@@ -245,6 +252,8 @@ pub(super) mod tests {
             name: "one",
             about: "a system",
             variant: "corrected",
+            timestamps: None,
+            is_routed: false,
             charges: &[],
             over: Axis::Coordinators,
             is_safe: true,

@@ -17,6 +17,7 @@ use super::{Figure, Scale};
 use crate::bench::run::RunError;
 use crate::machine;
 use crate::simulate::run::Watch;
+use crate::simulate::stamps::Source;
 use std::time::Instant;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
@@ -75,6 +76,8 @@ const FORD_STOCK: System = System {
     variant: "measured",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const FORD_STOCK_SOFTWARE: System = System {
     name: "FORD, stock buckets, its software",
@@ -89,6 +92,8 @@ const FORD_STOCK_NO_CAS: System = System {
     variant: "measured,unsafe-no-lock-cas",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const FORD_SIZED: System = System {
     name: "FORD, sized buckets",
@@ -109,6 +114,8 @@ const OURS: System = System {
     variant: "corrected",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 
 const OWN: Layout = Layout {

@@ -6,6 +6,7 @@
 
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
+use super::stamps::{self, Source, StampNode};
 use super::{Config, Seats};
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
@@ -78,6 +79,8 @@ pub struct Driver<W: Workload> {
     retry: Retry,
     /// Whether so many clients have their transactions routed, or coordinators draw their own.
     clients: Option<usize>,
+    /// Who gives out timestamps, once somebody has wanted that.
+    stamp_node: Option<StampNode>,
     tally: W::Tally,
 }
 
@@ -91,7 +94,7 @@ impl<W: Workload> Driver<W> {
         config.cluster.options = workload.sized(&config.cluster.options);
         let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
         let (retry, tally) = (Retry::default(), W::Tally::default());
-        Ok(Driver { workload, cluster, retry, clients: None, tally })
+        Ok(Driver { workload, cluster, retry, clients: None, stamp_node: None, tally })
     }
 
     /// The cluster.
@@ -172,10 +175,29 @@ impl<W: Workload> Driver<W> {
             !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
         };
         let contexts = config.places().filter(is_needed).map(|seats| {
-            let cx = self.cluster.context(&nodes[usize::from(seats.slot)], seats.thread)?;
+            let cx = self.cluster.thread(&nodes[usize::from(seats.slot)], seats.thread)?;
             Ok((cx, seats.coordinators))
         });
         contexts.collect()
+    }
+
+    /// What the phase's source of timestamps needs before anybody runs.
+    fn prepare_timestamps(&mut self) -> Result<(), OpenError> {
+        let (cluster, source) = (&self.cluster, self.cluster.config().timestamps);
+        if source == Source::Service && self.stamp_node.is_none() {
+            let slot = cluster.config().cluster.compute_nodes;
+            self.stamp_node = Some(StampNode::new(cluster.fabric(), cluster.database(), slot)?);
+        }
+        if source == Source::Pool {
+            stamps::raise_pool(&*self.context_at_rest()?)?;
+        }
+        Ok(())
+    }
+
+    /// Who serves timestamps in this phase.
+    fn serving_timestamps(&self) -> Option<&StampNode> {
+        let is_asked = self.cluster.config().timestamps == Source::Service;
+        self.stamp_node.as_ref().filter(|_| is_asked)
     }
 
     /// The clients' queues, if there are clients.
@@ -207,6 +229,7 @@ impl<W: Workload> Driver<W> {
         watch: &dyn Fn(Now),
         recorder: Option<&Recorder>,
     ) -> Result<SimPhase, OpenError> {
+        self.prepare_timestamps()?;
         let contexts = self.contexts()?;
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
@@ -230,6 +253,10 @@ impl<W: Workload> Driver<W> {
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
                 scheduler.spawn(&cx.port, services::run(cx, is_over));
             }
+        }
+        if let Some(node) = self.serving_timestamps() {
+            let (seats, desk) = (contexts.iter().map(|(_, them)| them.len()).sum::<usize>(), &desk);
+            node.start(database, &mut scheduler, move || desk.has_left() == seats)?;
         }
         let start = fabric.now();
         let of = length.warm_up + length.measured;
@@ -261,6 +288,9 @@ impl<W: Workload> Driver<W> {
             scheduler.drain();
         }
         drop(scheduler);
+        // Whatever comes next begins above what is in memory by now.
+        let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
+        heard.for_each(|known| database.counter.raise(known));
         let mut ended = after.since(&before, W::TRANSACTIONS.len());
         ended.phase.latency_ns = desk.latency_ns.into_inner();
         let left = desk.left.into_inner();

@@ -27,7 +27,8 @@ fn updates(protocol: &str, compute_nodes: usize, coordinators: usize) -> Driver<
         ..ClusterConfig::default()
     };
     let profile = Profile::load("cx3-56g").expect("embedded");
-    let config = Config { cluster, profile, threads: 1, coordinators };
+    let timestamps = Source::Counter;
+    let config = Config { cluster, profile, threads: 1, coordinators, timestamps };
     let settings =
         Settings { profile: Some("wo".into()), records: Some(50), ..Settings::default() };
     let kvs = Kvs::new(&settings).expect("a workload");

@@ -6,6 +6,7 @@
 
 use super::case::Kind;
 use crate::reproduce::stage::{Layout, System};
+use crate::simulate::stamps::Source;
 use serde::Serialize;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
@@ -50,6 +51,8 @@ const LOTUS_LITERAL: System = System {
     variant: "literal",
     charges: &[],
     retry: DROPPED,
+    timestamps: Source::Service,
+    is_routed: true,
 };
 const LOTUS: System = System {
     name: "LOTUS",
@@ -70,12 +73,15 @@ const MOTOR: System = System {
     variant: "measured",
     charges: &[],
     retry: DROPPED,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const MOTOR_BEST: System = System {
     name: "Motor, corrected, hash placement",
     about: "corrected; records spread by hash",
     variant: "corrected",
     retry: Retry::PATIENT,
+    timestamps: Source::Service,
     ..MOTOR
 };
 const FORD: System = System {

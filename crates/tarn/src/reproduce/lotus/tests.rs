@@ -87,7 +87,13 @@ pub fn tiny(only: &[&str]) -> Order {
         ..Extent::quick()
     };
     let profile = Profile::load(PROFILE).expect("embedded");
-    Order { extent, seed: 1, profile, only: only.iter().map(|&it| it.to_owned()).collect() }
+    Order {
+        extent,
+        seed: 1,
+        profile,
+        only: only.iter().map(|&it| it.to_owned()).collect(),
+        suppositions: Vec::new(),
+    }
 }
 
 struct Nobody;

@@ -1,0 +1,134 @@
+//! What if: a suspected cause changed for all systems of a run, alone, to see whether a gap moves.
+//!
+//! Invariant: a supposition is named on the page and never part of a figure that is held against a published one.
+//! Constants of the hardware have `--set`.
+
+use crate::reproduce::stage::{Layout, System};
+use crate::simulate::stamps::Source;
+use tarn_engine::catalog::Placement;
+use tarn_engine::outcome::UsageError;
+use tarn_sim::profile::Change;
+
+/// One cause.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Supposition {
+    /// Everybody's timestamps come from here.
+    Timestamps(Source),
+    /// Records lie so.
+    Placement(Placement),
+    /// Transactions of LOTUS are routed, or not.
+    Routing(bool),
+    /// A lookup reads whole buckets, or the key's bin of two slots.
+    Buckets(bool),
+    /// Every thread remembers the addresses of all records from the start, or none.
+    Addresses(bool),
+}
+
+/// The causes, with what is allowed.
+const KEYS: [(&str, &str); 5] = [
+    ("timestamps", "counter, service, pool, clock"),
+    ("placement", "hash, table"),
+    ("routing", "on, off"),
+    ("buckets", "on (read whole), off (bins of two slots)"),
+    ("addresses", "on (all remembered), off (none)"),
+];
+
+impl Supposition {
+    /// As it is written: KEY=VALUE.
+    ///
+    /// # Errors
+    /// A key or value that there is not.
+    pub fn parse(text: &str) -> Result<Supposition, UsageError> {
+        let refused = |allowed: &str| UsageError {
+            field: "suppose".into(),
+            value: text.to_owned(),
+            allowed: allowed.to_owned(),
+        };
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let Some((_, allowed)) = KEYS.iter().find(|(known, _)| *known == key) else {
+            let keys: Vec<&str> = KEYS.iter().map(|(known, _)| *known).collect();
+            return Err(refused(&format!("KEY=VALUE with one of these keys: {}", keys.join(", "))));
+        };
+        let is_on = match value {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        let source = Source::ALL.into_iter().find(|source| source.name() == value);
+        let placement = match value {
+            "hash" => Some(Placement::Hash),
+            "table" => Some(Placement::Table),
+            _ => None,
+        };
+        let found = match key {
+            "timestamps" => source.map(Supposition::Timestamps),
+            "placement" => placement.map(Supposition::Placement),
+            "routing" => is_on.map(Supposition::Routing),
+            "buckets" => is_on.map(Supposition::Buckets),
+            _ => is_on.map(Supposition::Addresses),
+        };
+        found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
+    }
+
+    /// Changes a system and how it is laid out.
+    pub fn apply(self, system: &mut System, layout: &mut Layout, records: u64) {
+        match self {
+            Supposition::Timestamps(source) => system.timestamps = source,
+            Supposition::Placement(placement) => layout.placement = placement,
+            // What has its locks in memory nodes has nowhere to be routed to.
+            Supposition::Routing(is_routed) => {
+                system.is_routed = is_routed && system.protocol == "lotus";
+            }
+            Supposition::Buckets(read_whole) => layout.bucket.read_whole = read_whole,
+            Supposition::Addresses(is_known) => {
+                layout.address_cache_entries = if is_known { records as usize * ROOM } else { 0 };
+            }
+        }
+    }
+
+    /// As the page shows it.
+    pub fn shown(self) -> Change {
+        let on = |is_on: bool| (if is_on { "on" } else { "off" }).to_owned();
+        let (key, value) = match self {
+            Supposition::Timestamps(source) => ("timestamps", source.name().to_owned()),
+            Supposition::Placement(Placement::Hash) => ("placement", "hash".to_owned()),
+            Supposition::Placement(Placement::Table) => ("placement", "table".to_owned()),
+            Supposition::Routing(is_on) => ("routing", on(is_on)),
+            Supposition::Buckets(is_on) => ("buckets", on(is_on)),
+            Supposition::Addresses(is_on) => ("addresses", on(is_on)),
+        };
+        let was = "each system's own".to_owned();
+        Change { key: format!("suppose.{key}"), value, was }
+    }
+}
+
+/// Entries of a direct-mapped cache for each record: so many that few displace one another.
+const ROOM: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::super::case::Kind;
+    use super::super::entrant::{Form, Who};
+    use super::*;
+
+    #[test]
+    fn a_supposition_changes_what_it_names() {
+        let of = |text: &str| {
+            let (mut system, mut layout) =
+                (Who::Lotus.system(Form::Corrected), Who::Lotus.layout(Form::Corrected, Kind::Kvs));
+            Supposition::parse(text).expect("there is one").apply(&mut system, &mut layout, 10);
+            (system, layout)
+        };
+        assert_eq!(of("timestamps=counter").0.timestamps, Source::Counter);
+        assert!(!of("routing=off").0.is_routed && of("routing=on").0.is_routed);
+        assert_eq!(of("placement=hash").1.placement, Placement::Hash);
+        assert!(!of("buckets=off").1.bucket.read_whole);
+        assert!(of("addresses=on").1.address_cache_entries >= 10);
+        for (key, _) in KEYS {
+            let error = Supposition::parse(&format!("{key}=perhaps")).expect_err("refused");
+            assert!(error.to_string().contains(key), "{error}");
+        }
+        let error = Supposition::parse("weather=on").expect_err("refused").to_string();
+        assert!(error.contains("suppose = weather=on") && error.contains("timestamps"), "{error}");
+    }
+}
