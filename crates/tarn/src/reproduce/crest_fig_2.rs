@@ -95,6 +95,7 @@ const REMEMBERED: Layout = Layout {
     bucket: BucketShape { slots: 8, slot_bytes_min: 0, read_whole: false },
     slots_per_100_records: 200,
     address_cache_entries: 1 << 20,
+    warmth: None,
     versions: 2,
 };
 const SPREAD: Layout =

@@ -62,6 +62,7 @@ const STOCK: Layout = Layout {
     bucket: FORD_BUCKET,
     slots_per_100_records: 22,
     address_cache_entries: 0,
+    warmth: None,
     versions: 2,
 };
 const SIZED: Layout =

@@ -16,6 +16,7 @@ use crate::simulate::driver::{Driver, Length, SimPhase};
 use crate::simulate::report::{bottleneck, busiest};
 use crate::simulate::run::Watch;
 use crate::simulate::stamps::Source;
+use crate::simulate::warmth::Warmth;
 use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Testbed {
 }
 
 /// How a system lays its database out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Layout {
     /// Its name in checks.
     pub name: &'static str,
@@ -69,6 +70,8 @@ pub struct Layout {
     pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
     pub address_cache_entries: usize,
+    /// What is remembered of addresses when a point begins, in place of that.
+    pub warmth: Option<Warmth>,
     /// Versions of a record, for protocols that keep several.
     pub versions: u8,
 }
@@ -182,7 +185,8 @@ impl<W: Workload> Stage<W> {
         let profile = testbed.profile.clone();
         let timestamps = system.timestamps;
         let config = Config { cluster, profile, threads, coordinators, timestamps };
-        let driver = Driver::new(workload, &config)?;
+        let mut driver = Driver::new(workload, &config)?;
+        driver.set_warmth(layout.warmth);
         let start = Instant::now();
         let records = driver.load(&|done, all| watch.loading(done, all))?;
         let load_seconds = start.elapsed().as_secs_f64();

@@ -7,7 +7,6 @@ use super::Config;
 use super::stamps::Source;
 use crate::cluster::OpenError;
 use crate::memory::check_caches;
-use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::catalog::Catalog;
 use tarn_engine::context::{ComputeNode, Context, Database};
@@ -155,21 +154,17 @@ impl SimCluster {
     ///
     /// # Errors
     /// A thread number beyond what owner tags can name.
-    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
-        let mut cx = self.bare_context(node, thread)?;
+    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
+        let mut cx = self.context(node, thread)?;
         self.set_timestamps(&mut cx, self.config.timestamps);
-        Ok(Rc::new(cx))
+        Ok(cx)
     }
 
     /// A thread of a compute node at rest: its timestamps take no time.
     ///
     /// # Errors
     /// A thread number beyond what owner tags can name.
-    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
-        self.bare_context(node, thread).map(Rc::new)
-    }
-
-    fn bare_context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
+    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let shape = &self.config.cluster;
         let port = self.fabric.port(node.id, thread, shape.seed);
         Context::new(Arc::clone(node), port, thread, shape.address_cache_entries)

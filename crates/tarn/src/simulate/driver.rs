@@ -7,14 +7,16 @@
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
 use super::stamps::{self, Source, StampNode};
+use super::warmth::Warmth;
 use super::{Config, Seats};
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
 use crate::cluster::OpenError;
 use crate::trace::recorder::Recorder;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use tarn_engine::address_cache::AddressCache;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
@@ -79,6 +81,10 @@ pub struct Driver<W: Workload> {
     retry: Retry,
     /// Whether so many clients have their transactions routed, or coordinators draw their own.
     clients: Option<usize>,
+    /// What is remembered of addresses when a phase begins; else nothing.
+    warmth: Option<Warmth>,
+    /// Where all records lie, if anything is to be remembered.
+    atlas: AddressCache,
     /// Who gives out timestamps, once somebody has wanted that.
     stamp_node: Option<StampNode>,
     tally: W::Tally,
@@ -94,7 +100,9 @@ impl<W: Workload> Driver<W> {
         config.cluster.options = workload.sized(&config.cluster.options);
         let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
         let (retry, tally) = (Retry::default(), W::Tally::default());
-        Ok(Driver { workload, cluster, retry, clients: None, stamp_node: None, tally })
+        let (clients, warmth, stamp_node) = (None, None, None);
+        let atlas = AddressCache::new(0);
+        Ok(Driver { workload, cluster, retry, clients, warmth, atlas, stamp_node, tally })
     }
 
     /// The cluster.
@@ -116,6 +124,12 @@ impl<W: Workload> Driver<W> {
     /// take them from a queue; without clients coordinators draw their own.
     pub fn set_clients(&mut self, clients: Option<usize>) {
         self.clients = clients;
+    }
+
+    /// From the next phase on, so much is remembered when it begins: before loading, which tells where records
+    /// lie.
+    pub fn set_warmth(&mut self, warmth: Option<Warmth>) {
+        self.warmth = warmth;
     }
 
     /// From the next phase on, other transactions on the same records, which one tally counts.
@@ -140,6 +154,10 @@ impl<W: Workload> Driver<W> {
 
     /// A context for looking at memory while nothing runs.
     pub(crate) fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
+        self.bare_context_at_rest().map(Rc::new)
+    }
+
+    fn bare_context_at_rest(&self) -> Result<Context, OpenError> {
         Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
     }
 
@@ -147,8 +165,12 @@ impl<W: Workload> Driver<W> {
     ///
     /// # Errors
     /// The pool's memory.
-    pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
-        let cx = self.context_at_rest()?;
+    pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
+        let mut cx = self.bare_context_at_rest()?;
+        let atlas = self.warmth.map(|_| Warmth::atlas(self.workload.records()));
+        if let Some(atlas) = atlas {
+            (cx.cache, cx.remembers) = (Rc::new(RefCell::new(atlas)), true);
+        }
         let (done, all) = (Cell::new(0), self.workload.records());
         let tell = |count| {
             done.set(done.get() + count);
@@ -159,6 +181,9 @@ impl<W: Workload> Driver<W> {
             self.workload.load(&mut loader).await?;
             loader.finish().await
         });
+        if self.warmth.is_some() {
+            self.atlas = cx.cache.replace(AddressCache::new(0));
+        }
         loaded.map_err(|failure| LoadError::explained(&cx, failure))
     }
 
@@ -174,11 +199,28 @@ impl<W: Workload> Driver<W> {
         let is_needed = |seats: &Seats| {
             !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
         };
-        let contexts = config.places().filter(is_needed).map(|seats| {
-            let cx = self.cluster.thread(&nodes[usize::from(seats.slot)], seats.thread)?;
-            Ok((cx, seats.coordinators))
-        });
-        contexts.collect()
+        let places: Vec<Seats> = config.places().filter(is_needed).collect();
+        let thread =
+            |seats: &Seats| self.cluster.thread(&nodes[usize::from(seats.slot)], seats.thread);
+        let mut contexts: Vec<Context> = places.iter().map(thread).collect::<Result<_, _>>()?;
+        self.warm(&mut contexts);
+        let numbers = places.into_iter().map(|seats| seats.coordinators);
+        Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
+    }
+
+    /// Has threads remember what they are to.
+    fn warm(&self, contexts: &mut [Context]) {
+        let Some(warmth) = self.warmth else { return };
+        let (database, map) = (self.cluster.database(), ShardMap::default());
+        map.refresh(&*database.membership);
+        let router =
+            (&self.router(&map), self.clients.is_some(), self.cluster.config().cluster.seed);
+        warmth.warm(&self.workload, contexts, router, &self.atlas);
+    }
+
+    fn router<'a>(&'a self, map: &'a ShardMap) -> Router<'a> {
+        let nodes = 0..self.cluster.config().cluster.compute_nodes as u16;
+        Router::new(&self.cluster.database().catalog, map, nodes.map(NodeSlot).collect())
     }
 
     /// What the phase's source of timestamps needs before anybody runs.
@@ -203,11 +245,8 @@ impl<W: Workload> Driver<W> {
     /// The clients' queues, if there are clients.
     fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
         let clients = self.clients?;
-        let (database, fabric) = (self.cluster.database(), self.cluster.fabric());
         let shape = &self.cluster.config().cluster;
-        let nodes = (0..shape.compute_nodes as u16).map(NodeSlot).collect();
-        let router = Router::new(&database.catalog, map, nodes);
-        let nodes = (fabric, shape.compute_nodes);
+        let (router, nodes) = (self.router(map), (self.cluster.fabric(), shape.compute_nodes));
         Some(Dispatch::new(&self.workload, nodes, router, (clients, shape.seed)))
     }
 

@@ -2,7 +2,8 @@
 //! time.
 //!
 //! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs
-//! phases, `dispatch` routes what clients draw to nodes, [`stamps`] gives out timestamps; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
+//! phases, `dispatch` routes what clients draw to nodes, [`stamps`] gives out timestamps, [`warmth`] is
+//! what is remembered at the start; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
 //! [`nic`] measures the simulated hardware alone, [`nic::published`] is what was measured on real one.
 //!
 //! Invariant: but for what stands under `wall`, a report is a function of its configuration and seed,
@@ -15,6 +16,7 @@ pub mod nic;
 pub mod report;
 pub mod run;
 pub mod stamps;
+pub mod warmth;
 
 use crate::cluster::ClusterConfig;
 use stamps::Source;

@@ -44,7 +44,7 @@ impl Ground<'_> {
     fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
         for supposition in self.suppositions {
-            supposition.apply(&mut case.system, &mut case.layout, case.bench.records);
+            supposition.apply(&mut case.system, &mut case.layout);
         }
         case
     }

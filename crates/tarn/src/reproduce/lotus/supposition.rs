@@ -20,7 +20,7 @@ pub enum Supposition {
     Routing(bool),
     /// A lookup reads whole buckets, or the key's bin of two slots.
     Buckets(bool),
-    /// Every thread remembers the addresses of all records from the start, or none.
+    /// Addresses are remembered as the layout says, or not.
     Addresses(bool),
 }
 
@@ -30,7 +30,7 @@ const KEYS: [(&str, &str); 5] = [
     ("placement", "hash, table"),
     ("routing", "on, off"),
     ("buckets", "on (read whole), off (bins of two slots)"),
-    ("addresses", "on (all remembered), off (none)"),
+    ("addresses", "on, off (none are remembered)"),
 ];
 
 impl Supposition {
@@ -71,7 +71,7 @@ impl Supposition {
     }
 
     /// Changes a system and how it is laid out.
-    pub fn apply(self, system: &mut System, layout: &mut Layout, records: u64) {
+    pub fn apply(self, system: &mut System, layout: &mut Layout) {
         match self {
             Supposition::Timestamps(source) => system.timestamps = source,
             Supposition::Placement(placement) => layout.placement = placement,
@@ -80,9 +80,8 @@ impl Supposition {
                 system.is_routed = is_routed && system.protocol == "lotus";
             }
             Supposition::Buckets(read_whole) => layout.bucket.read_whole = read_whole,
-            Supposition::Addresses(is_known) => {
-                layout.address_cache_entries = if is_known { records as usize * ROOM } else { 0 };
-            }
+            Supposition::Addresses(true) => {}
+            Supposition::Addresses(false) => layout.warmth = None,
         }
     }
 
@@ -102,9 +101,6 @@ impl Supposition {
     }
 }
 
-/// Entries of a direct-mapped cache for each record: so many that few displace one another.
-const ROOM: usize = 8;
-
 #[cfg(test)]
 mod tests {
     use super::super::case::Kind;
@@ -116,14 +112,14 @@ mod tests {
         let of = |text: &str| {
             let (mut system, mut layout) =
                 (Who::Lotus.system(Form::Corrected), Who::Lotus.layout(Form::Corrected, Kind::Kvs));
-            Supposition::parse(text).expect("there is one").apply(&mut system, &mut layout, 10);
+            Supposition::parse(text).expect("there is one").apply(&mut system, &mut layout);
             (system, layout)
         };
         assert_eq!(of("timestamps=counter").0.timestamps, Source::Counter);
         assert!(!of("routing=off").0.is_routed && of("routing=on").0.is_routed);
         assert_eq!(of("placement=hash").1.placement, Placement::Hash);
         assert!(!of("buckets=off").1.bucket.read_whole);
-        assert!(of("addresses=on").1.address_cache_entries >= 10);
+        assert!(of("addresses=off").1.warmth.is_none() && of("addresses=on").1.warmth.is_some());
         for (key, _) in KEYS {
             let error = Supposition::parse(&format!("{key}=perhaps")).expect_err("refused");
             assert!(error.to_string().contains(key), "{error}");
