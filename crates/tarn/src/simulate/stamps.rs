@@ -22,9 +22,8 @@ use tarn_sim::fabric::SimFabric;
 use tarn_sim::scheduler::Scheduler;
 use tarn_sim::service::{NodeKind, ServiceConfig as Cores, ServiceNode};
 
-/// Cores of the service: each answers some 7 M calls a second at what profiles say, more than a memory node's NIC
-/// lets transactions end.
-const CORES: u16 = 2;
+/// Cores of the service's machine: as many as those of LOTUS's testbed have (two processors of eight).
+const CORES: u16 = 16;
 
 /// Where timestamps come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -123,9 +123,14 @@ impl Who {
             (Who::Motor, ..) => MOTOR_TABLES,
             (Who::Lotus, ..) => BY_TABLE,
         };
-        // Only of KVS is it said how much ran before.
-        let is_known = kind == Kind::Kvs;
-        Layout { warmth: is_known.then(|| self.remembers()), ..layout }
+        match kind {
+            // Only of KVS is it said how much ran before; and it is more than one node can have answered.
+            Kind::Kvs => {
+                let (warmth, placement) = (Some(self.remembers()), Placement::Hash);
+                Layout { warmth, placement, ..layout }
+            }
+            Kind::Tatp | Kind::Tpcc | Kind::SmallBank => layout,
+        }
     }
 
     /// Who remembers addresses: "each CN maintains an address cache" (LOTUS, §5); each thread in the public code of

@@ -55,7 +55,7 @@ impl Extent {
 
     /// In two minutes.
     pub fn quick() -> Extent {
-        let coordinators = vec![9, 45, 180];
+        let coordinators = vec![9, 45, 180, 540];
         Extent {
             scale: Scale {
                 name: "quick",

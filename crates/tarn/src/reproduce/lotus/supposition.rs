@@ -18,18 +18,21 @@ pub enum Supposition {
     Placement(Placement),
     /// Transactions of LOTUS are routed, or not.
     Routing(bool),
-    /// A lookup reads whole buckets, or the key's bin of two slots.
+    /// A lookup of LOTUS's reads whole buckets, or the key's bin of two slots.
     Buckets(bool),
+    /// FORD has its stock number of buckets, and so chains, or enough for half of its slots to be in use.
+    Chains(bool),
     /// Addresses are remembered as the layout says, or not.
     Addresses(bool),
 }
 
 /// The causes, with what is allowed.
-const KEYS: [(&str, &str); 5] = [
+const KEYS: [(&str, &str); 6] = [
     ("timestamps", "counter, service, pool, clock"),
     ("placement", "hash, table"),
     ("routing", "on, off"),
-    ("buckets", "on (read whole), off (bins of two slots)"),
+    ("lotus-buckets", "on (read whole), off (bins of two slots)"),
+    ("ford-chains", "on (22 slots for 100 records), off (200)"),
     ("addresses", "on, off (none are remembered)"),
 ];
 
@@ -64,7 +67,8 @@ impl Supposition {
             "timestamps" => source.map(Supposition::Timestamps),
             "placement" => placement.map(Supposition::Placement),
             "routing" => is_on.map(Supposition::Routing),
-            "buckets" => is_on.map(Supposition::Buckets),
+            "lotus-buckets" => is_on.map(Supposition::Buckets),
+            "ford-chains" => is_on.map(Supposition::Chains),
             _ => is_on.map(Supposition::Addresses),
         };
         found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
@@ -79,7 +83,13 @@ impl Supposition {
             Supposition::Routing(is_routed) => {
                 system.is_routed = is_routed && system.protocol == "lotus";
             }
-            Supposition::Buckets(read_whole) => layout.bucket.read_whole = read_whole,
+            Supposition::Buckets(read_whole) if system.protocol == "lotus" => {
+                layout.bucket.read_whole = read_whole;
+            }
+            Supposition::Chains(is_on) if system.protocol == "ford" => {
+                layout.slots_per_100_records = if is_on { 22 } else { 200 };
+            }
+            Supposition::Buckets(_) | Supposition::Chains(_) => {}
             Supposition::Addresses(true) => {}
             Supposition::Addresses(false) => layout.warmth = None,
         }
@@ -93,7 +103,8 @@ impl Supposition {
             Supposition::Placement(Placement::Hash) => ("placement", "hash".to_owned()),
             Supposition::Placement(Placement::Table) => ("placement", "table".to_owned()),
             Supposition::Routing(is_on) => ("routing", on(is_on)),
-            Supposition::Buckets(is_on) => ("buckets", on(is_on)),
+            Supposition::Buckets(is_on) => ("lotus-buckets", on(is_on)),
+            Supposition::Chains(is_on) => ("ford-chains", on(is_on)),
             Supposition::Addresses(is_on) => ("addresses", on(is_on)),
         };
         let was = "each system's own".to_owned();
@@ -118,7 +129,7 @@ mod tests {
         assert_eq!(of("timestamps=counter").0.timestamps, Source::Counter);
         assert!(!of("routing=off").0.is_routed && of("routing=on").0.is_routed);
         assert_eq!(of("placement=hash").1.placement, Placement::Hash);
-        assert!(!of("buckets=off").1.bucket.read_whole);
+        assert!(!of("lotus-buckets=off").1.bucket.read_whole);
         assert!(of("addresses=off").1.warmth.is_none() && of("addresses=on").1.warmth.is_some());
         for (key, _) in KEYS {
             let error = Supposition::parse(&format!("{key}=perhaps")).expect_err("refused");
