@@ -129,6 +129,13 @@ impl Series {
         self.points.iter().find(|point| point.throughput_per_s >= enough)
     }
 
+    /// The last point whose throughput is near the highest: beyond the saturation point a curve is flat, and which of
+    /// its points is highest is chance.
+    pub fn last_at_peak(&self) -> Option<&Point> {
+        let enough = self.peak()?.throughput_per_s * SATURATED;
+        self.points.iter().rev().find(|point| point.throughput_per_s >= enough)
+    }
+
     /// The point with so many coordinators, or whatever points differ in.
     pub fn at(&self, place: usize) -> Option<&Point> {
         self.points.iter().find(|point| self.over.of(point) == place as u64)
@@ -262,6 +269,12 @@ pub(super) mod tests {
             failures: Vec::new(),
             points: points.collect(),
         }
+    }
+
+    #[test]
+    fn the_last_point_near_the_peak_is_found_beyond_the_peak_and_not_where_it_has_fallen() {
+        let series = series(&[(9, 5e5), (45, 1e6), (90, 9.9e5), (180, 9.6e5), (540, 9e5)]);
+        assert_eq!(series.last_at_peak().map(|point| point.coordinators), Some(180));
     }
 
     #[test]

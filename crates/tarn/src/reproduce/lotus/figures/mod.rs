@@ -119,6 +119,21 @@ fn over(runs: &Runs, (one, other): (&Case, &Case), of: fn(&Point) -> f64) -> Ans
     quotient((one.name, peak(one)?), (other.name, peak(other)?), of)
 }
 
+/// As [`versus`], at the last points near the peaks: for latencies there.
+fn versus_loaded(
+    done: &Done<'_>,
+    bench: Bench,
+    (other, form): (Who, Form),
+    of: fn(&Point) -> f64,
+) -> Answer {
+    let point = |who| -> Result<(&'static str, &Point), Missing> {
+        let series = done.runs.series(&Case::of(bench, (who, form), &[]))?;
+        let at_peak = peak(series)?;
+        Ok((series.name, series.last_at_peak().unwrap_or(at_peak)))
+    };
+    quotient(point(Who::Lotus)?, point(other)?, of)
+}
+
 /// LOTUS over another system, at their peaks.
 fn versus(
     done: &Done<'_>,
