@@ -186,7 +186,7 @@ impl<W: Workload> Stage<W> {
         let timestamps = system.timestamps;
         let config = Config { cluster, profile, threads, coordinators, timestamps };
         let mut driver = Driver::new(workload, &config)?;
-        driver.set_warmth(layout.warmth);
+        driver.set_warmth(layout.warmth)?;
         let start = Instant::now();
         let records = driver.load(&|done, all| watch.loading(done, all))?;
         let load_seconds = start.elapsed().as_secs_f64();

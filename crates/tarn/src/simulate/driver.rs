@@ -22,7 +22,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::Failure;
+use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::routing::Router;
 use tarn_engine::services;
 use tarn_engine::shard_map::ShardMap;
@@ -128,8 +128,17 @@ impl<W: Workload> Driver<W> {
 
     /// From the next phase on, so much is remembered when it begins: before loading, which tells where records
     /// lie.
-    pub fn set_warmth(&mut self, warmth: Option<Warmth>) {
+    ///
+    /// # Errors
+    /// More than this machine has memory for.
+    pub fn set_warmth(&mut self, warmth: Option<Warmth>) -> Result<(), UsageError> {
+        if let Some(warmth) = warmth {
+            let config = self.cluster.config();
+            let (nodes, threads) = (config.cluster.compute_nodes, config.threads);
+            warmth.check(self.workload.records(), nodes, threads)?;
+        }
         self.warmth = warmth;
+        Ok(())
     }
 
     /// From the next phase on, other transactions on the same records, which one tally counts.

@@ -41,7 +41,7 @@ fn warm_updates(
         Settings { profile: Some("wo".into()), records: Some(50), ..Settings::default() };
     let kvs = Kvs::new(&settings).expect("a workload");
     let mut driver = Driver::new(kvs, &config).expect("a cluster");
-    driver.set_warmth(warmth);
+    driver.set_warmth(warmth).expect("there is room");
     driver.load(&|_, _| {}).expect("it fits");
     driver
 }

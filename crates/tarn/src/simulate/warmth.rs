@@ -4,12 +4,15 @@
 //! runs where it would run, and whoever runs it remembers where its first record lies. Only loading tells addresses,
 //! and an address is a guess ([`tarn_engine::address_cache`]).
 
+use crate::machine;
+use crate::memory::caches_bytes;
 use rand::RngExt as _;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tarn_engine::address_cache::AddressCache;
 use tarn_engine::context::Context;
+use tarn_engine::outcome::UsageError;
 use tarn_engine::routing::Router;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::rng::seeded;
@@ -20,6 +23,10 @@ use tarn_workloads::routes::Routes;
 const STREAM: u64 = u64::MAX - 1;
 /// Entries of a direct-mapped cache for each address that it may come to hold: few displace one another.
 const ROOM: u64 = 4;
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -43,9 +50,36 @@ impl Warmth {
         (seen * ROOM) as usize
     }
 
+    /// Refuses more addresses than this machine has memory for.
+    ///
+    /// # Errors
+    /// Names how many would be remembered.
+    pub(super) fn check(
+        &self,
+        records: u64,
+        nodes: usize,
+        threads: usize,
+    ) -> Result<(), UsageError> {
+        let caches = if self.by_node { nodes } else { nodes * threads };
+        let own = caches_bytes(self.entries(records, caches), caches);
+        let wanted = own.saturating_add(caches_bytes(Warmth::atlas_entries(records), 1));
+        match machine::available_bytes() {
+            Some(available) if wanted > available => Err(UsageError {
+                field: "records whose addresses are remembered".into(),
+                value: format!("{records}, {:.1} GiB", gib(wanted)),
+                allowed: format!("what this machine has available, {:.1} GiB", gib(available)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn atlas_entries(records: u64) -> usize {
+        (records * 2 * ROOM) as usize
+    }
+
     /// A cache with room for all records, which loading fills.
     pub(super) fn atlas(records: u64) -> AddressCache {
-        AddressCache::new((records * 2 * ROOM) as usize)
+        AddressCache::new(Warmth::atlas_entries(records))
     }
 
     /// Gives each of these threads what it remembers.
