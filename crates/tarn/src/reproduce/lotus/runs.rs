@@ -145,7 +145,10 @@ impl Runs {
         ground: &Ground<'_>,
     ) -> Result<(), RunError> {
         let &Ground { testbed, scale, seed, watch, .. } = ground;
-        let first = &ground.supposed(&group[0]);
+        let mut first = ground.supposed(&group[0]);
+        // Whoever is routed needs more coordinators: the database has room for them whoever comes first.
+        first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
+        let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
         all.sort_unstable();
         let sized = Scale { sizes: vec![first.bench.records], coordinators: all, ..scale.clone() };
