@@ -6,6 +6,7 @@
 
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
+use super::reading::Reading;
 use super::stamps::{self, Source, StampNode};
 use super::warmth::Warmth;
 use super::{Config, Seats};
@@ -21,14 +22,12 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::routing::Router;
 use tarn_engine::services;
 use tarn_engine::shard_map::ShardMap;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_sim::usage::Usage;
@@ -53,7 +52,7 @@ pub struct Length {
 }
 
 /// A thread, and the numbers of its coordinators.
-type Crew = (Rc<Context>, Vec<u32>);
+pub(super) type Crew = (Rc<Context>, Vec<u32>);
 
 /// How far a phase is.
 #[derive(Clone, Copy, Debug)]
@@ -400,37 +399,6 @@ impl<'a, W: Workload> Cast<'a, W> {
                 scheduler.spawn(&cx.port, coroutine);
             }
         }
-    }
-}
-
-/// All counters at one moment.
-struct Reading {
-    tally: Tally,
-    counts: Counts,
-    mix: Vec<u64>,
-    given_up: u64,
-    usage: Usage,
-}
-
-impl Reading {
-    fn take<T>(contexts: &[Crew], desk: &Desk<T>, usage: Usage) -> Reading {
-        let (mut tally, mut counts) = (Tally::default(), Counts::default());
-        for (cx, _) in contexts {
-            tally.add(&cx.metrics.snapshot());
-            counts += cx.port.counts();
-        }
-        Reading { tally, counts, mix: desk.mix(), given_up: desk.given_up(), usage }
-    }
-
-    fn since(self, earlier: &Reading, kinds: usize) -> SimPhase {
-        let used = self.usage.since(&earlier.usage);
-        let mut phase = Phase::empty(kinds);
-        phase.seconds = used.at.0 as f64 / 1e9;
-        phase.tally = self.tally.since(&earlier.tally);
-        phase.counts = self.counts - earlier.counts;
-        let mix = self.mix.iter().zip(&earlier.mix);
-        phase.mix = mix.map(|(end, start)| end - start).collect();
-        SimPhase { phase, used, given_up: self.given_up - earlier.given_up }
     }
 }
 

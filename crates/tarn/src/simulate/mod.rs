@@ -13,6 +13,7 @@ pub mod cluster;
 pub(crate) mod dispatch;
 pub mod driver;
 pub mod nic;
+mod reading;
 pub mod report;
 pub mod run;
 pub mod stamps;
