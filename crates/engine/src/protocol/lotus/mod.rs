@@ -295,7 +295,7 @@ impl Protocol for Lotus {
     }
 
     fn needs(&self) -> Needs {
-        Needs::LOCKS
+        Needs::LOCKS_AND_TIMESTAMPS
     }
 
     #[inline]
