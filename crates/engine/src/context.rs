@@ -31,6 +31,7 @@ use crate::schema::TableId;
 use crate::services::{Directory, NodeServices, ServiceOptions, ThreadServices};
 use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
@@ -197,8 +198,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Whether it remembers where records were seen.
     pub remembers: bool,
-    /// Where records were seen.
-    pub cache: RefCell<AddressCache>,
+    /// Where records were seen: the thread's, unless its driver has it share a node's.
+    pub cache: Rc<RefCell<AddressCache>>,
     /// Which indexes should grow.
     pub growth: Growth,
     /// What it remembers of ordered indexes.
@@ -268,7 +269,7 @@ impl Context {
             port,
             metrics: Metrics::default(),
             remembers: address_cache_entries > 0,
-            cache: RefCell::new(AddressCache::new(address_cache_entries)),
+            cache: Rc::new(RefCell::new(AddressCache::new(address_cache_entries))),
             growth,
             groups,
             timestamps: Timestamps::Counter,

@@ -209,6 +209,12 @@ impl<'a> Loader<'a> {
         if let Some(tell) = self.tell {
             tell(pending.len() as u64);
         }
+        if self.cx.remembers {
+            let mut cache = self.cx.cache.borrow_mut();
+            for Pending { table, image, slot, body, .. } in &pending {
+                cache.put(*table, self.round.word(image.plus(KEY_AT)), *slot, *body);
+            }
+        }
         pending.clear();
         self.pending = pending;
         self.round.clear();

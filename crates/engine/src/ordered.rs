@@ -204,7 +204,8 @@ pub fn effects(
         len => round.bytes(entry.full_key, len),
     };
     let payload = |at: BufferOffset| round.bytes(at, slot.payload_bytes);
-    let before = match slot.is_out_of_line() {
+    // Where versions lie beside one another, the old one is not where the slot's first is.
+    let before = match slot.is_out_of_line() || slot.cells() > 1 {
         true => entry.old_payload,
         false => entry.image.plus(slot.payload_at),
     };

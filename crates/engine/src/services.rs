@@ -29,13 +29,17 @@ use tarn_fabric::rpc::RpcConfig;
 pub struct Needs {
     /// Locks in their memory.
     pub locks: bool,
+    /// Timestamps, in one order for all nodes.
+    pub timestamps: bool,
 }
 
 impl Needs {
     /// Nothing.
-    pub const NONE: Needs = Needs { locks: false };
-    /// Locks.
-    pub const LOCKS: Needs = Needs { locks: true };
+    pub const NONE: Needs = Needs { locks: false, timestamps: false };
+    /// Timestamps.
+    pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
+    /// Locks and timestamps.
+    pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, timestamps: true };
 }
 
 /// How locks of other nodes are asked for.

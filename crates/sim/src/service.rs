@@ -122,8 +122,9 @@ impl ServiceNode {
         }
     }
 
-    /// Has the cores run until [`ServiceNode::stop`].
+    /// Has the cores run until [`ServiceNode::stop`]; again, once a run before has ended.
     pub fn start(&self, scheduler: &mut Scheduler<'_>) {
+        self.stopped.set(false);
         for core in &self.cores {
             let (rpc, stopped) = (core.clone(), Rc::clone(&self.stopped));
             let datagrams = self.config.datagrams_a_poll;

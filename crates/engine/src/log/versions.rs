@@ -4,6 +4,7 @@
 //! 0    head: see [`crate::log`]; its own word is RECORDS u32, LINKS u32
 //! 32   RECORDS × { slot address u64 | table 16, cell 8, came 8, length 32 | former bytes, padded to 8 }
 //! …    LINKS   × { address of NEXT u64 | the block u64 }
+//! …    NODES u64, PIECES u64 | NODES × { address u64 | VERSION before u64 } | PIECES: [`super::pieces`], if there are nodes
 //! end − 16 of the area:  T_COMMIT u64 | CHECK u64
 //! ```
 //! Invariants: the entry is written in the round that brings the INVISIBLE versions, the decision in a later
@@ -16,7 +17,9 @@
 //! After the log slots of LOTUS (Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with
 //! Disaggregated Locks"); the former bytes, the links and the place of the decision are ours.
 
+use super::pieces::{self, LoggedPiece, OldBytes};
 use super::{Entry, LOG_HEADER_BYTES, OWN, checksum, seal, whole};
+use crate::layout::Version;
 use crate::owner::OwnerTag;
 use crate::schema::TableId;
 use crate::timestamp::Timestamp;
@@ -27,6 +30,8 @@ use tarn_fabric::round::{BufferOffset, Round};
 pub const DECISION_BYTES: usize = 16;
 const RECORD_HEAD_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
+const NODES_HEAD_BYTES: usize = 16;
+const NODE_BYTES: usize = 16;
 
 /// Where in an area of so many bytes the decision stands.
 #[inline]
@@ -46,6 +51,11 @@ pub fn decided(tag: OwnerTag, words: [u64; 2]) -> Option<Timestamp> {
     let at = Timestamp(words[0]);
     (at.0 != 0 && words == decision(tag, at)).then_some(at)
 }
+
+/// The end of a chain, and the block that it leads to from now on.
+pub type Link = (Address, Address);
+/// A node of an ordered index, and VERSION as it was.
+pub type NodeBefore = (Address, Version);
 
 /// A version that is to be written, as its entry needs it.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +80,15 @@ pub fn entry_bytes(records: usize, former_bytes: usize, links: usize) -> usize {
     LOG_HEADER_BYTES + records * RECORD_HEAD_BYTES + former_bytes + links * LINK_BYTES
 }
 
+/// What so many nodes add to it, with pieces of their old bytes, each padded to 8.
+#[inline]
+pub fn nodes_bytes(nodes: usize, pieces: usize, bytes: usize) -> usize {
+    match nodes {
+        0 => 0,
+        _ => NODES_HEAD_BYTES + nodes * NODE_BYTES + pieces::encoded_bytes(pieces, bytes),
+    }
+}
+
 /// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer; returns where.
 ///
 /// # Panics
@@ -78,7 +97,7 @@ pub fn write_entry(
     round: &mut Round,
     tag: OwnerTag,
     writings: impl Iterator<Item = Writing>,
-    links: &[(Address, Address)],
+    (links, nodes, old): (&[Link], &[NodeBefore], &[OldBytes]),
     len: usize,
 ) -> BufferOffset {
     let start = round.reserve_lines(len);
@@ -97,6 +116,16 @@ pub fn write_entry(
     for (next, block) in links {
         (entry[at], entry[at + 1]) = (next.to_word(), block.to_word());
         at += LINK_BYTES / 8;
+    }
+    if !nodes.is_empty() {
+        (entry[at], entry[at + 1]) = (nodes.len() as u64, old.len() as u64);
+        at += NODES_HEAD_BYTES / 8;
+        for (node, version) in nodes {
+            (entry[at], entry[at + 1]) = (node.to_word(), version.word());
+            at += NODE_BYTES / 8;
+        }
+        pieces::write(old.iter().copied(), before, &mut entry[at..len / 8]);
+        at = len / 8;
     }
     assert_eq!(at * 8, len, "an entry is as long as was said");
     seal(entry, tag, records | (links.len() as u64) << 32);
@@ -126,7 +155,11 @@ pub struct VersionLog {
     /// What it wrote.
     pub versions: Vec<LoggedVersion>,
     /// Ends of chains, and the blocks that they lead to from now on.
-    pub links: Vec<(Address, Address)>,
+    pub links: Vec<Link>,
+    /// Nodes of ordered indexes, with VERSION as it was.
+    pub nodes: Vec<NodeBefore>,
+    /// Their old bytes.
+    pub old: Vec<LoggedPiece>,
 }
 
 impl Entry for VersionLog {
@@ -147,11 +180,12 @@ impl Entry for VersionLog {
             });
             rest = after;
         }
-        let (links, []) = rest.split_at_checked(links * LINK_BYTES / 8)? else { return None };
+        let (links, rest) = rest.split_at_checked(links * LINK_BYTES / 8)?;
         let link =
             |&[next, block]: &[u64; 2]| (Address::from_word(next), Address::from_word(block));
         let links = links.as_chunks::<2>().0.iter().map(link).collect();
-        Some(VersionLog { tag, versions, links })
+        let (nodes, old) = nodes(rest)?;
+        Some(VersionLog { tag, versions, links, nodes, old })
     }
 
     fn tag(&self) -> OwnerTag {
@@ -161,6 +195,17 @@ impl Entry for VersionLog {
     fn records(&self) -> Vec<Address> {
         self.versions.iter().map(|version| version.slot).collect()
     }
+}
+
+/// Nodes and their old bytes, which are the entry's last part.
+fn nodes(words: &[u64]) -> Option<(Vec<NodeBefore>, Vec<LoggedPiece>)> {
+    let Some((&[count, pieces], rest)) = words.split_first_chunk::<2>() else {
+        return words.is_empty().then(Default::default);
+    };
+    let (nodes, rest) = rest.split_at_checked(count as usize * NODE_BYTES / 8)?;
+    let node = |&[at, version]: &[u64; 2]| (Address::from_word(at), Version::from_word(version));
+    let nodes = nodes.as_chunks::<2>().0.iter().map(node).collect();
+    Some((nodes, pieces::read(rest, pieces as u32)?))
 }
 
 #[cfg(test)]
@@ -188,7 +233,7 @@ mod tests {
         let links = [(slot.plus(40), slot.plus(4096))];
         let len = entry_bytes(2, 96, 1);
         let writings = [writing(1, false, 32), writing(0, true, 64)];
-        let at = write_entry(&mut round, tag(9), writings.into_iter(), &links, len);
+        let at = write_entry(&mut round, tag(9), writings.into_iter(), (&links, &[], &[]), len);
         (round, at, len)
     }
 

@@ -464,3 +464,19 @@ protocols! {
     lotus::Lotus,
     motor::Motor,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordered_indexes_are_refused_where_there_are_none_before_anything_is_laid_out() {
+        let caps = ProtocolCaps { ranges: false, ..ALL[0].caps };
+        let plain = ProtocolInfo { name: "plain", caps, ..ALL[0] };
+        let schemas = [TableSchema::new("s", 10), TableSchema::new("t", 10).ordered("by_key")];
+        let refused = refuse_ranges(&plain, &schemas).expect_err("refused").to_string();
+        assert_eq!(refused, "ordered indexes of t = 1; allowed: 0 with plain, which has none");
+        assert!(refuse_ranges(&plain, &schemas[..1]).is_ok());
+        assert!(refuse_ranges(&ALL[0], &schemas).is_ok());
+    }
+}

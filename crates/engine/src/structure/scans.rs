@@ -44,7 +44,7 @@ pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
 fn plan_seeks(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
     let near = near(protocol, cx);
     let (catalog, mut cache) = (&cx.database().catalog, cx.trees.borrow_mut());
-    let is_reading = txn.locks.is_empty();
+    let is_reading = !has_changed(txn);
     let Txn { ordered, round, .. } = txn;
     let (mut from, mut all) = (ordered.sought, true);
     while let Some(first) = ordered.seeks[from..].first() {
@@ -182,12 +182,18 @@ fn protect(
     Ok(())
 }
 
+/// Whether the transaction may have changed anything. Its locks need not lie in memory nodes.
+#[inline]
+fn has_changed(txn: &Txn) -> bool {
+    !txn.locks.is_empty() || txn.entries.iter().any(|entry| entry.writable)
+}
+
 /// What the transaction had changed before this fetch in the indexes that it scans. What the fetch itself
 /// brings is done after more or fewer rounds: scans would show it or not by how warm the way is.
 fn gather_own(cx: &Context, txn: &mut Txn) {
     txn.ordered.has_own = true;
     txn.ordered.own.clear();
-    if txn.locks.is_empty() || txn.ordered.live == 0 {
+    if !has_changed(txn) || txn.ordered.live == 0 {
         return;
     }
     let catalog = &cx.database().catalog;

@@ -26,6 +26,11 @@ impl SharedCounter {
         SharedCounter { last: AtomicU64::new(last.0) }
     }
 
+    /// From now on it gives nothing up to `last`: for memory that has versions of another source.
+    pub fn raise(&self, last: Timestamp) {
+        self.last.fetch_max(last.0, Ordering::AcqRel);
+    }
+
     /// The greatest that was given.
     #[inline]
     pub fn last(&self) -> Timestamp {

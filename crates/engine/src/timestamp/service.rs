@@ -161,7 +161,8 @@ impl StampService {
             return Ok(());
         };
         self.count.since.store(since.0, Ordering::Release);
-        let mut given = Timestamp::LOADED.0 + 1;
+        // What this process counted, if it did so before there was a service.
+        let mut given = cx.database().counter.last().0 + 1;
         if !self.config.planted_unfenced {
             let _busy = self.enter(cx).await?;
             for whom in before {

@@ -9,10 +9,8 @@ use crate::common::*;
 use std::rc::Rc;
 use std::sync::Mutex;
 use tarn_check::{Isolation, check};
-use tarn_engine::catalog::Options;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::outcome::Failure;
-use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
@@ -178,16 +176,4 @@ fn histories_of_threads_are_strictly_serializable() {
         }
     }
     assert!(transactions > 10_000, "{transactions} transactions only");
-}
-
-#[test]
-fn a_table_with_an_ordered_index_is_refused_before_anything_is_laid_out() {
-    let lotus = AnyProtocol::by_name("lotus", "corrected").expect("there is one");
-    let schemas = [narrow("plain", 10), narrow("t", 10).ordered("by_key")];
-    let refused = lotus.catalog(&schemas, &Options::default(), 1).err().expect("refused");
-    assert_eq!(
-        refused.to_string(),
-        "ordered indexes of t = 1; allowed: 0 with lotus, which has none"
-    );
-    assert!(lotus.catalog(&schemas[..1], &Options::default(), 1).is_ok());
 }

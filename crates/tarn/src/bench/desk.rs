@@ -220,6 +220,11 @@ impl<T> Desk<T> {
         self.mix[kind].set(self.mix[kind].get() + 1);
     }
 
+    /// Coroutines that have left it.
+    pub(crate) fn has_left(&self) -> usize {
+        self.left.borrow().tallies.len()
+    }
+
     /// Transactions given up so far.
     pub(crate) fn given_up(&self) -> u64 {
         self.given_up.get()

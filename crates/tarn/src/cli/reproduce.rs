@@ -8,6 +8,7 @@ use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say, verdict};
 use crate::reproduce::lotus::extent::Extent;
+use crate::reproduce::lotus::supposition::Supposition;
 use crate::reproduce::lotus::{self, Order};
 use crate::reproduce::{ALL, Figure, page};
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub struct Arguments {
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
-    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set"])]
+    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "suppose"])]
     list: bool,
     /// Of lotus, this section alone: a name that an unknown one shows; may be given several times
     #[arg(long, value_name = "SECTION")]
@@ -30,6 +31,9 @@ pub struct Arguments {
     /// Of lotus, a constant of the hardware set for this run, as in tarn sim: what would be if
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Of lotus, a suspected cause changed for all systems, by what an unknown one shows: what would be if
+    #[arg(long, value_name = "KEY=VALUE")]
+    suppose: Vec<String>,
     /// A smaller database, shorter points and fewer of them; the report says so
     #[arg(long)]
     quick: bool,
@@ -89,7 +93,12 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
     let mut error = match Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing")) {
         Err(error) => error,
         Ok(figure) => {
-            for (flag, given) in [("--only", &arguments.only), ("--set", &arguments.set)] {
+            let flags = [
+                ("--only", &arguments.only),
+                ("--set", &arguments.set),
+                ("--suppose", &arguments.suppose),
+            ];
+            for (flag, given) in flags {
                 if let Some(value) = given.first() {
                     return Err(only_with(flag, value, lotus::NAME));
                 }
@@ -106,7 +115,9 @@ fn evaluate(arguments: &Arguments) -> Result<Verdict, Stop> {
     let extent = if arguments.quick { Extent::quick() } else { Extent::full() };
     let profile = with_settings(load_profile("--profile", lotus::PROFILE)?, &arguments.set)?;
     let (seed, only) = (arguments.seed, arguments.only.clone());
-    let order = Order { extent, seed, profile, only };
+    let suppositions = arguments.suppose.iter().map(|text| Supposition::parse(text));
+    let suppositions = suppositions.collect::<Result<_, _>>()?;
+    let order = Order { extent, seed, profile, only, suppositions };
     lotus::check(&order)?;
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;

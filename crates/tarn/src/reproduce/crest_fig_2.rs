@@ -16,6 +16,7 @@ use super::{Figure, Scale};
 use crate::bench::run::RunError;
 use crate::machine;
 use crate::simulate::run::Watch;
+use crate::simulate::stamps::Source;
 use std::time::Instant;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
@@ -61,6 +62,8 @@ const FORD: System = System {
     variant: "measured",
     charges: &[],
     retry: Retry { tries_max: TRIES_MAX, ..Retry::PATIENT },
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const FORD_AT_ONCE: System = System {
     name: "FORD, dropped when aborted",
@@ -80,6 +83,8 @@ const OURS: System = System {
     variant: "corrected",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const OURS_CX3: System =
     System { name: "ours, all of TPC-C, on cx3-56g", about: "the same on older hardware", ..OURS };
@@ -90,6 +95,7 @@ const REMEMBERED: Layout = Layout {
     bucket: BucketShape { slots: 8, slot_bytes_min: 0, read_whole: false },
     slots_per_100_records: 200,
     address_cache_entries: 1 << 20,
+    warmth: None,
     versions: 2,
 };
 const SPREAD: Layout =

@@ -70,6 +70,8 @@ pub struct Point {
     pub conflict_rate: f64,
     /// Verbs of one committed transaction by kind, aborted tries included.
     pub verbs: BTreeMap<&'static str, f64>,
+    /// Messages that one committed transaction sends, aborted tries included; those of services not.
+    pub messages: f64,
     /// Payload that one transaction reads, in bytes.
     pub read_bytes: f64,
     /// Payload that one transaction writes, in bytes.
@@ -89,6 +91,10 @@ pub struct Series {
     pub about: &'static str,
     /// Variant of the protocol.
     pub variant: &'static str,
+    /// Where its timestamps come from, if it takes any.
+    pub timestamps: Option<&'static str>,
+    /// Whether its transactions run where the router says.
+    pub is_routed: bool,
     /// What differs from the testbed's profile: the system's own software.
     pub charges: &'static [Charge],
     /// What the points differ in.
@@ -121,6 +127,13 @@ impl Series {
         }
         let enough = self.peak()?.throughput_per_s * SATURATED;
         self.points.iter().find(|point| point.throughput_per_s >= enough)
+    }
+
+    /// The last point whose throughput is near the highest: beyond the saturation point a curve is flat, and which of
+    /// its points is highest is chance.
+    pub fn last_at_peak(&self) -> Option<&Point> {
+        let enough = self.peak()?.throughput_per_s * SATURATED;
+        self.points.iter().rev().find(|point| point.throughput_per_s >= enough)
     }
 
     /// The point with so many coordinators, or whatever points differ in.
@@ -235,6 +248,7 @@ pub(super) mod tests {
             throughput_per_s,
             latency_us,
             conflict_rate: 0.0,
+            messages: 0.0,
             verbs: BTreeMap::new(),
             read_bytes: 0.0,
             written_bytes: 0.0,
@@ -245,6 +259,8 @@ pub(super) mod tests {
             name: "one",
             about: "a system",
             variant: "corrected",
+            timestamps: None,
+            is_routed: false,
             charges: &[],
             over: Axis::Coordinators,
             is_safe: true,
@@ -253,6 +269,12 @@ pub(super) mod tests {
             failures: Vec::new(),
             points: points.collect(),
         }
+    }
+
+    #[test]
+    fn the_last_point_near_the_peak_is_found_beyond_the_peak_and_not_where_it_has_fallen() {
+        let series = series(&[(9, 5e5), (45, 1e6), (90, 9.9e5), (180, 9.6e5), (540, 9e5)]);
+        assert_eq!(series.last_at_peak().map(|point| point.coordinators), Some(180));
     }
 
     #[test]

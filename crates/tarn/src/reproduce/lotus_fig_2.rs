@@ -17,6 +17,7 @@ use super::{Figure, Scale};
 use crate::bench::run::RunError;
 use crate::machine;
 use crate::simulate::run::Watch;
+use crate::simulate::stamps::Source;
 use std::time::Instant;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
@@ -61,6 +62,7 @@ const STOCK: Layout = Layout {
     bucket: FORD_BUCKET,
     slots_per_100_records: 22,
     address_cache_entries: 0,
+    warmth: None,
     versions: 2,
 };
 const SIZED: Layout =
@@ -75,6 +77,8 @@ const FORD_STOCK: System = System {
     variant: "measured",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const FORD_STOCK_SOFTWARE: System = System {
     name: "FORD, stock buckets, its software",
@@ -89,6 +93,8 @@ const FORD_STOCK_NO_CAS: System = System {
     variant: "measured,unsafe-no-lock-cas",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 const FORD_SIZED: System = System {
     name: "FORD, sized buckets",
@@ -109,6 +115,8 @@ const OURS: System = System {
     variant: "corrected",
     charges: &[],
     retry: Retry::PATIENT,
+    timestamps: Source::Counter,
+    is_routed: false,
 };
 
 const OWN: Layout = Layout {

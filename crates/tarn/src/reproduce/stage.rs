@@ -15,6 +15,8 @@ use crate::simulate::cluster::SimCluster;
 use crate::simulate::driver::{Driver, Length, SimPhase};
 use crate::simulate::report::{bottleneck, busiest};
 use crate::simulate::run::Watch;
+use crate::simulate::stamps::Source;
+use crate::simulate::warmth::Warmth;
 use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -24,7 +26,7 @@ use tarn_engine::catalog::{Options, Placement};
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::layout::{LayoutKind, Records};
-use tarn_engine::protocol::{AnyProtocol, Switches};
+use tarn_engine::protocol::AnyProtocol;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Workload;
@@ -56,7 +58,7 @@ impl Testbed {
 }
 
 /// How a system lays its database out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Layout {
     /// Its name in checks.
     pub name: &'static str,
@@ -68,6 +70,8 @@ pub struct Layout {
     pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
     pub address_cache_entries: usize,
+    /// What is remembered of addresses when a point begins, in place of that.
+    pub warmth: Option<Warmth>,
     /// Versions of a record, for protocols that keep several.
     pub versions: u8,
 }
@@ -95,6 +99,10 @@ pub struct System {
     pub charges: &'static [Charge],
     /// How it tries a transaction that was aborted.
     pub retry: Retry,
+    /// Where its timestamps come from, if it takes any.
+    pub timestamps: Source,
+    /// Whether its transactions run where the router says, and not where they are drawn.
+    pub is_routed: bool,
 }
 
 /// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
@@ -103,20 +111,6 @@ const SEATS_A_CLIENT: usize = 2;
 /// Heap of a group where versions are written to new memory: each point is a new life of every thread, which
 /// takes a chunk of its own, 23 MiB of 90 threads, and nobody gives chunks of former lives back.
 const SPARE_OF_LIVES_BYTES: u64 = 2 << 30;
-/// The switch of protocols whose transactions are routed.
-const ROUTING: &str = "routing";
-
-impl System {
-    /// Whether its transactions run where the router says, and not where they are drawn.
-    pub fn is_routed(&self) -> bool {
-        let Ok(protocol) = AnyProtocol::by_name(self.protocol, self.variant) else { return false };
-        let info = protocol.info();
-        let routing = info.switches.iter().position(|switch| switch.name == ROUTING);
-        let switches = Switches::parse(&info, self.variant);
-        routing.zip(switches.ok()).is_some_and(|(at, switches)| switches.is_on(at))
-    }
-}
-
 /// What the checks found in a layout's memory after its safe series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
@@ -161,7 +155,7 @@ impl<W: Workload> Stage<W> {
         // Whoever is routed needs more than there are clients.
         let coordinators = scale.coordinators.iter().copied().max().unwrap_or(1);
         let threads = testbed.threads(coordinators);
-        let coordinators = match system.is_routed() {
+        let coordinators = match system.is_routed {
             true => coordinators * SEATS_A_CLIENT,
             false => coordinators,
         };
@@ -189,7 +183,10 @@ impl<W: Workload> Stage<W> {
             ..ClusterConfig::default()
         };
         let profile = testbed.profile.clone();
-        let driver = Driver::new(workload, &Config { cluster, profile, threads, coordinators })?;
+        let timestamps = system.timestamps;
+        let config = Config { cluster, profile, threads, coordinators, timestamps };
+        let mut driver = Driver::new(workload, &config)?;
+        driver.set_warmth(layout.warmth)?;
         let start = Instant::now();
         let records = driver.load(&|done, all| watch.loading(done, all))?;
         let load_seconds = start.elapsed().as_secs_f64();
@@ -235,6 +232,7 @@ impl<W: Workload> Stage<W> {
     ) -> Result<Series, RunError> {
         let cluster = self.driver.cluster_mut();
         cluster.set_variant(system.protocol, system.variant)?;
+        cluster.set_source(system.timestamps);
         cluster.set_profile(charged(self.testbed.profile.clone(), system.charges))?;
         self.driver.set_retry(system.retry);
         let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
@@ -242,7 +240,7 @@ impl<W: Workload> Stage<W> {
         let mut points = Vec::with_capacity(scale.coordinators.len());
         for &coordinators in &scale.coordinators {
             let threads = self.testbed.threads(coordinators);
-            let is_routed = system.is_routed();
+            let is_routed = system.is_routed;
             self.driver.set_clients(is_routed.then_some(coordinators));
             let seats = if is_routed { coordinators * SEATS_A_CLIENT } else { coordinators };
             self.driver.cluster_mut().reseat(threads, seats)?;
@@ -260,8 +258,12 @@ impl<W: Workload> Stage<W> {
             true => self.recorded(scale, &mut failures, watch)?,
             false => HistoryReport::of_unsafe_variant(self.isolation()),
         };
-        let System { name, about, variant, charges, .. } = *system;
+        let System { name, about, variant, charges, is_routed, .. } = *system;
+        let needs = self.driver.cluster().database().protocol.needs();
+        let timestamps = needs.timestamps.then_some(system.timestamps.name());
         Ok(Series {
+            timestamps,
+            is_routed,
             name,
             about,
             variant,
@@ -290,6 +292,7 @@ impl<W: Workload> Stage<W> {
             conflict_rate: measured.conflict_rate,
             read_bytes: each(ran.phase.counts.bytes_in),
             written_bytes: each(ran.phase.counts.bytes_out),
+            messages: measured.per_txn.messages,
             verbs: measured.per_txn.verbs,
             busiest: busiest(&ran.used),
             bottleneck: bottleneck(&ran.used),

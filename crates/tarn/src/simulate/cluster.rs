@@ -4,9 +4,9 @@
 //! simulated is refused before any memory is asked for.
 
 use super::Config;
+use super::stamps::Source;
 use crate::cluster::OpenError;
 use crate::memory::check_caches;
-use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::catalog::Catalog;
 use tarn_engine::context::{ComputeNode, Context, Database};
@@ -59,7 +59,8 @@ impl SimCluster {
         })
         .map_err(usage)?;
         let groups = ReplicaGroups::new(fabric.groups());
-        let membership = Arc::new(EmbeddedMembership::new(shape.compute_nodes));
+        // One slot more, for whoever gives out timestamps.
+        let membership = Arc::new(EmbeddedMembership::new(shape.compute_nodes + 1));
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         Ok(SimCluster { fabric, database, config: config.clone() })
     }
@@ -144,15 +145,29 @@ impl SimCluster {
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
-    /// A thread of a compute node.
+    /// From the next phase on, timestamps from another source.
+    pub fn set_source(&mut self, source: Source) {
+        self.config.timestamps = source;
+    }
+
+    /// A thread of a compute node that is to run.
     ///
     /// # Errors
     /// A thread number beyond what owner tags can name.
-    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
+    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
+        let mut cx = self.context(node, thread)?;
+        self.set_timestamps(&mut cx, self.config.timestamps);
+        Ok(cx)
+    }
+
+    /// A thread of a compute node at rest: its timestamps take no time.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
         let shape = &self.config.cluster;
         let port = self.fabric.port(node.id, thread, shape.seed);
-        let cx = Context::new(Arc::clone(node), port, thread, shape.address_cache_entries)?;
-        Ok(Rc::new(cx))
+        Context::new(Arc::clone(node), port, thread, shape.address_cache_entries)
     }
 }
 
@@ -179,7 +194,7 @@ fn usage(error: ConfigError) -> OpenError {
     OpenError::Usage(refused(error))
 }
 
-fn refused(error: ConfigError) -> UsageError {
+pub(super) fn refused(error: ConfigError) -> UsageError {
     let ConfigError { field, value, allowed } = error;
     UsageError { field: field.replace('_', "-"), value, allowed }
 }
@@ -195,7 +210,8 @@ mod tests {
     fn another_variant_goes_on_behind_the_timestamps_that_were_given() {
         let cluster = ClusterConfig { protocol: "motor".into(), ..ClusterConfig::default() };
         let profile = Profile::load("cx3-56g").expect("embedded");
-        let config = Config { cluster, profile, threads: 1, coordinators: 1 };
+        let config =
+            Config { cluster, profile, threads: 1, coordinators: 1, timestamps: Source::Counter };
         let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
         let mut it = SimCluster::new(&[schema], &config, 10).expect("a cluster");
         let given = (0..3).map(|_| it.database().counter.next()).max();

@@ -132,8 +132,8 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
 mod tests {
     use super::*;
     use crate::cluster::ClusterConfig;
-    use crate::simulate::Config;
     use crate::simulate::driver::{Driver, Length};
+    use crate::simulate::{Config, stamps};
     use tarn_engine::catalog::{Catalog, Options};
     use tarn_engine::membership::{EmbeddedMembership, Membership as _};
     use tarn_engine::shard_map::ShardMap;
@@ -191,7 +191,8 @@ mod tests {
         const CLIENTS: usize = 12;
         let cluster = ClusterConfig { compute_nodes: NODES, ..ClusterConfig::default() };
         let profile = Profile::load("cx3-56g").expect("embedded");
-        let config = Config { cluster, profile, threads: 2, coordinators: 2 * CLIENTS };
+        let (coordinators, timestamps) = (2 * CLIENTS, stamps::Source::Counter);
+        let config = Config { cluster, profile, threads: 2, coordinators, timestamps };
         let settings = Settings { records: Some(5_000), ..Settings::default() };
         let bank = SmallBank::new(&settings).expect("a workload");
         let mut driver = Driver::new(bank, &config).expect("a cluster");

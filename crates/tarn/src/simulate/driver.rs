@@ -6,26 +6,28 @@
 
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
+use super::reading::Reading;
+use super::stamps::{self, Source, StampNode};
+use super::warmth::Warmth;
 use super::{Config, Seats};
 use crate::bench::desk::{Desk, Seat, Signals, coroutine};
 use crate::bench::driver::{LoadError, Phase};
 use crate::cluster::OpenError;
 use crate::trace::recorder::Recorder;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use tarn_engine::address_cache::AddressCache;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::Failure;
+use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::routing::Router;
 use tarn_engine::services;
 use tarn_engine::shard_map::ShardMap;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_sim::usage::Usage;
@@ -50,7 +52,7 @@ pub struct Length {
 }
 
 /// A thread, and the numbers of its coordinators.
-type Crew = (Rc<Context>, Vec<u32>);
+pub(super) type Crew = (Rc<Context>, Vec<u32>);
 
 /// How far a phase is.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,12 @@ pub struct Driver<W: Workload> {
     retry: Retry,
     /// Whether so many clients have their transactions routed, or coordinators draw their own.
     clients: Option<usize>,
+    /// What is remembered of addresses when a phase begins; else nothing.
+    warmth: Option<Warmth>,
+    /// Where all records lie, if anything is to be remembered.
+    atlas: AddressCache,
+    /// Who gives out timestamps, once somebody has wanted that.
+    stamp_node: Option<StampNode>,
     tally: W::Tally,
 }
 
@@ -91,7 +99,9 @@ impl<W: Workload> Driver<W> {
         config.cluster.options = workload.sized(&config.cluster.options);
         let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
         let (retry, tally) = (Retry::default(), W::Tally::default());
-        Ok(Driver { workload, cluster, retry, clients: None, tally })
+        let (clients, warmth, stamp_node) = (None, None, None);
+        let atlas = AddressCache::new(0);
+        Ok(Driver { workload, cluster, retry, clients, warmth, atlas, stamp_node, tally })
     }
 
     /// The cluster.
@@ -113,6 +123,21 @@ impl<W: Workload> Driver<W> {
     /// take them from a queue; without clients coordinators draw their own.
     pub fn set_clients(&mut self, clients: Option<usize>) {
         self.clients = clients;
+    }
+
+    /// From the next phase on, so much is remembered when it begins: before loading, which tells where records
+    /// lie.
+    ///
+    /// # Errors
+    /// More than this machine has memory for.
+    pub fn set_warmth(&mut self, warmth: Option<Warmth>) -> Result<(), UsageError> {
+        if let Some(warmth) = warmth {
+            let config = self.cluster.config();
+            let (nodes, threads) = (config.cluster.compute_nodes, config.threads);
+            warmth.check(self.workload.records(), nodes, threads)?;
+        }
+        self.warmth = warmth;
+        Ok(())
     }
 
     /// From the next phase on, other transactions on the same records, which one tally counts.
@@ -137,6 +162,10 @@ impl<W: Workload> Driver<W> {
 
     /// A context for looking at memory while nothing runs.
     pub(crate) fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
+        self.bare_context_at_rest().map(Rc::new)
+    }
+
+    fn bare_context_at_rest(&self) -> Result<Context, OpenError> {
         Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
     }
 
@@ -144,8 +173,12 @@ impl<W: Workload> Driver<W> {
     ///
     /// # Errors
     /// The pool's memory.
-    pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
-        let cx = self.context_at_rest()?;
+    pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
+        let mut cx = self.bare_context_at_rest()?;
+        let atlas = self.warmth.map(|_| Warmth::atlas(self.workload.records()));
+        if let Some(atlas) = atlas {
+            (cx.cache, cx.remembers) = (Rc::new(RefCell::new(atlas)), true);
+        }
         let (done, all) = (Cell::new(0), self.workload.records());
         let tell = |count| {
             done.set(done.get() + count);
@@ -156,6 +189,9 @@ impl<W: Workload> Driver<W> {
             self.workload.load(&mut loader).await?;
             loader.finish().await
         });
+        if self.warmth.is_some() {
+            self.atlas = cx.cache.replace(AddressCache::new(0));
+        }
         loaded.map_err(|failure| LoadError::explained(&cx, failure))
     }
 
@@ -171,21 +207,54 @@ impl<W: Workload> Driver<W> {
         let is_needed = |seats: &Seats| {
             !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
         };
-        let contexts = config.places().filter(is_needed).map(|seats| {
-            let cx = self.cluster.context(&nodes[usize::from(seats.slot)], seats.thread)?;
-            Ok((cx, seats.coordinators))
-        });
-        contexts.collect()
+        let places: Vec<Seats> = config.places().filter(is_needed).collect();
+        let thread =
+            |seats: &Seats| self.cluster.thread(&nodes[usize::from(seats.slot)], seats.thread);
+        let mut contexts: Vec<Context> = places.iter().map(thread).collect::<Result<_, _>>()?;
+        self.warm(&mut contexts);
+        let numbers = places.into_iter().map(|seats| seats.coordinators);
+        Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
+    }
+
+    /// Has threads remember what they are to.
+    fn warm(&self, contexts: &mut [Context]) {
+        let Some(warmth) = self.warmth else { return };
+        let (database, map) = (self.cluster.database(), ShardMap::default());
+        map.refresh(&*database.membership);
+        let router =
+            (&self.router(&map), self.clients.is_some(), self.cluster.config().cluster.seed);
+        warmth.warm(&self.workload, contexts, router, &self.atlas);
+    }
+
+    fn router<'a>(&'a self, map: &'a ShardMap) -> Router<'a> {
+        let nodes = 0..self.cluster.config().cluster.compute_nodes as u16;
+        Router::new(&self.cluster.database().catalog, map, nodes.map(NodeSlot).collect())
+    }
+
+    /// What the phase's source of timestamps needs before anybody runs.
+    fn prepare_timestamps(&mut self) -> Result<(), OpenError> {
+        let (cluster, source) = (&self.cluster, self.cluster.config().timestamps);
+        if source == Source::Service && self.stamp_node.is_none() {
+            let slot = cluster.config().cluster.compute_nodes;
+            self.stamp_node = Some(StampNode::new(cluster.fabric(), cluster.database(), slot)?);
+        }
+        if source == Source::Pool {
+            stamps::raise_pool(&*self.context_at_rest()?)?;
+        }
+        Ok(())
+    }
+
+    /// Who serves timestamps in this phase.
+    fn serving_timestamps(&self) -> Option<&StampNode> {
+        let is_asked = self.cluster.config().timestamps == Source::Service;
+        self.stamp_node.as_ref().filter(|_| is_asked)
     }
 
     /// The clients' queues, if there are clients.
     fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
         let clients = self.clients?;
-        let (database, fabric) = (self.cluster.database(), self.cluster.fabric());
         let shape = &self.cluster.config().cluster;
-        let nodes = (0..shape.compute_nodes as u16).map(NodeSlot).collect();
-        let router = Router::new(&database.catalog, map, nodes);
-        let nodes = (fabric, shape.compute_nodes);
+        let (router, nodes) = (self.router(map), (self.cluster.fabric(), shape.compute_nodes));
         Some(Dispatch::new(&self.workload, nodes, router, (clients, shape.seed)))
     }
 
@@ -207,6 +276,7 @@ impl<W: Workload> Driver<W> {
         watch: &dyn Fn(Now),
         recorder: Option<&Recorder>,
     ) -> Result<SimPhase, OpenError> {
+        self.prepare_timestamps()?;
         let contexts = self.contexts()?;
         let (workload, fabric) = (&self.workload, self.cluster.fabric());
         let signals = Signals::default();
@@ -230,6 +300,10 @@ impl<W: Workload> Driver<W> {
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
                 scheduler.spawn(&cx.port, services::run(cx, is_over));
             }
+        }
+        if let Some(node) = self.serving_timestamps() {
+            let (seats, desk) = (contexts.iter().map(|(_, them)| them.len()).sum::<usize>(), &desk);
+            node.start(database, &mut scheduler, move || desk.has_left() == seats)?;
         }
         let start = fabric.now();
         let of = length.warm_up + length.measured;
@@ -261,6 +335,9 @@ impl<W: Workload> Driver<W> {
             scheduler.drain();
         }
         drop(scheduler);
+        // Whatever comes next begins above what is in memory by now.
+        let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
+        heard.for_each(|known| database.counter.raise(known));
         let mut ended = after.since(&before, W::TRANSACTIONS.len());
         ended.phase.latency_ns = desk.latency_ns.into_inner();
         let left = desk.left.into_inner();
@@ -322,37 +399,6 @@ impl<'a, W: Workload> Cast<'a, W> {
                 scheduler.spawn(&cx.port, coroutine);
             }
         }
-    }
-}
-
-/// All counters at one moment.
-struct Reading {
-    tally: Tally,
-    counts: Counts,
-    mix: Vec<u64>,
-    given_up: u64,
-    usage: Usage,
-}
-
-impl Reading {
-    fn take<T>(contexts: &[Crew], desk: &Desk<T>, usage: Usage) -> Reading {
-        let (mut tally, mut counts) = (Tally::default(), Counts::default());
-        for (cx, _) in contexts {
-            tally.add(&cx.metrics.snapshot());
-            counts += cx.port.counts();
-        }
-        Reading { tally, counts, mix: desk.mix(), given_up: desk.given_up(), usage }
-    }
-
-    fn since(self, earlier: &Reading, kinds: usize) -> SimPhase {
-        let used = self.usage.since(&earlier.usage);
-        let mut phase = Phase::empty(kinds);
-        phase.seconds = used.at.0 as f64 / 1e9;
-        phase.tally = self.tally.since(&earlier.tally);
-        phase.counts = self.counts - earlier.counts;
-        let mix = self.mix.iter().zip(&earlier.mix);
-        phase.mix = mix.map(|(end, start)| end - start).collect();
-        SimPhase { phase, used, given_up: self.given_up - earlier.given_up }
     }
 }
 

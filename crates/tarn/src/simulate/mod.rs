@@ -2,7 +2,8 @@
 //! time.
 //!
 //! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs
-//! phases, `dispatch` routes what clients draw to nodes; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
+//! phases, `dispatch` routes what clients draw to nodes, [`stamps`] gives out timestamps, [`warmth`] is
+//! what is remembered at the start; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
 //! [`nic`] measures the simulated hardware alone, [`nic::published`] is what was measured on real one.
 //!
 //! Invariant: but for what stands under `wall`, a report is a function of its configuration and seed,
@@ -12,10 +13,14 @@ pub mod cluster;
 pub(crate) mod dispatch;
 pub mod driver;
 pub mod nic;
+mod reading;
 pub mod report;
 pub mod run;
+pub mod stamps;
+pub mod warmth;
 
 use crate::cluster::ClusterConfig;
+use stamps::Source;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
 
@@ -35,6 +40,8 @@ pub struct Config {
     pub threads: usize,
     /// Coordinators in all, dealt to compute nodes and then to their threads in turn.
     pub coordinators: usize,
+    /// Where timestamps come from.
+    pub timestamps: Source,
 }
 
 /// Which coordinators a thread runs.
@@ -82,7 +89,8 @@ mod tests {
     fn every_coordinator_has_one_seat_and_threads_differ_by_one_at_most() {
         let cluster = ClusterConfig { compute_nodes: 3, ..ClusterConfig::default() };
         let profile = Profile::load("cx3-56g").expect("embedded");
-        let config = Config { cluster, profile, threads: 2, coordinators: 20 };
+        let config =
+            Config { cluster, profile, threads: 2, coordinators: 20, timestamps: Source::Counter };
         let seats = config.seats();
         assert_eq!(seats.len(), 6);
         let mut all: Vec<u32> = seats.iter().flat_map(|seats| seats.coordinators.clone()).collect();

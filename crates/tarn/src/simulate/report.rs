@@ -84,6 +84,8 @@ pub struct Chosen {
     pub slots_per_100_records: u32,
     /// Addresses that each thread remembers.
     pub address_cache: usize,
+    /// Where timestamps come from, if the protocol takes any.
+    pub timestamps: Option<&'static str>,
     /// The workload's profile.
     pub mix_profile: &'static str,
     /// Where it is from and how it deviates.
@@ -223,6 +225,9 @@ impl SimReport {
                 self.records
             ),
         )?;
+        if let Some(source) = self.config.timestamps {
+            row(f, "timestamps", format_args!("by {source}"))?;
+        }
         let BucketShape { slots, slot_bytes_min, read_whole } = self.config.bucket;
         let read = if read_whole { "whole buckets" } else { "bins of two slots" };
         row(

@@ -176,7 +176,7 @@ fn report_of<W: Workload>(
         hardware: config.profile.hardware.clone(),
         seed: shape.seed,
         virtual_ms: plan.virtual_ms,
-        config: chosen(driver.workload(), plan),
+        config: chosen(driver, plan),
         memory_bytes: cluster.memory_bytes(),
         records,
         measured: Measured::of::<W>(phase, &protocol),
@@ -190,7 +190,8 @@ fn report_of<W: Workload>(
     }
 }
 
-fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
+fn chosen<W: Workload>(driver: &Driver<W>, plan: &Plan) -> Chosen {
+    let (workload, protocol) = (driver.workload(), &driver.cluster().database().protocol);
     let (config, shape) = (&plan.config, &plan.config.cluster);
     Chosen {
         compute_nodes: shape.compute_nodes,
@@ -202,6 +203,7 @@ fn chosen<W: Workload>(workload: &W, plan: &Plan) -> Chosen {
         bucket: shape.options.bucket,
         slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,
+        timestamps: protocol.needs().timestamps.then_some(config.timestamps.name()),
         mix_profile: workload.profile().name,
         mix_profile_note: workload.profile().note,
         workload: workload.describe().into_iter().collect(),

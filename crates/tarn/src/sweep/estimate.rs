@@ -71,6 +71,7 @@ mod tests {
     use crate::cluster::ClusterConfig;
     use crate::simulate::Config;
     use crate::simulate::run::{Watch, run};
+    use crate::simulate::stamps::Source;
     use tarn_sim::profile::Profile;
     use tarn_workloads::{Settings, Workload, kvs::Kvs, smallbank::SmallBank, ycsb::Ycsb};
 
@@ -91,7 +92,13 @@ mod tests {
             ClusterConfig { memory_nodes: replicas, replicas, ..ClusterConfig::default() };
         let profile = Profile::load("cx5-100g").expect("embedded");
         let plan = Plan {
-            config: Config { cluster, profile, threads: 4, coordinators: 64 },
+            config: Config {
+                cluster,
+                profile,
+                threads: 4,
+                coordinators: 64,
+                timestamps: Source::Counter,
+            },
             virtual_ms: 2.0,
             verify_ms: None,
             verify_transactions_max: 0,

@@ -14,12 +14,14 @@ const WITHIN: u64 = 40;
 
 /// A rule that is taken away, a seed that misses it, and what its absence breaks.
 const PLANTED: &[(&str, u64, &str)] = &[
-    ("lower-bound", 15, "snapshots of half a commit (L1)"),
-    ("any-visible", 676, "an acknowledged transaction undone (L2)"),
+    ("lower-bound", 18, "snapshots of half a commit (L1)"),
+    ("any-visible", 1146, "an acknowledged transaction undone (L2)"),
     ("fence-before-recovery", 63, "the dead still write while they are recovered (L3)"),
     ("keep-newest", 2, "the newest version overwritten (L9)"),
-    ("too-old", 104, "snapshots of what is not kept any more (L9)"),
+    ("too-old", 25, "snapshots of what is not kept any more (L9)"),
     ("release-on-abort", 0, "locks that outlive their transaction"),
+    ("protect-ranges", 16, "phantoms in ranges"),
+    ("mark-nodes", 42, "half a change of a node"),
 ];
 
 /// Those that no seed shows: how many were tried, and what it would take.

@@ -344,6 +344,7 @@ impl Protocol for Ford {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
+        undone_node: |_, new| new + 1,
     };
 
     type Entry = Left;

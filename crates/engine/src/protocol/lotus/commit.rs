@@ -5,12 +5,13 @@
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
 use super::prepare::{changes, encode_log, links, prepare};
-use super::{Lotus, On, Phase, enter};
+use super::{Lotus, On, Phase, enter, nodes};
 use crate::context::Context;
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
 use crate::outcome::{Explanation, Failure};
 use crate::recorder;
+use crate::structure::leaves;
 use crate::working_set::{Txn, Written};
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::backend::Detached;
@@ -21,13 +22,31 @@ pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result
     if !txn.entries.iter().any(changes) {
         return end_of_reading(cx, txn);
     }
-    settle_log(lotus, cx, txn).await;
+    if cx.has_ordered {
+        leaves::change(lotus, cx, txn).await?;
+    }
     prepare(lotus, cx, txn).await?;
+    write(lotus, cx, txn).await
+}
+
+/// Commits a structural transaction, which changes nodes and no record: as any other.
+pub(super) async fn commit_structure(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    prepare(lotus, cx, txn).await?;
+    write(lotus, cx, txn).await
+}
+
+/// C1 to C4.
+async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    settle_log(lotus, cx, txn).await;
     match lotus.on(On::AwaitSurvivors) {
         true => txn.held.secure(cx)?,
         false => txn.held.check(cx)?,
     }
-    write_invisible(cx, txn).await?;
+    write_invisible(lotus, cx, txn).await?;
     take_timestamp(cx, txn).await?;
     if is_at_one_node(cx, txn) {
         return decide_and_show(cx, txn).await;
@@ -57,20 +76,24 @@ async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
 
 /// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the outcome is what the
 /// memory says.
-async fn write_invisible(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Invisible);
     let log = encode_log(txn);
+    nodes::stamp(txn, None);
     begin_doubt(cx, txn);
     txn.round.begin();
     for index in 0..txn.groups.len() {
         let group = txn.groups[index];
         let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
         let logs = is_logged(cx, txn, group);
-        let Txn { round, pieces, .. } = &mut *txn;
         for position in 0..groups.replicas(group) {
             if logs {
-                add_log(round, groups.replica(area, position), log);
+                add_log(&mut txn.round, groups.replica(area, position), log);
             }
+            if lotus.on(On::MarkNodes) {
+                nodes::add_marks(cx, txn, group, position);
+            }
+            let Txn { round, pieces, .. } = &mut *txn;
             for piece in pieces.iter().filter(|piece| piece.address.group() == group) {
                 let target = groups.replica(piece.address, position);
                 round.write(target, piece.new, piece.len_bytes as usize);
@@ -81,12 +104,13 @@ async fn write_invisible(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 }
 
 /// Whether the log goes to this group: to the first that is written; and, before them in the batch, wherever there
-/// are bytes that nothing but the log tells from others' (links), or that have no second version (tables of one).
+/// are bytes that nothing but the log tells from others' (links, nodes), or that have no second version (tables of one).
 fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
     let first = txn.groups.first() == Some(&group);
     let is_single =
         |it: &Written| it.slot.group() == group && cx.table(it.table).slot.cells() == 1;
     first
+        || nodes::groups(txn).any(|changed| changed == group)
         || txn.written.iter().any(is_single)
         || links(txn).any(|(next, _)| next.group() == group)
 }
@@ -104,6 +128,7 @@ async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Stamp);
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;
     txn.stamps.commit = commit;
+    nodes::stamp(txn, Some(commit));
     let Txn { round, entries, written, .. } = &mut *txn;
     for it in written.iter() {
         entries[it.entry as usize].new_version = Version::from_word(commit.0);
@@ -133,6 +158,7 @@ async fn decide(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failur
     add_decision(cx, txn);
     let backups_first = lotus.on(On::BackupsFirst);
     add_visible(cx, txn, |position| position > 0 || !backups_first);
+    nodes::add_free(cx, txn, |position| position > 0);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
     Ok(())
@@ -150,6 +176,7 @@ async fn decide_and_show(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.round.begin();
     add_decision(cx, txn);
     add_visible(cx, txn, |_| true);
+    nodes::add_free(cx, txn, |_| true);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
     discard(cx, txn);
@@ -198,6 +225,7 @@ fn show_at_primary(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Show);
     txn.round.begin();
     add_visible(cx, txn, |position| position == 0);
+    nodes::add_free(cx, txn, |position| position == 0);
     // A primary that does not answer is gone: its backups have it all.
     let posted = cx.port.post_detached(&mut txn.round);
     discard(cx, txn);

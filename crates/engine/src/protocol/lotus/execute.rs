@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, enter, insert, snapshot};
+use super::{Lotus, On, Phase, enter, insert, nodes, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -13,6 +13,7 @@ use crate::lock::name::{LockMode, LockName};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::schema::Cells;
 use crate::shard_map::{shard_of, shard_of_address};
+use crate::structure::scans;
 use crate::working_set::{Entry, Intent, Mode, NO_LOOKUP, Progress, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -24,10 +25,10 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     if let Some(failure) = txn.failed {
         return Err(again_after(cx, failure));
     }
+    txn.ordered.has_own = false;
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = match txn.intent {
-        _ if txn.ordered.pending => Err(no_ranges(cx, txn)),
         Intent::ReadOnly => snapshot::fetch(lotus, cx, txn).await,
         Intent::ReadWrite => fetch_locked(lotus, cx, txn).await,
     };
@@ -45,13 +46,6 @@ fn again_after(cx: &Context, failure: Failure) -> Failure {
     cx.explain(Explanation::usage("fetch", "one more", allowed))
 }
 
-/// Ordered indexes are not built for versions yet.
-#[cold]
-fn no_ranges(cx: &Context, txn: &Txn) -> Failure {
-    let wishes = txn.ordered.wishes();
-    cx.explain(Explanation::usage("scans of ordered indexes", wishes, "0 with this protocol"))
-}
-
 async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if lotus.starts_writers() {
         snapshot::begin(cx, txn).await?;
@@ -60,13 +54,19 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     loop {
         lock(lotus, cx, txn).await?;
         advance(txn);
-        if txn.fetched == txn.entries.len() {
-            return Ok(());
+        if txn.fetched == txn.entries.len() && !txn.ordered.pending {
+            return nodes::protect(cx, txn).await;
         }
         plan(cx, txn);
+        if txn.ordered.pending {
+            scans::plan(lotus, cx, txn);
+        }
         txn.stamps.view = cx.database().membership.view();
         cx.port.execute(&mut txn.round).await?;
         let undecided = absorb(lotus, cx, txn)?;
+        if txn.ordered.pending {
+            scans::absorb(lotus, cx, txn)?;
+        }
         insert::provide(cx, txn).await?;
         // What is added from now on goes into the next round.
         txn.round.begin();
@@ -139,6 +139,8 @@ fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
         let is_apart = cx.table(entry.table).slot.is_out_of_line();
         match is_apart && entry.cells != Cells::NONE && entry.payload == BufferOffset::default() {
             true => txn.entries[index].progress = Progress::Body,
+            // Changed already, and now to go: what was there before is not what it has become since.
+            false if entry.writable => txn.entries[index].progress = Progress::Done,
             false => become_ready(cx, txn, index),
         }
         return;

@@ -17,24 +17,27 @@
 //! atomic of a memory node.
 //!
 //! # Not built yet
-//! Ordered indexes, growth of the hash index, slots of deleted records that are used for other keys.
+//! Growth of the hash index, slots of deleted records that are used for other keys.
 
 mod add;
 mod commit;
 mod execute;
 mod find;
 mod insert;
+mod nodes;
 mod prepare;
 mod recover;
 mod snapshot;
 
-use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
+use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::layout::{Discards, LayoutKind, Records, Rules};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
 use crate::services::Needs;
+use crate::structure::trees;
 use crate::working_set::{Added, Entry, Further, Handle, Mode, Txn};
 use recover::Left;
 use tarn_fabric::address::NodeId;
@@ -54,6 +57,8 @@ enum On {
     ReleaseOnAbort = 9,
     NewestInSr = 10,
     AwaitSurvivors = 11,
+    ProtectRanges = 12,
+    MarkNodes = 13,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -122,6 +127,16 @@ const SWITCHES: &[Switch] = &[
          off: when it is recovered (L10)",
         false,
     ),
+    switch(
+        "protect-ranges",
+        "leaves that a scan has shown are locked, and looked at again under their locks; off: neither",
+        true,
+    ),
+    switch(
+        "mark-nodes",
+        "a node says that it is being changed before any of it is; off: readers take half a change",
+        true,
+    ),
 ];
 
 /// A switch that `literal` keeps, or does not. There is no public code that was measured by others: `measured`
@@ -144,6 +159,10 @@ enum Phase {
     Show = 8,
     Release = 9,
     Resolve = 10,
+    Scan = 11,
+    ProtectLeaf = 12,
+    LockLeaf = 13,
+    Restructure = 14,
 }
 
 const PHASES: &[&str] = &[
@@ -158,6 +177,16 @@ const PHASES: &[&str] = &[
     "show",
     "release",
     "resolve",
+    "scan",
+    "protect_leaf",
+    "lock_leaf",
+    "restructure",
+];
+
+const LIMITS: &[Limit] = &[
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "protect_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
 ];
 
 const ABORTS: &[AbortReason] = &[
@@ -168,6 +197,12 @@ const ABORTS: &[AbortReason] = &[
     AbortReason::OwnerLost,
     AbortReason::WriteConflict,
     AbortReason::NeedsLocks,
+    AbortReason::VersionChanged,
+    AbortReason::ReadLocked,
+    AbortReason::StaleAddress,
+    AbortReason::IndexChanged,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
     AbortReason::User,
 ];
 
@@ -227,16 +262,17 @@ impl Protocol for Lotus {
         // Copies are made again by a look at LOCK and VERSION, which versions do not have.
         caps: ProtocolCaps {
             snapshot_isolation: true,
-            ranges: false,
+            ranges: true,
             crash_recovery: true,
             memory_recovery: false,
         },
         switches: SWITCHES,
         phases: PHASES,
-        limits: &[],
+        limits: LIMITS,
         aborts: ABORTS,
         // What is undone was INVISIBLE, and nobody has seen it.
         undone: |_, _| None,
+        undone_node: |old, _| nodes::undone_version(old),
     };
 
     type Entry = Left;
@@ -259,7 +295,7 @@ impl Protocol for Lotus {
     }
 
     fn needs(&self) -> Needs {
-        Needs::LOCKS
+        Needs::LOCKS_AND_TIMESTAMPS
     }
 
     #[inline]
@@ -296,6 +332,15 @@ impl Protocol for Lotus {
 
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         commit::abandon(self, cx, txn);
+    }
+
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        trees::reshape(self, cx, txn, work).await
     }
 
     async fn resolve(

@@ -5,13 +5,14 @@
 //! place; what is discarded is remembered in PREV_TS. All bytes of C1 are pieces, in the order in which they must
 //! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
 
-use super::Lotus;
+use super::{Lotus, nodes};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{
     Cell, CellAddress, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
     VERSION_AT, Version, VersionWord, seal_record,
 };
+use crate::log::pieces::OldBytes;
 use crate::log::versions::{self, Writing};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::timestamp::Timestamp;
@@ -44,9 +45,6 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
         if !changes(&entry) {
             continue;
         }
-        if cx.table(entry.table).ordered.1 > 0 {
-            return Err(no_indexes(cx, &cx.table(entry.table).schema.name));
-        }
         match cx.table(entry.table).slot.record {
             RecordLayout::Cells(_) => prepare_cell(lotus, cx, txn, index).await?,
             RecordLayout::Packed(packed) => prepare_packed(lotus, cx, txn, (index, packed))?,
@@ -54,8 +52,9 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
         }
     }
     txn.groups.clear();
-    let Txn { groups, written, .. } = &mut *txn;
-    for group in written.iter().map(|it| it.slot.group()) {
+    let Txn { groups, written, locks, .. } = &mut *txn;
+    let nodes = locks.iter().filter(|lock| lock.writes).map(|lock| lock.address.group());
+    for group in written.iter().map(|it| it.slot.group()).chain(nodes) {
         if !groups.contains(&group) {
             groups.push(group);
         }
@@ -70,30 +69,37 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
     Ok(())
 }
 
-/// Ordered indexes are not kept for versions yet.
-#[cold]
-fn no_indexes(cx: &Context, table: &str) -> Failure {
-    let field = format!("changes of table {table}, which has an ordered index");
-    cx.explain(Explanation::usage(&field, "one", "none with this protocol"))
-}
-
 /// Length of the transaction's log entry.
 fn log_bytes(txn: &Txn) -> usize {
     let former = txn.written.iter().map(|it| it.former_bytes).sum();
+    let old = node_bytes(txn).map(|piece| (piece.len_bytes as usize).next_multiple_of(8));
+    let (pieces, bytes) = old.fold((0, 0), |(count, sum), len| (count + 1, sum + len));
+    let nodes = nodes::changed(txn).count();
     versions::entry_bytes(txn.written.len(), former, links(txn).count())
+        + versions::nodes_bytes(nodes, pieces, bytes)
 }
 
 /// Ends of chains, and the blocks that they lead to from now on.
 pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
-    // A link is the only piece that is 8 bytes long: everything else is a cell at least.
-    let is_link = |piece: &&Piece| piece.len_bytes == 8;
+    // A link is the only piece of 8 bytes whose old ones do not matter: everything else of records is a cell at
+    // least, and of a node a slot or more.
+    let is_link = |piece: &&Piece| piece.len_bytes == 8 && !piece.logged;
     let block = |piece: &Piece| Address::from_word(txn.round.word(piece.new));
     txn.pieces.iter().filter(is_link).map(move |piece| (piece.address, block(piece)))
+}
+
+/// Bytes of nodes that must come back if the transaction is undone. Those of slots that were not in use need not.
+fn node_bytes(txn: &Txn) -> impl Iterator<Item = &Piece> {
+    txn.pieces.iter().filter(|piece| piece.logged)
 }
 
 /// Writes the log's entry into the buffer; where, and its length.
 pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
     let (len, links) = (log_bytes(txn), links(txn).collect::<Vec<_>>());
+    let nodes: Vec<_> = nodes::changed(txn).map(|it| (it.address, it.old_version)).collect();
+    let old: Vec<_> = node_bytes(txn)
+        .map(|it| OldBytes { address: it.address, at: it.old, len_bytes: it.len_bytes as usize })
+        .collect();
     let Txn { round, tag, written, .. } = txn;
     let writings = written.iter().map(|it| Writing {
         slot: it.slot,
@@ -103,7 +109,7 @@ pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
         former: it.former,
         former_bytes: it.former_bytes,
     });
-    (versions::write_entry(round, *tag, writings, &links, len), len)
+    (versions::write_entry(round, *tag, writings, (&links, &nodes, &old), len), len)
 }
 
 /// Where the entry's version goes, and what its PREV_TS is; an empty slot has nothing to overwrite.

@@ -11,11 +11,12 @@
 //! recovered or its own node has resolved it; former bytes do not come back by themselves, since tags and timestamps
 //! only grow.
 
+use super::nodes::{HEAD_BYTES, undone_version};
 use super::{Lotus, On, Phase, enter};
 use crate::context::Context;
 use crate::layout::{
     CELL_TXN_AT, CELLS_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout,
-    VersionWord,
+    Version, VersionWord, version_at,
 };
 use crate::log::Entry;
 use crate::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision_at};
@@ -267,8 +268,10 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
             _ => {}
         }
     }
+    let (mut old, mut freed) = (vec![], vec![]);
+    settle_nodes(cx, left, (&mut old, &mut freed)).await?;
     let mut bulk = Bulk::new(cx);
-    for wishes in [links, back, backups, primaries] {
+    for wishes in [links, back, old, backups, freed, primaries] {
         bulk.run(&wishes).await?;
     }
     let aborted = left.iter().filter(|each| each.resolution() == Resolution::Aborted);
@@ -278,6 +281,55 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
         copies.map(move |copy| Wish::Clear(copy, tag))
     });
     bulk.run(&clears.collect::<Vec<Wish>>()).await?;
+    Ok(())
+}
+
+/// Adds what makes nodes final that are still marked at any replica: of who has committed, T_commit; of who has not,
+/// their old bytes first, and then [`undone_version`]. Later commits' must be above that, so that timestamps
+/// are taken until it is left behind.
+async fn settle_nodes(
+    cx: &Context,
+    left: &[Unsettled],
+    (old, freed): (&mut Vec<Wish>, &mut Vec<Wish>),
+) -> Result<(), Failure> {
+    let groups = cx.groups.whole();
+    let (mut reads, mut of) = (vec![], vec![]);
+    for (index, each) in left.iter().enumerate() {
+        for (number, (node, _)) in each.entry.log.nodes.iter().enumerate() {
+            let members = groups.members(node.group()).len();
+            for target in groups.all(*node).take(members) {
+                reads.push(Wish::Read(target, HEAD_BYTES));
+                of.push((index, number));
+            }
+        }
+    }
+    let answers = Bulk::new(cx).run(&reads).await?;
+    let is_marked = |(answer, (index, _)): &(Answer, (usize, usize))| {
+        answer.word() == Some(left[*index].entry.tag().word())
+    };
+    let mut marked: Vec<(usize, usize)> =
+        answers.into_iter().zip(of).filter(is_marked).map(|(_, of)| of).collect();
+    marked.dedup();
+    for (at, &(index, number)) in marked.iter().enumerate() {
+        let each = &left[index];
+        let (node, former) = each.entry.log.nodes[number];
+        let version = match (each.resolution(), each.entry.commit) {
+            (Resolution::Committed, None) => continue,
+            (Resolution::Committed, Some(commit)) => version_at(commit),
+            (Resolution::Aborted, _) => {
+                let is_first = at == 0 || marked[at - 1].0 != index;
+                for piece in each.entry.log.old.iter().filter(|_| is_first) {
+                    let targets = groups.all(piece.address);
+                    old.extend(targets.map(|to| Wish::Write(to, piece.old.clone())));
+                }
+                let undone = undone_version(former.counter());
+                while version_at(cx.timestamps.commit(cx).await?).counter() < undone {}
+                Version::from_word(undone)
+            }
+        };
+        let head: Vec<u8> = [0, version.word()].iter().flat_map(|it| it.to_le_bytes()).collect();
+        freed.extend(groups.all(node).map(|target| Wish::Write(target, head.clone())));
+    }
     Ok(())
 }
 

@@ -13,6 +13,7 @@ use crate::layout::{Choice, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decided, decision_at};
 use crate::outcome::{AbortReason, Failure};
 use crate::owner::OwnerTag;
+use crate::structure::scans;
 use crate::timestamp::Timestamp;
 use crate::working_set::{Entry, Mode, Progress, Stamps, Txn};
 use tarn_fabric::address::GroupId;
@@ -31,13 +32,19 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     let mut looks = 0;
     loop {
         advance(txn);
-        if txn.fetched == txn.entries.len() {
+        if txn.fetched == txn.entries.len() && !txn.ordered.pending {
             return Ok(());
         }
         plan(cx, txn);
+        if txn.ordered.pending {
+            scans::plan(lotus, cx, txn);
+        }
         txn.stamps.view = cx.database().membership.view();
         cx.port.execute(&mut txn.round).await?;
         let undecided = absorb(lotus, cx, txn)?;
+        if txn.ordered.pending {
+            scans::absorb(lotus, cx, txn)?;
+        }
         txn.round.begin();
         look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
     }
@@ -66,7 +73,7 @@ pub(super) async fn look_again(
 
 /// Takes T_start, once, before anything is read.
 pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if txn.entries.is_empty() || txn.stamps.of == Some(txn.tag) {
+    if (txn.entries.is_empty() && !txn.ordered.pending) || txn.stamps.of == Some(txn.tag) {
         return Ok(());
     }
     enter(cx, Phase::Snapshot);

@@ -46,6 +46,7 @@ use crate::node_locks::suspect_all_locks;
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::undo::{self, Left, Whose};
 use crate::recovery::{Asker, Unsettled};
+use crate::services::Needs;
 use crate::structure::{buckets, trees};
 use crate::working_set::{Added, Further, Handle, Intent, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
@@ -102,6 +103,7 @@ impl Protocol for Motor {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
+        undone_node: |_, new| new + 1,
     };
 
     type Entry = Left;
@@ -121,6 +123,10 @@ impl Protocol for Motor {
             }
             LayoutKind::SingleVersion => LayoutKind::Deltas { cells: VERSIONS },
         }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::TIMESTAMPS
     }
 
     fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {

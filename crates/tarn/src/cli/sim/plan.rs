@@ -7,10 +7,12 @@ use super::Settings;
 use crate::cli::bench::{cluster, within};
 use crate::cli::scenario;
 use crate::simulate::run::Plan;
+use crate::simulate::stamps::Source;
 use crate::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
 use std::path::PathBuf;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
+use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::profile::Profile;
 
 const VIRTUAL_MS_MAX: f64 = 60_000.0;
@@ -81,7 +83,13 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
         None => (nodes * threads * COROUTINES).min(COORDINATORS_MAX),
     };
     cluster.compute_nodes = nodes as usize;
-    Ok(Config { cluster, profile, threads: threads as usize, coordinators: coordinators as usize })
+    let protocol = AnyProtocol::by_name(&cluster.protocol, &cluster.variant)?;
+    let timestamps = match settings.timestamps {
+        Some(asked) => asked.into(),
+        None => Source::of(&protocol, cluster.compute_nodes),
+    };
+    let (threads, coordinators) = (threads as usize, coordinators as usize);
+    Ok(Config { cluster, profile, threads, coordinators, timestamps })
 }
 
 /// Every thread has a coordinator, and none more than it can keep in mind.

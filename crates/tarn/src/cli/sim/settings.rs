@@ -4,6 +4,31 @@
 
 use super::layout;
 use crate::cli::scenario::{Placement, number, whole};
+use crate::simulate::stamps::Source;
+
+/// `--timestamps`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Timestamps {
+    /// A counter that all nodes share.
+    Counter,
+    /// By messages.
+    Service,
+    /// By verbs.
+    Pool,
+    /// By waiting.
+    Clock,
+}
+
+impl From<Timestamps> for Source {
+    fn from(asked: Timestamps) -> Source {
+        match asked {
+            Timestamps::Counter => Source::Counter,
+            Timestamps::Service => Source::Service,
+            Timestamps::Pool => Source::Pool,
+            Timestamps::Clock => Source::Clock,
+        }
+    }
+}
 
 /// Flags; `None` is the default.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -51,6 +76,11 @@ pub struct Settings {
     /// [default: corrected]
     #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
     pub variant: Option<String>,
+    /// Where timestamps come from: a service of the compute pool, a word of the pool, clocks, or a counter that
+    /// all nodes share and that costs nothing [default: the service, if the protocol takes timestamps and there
+    /// are several compute nodes]
+    #[arg(long, value_name = "SOURCE")]
+    pub timestamps: Option<Timestamps>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,

@@ -132,6 +132,12 @@ impl Case {
         self
     }
 
+    /// The same whose transactions run where they are drawn.
+    pub fn unrouted(mut self) -> Case {
+        self.system.is_routed = false;
+        self
+    }
+
     /// Whether it differs in nothing but its points.
     pub fn is_like(&self, other: &Case) -> bool {
         (self.bench, self.system, self.layout) == (other.bench, other.system, other.layout)

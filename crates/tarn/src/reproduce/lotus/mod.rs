@@ -5,7 +5,7 @@
 //!
 //! Map: [`targets`] are the published figures, [`target`] says what holding against them means; `entrant` is
 //! who runs, [`extent`] how much; [`case`] is one curve, [`occasion`] one crash, [`runs`] runs them; a file of
-//! `figures` is one section, which fills a [`sheet`]; [`report`] is the whole, `page` its drawings.
+//! `figures` is one section, which fills a [`sheet`]; [`supposition`] is a what-if; [`report`] is the whole, `page` its drawings.
 //!
 //! Invariant: one hardware profile and one set of systems for all figures. Every published figure has one row,
 //! and a row without a figure says why, as the registry of protocols said it when the page was made. But for
@@ -21,6 +21,7 @@ pub mod page;
 pub mod report;
 pub mod runs;
 pub mod sheet;
+pub mod supposition;
 pub mod target;
 pub mod targets;
 
@@ -34,6 +35,7 @@ use report::{Evaluation, Part};
 use runs::{Ground, Runs};
 use sheet::Sheet;
 use std::time::Instant;
+use supposition::Supposition;
 use tarn_engine::outcome::UsageError;
 use tarn_sim::profile::Profile;
 
@@ -58,6 +60,8 @@ pub struct Order {
     pub profile: Profile,
     /// Sections by name; none: all.
     pub only: Vec<String>,
+    /// What is changed for everybody: nothing, but for a counterfactual.
+    pub suppositions: Vec<Supposition>,
 }
 
 /// The sections that an order asks for.
@@ -98,7 +102,8 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
     let sections = sections(&order.only)?;
     let testbed = testbed(order.profile.clone());
     let (extent, seed) = (&order.extent, order.seed);
-    let ground = Ground { testbed: &testbed, scale: &extent.scale, seed, watch };
+    let suppositions = &order.suppositions;
+    let ground = Ground { testbed: &testbed, scale: &extent.scale, seed, suppositions, watch };
     let (mut cases, mut crashes) = (Vec::new(), Vec::new());
     for section in &sections {
         let jobs = (section.jobs)(extent);

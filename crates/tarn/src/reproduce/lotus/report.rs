@@ -89,7 +89,10 @@ impl Evaluation {
             source: SOURCE,
             profile: profile.name.clone(),
             hardware: profile.hardware.clone(),
-            overrides: profile.changes.clone(),
+            overrides: {
+                let supposed = order.suppositions.iter().map(|it| it.shown());
+                profile.changes.iter().cloned().chain(supposed).collect()
+            },
             seed: order.seed,
             repetitions: 1,
             extent: order.extent.clone(),

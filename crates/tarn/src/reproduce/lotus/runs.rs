@@ -7,6 +7,7 @@
 use super::case::{Bench, Case, Kind, Missing};
 use super::entrant::must_be_sound;
 use super::occasion::{Crash, Crashed};
+use super::supposition::Supposition;
 use crate::bench::run::RunError;
 use crate::reproduce::Scale;
 use crate::reproduce::curve::Series;
@@ -32,8 +33,21 @@ pub struct Ground<'a> {
     pub scale: &'a Scale,
     /// Of every generator.
     pub seed: u64,
+    /// What is changed for everybody.
+    pub suppositions: &'a [Supposition],
     /// Who is told.
     pub watch: &'a dyn Watch,
+}
+
+impl Ground<'_> {
+    /// A case with what is supposed.
+    fn supposed(&self, case: &Case) -> Case {
+        let mut case = case.clone();
+        for supposition in self.suppositions {
+            supposition.apply(&mut case.system, &mut case.layout);
+        }
+        case
+    }
 }
 
 /// A case that was run.
@@ -130,8 +144,11 @@ impl Runs {
         make: &dyn Fn(&Bench) -> Result<W, UsageError>,
         ground: &Ground<'_>,
     ) -> Result<(), RunError> {
-        let &Ground { testbed, scale, seed, watch } = ground;
-        let first = &group[0];
+        let &Ground { testbed, scale, seed, watch, .. } = ground;
+        let mut first = ground.supposed(&group[0]);
+        // Whoever is routed needs more coordinators: the database has room for them whoever comes first.
+        first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
+        let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
         all.sort_unstable();
         let sized = Scale { sizes: vec![first.bench.records], coordinators: all, ..scale.clone() };
@@ -142,7 +159,7 @@ impl Runs {
         for (at, case) in group.iter().enumerate() {
             stage.set_workload(make(&case.bench)?);
             let points = Scale { coordinators: case.coordinators.clone(), ..sized.clone() };
-            let series = stage.series(&case.system, &points, watch)?;
+            let series = stage.series(&ground.supposed(case).system, &points, watch)?;
             let (bench, layout) = (case.bench, case.layout.name);
             let ran = Ran { bench, layout, series, must_be_sound: at < held };
             self.cases.push((case.clone(), Ok(ran)));

@@ -87,7 +87,13 @@ pub fn tiny(only: &[&str]) -> Order {
         ..Extent::quick()
     };
     let profile = Profile::load(PROFILE).expect("embedded");
-    Order { extent, seed: 1, profile, only: only.iter().map(|&it| it.to_owned()).collect() }
+    Order {
+        extent,
+        seed: 1,
+        profile,
+        only: only.iter().map(|&it| it.to_owned()).collect(),
+        suppositions: Vec::new(),
+    }
 }
 
 struct Nobody;
@@ -158,6 +164,39 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
     assert!(is.0 > 2.0 * was.0, "{} and {}", was.0, is.0);
     assert!(page::page(&is.1).contains("Counterfactual:"));
     assert!(!page::page(&was.1).contains("Counterfactual:"));
+}
+
+/// The steps of the ablation share a database: what is loaded for one that is not routed is there for one that is.
+#[test]
+fn routing_is_a_step_of_its_own() {
+    let evaluation = evaluate(&tiny(&["fig-14"]), &Nobody).expect("a page");
+    let metric = "throughput with two-level load balancing";
+    for workload in ["TATP", "SmallBank"] {
+        let is_it = |row: &&sheet::Row| row.workload == workload && row.metric == metric;
+        let row = evaluation.rows.iter().find(is_it).expect("a row");
+        assert!(row.corrected.is_some() && row.literal.is_some(), "{row}");
+    }
+    let of = |is_routed| {
+        let is_it = |ran: &&runs::Ran| {
+            ran.series.is_routed == is_routed && ran.bench.kind.name() == "SmallBank"
+        };
+        let ran =
+            evaluation.series.iter().filter(is_it).find(|it| it.series.name.starts_with("LOTUS,"));
+        ran.expect("a curve").series.peak().expect("a point").messages
+    };
+    // A timestamp is a message whoever asks; locks of other nodes are two more each.
+    assert!(of(false) > of(true) + 1.0, "{} and {}", of(false), of(true));
+}
+
+#[test]
+fn a_supposition_is_named_and_moves_what_it_is_about() {
+    let order = Order { suppositions: vec![], ..tiny(&["fig-14"]) };
+    let off = supposition::Supposition::parse("timestamps=counter").expect("one");
+    let free = evaluate(&Order { suppositions: vec![off], ..order }, &Nobody).expect("a page");
+    assert!(page::page(&free).contains("suppose.timestamps = counter"));
+    let lotus = free.series.iter().filter(|ran| ran.series.name.starts_with("LOTUS"));
+    assert!(lotus.clone().count() > 0);
+    assert!(lotus.clone().all(|ran| ran.series.timestamps == Some("counter")));
 }
 
 #[test]

@@ -41,27 +41,32 @@ fn step(bench: Bench, at: usize, form: Form, coordinators: &[usize]) -> Case {
             "and a log, and versions that are made visible",
             "measured,+full-record,+log-visible",
         ),
-        3 if is_literal => of(Who::Lotus).with(
-            "LOTUS, literal, no routing, no cache",
-            "locks in compute nodes",
-            "literal,-routing,-resharding,-version-cache",
-        ),
-        3 => of(Who::Lotus).with(
-            "LOTUS, no routing, no cache",
-            "locks in compute nodes",
-            "corrected,-routing,-resharding,-version-cache",
-        ),
+        3 if is_literal => of(Who::Lotus)
+            .with("LOTUS, literal, no routing, no cache", "locks in compute nodes", "literal")
+            .unrouted(),
+        3 => of(Who::Lotus)
+            .with("LOTUS, no routing, no cache", "locks in compute nodes", "corrected")
+            .unrouted(),
         4 if is_literal => of(Who::Lotus).with(
             "LOTUS, literal, no cache",
-            "routing and resharding",
-            "literal,-version-cache",
+            "routing; shards stay where they are",
+            "literal",
         ),
         4 => of(Who::Lotus).with(
             "LOTUS, no cache",
-            "routing and resharding",
-            "corrected,-version-cache",
+            "routing; shards stay where they are",
+            "corrected",
         ),
-        _ => of(Who::Lotus),
+        _ if is_literal => of(Who::Lotus).with(
+            "LOTUS, literal, with its cache",
+            "and tables of versions in compute nodes",
+            "literal,+version-cache",
+        ),
+        _ => of(Who::Lotus).with(
+            "LOTUS, with its cache",
+            "and tables of versions in compute nodes",
+            "corrected,+version-cache",
+        ),
     }
 }
 

@@ -116,13 +116,22 @@ fn busy(name: &str, point: &Point) -> String {
 /// What `of` makes of the peaks of two cases, the first over the second.
 fn over(runs: &Runs, (one, other): (&Case, &Case), of: fn(&Point) -> f64) -> Answer {
     let (one, other) = (runs.series(one)?, runs.series(other)?);
-    let (high, low) = (peak(one)?, peak(other)?);
-    let (above, below) = (of(high), of(low));
-    if below <= 0.0 || !above.is_finite() {
-        return Err(Missing(format!("{} has nothing to divide by", other.name)));
-    }
-    let busy = format!("{}; {}", busy(one.name, high), busy(other.name, low));
-    Ok(Found { value: above / below, busy })
+    quotient((one.name, peak(one)?), (other.name, peak(other)?), of)
+}
+
+/// As [`versus`], at the last points near the peaks: for latencies there.
+fn versus_loaded(
+    done: &Done<'_>,
+    bench: Bench,
+    (other, form): (Who, Form),
+    of: fn(&Point) -> f64,
+) -> Answer {
+    let point = |who| -> Result<(&'static str, &Point), Missing> {
+        let series = done.runs.series(&Case::of(bench, (who, form), &[]))?;
+        let at_peak = peak(series)?;
+        Ok((series.name, series.last_at_peak().unwrap_or(at_peak)))
+    };
+    quotient(point(Who::Lotus)?, point(other)?, of)
 }
 
 /// LOTUS over another system, at their peaks.
@@ -134,6 +143,40 @@ fn versus(
 ) -> Answer {
     let case = |who| Case::of(bench, (who, form), &[]);
     over(done.runs, (&case(Who::Lotus), &case(other)), of)
+}
+
+/// LOTUS over another system, with equally many transactions at once.
+fn versus_at(
+    done: &Done<'_>,
+    coordinators: usize,
+    bench: Bench,
+    (other, form): (Who, Form),
+    of: fn(&Point) -> f64,
+) -> Answer {
+    let point = |who| -> Result<(&'static str, &Point), Missing> {
+        let series = done.runs.series(&Case::of(bench, (who, form), &[]))?;
+        // Of a run that has no figure there is none here either.
+        peak(series)?;
+        let point = series.at(coordinators);
+        let none = || Missing(format!("{} was not run with {coordinators}", series.name));
+        Ok((series.name, point.ok_or_else(none)?))
+    };
+    let ((name, high), (other_name, low)) = (point(Who::Lotus)?, point(other)?);
+    quotient((name, high), (other_name, low), of)
+}
+
+/// What `of` makes of a point over what it makes of another, and what was busiest at both.
+fn quotient(
+    (one, high): (&str, &Point),
+    (other, low): (&str, &Point),
+    of: fn(&Point) -> f64,
+) -> Answer {
+    let (above, below) = (of(high), of(low));
+    if below <= 0.0 || !above.is_finite() {
+        return Err(Missing(format!("{other} has nothing to divide by")));
+    }
+    let busy = format!("{}; {}", busy(one, high), busy(other, low));
+    Ok(Found { value: above / below, busy })
 }
 
 /// A figure of a point.

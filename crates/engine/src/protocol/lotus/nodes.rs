@@ -1,0 +1,211 @@
+//! What of ordered indexes is LOTUS's: the locks of nodes, what protects leaves, and what a commit writes of nodes.
+//!
+//! Invariant: nodes have one version, counted in timestamps. Their locks lie in compute nodes like all others; LOCK in
+//! the node is a mark, written by whoever holds the lock, before any byte of the node changes and until all of it
+//! is decided. So a node that is free, and whose VERSION is not above T_start, shows what was there at T_start, if it was
+//! read after that was taken: whoever took a T_commit up to T_start had marked it before. Whoever undoes a change
+//! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
+
+use super::{Lotus, On, Phase, commit, enter};
+use crate::context::Context;
+use crate::index::btree::scan::Visit;
+use crate::index::prints::Prints;
+use crate::layout::{LOCK_AT, VERSION_AT, Version, version_at};
+use crate::lock::name::{LockMode, LockName};
+use crate::node_locks::HELD;
+use crate::outcome::{AbortReason, Failure};
+use crate::shard_map::shard_of_address;
+use crate::structure::{Rule, Step, Structure};
+use crate::timestamp::Timestamp;
+use crate::working_set::{Intent, Lock, LockKind, Txn};
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::round::BufferOffset;
+
+/// LOCK and VERSION.
+pub(super) const HEAD_BYTES: usize = 16;
+const _: () = assert!(LOCK_AT == 0 && VERSION_AT == 8);
+
+impl Structure for Lotus {
+    #[inline]
+    fn enter(&self, cx: &Context, step: Step) {
+        let phase = match step {
+            Step::Scan => Phase::Scan,
+            Step::LockLeaf => Phase::LockLeaf,
+            Step::Restructure => Phase::Restructure,
+        };
+        enter(cx, phase);
+    }
+
+    #[inline]
+    fn keeps(&self, rule: Rule) -> bool {
+        match rule {
+            Rule::ProtectRanges => self.on(On::ProtectRanges),
+            // An abort is the commit's affair; the other planted bugs of what protocols share are another protocol's.
+            Rule::ReleaseGranted | Rule::CheckFences | Rule::SiblingWithSplit => true,
+        }
+    }
+
+    #[inline]
+    fn shows_leaf(&self, txn: &Txn, visit: Visit) -> Result<bool, AbortReason> {
+        if !self.scans_snapshot(txn) {
+            return Ok(self.on(On::ProtectRanges));
+        }
+        match is_newer(visit.version, txn.stamps.start) && self.on(On::TooOld) {
+            true => Err(AbortReason::TooOld),
+            false => Ok(false),
+        }
+    }
+
+    /// Of a leaf it is not known which of its entries came or went, nor when.
+    fn takes_leaf(&self, txn: &Txn, version: Version) -> Result<(), AbortReason> {
+        match self.starts_writers() && is_newer(version, txn.stamps.start) {
+            true => Err(AbortReason::WriteConflict),
+            false => Ok(()),
+        }
+    }
+
+    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        commit::commit_structure(self, cx, txn).await
+    }
+
+    /// The READ goes out when the lock is granted: see [`Structure::send`].
+    fn ask(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        address: Address,
+        (kind, len_bytes): (LockKind, usize),
+    ) -> (u32, BufferOffset) {
+        txn.held.ask(cx, name(address), shard_of_address(address), LockMode::Write);
+        let index = txn.locks.len() as u32;
+        txn.note_lock(address);
+        txn.locks.push(Lock {
+            address,
+            kind,
+            granted: true,
+            writes: false,
+            old_version: Version::NEVER,
+            new_version: Version::NEVER,
+            prints: Prints::UNKNOWN,
+            verb: HELD,
+        });
+        (index, txn.round.read(cx.groups.primary(address), len_bytes))
+    }
+
+    /// All locks are granted before anything is read.
+    async fn send(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        txn.held.collect(cx, txn.tag).await?;
+        Ok(cx.port.execute(&mut txn.round).await?)
+    }
+
+    async fn await_locks(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        first: usize,
+    ) -> Result<usize, Failure> {
+        self.send(cx, txn).await?;
+        let Txn { round, locks, .. } = txn;
+        assert_eq!(round.verbs().len(), locks.len() - first, "one READ a lock");
+        for (lock, read) in locks[first..].iter_mut().zip(round.verbs()) {
+            lock.old_version = Version::from_word(round.word(read.buffer().plus(VERSION_AT)));
+        }
+        Ok(locks.len() - first)
+    }
+}
+
+/// A node's lock. Its address is of one index alone, so that the table need not be told.
+fn name(address: Address) -> LockName {
+    LockName::node(0, address)
+}
+
+/// Whether a node may have changed after `start`.
+fn is_newer(version: Version, start: Timestamp) -> bool {
+    version.counter() > version_at(start).counter()
+}
+
+impl Lotus {
+    /// Whether what this transaction scans is of its snapshot, and not locked.
+    pub(super) fn scans_snapshot(&self, txn: &Txn) -> bool {
+        txn.intent == Intent::ReadOnly || self.is_snapshot()
+    }
+}
+
+/// Locks for reading the leaves that scans have shown since the last time, and looks at each again, under its lock:
+/// what was shown is what the transaction works on.
+pub(super) async fn protect(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let first = txn.checks.iter().position(|check| !check.covered).unwrap_or(txn.checks.len());
+    if first == txn.checks.len() {
+        return Ok(());
+    }
+    enter(cx, Phase::ProtectLeaf);
+    cx.advance_closing();
+    txn.round.begin();
+    let mut heads = Vec::with_capacity(txn.checks.len() - first);
+    for check in &txn.checks[first..] {
+        let address = check.address;
+        txn.held.ask(cx, name(address), shard_of_address(address), LockMode::Read);
+        heads.push(txn.round.read(cx.groups.primary(address), HEAD_BYTES));
+    }
+    txn.held.collect(cx, txn.tag).await?;
+    cx.port.execute(&mut txn.round).await?;
+    for (check, head) in txn.checks[first..].iter_mut().zip(heads) {
+        if *txn.round.array::<2>(head) != [0, check.version.word()] {
+            return Err(AbortReason::VersionChanged.into());
+        }
+        check.covered = true;
+    }
+    txn.round.begin();
+    Ok(())
+}
+
+/// The nodes that are changed.
+pub(super) fn changed(txn: &Txn) -> impl Iterator<Item = &Lock> {
+    txn.locks.iter().filter(|lock| lock.writes)
+}
+
+/// Groups in which a node changes.
+pub(super) fn groups(txn: &Txn) -> impl Iterator<Item = GroupId> {
+    changed(txn).map(|lock| lock.address.group())
+}
+
+/// Nodes that change get T_commit. Until it is taken the history has a version of them that nobody can see.
+pub(super) fn stamp(txn: &mut Txn, commit: Option<Timestamp>) {
+    let unseen = || Version::from_word(1 << 62 | (txn.tag.word() & ((1 << 62) - 1)));
+    let version = commit.map_or_else(unseen, version_at);
+    txn.locks.iter_mut().filter(|it| it.writes).for_each(|lock| lock.new_version = version);
+    let leaves = txn.ordered.leaves.iter_mut().filter(|it| it.new_version != Version::NEVER);
+    leaves.for_each(|leaf| leaf.new_version = version);
+}
+
+/// VERSION of a node once a change was undone that had found it at `former`. Those of commits are even.
+pub(super) fn undone_version(former: u64) -> u64 {
+    (former + 1) | 1
+}
+
+/// C1: adds the marks of the group's nodes at one replica. They come before any byte of them.
+pub(super) fn add_marks(cx: &Context, txn: &mut Txn, group: GroupId, position: usize) {
+    let Txn { round, locks, tag, .. } = txn;
+    let mut of_group =
+        locks.iter().filter(|it| it.writes && it.address.group() == group).peekable();
+    if of_group.peek().is_none() {
+        return;
+    }
+    let mark = round.reserve(8);
+    round.set_word(mark, tag.word());
+    for lock in of_group {
+        round.write(cx.groups.whole().replica(lock.address, position), mark, 8);
+    }
+}
+
+/// C3 and C4: adds the WRITEs that take the marks off, with T_commit, at the replicas that `choose` names.
+pub(super) fn add_free(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
+    let (Txn { round, locks, .. }, groups) = (txn, cx.groups.whole());
+    for lock in locks.iter().filter(|lock| lock.writes) {
+        let head = round.reserve(HEAD_BYTES);
+        *round.array_mut::<2>(head) = [0, lock.new_version.word()];
+        for position in (0..groups.replicas(lock.address.group())).filter(|&at| choose(at)) {
+            round.write(groups.replica(lock.address, position), head, HEAD_BYTES);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What is remembered of addresses when a phase begins, as in the middle of a run that is longer than can be simulated.
+//!
+//! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, each
+//! runs where it would run, and whoever runs it remembers where its first record lies. Only loading tells addresses,
+//! and an address is a guess ([`tarn_engine::address_cache`]).
+
+use crate::machine;
+use crate::memory::caches_bytes;
+use rand::RngExt as _;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use tarn_engine::address_cache::AddressCache;
+use tarn_engine::context::Context;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::routing::Router;
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::rng::seeded;
+use tarn_workloads::Workload;
+use tarn_workloads::routes::Routes;
+
+/// The stream of the generator that draws the run before the phase.
+const STREAM: u64 = u64::MAX - 1;
+/// Entries of a direct-mapped cache for each address that it may come to hold: few displace one another.
+const ROOM: u64 = 4;
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Warmth {
+    /// Whether the threads of a node remember together, or each by itself.
+    pub by_node: bool,
+    /// Transactions before the phase, for each record of the database.
+    pub transactions_per_record: f64,
+}
+
+impl Warmth {
+    fn transactions(&self, records: u64) -> u64 {
+        (self.transactions_per_record * records as f64).round() as u64
+    }
+
+    /// Entries of one cache, of so many.
+    fn entries(&self, records: u64, caches: usize) -> usize {
+        // Who remembers alone has seen its part of the transactions at the most.
+        let seen = self.transactions(records).div_ceil(caches as u64);
+        let seen = if self.by_node { records } else { seen.min(records) };
+        (seen * ROOM) as usize
+    }
+
+    /// Refuses more addresses than this machine has memory for.
+    ///
+    /// # Errors
+    /// Names how many would be remembered.
+    pub(super) fn check(
+        &self,
+        records: u64,
+        nodes: usize,
+        threads: usize,
+    ) -> Result<(), UsageError> {
+        let caches = if self.by_node { nodes } else { nodes * threads };
+        let own = caches_bytes(self.entries(records, caches), caches);
+        let wanted = own.saturating_add(caches_bytes(Warmth::atlas_entries(records), 1));
+        match machine::available_bytes() {
+            Some(available) if wanted > available => Err(UsageError {
+                field: "records whose addresses are remembered".into(),
+                value: format!("{records}, {:.1} GiB", gib(wanted)),
+                allowed: format!("what this machine has available, {:.1} GiB", gib(available)),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn atlas_entries(records: u64) -> usize {
+        (records * 2 * ROOM) as usize
+    }
+
+    /// A cache with room for all records, which loading fills.
+    pub(super) fn atlas(records: u64) -> AddressCache {
+        AddressCache::new(Warmth::atlas_entries(records))
+    }
+
+    /// Gives each of these threads what it remembers.
+    pub(super) fn warm<W: Workload>(
+        &self,
+        workload: &W,
+        contexts: &mut [Context],
+        (router, is_routed, seed): (&Router<'_>, bool, u64),
+        atlas: &AddressCache,
+    ) {
+        let mut by_node: BTreeMap<NodeSlot, Vec<usize>> = BTreeMap::new();
+        for (at, cx) in contexts.iter().enumerate() {
+            by_node.entry(cx.node.id.slot).or_default().push(at);
+        }
+        let caches = if self.by_node { by_node.len() } else { contexts.len() };
+        let entries = self.entries(workload.records(), caches);
+        let fresh = || Rc::new(RefCell::new(AddressCache::new(entries)));
+        for threads in by_node.values() {
+            let shared = fresh();
+            for at in threads {
+                contexts[*at].cache = if self.by_node { Rc::clone(&shared) } else { fresh() };
+                contexts[*at].remembers = true;
+            }
+        }
+        let (mut rng, routes) = (seeded(seed, STREAM), Routes::of(workload));
+        let nodes: Vec<&Vec<usize>> = by_node.values().collect();
+        for _ in 0..self.transactions(workload.records()) {
+            let input = workload.draw(&mut rng);
+            let (read_only, first) = routes.of_input::<W>(&input);
+            let threads = match is_routed {
+                true => &by_node[&router.place(read_only, first, &mut rng)],
+                false => nodes[rng.random_range(0..nodes.len())],
+            };
+            let thread = threads[rng.random_range(0..threads.len())];
+            let known = first.and_then(|(table, key)| Some((table, key, atlas.get(table, key)?)));
+            if let Some((table, key, (slot, body))) = known {
+                contexts[thread].cache.borrow_mut().put(table, key, slot, body);
+            }
+        }
+    }
+}
