@@ -290,9 +290,16 @@ fn coordinator_name(number: usize, node: u16) -> String {
 impl Model for LitmusModel {
     fn load(&self, fabric: &ExploreFabric) {
         let (database, _) = self.cluster.database(&fabric.groups());
+        // All of them: those that have locks are asked for them, also by whoever gives a tree its shape.
+        let nodes: Vec<Arc<ComputeNode>> = (0..self.cluster.compute_nodes() as u16)
+            .map(|slot| self.cluster.join(&database, self.cluster.node(slot)))
+            .collect();
         let steward = self.cluster.steward();
-        let node = self.cluster.join(&database, steward);
-        let cx = self.cluster.context(&node, fabric.port(steward, 0, seed()), 0, false);
+        let node = &nodes[usize::from(steward.slot.0)];
+        if let Some(services) = node.services() {
+            services.shards.refresh(&*database.membership);
+        }
+        let cx = self.cluster.context(node, fabric.port(steward, 0, seed()), 0, false);
         self.cluster.load(&cx);
     }
 

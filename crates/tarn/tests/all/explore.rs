@@ -76,6 +76,8 @@ const PLANTED: &[Planted] = &[
     planted("lotus", ("-any-visible", "half-commit"), "2x1", FaultKind::Zombie),
     planted("lotus", ("-fence-before-recovery", "lost-update"), "1x1", FaultKind::Compute),
     planted("lotus", ("-settle-before-log", "successor"), "2x1", FaultKind::Compute),
+    planted("lotus", ("-protect-ranges", "range-skew"), "1x1", FaultKind::None),
+    planted("lotus", ("-mark-nodes", "range-phantom"), "1x1", FaultKind::None),
     planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
 
