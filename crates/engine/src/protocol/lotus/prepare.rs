@@ -81,9 +81,9 @@ fn log_bytes(txn: &Txn) -> usize {
 
 /// Ends of chains, and the blocks that they lead to from now on.
 pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
-    // A link is the only piece of 8 bytes whose old ones do not matter: everything else of records is a cell at
-    // least, and of a node a slot or more.
-    let is_link = |piece: &&Piece| piece.len_bytes == 8 && !piece.logged;
+    // A link is the only piece of 8 bytes that replaces nothing: everything else of records is a cell at least, and
+    // slots of nodes, which may have 8 bytes, know what they replace.
+    let is_link = |piece: &&Piece| piece.len_bytes == 8 && piece.old == piece.new;
     let block = |piece: &Piece| Address::from_word(txn.round.word(piece.new));
     txn.pieces.iter().filter(is_link).map(move |piece| (piece.address, block(piece)))
 }
