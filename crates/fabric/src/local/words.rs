@@ -19,8 +19,13 @@ const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
 /// What keeps the memory.
 enum Kept {
-    Mapped { _mapping: Mapping },
-    Lines { _lines: Box<[Line]> },
+    Mapped {
+        _mapping: Mapping,
+    },
+    /// A vector: its memory stays where it is when it is moved, also for pointers taken before.
+    Lines {
+        _lines: Vec<Line>,
+    },
 }
 
 /// See the module's text.
@@ -45,8 +50,8 @@ impl Words {
             let start = mapping.start().cast();
             return Words { start, count, _kept: Kept::Mapped { _mapping: mapping } };
         }
-        let lines: Box<[Line]> = (0..bytes.div_ceil(LINE_BYTES)).map(|_| Line::default()).collect();
-        let start = NonNull::from(&*lines).cast();
+        let lines: Vec<Line> = (0..bytes.div_ceil(LINE_BYTES)).map(|_| Line::default()).collect();
+        let start = NonNull::from(lines.as_slice()).cast();
         Words { start, count, _kept: Kept::Lines { _lines: lines } }
     }
 }
