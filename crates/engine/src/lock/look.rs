@@ -57,6 +57,14 @@ impl LockTable {
         used.map(tarn_fabric::rng::mix).fold(0, u64::wrapping_add)
     }
 
+    /// Stands for the counts of write grants of all buckets.
+    pub fn counts_digest(&self) -> u64 {
+        let count = |home| u64::from(bucket::count(self.bucket(home)[0].load(Ordering::Acquire)));
+        let counted = (0..self.homes).filter(|home| count(*home) > 0);
+        let word = |home| tarn_fabric::rng::mix(u64::from(home) << 32 | count(home));
+        counted.map(word).fold(0, u64::wrapping_add)
+    }
+
     /// Whether a place has this lock's slot.
     pub fn is_at(&self, place: Place, hash: u64) -> bool {
         let word = self.slot(place).load(Ordering::Acquire);

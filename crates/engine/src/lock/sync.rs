@@ -7,9 +7,9 @@
 //! it would have noticed. It is the way of `crates/fabric/src/local/sync.rs`.
 
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// What an ordering is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +24,16 @@ pub enum Site {
     SlotTaken,
     /// Whoever joins readers sees, through the first of them, what the last writer did.
     ClaimPublished,
+    /// Whoever finds a set of cached versions even sees what was written before.
+    EntryRead,
+    /// Whoever has seen anything of a change sees, looking again, that there was one.
+    EntryReadAgain,
+    /// Whoever changes a set sees what the one before did.
+    EntryTaken,
+    /// A set is odd before anything of it changes.
+    EntryChanging,
+    /// What a set's writer did comes before the set is even again.
+    EntryWritten,
 }
 
 #[cfg(loom)]

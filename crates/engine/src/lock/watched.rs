@@ -8,14 +8,16 @@
 
 use super::message::{Ask, LockReply, Verdict};
 use super::name::LockName;
+use super::versions::{Stamp, Whose};
 use crate::context::Context;
 use crate::outcome::TxnId;
 use crate::services::{NodeServices, Transport};
 use crate::shard_map::{ShardEntry, ShardId};
 use crate::timestamp::Timestamp;
-use tarn_fabric::address::NodeId;
-use tarn_fabric::backend::{LOCAL_PARTS, LocalPart};
+use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::backend::{Cost, LOCAL_PARTS, LocalPart};
 use tarn_fabric::port::Port;
+use tarn_fabric::rng::mix;
 
 /// The last timestamp that the node has heard of.
 const SEEN: u16 = 0;
@@ -28,10 +30,16 @@ fn part(node: NodeId, number: u16) -> LocalPart {
     LocalPart { node: node.slot, number }
 }
 
-/// A lock's part.
+/// A lock's part, which is its bucket's: a write grant of one lock counts for all of them.
 fn lock(node: NodeId, name: LockName) -> LocalPart {
-    let (first, hash) = (GRANTS.end, name.hash());
-    part(node, first + (hash % u64::from(LOCAL_PARTS - first)) as u16)
+    bucket(node, name.hash())
+}
+
+/// What the locks with this hash share, and what is remembered of their records. The tables of explored nodes have
+/// 256 buckets.
+fn bucket(node: NodeId, hash: u64) -> LocalPart {
+    let first = GRANTS.end;
+    part(node, first + ((hash & 0xff) % u64::from(LOCAL_PARTS - first)) as u16)
 }
 
 /// What the transactions of a node were granted.
@@ -77,6 +85,66 @@ impl Context {
         let told = entry.map_or(0, ShardEntry::word);
         self.port.looked_at(part(services.id, VIEW), told, entry != before);
         entry
+    }
+
+    /// The moment of now, of a lock in a shard that is the node's own to grant.
+    pub(crate) fn stamp_of(&self, name: LockName, shard: ShardId) -> Option<(Whose, Stamp)> {
+        let services = self.node_services();
+        let epoch = match services.transport() {
+            Transport::Own => 0,
+            _ => {
+                let entry = self.believed(services, shard)?;
+                entry.is_served_by(services.id).then_some(entry.epoch)?
+            }
+        };
+        let whose = Whose { hash: name.hash(), table: name.table, key: name.key };
+        let grants = services.locks.count(whose.hash);
+        if self.is_watched() {
+            self.port.looked_at(bucket(services.id, whose.hash), u64::from(grants), false);
+        }
+        Some((whose, Stamp { grants, epoch }))
+    }
+
+    /// What the node remembers of this moment: see [`VersionCache::get`].
+    ///
+    /// [`VersionCache::get`]: super::versions::VersionCache::get
+    pub(crate) fn remembered(&self, whose: Whose, at: Stamp, into: &mut [u64]) -> Option<Address> {
+        if self.port.charges() {
+            self.port.charge(Cost::LocalLookup);
+        }
+        let services = self.node_services();
+        let found = services.versions.get(whose, at, into);
+        if self.is_watched() {
+            let seen = into.iter().fold(0, |all, word| mix(all ^ word));
+            let told = found.map_or(0, |address| mix(address.to_word() ^ seen));
+            self.port.looked_at(bucket(services.id, whose.hash), told, false);
+        }
+        found
+    }
+
+    /// Remembers a table of versions: see [`VersionCache::put`].
+    ///
+    /// [`VersionCache::put`]: super::versions::VersionCache::put
+    pub(crate) fn remember(&self, whose: Whose, at: Stamp, address: Address, slot: &[u64]) {
+        self.changes_bucket(whose);
+        self.node_services().versions.put(whose, at, address, slot);
+    }
+
+    /// Runs `act`, which remembers, if no write was granted since `before`.
+    pub(crate) fn keep_versions(&self, (whose, before): (Whose, Stamp), act: impl FnOnce()) {
+        self.node_services().locks.keep(whose.hash, before.grants, act);
+    }
+
+    /// The holder of a write lock gives it up and has changed nothing.
+    pub(crate) fn versions_unchanged(&self, whose: Whose, now: Stamp) {
+        self.changes_bucket(whose);
+        self.node_services().versions.restamp(whose, now.before_grant(), now);
+    }
+
+    fn changes_bucket(&self, whose: Whose) {
+        if self.is_watched() {
+            self.port.looked_at(bucket(self.node.id, whose.hash), 0, true);
+        }
     }
 
     /// The node takes over the record of the shards.
