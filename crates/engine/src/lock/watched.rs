@@ -10,9 +10,11 @@ use super::message::{Ask, LockReply, Verdict};
 use super::name::LockName;
 use super::versions::{Stamp, Whose};
 use crate::context::Context;
+use crate::layout::RecordLayout;
 use crate::outcome::TxnId;
+use crate::schema::TableId;
 use crate::services::{NodeServices, Transport};
-use crate::shard_map::{ShardEntry, ShardId};
+use crate::shard_map::{ShardEntry, ShardId, shard_of};
 use crate::timestamp::Timestamp;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::backend::{Cost, LOCAL_PARTS, LocalPart};
@@ -105,6 +107,17 @@ impl Context {
         Some((whose, Stamp { grants, epoch }))
     }
 
+    /// The same, before a table is read without a lock: nobody may have its lock for writing.
+    pub(crate) fn stamp_unwritten(&self, (whose, now): (Whose, Stamp)) -> Option<Stamp> {
+        let services = self.node_services();
+        let grants = services.locks.unwritten(whose.hash);
+        if self.is_watched() {
+            let told = grants.map_or(u64::MAX, u64::from);
+            self.port.looked_at(bucket(services.id, whose.hash), told, false);
+        }
+        Some(Stamp { grants: grants?, ..now })
+    }
+
     /// What the node remembers of this moment: see [`VersionCache::get`].
     ///
     /// [`VersionCache::get`]: super::versions::VersionCache::get
@@ -133,6 +146,28 @@ impl Context {
     /// Runs `act`, which remembers, if no write was granted since `before`.
     pub(crate) fn keep_versions(&self, (whose, before): (Whose, Stamp), act: impl FnOnce()) {
         self.node_services().locks.keep(whose.hash, before.grants, act);
+    }
+
+    /// Whether the node may remember this record's table of versions: it leads to a record, and the node grants the
+    /// record's locks.
+    pub fn may_remember(&self, table: TableId, key: u64) -> bool {
+        let of = self.table(table);
+        matches!(of.slot.record, RecordLayout::Cells(_))
+            && of.slot.full_key_bytes == 0
+            && self.has_services()
+            && self.node_services().versions.is_on()
+            && self.stamp_of(LockName::row(table.0, key), shard_of(of, key)).is_some()
+    }
+
+    /// Remembers a record's table of versions as it lies in a database at rest: for whoever begins in the middle of a
+    /// run. `slot` are the words of its slot that are in use.
+    pub fn remember_at_rest(&self, table: TableId, key: u64, address: Address, slot: &[u64]) {
+        if self.may_remember(table, key) {
+            let name = LockName::row(table.0, key);
+            let (whose, stamp) =
+                self.stamp_of(name, shard_of(self.table(table), key)).expect("it may");
+            self.remember(whose, stamp, address, slot);
+        }
     }
 
     /// The holder of a write lock gives it up and has changed nothing.

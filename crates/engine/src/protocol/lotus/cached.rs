@@ -5,7 +5,7 @@
 //! a lock of this node's the table that is remembered is the one that was there when the lock was granted; without
 //! a lock, it is the one of a moment after T_start with nobody between his lock and his end. Remembered is what was
 //! read under a lock for reading; what was read without one, if no write of the bucket was granted since before the
-//! READ; and what the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing
+//! READ, when nobody had the lock for writing; and what the holder of a write lock has decided. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing
 //! Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
 
 use super::{Lotus, On, Phase, enter, execute, snapshot};
@@ -88,9 +88,12 @@ pub(super) fn take(
 /// Notes, before the entry's table is read without a lock, of which moment it will be at least.
 pub(super) fn before_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
     let entry = txn.entries[index];
-    if let Some((_, stamp)) = own(lotus, cx, entry.table, entry.key) {
-        txn.looks.push((index as u32, stamp));
-    }
+    let Some((whose, now)) = own(lotus, cx, entry.table, entry.key) else { return };
+    let stamp = match lotus.on(On::KeepUnchanged) {
+        true => cx.stamp_unwritten((whose, now)),
+        false => Some(now),
+    };
+    txn.looks.extend(stamp.map(|stamp| (index as u32, stamp)));
 }
 
 /// The entry's table was read, without a lock or under one for reading: it is remembered.
