@@ -7,9 +7,9 @@
 //! it would have noticed. It is the way of `crates/fabric/src/local/sync.rs`.
 
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an ordering is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +55,17 @@ pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
         return Ordering::Relaxed;
     }
     right
+}
+
+/// A fence of a site.
+#[inline(always)]
+pub(super) fn fence(_site: Site, right: Ordering) {
+    #[cfg(loom)]
+    if PLANTED.get() != Some(_site) {
+        loom::sync::atomic::fence(right);
+    }
+    #[cfg(not(loom))]
+    std::sync::atomic::fence(right);
 }
 
 /// Waits a moment for another thread.

@@ -140,7 +140,7 @@ impl VersionCache {
         }
         let set = self.set_of(whose.hash);
         let before = set[SEQ].load(order(Site::EntryRead, Ordering::Acquire));
-        if before % 2 == 1 {
+        if !before.is_multiple_of(2) {
             return None;
         }
         let way = self.find(set, whose)?;
@@ -151,7 +151,7 @@ impl VersionCache {
             *into = word.load(Ordering::Relaxed);
         }
         // What was read is read before SEQ is looked at again.
-        fence(order(Site::EntryReadAgain, Ordering::Acquire));
+        fence(Site::EntryReadAgain, Ordering::Acquire);
         if !is_of_then || set[SEQ].load(Ordering::Relaxed) != before {
             return None;
         }
@@ -211,11 +211,11 @@ impl VersionCache {
         let set = self.set_of(hash);
         let seq = set[SEQ].load(Ordering::Relaxed);
         let taken = order(Site::EntryTaken, Ordering::Acquire);
-        let is_mine = seq % 2 == 0
+        let is_mine = seq.is_multiple_of(2)
             && set[SEQ].compare_exchange(seq, seq + 1, taken, Ordering::Relaxed).is_ok();
         if is_mine {
             // Whoever sees anything of what follows sees that it is odd.
-            fence(order(Site::EntryChanging, Ordering::Release));
+            fence(Site::EntryChanging, Ordering::Release);
             act(set);
             set[SEQ].store(seq + 2, order(Site::EntryWritten, Ordering::Release));
         }
