@@ -141,8 +141,16 @@ impl SimCluster {
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
-        let services = ServiceOptions::new(threads, nodes);
+        let services = ServiceOptions {
+            version_cache_entries: self.config.cluster.version_cache_entries,
+            ..ServiceOptions::new(threads, nodes)
+        };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
+    }
+
+    /// From the next phase on, each compute node remembers so many version tables.
+    pub fn set_version_cache(&mut self, entries: usize) {
+        self.config.cluster.version_cache_entries = entries;
     }
 
     /// From the next phase on, timestamps from another source.
