@@ -19,11 +19,15 @@ use crate::context::Context;
 use crate::outcome::Failure;
 use crate::shard_map::ShardId;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Round;
 
 const WORDS_AT: u64 = 1_024;
 /// Compute nodes that can take part: those of the first slots.
 pub const NODES_MAX: usize = ((SUPERBLOCK_BYTES - WORDS_AT) / 8) as usize;
+
+/// How long it sleeps at a time.
+const STEP: Nanos = Nanos(1_000_000);
 
 const LATENCY_BITS: u32 = 36;
 const INCARNATION_BITS: u32 = 12;
@@ -128,7 +132,7 @@ pub async fn balance(
     nodes: usize,
     terms: &Terms,
     stop: impl Fn() -> bool,
-    mut report: impl FnMut(ShardId, NodeId, Move),
+    mut report: impl AsyncFnMut(ShardId, NodeId, Move),
 ) {
     assert!((1..=NODES_MAX).contains(&nodes), "every node has a word");
     assert!(usize::from(cx.node.id.slot.0) < nodes, "it is one of them");
@@ -140,15 +144,15 @@ pub async fn balance(
     while !stop() && membership.is_member(cx.node.id) {
         let now = cx.port.now();
         if now < next {
-            cx.serve();
-            cx.port.sleep(next - now).await;
+            // In steps, so that it ends soon when it is to.
+            cx.port.sleep((next - now).min(STEP)).await;
             continue;
         }
         next = now + terms.interval;
         // A round that fails is an interval of which nothing is known.
         let Ok(Some((shard, to))) = balancer.interval(cx, terms).await else { continue };
         let came = move_shard(cx, shard, to, terms.patience).await;
-        report(shard, to, came);
+        report(shard, to, came).await;
     }
 }
 

@@ -32,6 +32,11 @@ impl Load {
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
+    /// How often locks of this shard were asked for.
+    pub fn asked(&self, shard: ShardId) -> u32 {
+        self.asked[usize::from(shard.0)].load(Ordering::Relaxed)
+    }
+
     /// A transaction has ended at this node that took so long, the wait for one of its coordinators included.
     #[inline]
     pub fn ended(&self, latency_ns: u64) {

@@ -30,6 +30,15 @@ impl From<Timestamps> for Source {
     }
 }
 
+/// `--routing`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Routing {
+    /// Clients draw, and the owner of the first record's shard runs what writes.
+    ByShard,
+    /// Coordinators draw their own, wherever the locks are.
+    None,
+}
+
 /// Flags; `None` is the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Settings {
@@ -81,6 +90,10 @@ pub struct Settings {
     /// are several compute nodes]
     #[arg(long, value_name = "SOURCE")]
     pub timestamps: Option<Timestamps>,
+    /// At which compute node a transaction runs, under a protocol whose locks have shards: by-shard, at the owner of its
+    /// first record's shard, as many clients as coordinators drawing; none, wherever it is drawn [default: none]
+    #[arg(long, value_name = "HOW")]
+    pub routing: Option<Routing>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,
