@@ -5,7 +5,8 @@
 
 use super::own_input::refuse_own_input;
 use super::progress::Progress;
-use super::sim::{Routing, Settings, Verify, plan_of, workload_of};
+use super::scenario::Routing;
+use super::sim::{Settings, Verify, plan_of, workload_of};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
 use crate::trace::run::run as run_trace;

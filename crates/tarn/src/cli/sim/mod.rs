@@ -20,7 +20,7 @@ use super::{Stop, Verdict};
 use crate::simulate::report::SimReport;
 use crate::simulate::run::{Plan, run as run_plan};
 pub(super) use plan::Verify;
-pub(super) use settings::{Routing, Settings};
+pub(super) use settings::Settings;
 use std::path::{Path, PathBuf};
 use tarn_sim::profile::Profile;
 use tarn_workloads::{Workload, with_workload};

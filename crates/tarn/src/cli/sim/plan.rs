@@ -4,9 +4,9 @@
 //! is allowed.
 
 use super::Settings;
-use super::settings::Routing;
 use crate::cli::bench::{cluster, within};
 use crate::cli::scenario;
+use crate::cli::scenario::Routing;
 use crate::simulate::run::Plan;
 use crate::simulate::stamps::Source;
 use crate::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};

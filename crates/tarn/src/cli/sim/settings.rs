@@ -3,7 +3,7 @@
 //! Invariant: one structure for both, so that the run of a trace is the run that is measured.
 
 use super::layout;
-use crate::cli::scenario::{Placement, number, whole};
+use crate::cli::scenario::{Placement, Routing, number, whole};
 use crate::simulate::stamps::Source;
 
 /// `--timestamps`.
@@ -28,15 +28,6 @@ impl From<Timestamps> for Source {
             Timestamps::Clock => Source::Clock,
         }
     }
-}
-
-/// `--routing`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub enum Routing {
-    /// Clients draw, and the owner of the first record's shard runs what writes.
-    ByShard,
-    /// Coordinators draw their own, wherever the locks are.
-    None,
 }
 
 /// Flags; `None` is the default.
