@@ -18,7 +18,7 @@
 use crate::index::btree::plan::Index;
 use crate::index::bucket_shape::BucketShape;
 use crate::index::hash::Geometry;
-use crate::layout::{LayoutKind, Reach, Slot};
+use crate::layout::{LayoutKind, Reach, RecordLayout, Slot};
 use crate::outcome::UsageError;
 use crate::schema::{Cells, IndexId, TableId, TableSchema};
 use crate::shard_map::Sharding;
@@ -208,6 +208,13 @@ impl Catalog {
     /// All tables, by id.
     pub fn tables(&self) -> &[Table] {
         &self.tables
+    }
+
+    /// Bytes in use of the largest slot that is a table of versions, which lead to records elsewhere; 0 if there is none.
+    pub fn version_table_bytes(&self) -> usize {
+        let leads = |table: &&Table| matches!(table.slot.record, RecordLayout::Cells(_));
+        let used = self.tables.iter().filter(leads).map(|table| table.slot.used_bytes());
+        used.max().unwrap_or(0).next_multiple_of(8)
     }
 
     /// A table of this catalog.

@@ -164,7 +164,13 @@ impl ComputeNode {
     /// Names what cannot be.
     pub fn serve_locks(&mut self, options: &ServiceOptions) -> Result<(), UsageError> {
         let (membership, seen) = (Arc::clone(&self.database.membership), Arc::clone(&self.seen));
-        let services = Arc::new(NodeServices::new(self.id, membership, seen, options)?);
+        let services = Arc::new(NodeServices::new(
+            self.id,
+            membership,
+            seen,
+            options,
+            self.database.catalog.version_table_bytes(),
+        )?);
         self.database.directory.enter(&services);
         self.services = Some(services);
         Ok(())

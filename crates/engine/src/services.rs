@@ -12,6 +12,7 @@ use crate::context::Database;
 use crate::lock::grants::Grants;
 use crate::lock::name::LockName;
 use crate::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
+use crate::lock::versions::{VERSION_CACHE_ENTRIES_DEFAULT, VersionCache};
 use crate::membership::{Membership, ShardChange};
 use crate::outcome::{TxnId, UsageError};
 use crate::owner::THREADS_MAX;
@@ -64,6 +65,8 @@ pub struct ServiceOptions {
     pub threads: u16,
     /// Size of its lock table.
     pub lock_table_bytes: u64,
+    /// Version tables of its own shards that it remembers; 0: none.
+    pub version_cache_entries: usize,
     /// How it asks for locks of others.
     pub transport: Transport,
     /// Its messages.
@@ -86,6 +89,7 @@ impl ServiceOptions {
         ServiceOptions {
             threads,
             lock_table_bytes: LOCK_TABLE_BYTES_DEFAULT,
+            version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
             transport: if compute_nodes == 1 { Transport::Own } else { Transport::Rpc },
             rpc: RpcConfig::default(),
             inheritance: Inheritance::Survivors,
@@ -98,7 +102,9 @@ impl ServiceOptions {
     /// For nodes in one process that look into each other's memory: small ones, of which there may be many.
     pub fn direct(threads: u16) -> ServiceOptions {
         let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
-        ServiceOptions { transport, lock_table_bytes, ..ServiceOptions::new(threads, 2) }
+        let version_cache_entries = 64;
+        let more = ServiceOptions::new(threads, 2);
+        ServiceOptions { transport, lock_table_bytes, version_cache_entries, ..more }
     }
 }
 
@@ -120,6 +126,8 @@ pub struct NodeServices {
     pub id: NodeId,
     /// Its locks.
     pub locks: LockTable,
+    /// Version tables that it remembers.
+    pub versions: VersionCache,
     /// What it believes of shards.
     pub shards: ShardMap,
     pub(crate) membership: Arc<dyn Membership>,
@@ -136,7 +144,8 @@ pub struct NodeServices {
 }
 
 impl NodeServices {
-    /// Those of a node that has just joined.
+    /// Those of a node that has just joined, of a database whose largest version table has so many bytes (0: none
+    /// leads to records elsewhere, and none is remembered).
     ///
     /// # Errors
     /// Names what cannot be.
@@ -145,6 +154,7 @@ impl NodeServices {
         membership: Arc<dyn Membership>,
         seen: Arc<LastSeen>,
         options: &ServiceOptions,
+        version_table_bytes: usize,
     ) -> Result<NodeServices, UsageError> {
         if options.threads == 0 || usize::from(options.threads) > THREADS_MAX {
             return Err(UsageError {
@@ -159,6 +169,7 @@ impl NodeServices {
         Ok(NodeServices {
             id,
             locks: LockTable::new(options.lock_table_bytes, bits)?,
+            versions: VersionCache::new(options.version_cache_entries, version_table_bytes / 8),
             shards: ShardMap::default(),
             membership,
             seen,
@@ -259,7 +270,9 @@ impl NodeServices {
     /// Stands for all that is locked and granted, and for the last timestamp seen, for whoever tells states apart.
     pub fn digest(&self) -> u64 {
         let grants = self.all_grants().map(|grants| grants.digest());
-        let first = tarn_fabric::rng::mix(self.locks.digest() ^ self.seen.get().0);
+        let counts = if self.versions.is_on() { self.locks.counts_digest() } else { 0 };
+        let kept = self.versions.digest() ^ counts;
+        let first = tarn_fabric::rng::mix(self.locks.digest() ^ self.seen.get().0 ^ kept);
         grants.fold(first, |all, one| tarn_fabric::rng::mix(all ^ one))
     }
 

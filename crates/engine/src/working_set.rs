@@ -10,6 +10,7 @@ use crate::index::hash::Lookup;
 use crate::index::prints::Prints;
 use crate::layout::Version;
 use crate::lock::set::LockSet;
+use crate::lock::versions::Stamp;
 use crate::membership::ViewNumber;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
@@ -338,6 +339,8 @@ pub struct Txn {
     pub pieces: Vec<Piece>,
     /// Its locks in compute nodes.
     pub held: LockSet,
+    /// Version tables that are being read without a lock, by their entry: of which moment they are at least.
+    pub looks: Vec<(u32, Stamp)>,
     /// Versions that will be written.
     pub written: Vec<Written>,
     /// Blocks taken from the heap for this transaction: given back if it aborts.
@@ -386,6 +389,7 @@ impl Txn {
             locks: Vec::with_capacity(4),
             pieces: Vec::with_capacity(4),
             held: LockSet::default(),
+            looks: Vec::new(),
             written: Vec::new(),
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),

@@ -16,11 +16,17 @@ use std::sync::Arc;
 use tarn_engine::lock::modelled::{BUCKET_BYTES, Site, plant};
 use tarn_engine::lock::name::LockMode;
 use tarn_engine::lock::table::{Bits, LockTable};
+use tarn_engine::lock::versions::{Stamp, VersionCache, Whose};
+use tarn_fabric::address::{Address, GroupId};
 
 const PREEMPTIONS: usize = 3;
 /// Two locks of the one bucket.
 const K: u64 = 7 << 8;
 const X: u64 = 9 << 8;
+/// Words of a slot up to its key.
+const KEY_WORDS: usize = 3;
+const WHOSE: Whose = Whose { hash: 1, table: 0, key: 5 };
+const NOW: Stamp = Stamp { grants: 0, epoch: 0 };
 
 fn check(site: Option<Site>, model: fn()) {
     plant(site);
@@ -141,6 +147,44 @@ fn with_two_loads() {
     one_slot(Bits::PlantedTwoLoads);
 }
 
+/// A record's table of versions: its key, and words that all say which write they are of.
+fn slot(write: u64) -> [u64; KEY_WORDS] {
+    std::array::from_fn(|word| if word == KEY_WORDS - 1 { WHOSE.key } else { write })
+}
+
+/// Whether what is remembered is of one write.
+fn is_whole(cache: &VersionCache) -> bool {
+    let mut into = [0; KEY_WORDS];
+    match cache.get(WHOSE, NOW, &mut into) {
+        Some(address) => into == slot(into[0]) && address.offset_bytes() == 64 * into[0],
+        None => true,
+    }
+}
+
+fn remember(cache: &VersionCache, write: u64) {
+    cache.put(WHOSE, NOW, Address::new(GroupId(0), 64 * write), &slot(write));
+}
+
+/// Somebody reads a table that is remembered while another replaces it.
+fn remembered() {
+    let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
+    remember(&cache, 1);
+    let other = Arc::clone(&cache);
+    let reader = thread::spawn(move || assert!(is_whole(&other), "of two writes"));
+    remember(&cache, 2);
+    reader.join().expect("of two writes");
+}
+
+/// Two replace it: what stays is one of them.
+fn remembered_by_two() {
+    let cache = Arc::new(VersionCache::new(1, KEY_WORDS));
+    let other = Arc::clone(&cache);
+    let writer = thread::spawn(move || remember(&other, 1));
+    remember(&cache, 2);
+    writer.join().expect("no panic");
+    assert!(is_whole(&cache), "of two writes");
+}
+
 /// That a model fails, and for what it saw: a search that ran into its bounds has found nothing.
 fn assert_found(site: Option<Site>, model: fn()) {
     let found = std::panic::catch_unwind(|| check(site, model)).expect_err("it is noticed");
@@ -178,6 +222,9 @@ models! {
     readers: finds_claim = ClaimPublished, finds_slot_taken = SlotTaken,
         finds_slot_released = SlotReleased;
     upgrade: ;
+    remembered: finds_read = EntryRead, finds_read_again = EntryReadAgain,
+        finds_changing = EntryChanging, finds_written = EntryWritten;
+    remembered_by_two: finds_taken = EntryTaken;
     with_bit: ;
     with_one_load: ;
 }

@@ -318,6 +318,12 @@ impl Round {
         &bytemuck::cast_slice::<Line, u64>(&self.lines)[at..at + len]
     }
 
+    /// As [`Round::words`], to change.
+    #[inline]
+    pub fn words_mut(&mut self, at: BufferOffset, len: usize) -> &mut [u64] {
+        self.split_words(at, len).1
+    }
+
     /// The words before `at`, a multiple of 8, and the `len` from there on, to change.
     #[inline]
     pub fn split_words(&mut self, at: BufferOffset, len: usize) -> (&[u64], &mut [u64]) {

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_engine::context::{ComputeNode, Context, Database};
+use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::THREADS_MAX;
@@ -57,6 +58,8 @@ pub struct ClusterConfig {
     pub prefetch: bool,
     /// Addresses that each thread remembers; 0 for none.
     pub address_cache_entries: usize,
+    /// Version tables that each compute node remembers, of a protocol whose locks are in compute nodes; 0 for none.
+    pub version_cache_entries: usize,
 }
 
 impl Default for ClusterConfig {
@@ -73,6 +76,7 @@ impl Default for ClusterConfig {
             atomicity: LineAtomicity::Striped { bits: 16 },
             prefetch: true,
             address_cache_entries: 0,
+            version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
         }
     }
 }
@@ -204,7 +208,10 @@ impl Cluster {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let port = self.fabric.port(id, 0, self.config.seed);
         self.compare_stamp(&port)?;
-        let services = ServiceOptions::new(self.threads, self.config.compute_nodes);
+        let services = ServiceOptions {
+            version_cache_entries: self.config.version_cache_entries,
+            ..ServiceOptions::new(self.threads, self.config.compute_nodes)
+        };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 

@@ -102,6 +102,14 @@ impl Builder {
         self
     }
 
+    /// Version tables of its own records that the process remembers, under a protocol whose locks are in compute nodes;
+    /// 65,536 unless set.
+    #[must_use]
+    pub fn version_cache(mut self, entries: usize) -> Builder {
+        self.config.version_cache_entries = entries;
+        self
+    }
+
     /// How transactions are tried again.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Builder {

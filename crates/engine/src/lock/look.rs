@@ -1,7 +1,7 @@
 //! What others than holders see of a lock table: who caches versions, who judges, who explores.
 //!
-//! Invariant: what is kept of a lock's record is kept while the bucket's bit is held, nobody writes it, and no
-//! write of its bucket was granted since it was read; the next write grant drops it under the same bit. (Hu
+//! Invariant: what is kept of a lock's record is kept while the bucket's bit is held, nobody writes it or did when it
+//! was read, and no write of its bucket was granted since; the next write grant drops it under the same bit. (Hu
 //! et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks", drops it before the grant, so
 //! that a reader in between can bring it back.) The rest only looks.
 
@@ -10,14 +10,22 @@ use super::sync::Ordering;
 use super::table::{Bits, Found, LockTable, Place};
 
 impl LockTable {
-    /// How many write grants a lock's bucket has seen, modulo 2^32: to be asked before something is read
-    /// that is to be kept by [`LockTable::keep`].
+    /// How many write grants a lock's bucket has seen, modulo 2^32.
     pub fn count(&self, hash: u64) -> u32 {
         bucket::count(self.bucket(self.home(hash))[0].load(Ordering::Acquire))
     }
 
+    /// The count of write grants if nobody writes the lock: to be asked before something is read that is to be kept
+    /// by [`LockTable::keep`]. What is read while somebody writes may be of before he wrote, and he may be gone
+    /// without another grant when it is to be kept. (The explorer found that: `half-commit`.)
+    pub fn unwritten(&self, hash: u64) -> Option<u32> {
+        let count = self.count(hash);
+        self.keep(hash, count, || ()).then_some(count)
+    }
+
     /// Runs `act` with the bucket's bit if nobody writes the lock and no write of its bucket was granted
-    /// since the count was `count`; whether it ran. What `act` keeps is dropped by the next write grant.
+    /// since the count was `count`, which [`LockTable::unwritten`] said; whether it ran. What `act` keeps is dropped by
+    /// the next write grant.
     pub fn keep(&self, hash: u64, count: u32, act: impl FnOnce()) -> bool {
         let (home, print) = (self.home(hash), fingerprint(hash));
         let header = match self.bits {
@@ -55,6 +63,14 @@ impl LockTable {
         let slots = buckets.flat_map(|number| &self.bucket(number)[1..]);
         let used = slots.map(|slot| slot.load(Ordering::Acquire)).filter(|word| *word != 0);
         used.map(tarn_fabric::rng::mix).fold(0, u64::wrapping_add)
+    }
+
+    /// Stands for the counts of write grants of all buckets.
+    pub fn counts_digest(&self) -> u64 {
+        let count = |home| u64::from(bucket::count(self.bucket(home)[0].load(Ordering::Acquire)));
+        let counted = (0..self.homes).filter(|home| count(*home) > 0);
+        let word = |home| tarn_fabric::rng::mix(u64::from(home) << 32 | count(home));
+        counted.map(word).fold(0, u64::wrapping_add)
     }
 
     /// Whether a place has this lock's slot.

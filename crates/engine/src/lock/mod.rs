@@ -3,6 +3,7 @@
 //! - [`name`]: what is locked, and how. [`set`]: what one transaction holds and asks for, here and elsewhere.
 //! - [`table`]: a node's table of locks; `bucket` its words, `spill` what does not fit, `look` what
 //!   others see of it.
+//! - [`versions`]: what a node remembers of the records that it grants.
 //! - [`holds`]: one transaction's in one table. [`grants`]: those of other nodes' transactions.
 //! - [`message`]: what nodes say to one another. `service` answers. `closing`: what still runs after a reply.
 //! - `watched`: what whoever explores every order is told of all this.
@@ -29,6 +30,7 @@ mod sync;
 pub mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
+pub mod versions;
 pub(crate) mod watched;
 
 /// What a model of the table's synchronisation needs, and nobody else.

@@ -208,6 +208,17 @@ impl LockSet {
         own.max(remote.map(|it| it.ask.mode).max())
     }
 
+    /// How a name is locked, if this node granted it.
+    #[inline]
+    pub fn is_own(&self, name: LockName) -> Option<LockMode> {
+        self.own.is_held(name)
+    }
+
+    /// The names that this node has granted.
+    pub fn own_names(&self) -> impl Iterator<Item = (LockName, LockMode)> {
+        self.own.names()
+    }
+
     /// Whether nothing is locked or asked for.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -24,6 +24,16 @@ pub enum Site {
     SlotTaken,
     /// Whoever joins readers sees, through the first of them, what the last writer did.
     ClaimPublished,
+    /// Whoever finds a set of cached versions even sees what was written before.
+    EntryRead,
+    /// Whoever has seen anything of a change sees, looking again, that there was one.
+    EntryReadAgain,
+    /// Whoever changes a set sees what the one before did.
+    EntryTaken,
+    /// A set is odd before anything of it changes.
+    EntryChanging,
+    /// What a set's writer did comes before the set is even again.
+    EntryWritten,
 }
 
 #[cfg(loom)]
@@ -45,6 +55,17 @@ pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
         return Ordering::Relaxed;
     }
     right
+}
+
+/// A fence of a site.
+#[inline(always)]
+pub(super) fn fence(_site: Site, right: Ordering) {
+    #[cfg(loom)]
+    if PLANTED.get() != Some(_site) {
+        loom::sync::atomic::fence(right);
+    }
+    #[cfg(not(loom))]
+    std::sync::atomic::fence(right);
 }
 
 /// Waits a moment for another thread.

@@ -8,14 +8,18 @@
 
 use super::message::{Ask, LockReply, Verdict};
 use super::name::LockName;
+use super::versions::{Stamp, Whose};
 use crate::context::Context;
+use crate::layout::RecordLayout;
 use crate::outcome::TxnId;
+use crate::schema::TableId;
 use crate::services::{NodeServices, Transport};
-use crate::shard_map::{ShardEntry, ShardId};
+use crate::shard_map::{ShardEntry, ShardId, shard_of};
 use crate::timestamp::Timestamp;
-use tarn_fabric::address::NodeId;
-use tarn_fabric::backend::{LOCAL_PARTS, LocalPart};
+use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::backend::{Cost, LOCAL_PARTS, LocalPart};
 use tarn_fabric::port::Port;
+use tarn_fabric::rng::mix;
 
 /// The last timestamp that the node has heard of.
 const SEEN: u16 = 0;
@@ -28,10 +32,16 @@ fn part(node: NodeId, number: u16) -> LocalPart {
     LocalPart { node: node.slot, number }
 }
 
-/// A lock's part.
+/// A lock's part, which is its bucket's: a write grant of one lock counts for all of them.
 fn lock(node: NodeId, name: LockName) -> LocalPart {
-    let (first, hash) = (GRANTS.end, name.hash());
-    part(node, first + (hash % u64::from(LOCAL_PARTS - first)) as u16)
+    bucket(node, name.hash())
+}
+
+/// What the locks with this hash share, and what is remembered of their records. The tables of explored nodes have
+/// 256 buckets.
+fn bucket(node: NodeId, hash: u64) -> LocalPart {
+    let first = GRANTS.end;
+    part(node, first + ((hash & 0xff) % u64::from(LOCAL_PARTS - first)) as u16)
 }
 
 /// What the transactions of a node were granted.
@@ -77,6 +87,99 @@ impl Context {
         let told = entry.map_or(0, ShardEntry::word);
         self.port.looked_at(part(services.id, VIEW), told, entry != before);
         entry
+    }
+
+    /// The moment of now, of a lock in a shard that is the node's own to grant.
+    pub(crate) fn stamp_of(&self, name: LockName, shard: ShardId) -> Option<(Whose, Stamp)> {
+        let services = self.node_services();
+        let epoch = match services.transport() {
+            Transport::Own => 0,
+            _ => {
+                let entry = self.believed(services, shard)?;
+                entry.is_served_by(services.id).then_some(entry.epoch)?
+            }
+        };
+        let whose = Whose { hash: name.hash(), table: name.table, key: name.key };
+        let grants = services.locks.count(whose.hash);
+        if self.is_watched() {
+            self.port.looked_at(bucket(services.id, whose.hash), u64::from(grants), false);
+        }
+        Some((whose, Stamp { grants, epoch }))
+    }
+
+    /// The same, before a table is read without a lock: nobody may have its lock for writing.
+    pub(crate) fn stamp_unwritten(&self, (whose, now): (Whose, Stamp)) -> Option<Stamp> {
+        let services = self.node_services();
+        let grants = services.locks.unwritten(whose.hash);
+        if self.is_watched() {
+            let told = grants.map_or(u64::MAX, u64::from);
+            self.port.looked_at(bucket(services.id, whose.hash), told, false);
+        }
+        Some(Stamp { grants: grants?, ..now })
+    }
+
+    /// What the node remembers of this moment: see [`VersionCache::get`].
+    ///
+    /// [`VersionCache::get`]: super::versions::VersionCache::get
+    pub(crate) fn remembered(&self, whose: Whose, at: Stamp, into: &mut [u64]) -> Option<Address> {
+        if self.port.charges() {
+            self.port.charge(Cost::LocalLookup);
+        }
+        let services = self.node_services();
+        let found = services.versions.get(whose, at, into);
+        if self.is_watched() {
+            let seen = into.iter().fold(0, |all, word| mix(all ^ word));
+            let told = found.map_or(0, |address| mix(address.to_word() ^ seen));
+            self.port.looked_at(bucket(services.id, whose.hash), told, false);
+        }
+        found
+    }
+
+    /// Remembers a table of versions: see [`VersionCache::put`].
+    ///
+    /// [`VersionCache::put`]: super::versions::VersionCache::put
+    pub(crate) fn remember(&self, whose: Whose, at: Stamp, address: Address, slot: &[u64]) {
+        self.changes_bucket(whose);
+        self.node_services().versions.put(whose, at, address, slot);
+    }
+
+    /// Runs `act`, which remembers, if no write was granted since `before`.
+    pub(crate) fn keep_versions(&self, (whose, before): (Whose, Stamp), act: impl FnOnce()) {
+        self.node_services().locks.keep(whose.hash, before.grants, act);
+    }
+
+    /// Whether the node may remember this record's table of versions: it leads to a record, and the node grants the
+    /// record's locks.
+    pub fn may_remember(&self, table: TableId, key: u64) -> bool {
+        let of = self.table(table);
+        matches!(of.slot.record, RecordLayout::Cells(_))
+            && of.slot.full_key_bytes == 0
+            && self.has_services()
+            && self.node_services().versions.is_on()
+            && self.stamp_of(LockName::row(table.0, key), shard_of(of, key)).is_some()
+    }
+
+    /// Remembers a record's table of versions as it lies in a database at rest: for whoever begins in the middle of a
+    /// run. `slot` are the words of its slot that are in use.
+    pub fn remember_at_rest(&self, table: TableId, key: u64, address: Address, slot: &[u64]) {
+        if self.may_remember(table, key) {
+            let name = LockName::row(table.0, key);
+            let (whose, stamp) =
+                self.stamp_of(name, shard_of(self.table(table), key)).expect("it may");
+            self.remember(whose, stamp, address, slot);
+        }
+    }
+
+    /// The holder of a write lock gives it up and has changed nothing.
+    pub(crate) fn versions_unchanged(&self, whose: Whose, now: Stamp) {
+        self.changes_bucket(whose);
+        self.node_services().versions.restamp(whose, now.before_grant(), now);
+    }
+
+    fn changes_bucket(&self, whose: Whose) {
+        if self.is_watched() {
+            self.port.looked_at(bucket(self.node.id, whose.hash), 0, true);
+        }
     }
 
     /// The node takes over the record of the shards.

@@ -87,14 +87,17 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
         assert_eq!(spent, cost(2, 2, 0));
         let spent = measure(&mut by, true, async |tx| read(tx, PACKED, 1).await);
         assert_eq!(spent, cost(1, 1, 0));
-        // Not declared: with locks, which are this node's, and without another look.
+        // Not declared: with locks, which are this node's, and without another look. The reader before has left the
+        // table of versions in the node's memory.
         let spent = measure(&mut by, false, async |tx| read(tx, APART, 1).await);
+        assert_eq!(spent, cost(1, 1, 0));
+        let spent = measure(&mut by, false, async |tx| read(tx, APART, 3).await);
         assert_eq!(spent, cost(2, 2, 0));
         // Table, record, C1: log, record and cell to each copy; C3: the decision to each log, the cell to each
         // backup; C4, which nobody awaits: the cell to the primary. Of one copy at one node C3 and C4 are one batch.
-        let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[1]).await);
+        let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[4]).await);
         assert_eq!(spent, cost(4, 2, 3 * copies + copies + copies));
-        let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[1, 2]).await);
+        let spent = measure(&mut by, false, async |tx| add_one(tx, APART, &[5, 6]).await);
         assert_eq!(spent, cost(4, 4, 5 * copies + copies + 2 * copies));
         // The versions are in the table: C1 is the log and the record's line.
         let spent = measure(&mut by, false, async |tx| add_one(tx, PACKED, &[1]).await);

@@ -25,6 +25,7 @@ mod races;
 mod recovery;
 mod rows;
 mod rtt_budget;
+mod rtt_budget_lotus;
 mod rtt_budget_motor;
 mod semantics;
 mod unknown;

@@ -23,6 +23,7 @@ use tarn_workloads::{Workload, with_workload};
 
 pub(super) const RECORDS_MAX: u64 = 1 << 36;
 const COROUTINES_MAX: u64 = 1024;
+const VERSION_CACHE: RangeInclusive<u64> = 0..=1 << 24;
 const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;
@@ -176,6 +177,16 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         address_cache_entries: settings.address_cache.unwrap_or(0) as usize,
         ..ClusterConfig::default()
     };
+    if let Some(entries) = within("version-cache", settings.version_cache, VERSION_CACHE)? {
+        if !AnyProtocol::by_name(protocol, variant)?.needs().locks {
+            return Err(UsageError {
+                field: "version-cache".into(),
+                value: format!("{entries}, with the protocol {protocol}"),
+                allowed: "of a protocol whose locks are in compute nodes".into(),
+            });
+        }
+        config.version_cache_entries = entries as usize;
+    }
     config.options.placement = match settings.placement.unwrap_or(Placement::Hash) {
         Placement::Hash => catalog::Placement::Hash,
         Placement::Table => catalog::Placement::Table,

@@ -81,6 +81,9 @@ pub struct Settings {
     /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub address_cache: Option<u64>,
+    /// Version tables that each compute node remembers of records whose locks it grants; 0 for none [default: 65536]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub version_cache: Option<u64>,
     /// Memory to ask for: shared can be mapped by another process, private cannot [default: auto]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<Memory>,
@@ -237,6 +240,7 @@ impl Settings {
             verify_seconds: self.verify_seconds.or(scenario.verify_seconds),
             no_verify: self.no_verify || (scenario.no_verify && !verifies),
             address_cache: self.address_cache.or(scenario.address_cache),
+            version_cache: self.version_cache.or(scenario.version_cache),
             memory: self.memory.or(scenario.memory),
             line_atomicity: self.line_atomicity.or(scenario.line_atomicity),
             expect: self.expect.or(scenario.expect),

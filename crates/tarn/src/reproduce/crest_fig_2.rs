@@ -21,6 +21,7 @@ use std::time::Instant;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
 use tarn_sim::profile::Profile;
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::{Settings, Workload as _};
@@ -64,6 +65,7 @@ const FORD: System = System {
     retry: Retry { tries_max: TRIES_MAX, ..Retry::PATIENT },
     timestamps: Source::Counter,
     is_routed: false,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 const FORD_AT_ONCE: System = System {
     name: "FORD, dropped when aborted",
@@ -85,6 +87,7 @@ const OURS: System = System {
     retry: Retry::PATIENT,
     timestamps: Source::Counter,
     is_routed: false,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 const OURS_CX3: System =
     System { name: "ours, all of TPC-C, on cx3-56g", about: "the same on older hardware", ..OURS };

@@ -72,6 +72,8 @@ pub struct Point {
     pub verbs: BTreeMap<&'static str, f64>,
     /// Messages that one committed transaction sends, aborted tries included; those of services not.
     pub messages: f64,
+    /// Of the version tables that were asked for, the part that was remembered, of protocols that remember any.
+    pub remembered: Option<f64>,
     /// Payload that one transaction reads, in bytes.
     pub read_bytes: f64,
     /// Payload that one transaction writes, in bytes.
@@ -249,6 +251,7 @@ pub(super) mod tests {
             latency_us,
             conflict_rate: 0.0,
             messages: 0.0,
+            remembered: None,
             verbs: BTreeMap::new(),
             read_bytes: 0.0,
             written_bytes: 0.0,

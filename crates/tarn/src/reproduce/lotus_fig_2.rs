@@ -22,6 +22,7 @@ use std::time::Instant;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Settings;
 use tarn_workloads::smallbank::SmallBank;
@@ -79,6 +80,7 @@ const FORD_STOCK: System = System {
     retry: Retry::PATIENT,
     timestamps: Source::Counter,
     is_routed: false,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 const FORD_STOCK_SOFTWARE: System = System {
     name: "FORD, stock buckets, its software",
@@ -95,6 +97,7 @@ const FORD_STOCK_NO_CAS: System = System {
     retry: Retry::PATIENT,
     timestamps: Source::Counter,
     is_routed: false,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 const FORD_SIZED: System = System {
     name: "FORD, sized buckets",
@@ -117,6 +120,7 @@ const OURS: System = System {
     retry: Retry::PATIENT,
     timestamps: Source::Counter,
     is_routed: false,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 
 const OWN: Layout = Layout {

@@ -103,6 +103,8 @@ pub struct System {
     pub timestamps: Source,
     /// Whether its transactions run where the router says, and not where they are drawn.
     pub is_routed: bool,
+    /// Version tables that each of its nodes remembers, if it remembers any.
+    pub version_cache_entries: usize,
 }
 
 /// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
@@ -111,6 +113,13 @@ const SEATS_A_CLIENT: usize = 2;
 /// Heap of a group where versions are written to new memory: each point is a new life of every thread, which
 /// takes a chunk of its own, 23 MiB of 90 threads, and nobody gives chunks of former lives back.
 const SPARE_OF_LIVES_BYTES: u64 = 2 << 30;
+/// Of the version tables that were asked for, the part that a node had in its memory.
+fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
+    let of = |name| names.iter().position(|&phase| phase == name).map(|at| entered[at] as f64);
+    let (had, read) = (of("cached")?, of("locate")? + of("read_direct")?);
+    (had + read > 0.0).then(|| had / (had + read))
+}
+
 /// What the checks found in a layout's memory after its safe series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
@@ -233,6 +242,7 @@ impl<W: Workload> Stage<W> {
         let cluster = self.driver.cluster_mut();
         cluster.set_variant(system.protocol, system.variant)?;
         cluster.set_source(system.timestamps);
+        cluster.set_version_cache(system.version_cache_entries);
         cluster.set_profile(charged(self.testbed.profile.clone(), system.charges))?;
         self.driver.set_retry(system.retry);
         let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
@@ -292,6 +302,7 @@ impl<W: Workload> Stage<W> {
             conflict_rate: measured.conflict_rate,
             read_bytes: each(ran.phase.counts.bytes_in),
             written_bytes: each(ran.phase.counts.bytes_out),
+            remembered: remembered(protocol.phases, &ran.phase.tally.phases),
             messages: measured.per_txn.messages,
             verbs: measured.per_txn.verbs,
             busiest: busiest(&ran.used),

@@ -142,14 +142,22 @@ impl SimCluster {
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
-        let counts_load = self.counts_load;
-        let services = ServiceOptions { counts_load, ..ServiceOptions::new(threads, nodes) };
+        let services = ServiceOptions {
+            version_cache_entries: self.config.cluster.version_cache_entries,
+            counts_load: self.counts_load,
+            ..ServiceOptions::new(threads, nodes)
+        };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 
     /// From the next phase on, compute nodes count what they are asked for, or do not.
     pub fn set_counts_load(&mut self, counts_load: bool) {
         self.counts_load = counts_load;
+    }
+
+    /// From the next phase on, each compute node remembers so many version tables.
+    pub fn set_version_cache(&mut self, entries: usize) {
+        self.config.cluster.version_cache_entries = entries;
     }
 
     /// From the next phase on, timestamps from another source.

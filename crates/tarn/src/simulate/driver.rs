@@ -222,19 +222,19 @@ impl<W: Workload> Driver<W> {
         let thread =
             |seats: &Seats| self.cluster.thread(&nodes[usize::from(seats.slot)], seats.thread);
         let mut contexts: Vec<Context> = places.iter().map(thread).collect::<Result<_, _>>()?;
-        self.warm(&mut contexts);
+        self.warm(&mut contexts)?;
         let numbers = places.into_iter().map(|seats| seats.coordinators);
         Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
     }
 
     /// Has threads remember what they are to.
-    fn warm(&self, contexts: &mut [Context]) {
-        let Some(warmth) = self.warmth else { return };
+    fn warm(&self, contexts: &mut [Context]) -> Result<(), OpenError> {
+        let Some(warmth) = self.warmth else { return Ok(()) };
         let (database, map) = (self.cluster.database(), ShardMap::default());
         map.refresh(&*database.membership);
         let router =
             (&self.router(&map), self.clients.is_some(), self.cluster.config().cluster.seed);
-        warmth.warm(&self.workload, contexts, router, &self.atlas);
+        Ok(warmth.warm(&self.workload, contexts, router, &self.atlas)?)
     }
 
     fn router<'a>(&'a self, map: &'a ShardMap) -> Router<'a> {

@@ -2,20 +2,25 @@
 //!
 //! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, each
 //! runs where it would run, and whoever runs it remembers where its first record lies. Only loading tells addresses,
-//! and an address is a guess ([`tarn_engine::address_cache`]).
+//! and an address is a guess ([`tarn_engine::address_cache`]). Nodes that grant locks remember the version tables of those of
+//! these records whose locks are theirs.
 
 use crate::machine;
 use crate::memory::caches_bytes;
 use rand::RngExt as _;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use tarn_engine::address_cache::AddressCache;
 use tarn_engine::context::Context;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::routing::Router;
-use tarn_fabric::address::NodeSlot;
+use tarn_engine::schema::TableId;
+use tarn_fabric::address::{Address, NodeSlot};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
+use tarn_fabric::round::{BufferOffset, Round};
 use tarn_workloads::Workload;
 use tarn_workloads::routes::Routes;
 
@@ -23,6 +28,8 @@ use tarn_workloads::routes::Routes;
 const STREAM: u64 = u64::MAX - 1;
 /// Entries of a direct-mapped cache for each address that it may come to hold: few displace one another.
 const ROOM: u64 = 4;
+/// READs of one round, at rest.
+const READS_AT_ONCE: usize = 64;
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
@@ -89,7 +96,7 @@ impl Warmth {
         contexts: &mut [Context],
         (router, is_routed, seed): (&Router<'_>, bool, u64),
         atlas: &AddressCache,
-    ) {
+    ) -> Result<(), Box<FabricError>> {
         let mut by_node: BTreeMap<NodeSlot, Vec<usize>> = BTreeMap::new();
         for (at, cx) in contexts.iter().enumerate() {
             by_node.entry(cx.node.id.slot).or_default().push(at);
@@ -104,6 +111,7 @@ impl Warmth {
                 contexts[*at].remembers = true;
             }
         }
+        let mut recent: Vec<Vec<(TableId, u64, Address)>> = vec![Vec::new(); contexts.len()];
         let (mut rng, routes) = (seeded(seed, STREAM), Routes::of(workload));
         let nodes: Vec<&Vec<usize>> = by_node.values().collect();
         for _ in 0..self.transactions(workload.records()) {
@@ -117,7 +125,48 @@ impl Warmth {
             let known = first.and_then(|(table, key)| Some((table, key, atlas.get(table, key)?)));
             if let Some((table, key, (slot, body))) = known {
                 contexts[thread].cache.borrow_mut().put(table, key, slot, body);
+                // Of a node's threads the first keeps account.
+                recent[threads[0]].push((table, key, slot));
             }
         }
+        for threads in by_node.values() {
+            let cx = &contexts[threads[0]];
+            if cx.has_services() {
+                remember_versions(cx, &recent[threads[0]])?;
+            }
+        }
+        Ok(())
     }
+}
+
+/// Has a compute node remember the version tables of records of its own shards that its transactions began with, the
+/// last ones last: as many as it has room for.
+fn remember_versions(
+    cx: &Context,
+    seen: &[(TableId, u64, Address)],
+) -> Result<(), Box<FabricError>> {
+    let room = cx.node_services().options().version_cache_entries;
+    let mut known = HashSet::new();
+    let mut last: Vec<_> = seen
+        .iter()
+        .rev()
+        .filter(|(table, key, _)| cx.may_remember(*table, *key) && known.insert((*table, *key)))
+        .take(room)
+        .collect();
+    last.reverse();
+    let mut round = Round::new();
+    for some in last.chunks(READS_AT_ONCE) {
+        round.begin();
+        round.clear();
+        let read = |&&(table, _, slot): &&(TableId, u64, Address)| {
+            round.read(cx.groups.primary(slot), cx.table(table).slot.slot_bytes)
+        };
+        let images: Vec<BufferOffset> = some.iter().map(read).collect();
+        block_on(cx.port.execute(&mut round))?;
+        for (&&(table, key, slot), image) in some.iter().zip(images) {
+            let words = cx.table(table).slot.used_bytes().div_ceil(8);
+            cx.remember_at_rest(table, key, slot, round.words(image, words));
+        }
+    }
+    Ok(())
 }

@@ -78,6 +78,7 @@ const PLANTED: &[Planted] = &[
     planted("lotus", ("-settle-before-log", "successor"), "2x1", FaultKind::Compute),
     planted("lotus", ("-protect-ranges", "range-skew"), "1x1", FaultKind::None),
     planted("lotus", ("-mark-nodes", "range-phantom"), "1x1", FaultKind::None),
+    planted("lotus", ("-keep-unchanged", "cache-fill"), "1x1", FaultKind::None),
     planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
 ];
 
@@ -91,6 +92,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("ford", "-write-changes-only"),
     ("motor", "-read-together"),
     ("lotus", "-newest-in-sr"),
+    ("lotus", "-version-cache"),
 ];
 
 /// Switches that nothing of what is explored can show: memory of versions is used again after half a second, and
@@ -107,7 +109,7 @@ const UNSEEN: &[(&str, &str)] = &[
 /// Switches that nothing here shows within the time of a test; the random schedules do:
 /// `crates/tarn/tests/all/schedules.rs`.
 const IN_SCHEDULES: &[(&str, &str)] =
-    &[("motor", "-fence-before-recovery"), ("motor", "-release-own")];
+    &[("motor", "-fence-before-recovery"), ("motor", "-release-own"), ("lotus", "-drop-at-grant")];
 
 /// A switch that changes cost alone as long as no backup is promoted. What it breaks then the random schedules
 /// show: `crates/tarn/tests/all/schedules.rs`.

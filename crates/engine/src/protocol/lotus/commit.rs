@@ -5,7 +5,7 @@
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
 use super::prepare::{changes, encode_log, links, prepare};
-use super::{Lotus, On, Phase, enter, nodes};
+use super::{Lotus, On, Phase, cached, enter, nodes};
 use crate::context::Context;
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
@@ -49,9 +49,10 @@ async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     write_invisible(lotus, cx, txn).await?;
     take_timestamp(cx, txn).await?;
     if is_at_one_node(cx, txn) {
-        return decide_and_show(cx, txn).await;
+        return decide_and_show(lotus, cx, txn).await;
     }
     decide(lotus, cx, txn).await?;
+    cached::decided(lotus, cx, txn);
     show_at_primary(cx, txn);
     Ok(())
 }
@@ -171,7 +172,11 @@ fn is_at_one_node(cx: &Context, txn: &Txn) -> bool {
 
 /// C3 and C4 where one node has it all: WRITEs of a batch reach a node in their order, so that the decision is in
 /// the log before any version is visible. When they are acknowledged, nothing is on its way any more.
-async fn decide_and_show(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn decide_and_show(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
     enter(cx, Phase::Decide);
     txn.round.begin();
     add_decision(cx, txn);
@@ -179,6 +184,7 @@ async fn decide_and_show(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     nodes::add_free(cx, txn, |_| true);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
+    cached::decided(lotus, cx, txn);
     discard(cx, txn);
     txn.written.clear();
     release(cx, txn);

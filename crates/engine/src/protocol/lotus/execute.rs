@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, enter, insert, nodes, snapshot};
+use super::{Lotus, On, Phase, cached, enter, insert, nodes, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -57,7 +57,7 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
             return nodes::protect(cx, txn).await;
         }
-        plan(cx, txn);
+        plan(lotus, cx, txn);
         if txn.ordered.pending {
             scans::plan(lotus, cx, txn);
         }
@@ -97,7 +97,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     txn.held.collect(cx, txn.tag).await?;
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) {
-            take_grant(lotus, cx, txn, index);
+            take_grant(lotus, cx, txn, index)?;
         }
     }
     Ok(())
@@ -127,12 +127,17 @@ fn bucket_name(txn: &Txn, index: usize) -> LockName {
 }
 
 /// An entry has its locks: it is looked for, or it was there before under a weaker one.
-fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+fn take_grant(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), Failure> {
     let entry = txn.entries[index];
     if entry.found && lotus.is_snapshot() {
         // It was read without a lock: is it still the newest?
         txn.entries[index].progress = Progress::Direct;
-        return;
+        return Ok(());
     }
     if entry.found {
         // Nobody has changed it since it was read: the weaker lock was not given up.
@@ -143,7 +148,7 @@ fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
             false if entry.writable => txn.entries[index].progress = Progress::Done,
             false => become_ready(cx, txn, index),
         }
-        return;
+        return Ok(());
     }
     match entry.mode {
         Mode::Insert => {
@@ -151,17 +156,25 @@ fn take_grant(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
             txn.lookups[lookup].restart_at_bucket();
             txn.entries[index].progress = Progress::Locate;
         }
+        _ if cached::take(lotus, cx, txn, index)? => {}
         _ => find::begin(cx, txn, index),
     }
+    Ok(())
 }
 
 /// E2 and E3: adds the READs of every entry that is not fetched yet.
-fn plan(cx: &Context, txn: &mut Txn) {
+fn plan(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    txn.looks.clear();
     for index in txn.fetched..txn.entries.len() {
         match txn.entries[index].progress {
             Progress::Done | Progress::Lock => {}
             Progress::Body => plan_record(cx, txn, index),
-            _ => find::plan(cx, txn, index),
+            _ => {
+                if lotus.reads_snapshot(&txn.entries[index]) {
+                    cached::before_reading(lotus, cx, txn, index);
+                }
+                find::plan(cx, txn, index);
+            }
         }
     }
 }
@@ -195,10 +208,14 @@ fn absorb(
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
             _ => match find::absorb(cx, txn, index) {
                 Place::There if lotus.reads_snapshot(&txn.entries[index]) => {
+                    cached::after_reading(lotus, cx, txn, index);
                     let cell = snapshot::choose(lotus, cx, txn, index)?;
                     undecided.extend(cell.map(|cell| (index, cell)));
                 }
-                Place::There => take_versions(lotus, cx, txn, index)?,
+                Place::There => {
+                    cached::after_reading(lotus, cx, txn, index);
+                    take_versions(lotus, cx, txn, index)?;
+                }
                 Place::Absent => take_absent(lotus, cx, txn, index),
                 Place::More => look_elsewhere(txn, index),
             },
@@ -216,9 +233,12 @@ fn look_elsewhere(txn: &mut Txn, index: usize) {
 }
 
 /// The table of versions, under the record's lock: what is the newest?
-fn take_versions(
+pub(super) fn take_versions(
     lotus: &Lotus,
-    cx: &Context, txn: &mut Txn, index: usize) -> Result<(), Failure> {
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), Failure> {
     let Txn { entries, round, stamps, .. } = &mut *txn;
     let entry = &mut entries[index];
     let slot = &cx.table(entry.table).slot;

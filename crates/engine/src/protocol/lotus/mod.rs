@@ -20,6 +20,7 @@
 //! Growth of the hash index, slots of deleted records that are used for other keys.
 
 mod add;
+mod cached;
 mod commit;
 mod execute;
 mod find;
@@ -59,6 +60,9 @@ enum On {
     AwaitSurvivors = 11,
     ProtectRanges = 12,
     MarkNodes = 13,
+    VersionCache = 14,
+    KeepUnchanged = 15,
+    DropAtGrant = 16,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -137,6 +141,21 @@ const SWITCHES: &[Switch] = &[
         "a node says that it is being changed before any of it is; off: readers take half a change",
         true,
     ),
+    switch(
+        "version-cache",
+        "version tables of a node's own shards are remembered; off: they are read, which costs a round",
+        true,
+    ),
+    switch(
+        "keep-unchanged",
+        "what was read without a lock is remembered only if no write was granted meanwhile; off: in any case (L5)",
+        false,
+    ),
+    switch(
+        "drop-at-grant",
+        "a write grant makes what is remembered unusable until the writer's end; off: only grants to others do (L6)",
+        false,
+    ),
 ];
 
 /// A switch that `literal` keeps, or does not. There is no public code that was measured by others: `measured`
@@ -163,6 +182,7 @@ enum Phase {
     ProtectLeaf = 12,
     LockLeaf = 13,
     Restructure = 14,
+    Cached = 15,
 }
 
 const PHASES: &[&str] = &[
@@ -181,6 +201,7 @@ const PHASES: &[&str] = &[
     "protect_leaf",
     "lock_leaf",
     "restructure",
+    "cached",
 ];
 
 const LIMITS: &[Limit] = &[
@@ -327,6 +348,9 @@ impl Protocol for Lotus {
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
+        if !txn.in_doubt {
+            cached::unchanged(self, cx, txn);
+        }
         commit::roll_back(self, cx, txn);
     }
 

@@ -7,7 +7,7 @@
 
 use super::execute::{advance, is_it, plan_record, show, take_place};
 use super::find::{self, Place};
-use super::{Lotus, Phase, enter};
+use super::{Lotus, Phase, cached, enter};
 use crate::context::Context;
 use crate::layout::{Choice, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decided, decision_at};
@@ -35,7 +35,7 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
             return Ok(());
         }
-        plan(cx, txn);
+        plan(lotus, cx, txn)?;
         if txn.ordered.pending {
             scans::plan(lotus, cx, txn);
         }
@@ -82,17 +82,24 @@ pub(super) async fn begin(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plan(cx: &Context, txn: &mut Txn) {
+fn plan(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    txn.looks.clear();
     for index in txn.fetched..txn.entries.len() {
-        if txn.entries[index].progress == Progress::Lock {
+        if txn.entries[index].progress == Progress::Lock
+            && !cached::take(lotus, cx, txn, index)?
+        {
             find::begin(cx, txn, index);
         }
         match txn.entries[index].progress {
             Progress::Done => {}
             Progress::Body => plan_record(cx, txn, index),
-            _ => find::plan(cx, txn, index),
+            _ => {
+                cached::before_reading(lotus, cx, txn, index);
+                find::plan(cx, txn, index);
+            }
         }
     }
+    Ok(())
 }
 
 /// Takes in everything that the round brought; which entries are undecided, with the cell in question.
@@ -108,6 +115,7 @@ fn absorb(
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
             _ => match find::absorb(cx, txn, index) {
                 Place::There => {
+                    cached::after_reading(lotus, cx, txn, index);
                     let cell = choose(lotus, cx, txn, index)?;
                     undecided.extend(cell.map(|cell| (index, cell)));
                 }

@@ -78,6 +78,7 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
         replicas: settings.replicas,
         placement: settings.placement,
         address_cache: settings.address_cache,
+        version_cache: settings.version_cache,
         seed: settings.seed,
         ..scenario::Settings::default()
     })?;
@@ -97,6 +98,17 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
     cluster.compute_nodes = nodes as usize;
     let protocol = AnyProtocol::by_name(&cluster.protocol, &cluster.variant)?;
     let timestamps = match settings.timestamps {
+        Some(asked) if !protocol.needs().timestamps => {
+            return Err(UsageError {
+                field: "timestamps".into(),
+                value: format!(
+                    "{}, with the protocol {}",
+                    Source::from(asked).name(),
+                    cluster.protocol
+                ),
+                allowed: "of a protocol that takes timestamps".into(),
+            });
+        }
         Some(asked) => asked.into(),
         None => Source::of(&protocol, cluster.compute_nodes),
     };

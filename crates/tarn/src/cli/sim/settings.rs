@@ -91,6 +91,9 @@ pub struct Settings {
     /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub address_cache: Option<u64>,
+    /// Version tables that each compute node remembers of records whose locks it grants; 0 for none [default: 65536]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub version_cache: Option<u64>,
     /// Seed of every generator [default: 1]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,

@@ -12,6 +12,7 @@ use serde::Serialize;
 use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
+use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
 
 /// Whose figures stand in a column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -54,6 +55,7 @@ const LOTUS_LITERAL: System = System {
     retry: DROPPED,
     timestamps: Source::Service,
     is_routed: true,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 const LOTUS: System = System {
     name: "LOTUS",
@@ -76,6 +78,7 @@ const MOTOR: System = System {
     retry: DROPPED,
     timestamps: Source::Counter,
     is_routed: false,
+    version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
 };
 const MOTOR_BEST: System = System {
     name: "Motor, corrected, hash placement",
