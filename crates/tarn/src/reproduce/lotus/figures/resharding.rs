@@ -64,7 +64,11 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
         ("intervals in a row", f64::from(terms.intervals)),
     ];
     for (metric, value) in policy {
-        sheet.fill("policy", metric, &|_| Ok(Found { value, busy: "the default".into() }));
+        sheet.fill("policy", metric, &|form| {
+            // By what ran, and not by what is written down.
+            interrupted(done.extent.bank(), form)
+                .map(|_| Found { value, busy: "the default".into() })
+        });
     }
     let waited_ms = terms.patience.0 as f64 / 1e6;
     sheet.fill("policy", "wait before running transactions are aborted", &|_| {
