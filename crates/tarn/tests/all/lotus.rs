@@ -19,7 +19,7 @@ const PLANTED: &[(&str, u64, &str)] = &[
     ("any-visible", 543, "an acknowledged transaction undone (L2)"),
     ("fence-before-recovery", 63, "the dead still write while they are recovered (L3)"),
     ("keep-newest", 2, "the newest version overwritten (L9)"),
-    ("too-old", 24, "snapshots of what is not kept any more (L9)"),
+    ("too-old", 110, "snapshots of what is not kept any more (L9)"),
     ("release-on-abort", 0, "locks that outlive their transaction"),
     ("protect-ranges", 15, "phantoms in ranges"),
     ("mark-nodes", 45, "half a change of a node"),
@@ -78,8 +78,8 @@ fn every_rule_that_is_taken_away_is_missed_or_says_why_not() {
 #[test]
 fn a_move_that_takes_no_care_is_missed() {
     let bugs = [
-        (Planted::TransferDecides, 20, "two owners of a shard: whoever is told twice serves (L11)"),
-        (Planted::Forced, 4, "who is past C1 is aborted by force (L17)"),
+        (Planted::TransferDecides, 5, "two owners of a shard: whoever is told twice serves (L11)"),
+        (Planted::Forced, 2, "who is past C1 is aborted by force (L17)"),
     ];
     for (planted, first, bug) in bugs {
         let subject = Subject { planted_move: Some(planted), ..Subject::of("lotus", "corrected") };
