@@ -2,7 +2,7 @@
 //!
 //! - [`moving`]: one move, step by step. `drain`: when nothing is left of what was granted before.
 //! - [`load`]: what a node is asked for, and how long its transactions take. [`rule`]: who is overloaded, and who is
-//!   to take over. [`balance`]: each node publishes, looks at the others, and gives its hottest shard away.
+//!   to take over. [`mod@balance`]: each node publishes, looks at the others, and gives its hottest shard away.
 //!
 //! Invariant: a matter of speed alone: whatever the rule decides, a shard has one owner. Locks move and data stay where
 //! they are, so that a move costs no more than the wait for those who hold some.

@@ -79,7 +79,7 @@ fn every_rule_that_is_taken_away_is_missed_or_says_why_not() {
 fn a_move_that_takes_no_care_is_missed() {
     let bugs = [
         (Planted::TransferDecides, 5, "two owners of a shard: whoever is told twice serves (L11)"),
-        (Planted::Forced, 4, "who is past C1 is aborted by force (L17)"),
+        (Planted::Forced, 2, "who is past C1 is aborted by force (L17)"),
     ];
     for (planted, first, bug) in bugs {
         let subject = Subject { planted_move: Some(planted), ..Subject::of("lotus", "corrected") };
