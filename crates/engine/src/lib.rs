@@ -6,7 +6,7 @@
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`record_gc`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
-//! - [`lock`], [`services`]: locks in compute nodes, and what nodes do for one another.
+//! - [`lock`], [`services`]: locks in compute nodes, and what nodes do for one another. [`resharding`]: who grants which.
 //! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
 //!   happened.
 //! - [`recovery`]: what is done about a dead compute node. [`clearance`]: what a live one may do.
@@ -55,6 +55,7 @@ pub mod recorder;
 pub mod recovery;
 pub mod replica_groups;
 pub mod rereplicate;
+pub mod resharding;
 mod restructure;
 mod retry;
 pub mod routing;

@@ -8,7 +8,7 @@
 
 use crate::catalog::Catalog;
 use crate::schema::TableId;
-use crate::shard_map::{ShardMap, shard_of};
+use crate::shard_map::{ShardId, ShardMap, shard_of};
 use rand::RngExt as _;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::rng::Rng;
@@ -29,6 +29,11 @@ impl<'a> Router<'a> {
     pub fn new(catalog: &'a Catalog, map: &'a ShardMap, nodes: Vec<NodeSlot>) -> Router<'a> {
         assert!(!nodes.is_empty(), "somewhere to run");
         Router { catalog, map, nodes }
+    }
+
+    /// The shard of a table's key word.
+    pub fn shard_of(&self, (table, key): (TableId, u64)) -> ShardId {
+        shard_of(self.catalog.table(table), key)
     }
 
     /// Where a transaction is to run whose first record is in the shard of this table's key word; anywhere,
@@ -54,7 +59,6 @@ mod tests {
     use crate::catalog::Options;
     use crate::membership::{EmbeddedMembership, Membership};
     use crate::schema::{ColumnType, TableSchema};
-    use crate::shard_map::ShardId;
     use tarn_fabric::rng::seeded;
 
     const TABLE: TableId = TableId(0);

@@ -17,6 +17,9 @@ use crate::membership::{Membership, ShardChange};
 use crate::outcome::{TxnId, UsageError};
 use crate::owner::THREADS_MAX;
 use crate::recovery::Inheritance;
+use crate::resharding::Planted;
+use crate::resharding::drain::Drains;
+use crate::resharding::load::Load;
 use crate::shard_map::{ShardEntry, ShardId, ShardMap, ShardState};
 use crate::timestamp::LastSeen;
 use std::collections::BTreeMap;
@@ -70,9 +73,14 @@ pub struct ServiceOptions {
     pub rpc: RpcConfig,
     /// Who gets its shards when it has died.
     pub inheritance: Inheritance,
+    /// Whether it counts what it is asked for, by shard: for whoever moves shards by that.
+    pub counts_load: bool,
     /// Breaks the lock table's invariant, for tests that prove that they would notice.
     #[doc(hidden)]
     pub planted_bits: Option<Bits>,
+    /// Breaks moves of shards, likewise.
+    #[doc(hidden)]
+    pub planted_move: Option<Planted>,
 }
 
 impl ServiceOptions {
@@ -85,7 +93,9 @@ impl ServiceOptions {
             transport: if compute_nodes == 1 { Transport::Own } else { Transport::Rpc },
             rpc: RpcConfig::default(),
             inheritance: Inheritance::Survivors,
+            counts_load: false,
             planted_bits: None,
+            planted_move: None,
         }
     }
 
@@ -126,6 +136,8 @@ pub struct NodeServices {
     /// What it has granted to others, by the askers' threads.
     grants: Box<[Mutex<Grants>]>,
     lost: Mutex<Lost>,
+    pub(crate) drains: Drains,
+    load: Option<Load>,
     /// Threads whose service runs: a bit each.
     running: AtomicU64,
     on_write: OnceLock<WriteHook>,
@@ -164,6 +176,8 @@ impl NodeServices {
             options: options.clone(),
             grants: (0..options.threads).map(|_| Mutex::default()).collect(),
             lost: Mutex::default(),
+            drains: Drains::default(),
+            load: options.counts_load.then(Load::default),
             running: AtomicU64::new(0),
             on_write: OnceLock::new(),
         })
@@ -178,6 +192,28 @@ impl NodeServices {
     /// As its driver wanted them.
     pub fn options(&self) -> &ServiceOptions {
         &self.options
+    }
+
+    /// What it is asked for, if that is counted.
+    #[inline]
+    pub fn load(&self) -> Option<&Load> {
+        self.load.as_ref()
+    }
+
+    /// Asks for word that nothing is held any more of what was granted until now; of whom.
+    pub(crate) fn want_drain(&self) -> u64 {
+        self.drains.want()
+    }
+
+    /// Whether that is so: of its own transactions all that held anything then have ended, and nobody else's holds a lock of the
+    /// shard, which is closed.
+    pub(crate) fn is_drained(&self, drain: u64, shard: ShardId) -> bool {
+        self.drains.is_done(drain, self.lost().present) && self.granted_of(shard).is_empty()
+    }
+
+    /// **Breaks the invariant** of moves: whoever else holds locks of a shard holds nothing any more.
+    pub(crate) fn planted_abort(&self, shard: ShardId) {
+        self.all_grants().for_each(|mut grants| grants.planted_drop(&self.locks, shard));
     }
 
     /// From now on `hook` is told of every write grant, with the bucket's bit held. Once, before any

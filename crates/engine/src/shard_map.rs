@@ -53,7 +53,7 @@ impl ShardId {
 pub enum ShardState {
     /// It does.
     Open = 1,
-    /// Not any more: those that hold some finish, then another node takes over.
+    /// Not any more: those that hold some finish, then another node takes over ([`crate::resharding`]).
     Closed = 2,
     /// Its owner's life is over; nobody does until what rests on its locks has ended.
     Recovering = 3,
@@ -242,6 +242,13 @@ impl ShardMap {
         // Not before: who finds it need not look.
         self.changes.fetch_max(changes, Ordering::AcqRel);
         true
+    }
+
+    /// **Breaks the invariant**: the node takes the shard for its own, whatever the record says.
+    pub(crate) fn planted_take(&self, shard: ShardId, node: NodeId) {
+        if let Some(entry) = self.entry(shard) {
+            self.learn(shard, entry.next(node, ShardState::Open));
+        }
     }
 
     /// Learns an entry of the record; an older one than the node's own is nothing new.

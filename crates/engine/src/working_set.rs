@@ -126,6 +126,8 @@ pub struct Handle(pub(crate) u32);
 pub const NO_LOCK: u32 = u32::MAX;
 /// "No lookup": the entry has not asked the index.
 pub const NO_LOOKUP: u32 = u32::MAX;
+/// "No place": the slot's next image was not made.
+pub const NO_PLACE: u8 = u8::MAX;
 
 /// One record of the transaction. A line and a half, written in place: see
 /// docs/design/0006-embedded-speed.md.
@@ -179,6 +181,9 @@ pub struct Entry {
     /// transaction's to change, by whatever kind of lock. An insert that finds its record, and a change
     /// of one that is not there, stay `false`.
     pub writable: bool,
+    /// Of a record whose versions lie in its slot, and whose payload was put where the slot's next image has it:
+    /// the new version's place; else [`NO_PLACE`].
+    pub place: u8,
 }
 
 const _: () = assert!(size_of::<Entry>() == 96);
@@ -210,6 +215,7 @@ impl Entry {
             watched: false,
             void: false,
             writable: false,
+            place: NO_PLACE,
         }
     }
 
@@ -323,7 +329,7 @@ pub struct Txn {
     seen: [u64; 4],
     /// The same for the addresses of locks that were asked for.
     locked: [u64; 4],
-    /// READs of homes in the round that is being planned.
+    /// READs of homes in the round that is being planned, or entries whose homes will be read in it.
     pub at_home: usize,
     /// Locks on records that a short commit can write: see the protocol.
     pub short_locks: usize,

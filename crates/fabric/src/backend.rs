@@ -91,6 +91,15 @@ pub trait Backend {
     /// it needs, or does the work in `complete`.
     fn post(&self, round: &mut Round) -> Posted;
 
+    /// A round is about to be sent, and sent as [`Round::hot`]: asks for its lines. Whether they are worth waiting
+    /// for; then others run before it is sent, and [`Backend::warmed`] is called when it is, or never will be.
+    fn warm(&self, _round: &Round) -> bool {
+        false
+    }
+
+    /// What [`Backend::warm`] said yes to waits no more.
+    fn warmed(&self) {}
+
     /// Whether a posted round is complete; its results are then in the round. The round given is
     /// the one posted, unchanged but for its own results.
     ///

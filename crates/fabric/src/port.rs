@@ -58,6 +58,14 @@ impl Port {
         RoundFuture { port: self, round, posted: false }
     }
 
+    /// Asks for the lines of a round that is not sent yet, and lets other coroutines run while they travel, where
+    /// memory is near enough for that: so what comes right before the round need not be done earlier. Elsewhere
+    /// nothing happens.
+    #[inline]
+    pub fn warm<'a>(&'a self, round: &'a Round) -> WarmFuture<'a> {
+        WarmFuture { port: self, round, waits: false }
+    }
+
     /// Sends a round that nobody awaits (an asynchronous unlock).
     ///
     /// # Errors
@@ -272,6 +280,39 @@ impl Drop for RoundFuture<'_> {
     fn drop(&mut self) {
         if self.posted {
             self.port.shared.backend.abandon(self.round);
+        }
+    }
+}
+
+/// Completes when others have run, or at once; see [`Port::warm`].
+#[must_use = "futures do nothing until they are awaited"]
+pub struct WarmFuture<'a> {
+    port: &'a Port,
+    round: &'a Round,
+    waits: bool,
+}
+
+impl Future for WarmFuture<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        let backend = &*self.port.shared.backend;
+        if self.waits {
+            backend.warmed();
+            self.waits = false;
+            return Poll::Ready(());
+        }
+        self.waits = backend.warm(self.round);
+        if self.waits { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl Drop for WarmFuture<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.waits {
+            self.port.shared.backend.warmed();
         }
     }
 }

@@ -85,6 +85,19 @@ impl Packed {
         })
     }
 
+    /// Where there are two places, and neither has a mark (something is on its way, or gone): the place of the newest
+    /// version, and its word. The other one is the next version's: it is free, or older.
+    #[inline(always)]
+    pub fn newest_of_two(self, line: &[u64; LINE_BYTES / 8]) -> Option<(usize, VersionWord)> {
+        const FIRST: usize = PACKED_VERSIONS_AT / 8;
+        let (one, other) = (line[FIRST], line[FIRST + 1]);
+        if self.count != 2 || one == other || (one | other) > Timestamp::MAX.0 {
+            return None;
+        }
+        let newest = usize::from(other > one);
+        Some((newest, VersionWord::from_word(one.max(other))))
+    }
+
     /// What a reader needs of a version.
     #[inline]
     pub fn seen(self, image: &[u8], cell: usize) -> Seen {
@@ -116,6 +129,7 @@ fn word(image: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::{Discards, Rules, cell_to_overwrite, newest_committed};
     use crate::schema::ColumnType;
 
     fn fitting(count: u8, payload: u16) -> Option<Packed> {
@@ -132,6 +146,25 @@ mod tests {
         assert_eq!(fitting(2, 5), Some(packed));
         assert!(fitting(2, 9).is_none() && fitting(3, 8).is_none());
         assert!(fitting(1, 24).is_some() && fitting(1, 25).is_none());
+    }
+
+    #[test]
+    fn the_newest_of_two_is_what_is_chosen_among_any() {
+        let packed = fitting(2, 8).expect("fits");
+        let words = [0, 1, 2, 7, Timestamp::MAX.0, 1 << 62, 7 | 1 << 62, 7 | 1 << 63, 1 << 63];
+        for (one, other) in words.iter().flat_map(|&one| words.map(|other| (one, other))) {
+            let line = [0, 1, 9, one, other, 40, 50, 0];
+            let image: Vec<u8> = line.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let Some((newest, word)) = packed.newest_of_two(&line) else {
+                assert!(one == other || (one | other) >> 62 != 0, "{one:x} {other:x}");
+                continue;
+            };
+            let among_any = newest_committed(packed.all(&image)).expect("one is committed");
+            assert_eq!((newest, word.timestamp()), (among_any.cell, among_any.version));
+            let rules = Rules { lower_bound: true, discards: Discards::Above, keep_newest: true };
+            let place = cell_to_overwrite(packed.all(&image), rules, |_| unreachable!());
+            assert_eq!(place.map(|it| it.cell), Some(1 - newest));
+        }
     }
 
     #[test]

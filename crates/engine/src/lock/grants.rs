@@ -96,6 +96,14 @@ impl Grants {
         lives
     }
 
+    /// **Breaks the invariant** of moves: gives up what transactions hold that have locks of a shard.
+    pub(crate) fn planted_drop(&mut self, table: &LockTable, shard: ShardId) {
+        let all: Vec<TxnId> = self.of_shard(shard).collect();
+        for txn in all {
+            self.release(table, txn);
+        }
+    }
+
     /// Transactions that hold locks of a shard.
     pub fn of_shard(&self, shard: ShardId) -> impl Iterator<Item = TxnId> {
         let has = move |granted: &Granted| granted.shards.iter().any(|(its, _)| *its == shard);

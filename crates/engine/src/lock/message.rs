@@ -8,7 +8,7 @@
 //!   ask    0 key | 8 epoch of the shard 4 | 12 shard 2 | 14 table 2 | 16 mode | 17 kind | 18 zero 2
 //!   reply  0 what the owner knows | 8 verdict | 9 zero 7 | 16 the shard's entry, if it is another one
 //! RELEASE  0 transaction | 8 its commit timestamp, or 0      reply: nothing
-//! MOVED    0 shard 2                                         reply: nothing
+//! TRANSFER 0 what the sender knows | 8 shard 2               reply: nothing
 //! ```
 
 use super::name::{LockMode, LockName, NameKind};
@@ -22,13 +22,14 @@ use tarn_fabric::rpc::HandlerId;
 pub const LOCK: HandlerId = HandlerId(0);
 /// Gives up whatever a transaction holds there.
 pub const RELEASE: HandlerId = HandlerId(1);
-/// Says that the map has changed: a hint.
-pub const MOVED: HandlerId = HandlerId(2);
+/// Says what the owner of a shard knows of timestamps, before it gives the shard to whom it says it.
+pub const TRANSFER: HandlerId = HandlerId(2);
 
 const LOCK_HEAD_BYTES: usize = 16;
 const ASK_BYTES: usize = 20;
 const REPLY_BYTES: usize = 24;
 const RELEASE_BYTES: usize = 16;
+const TRANSFER_BYTES: usize = 10;
 
 /// One lock that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,14 +149,17 @@ pub fn take_release(bytes: &[u8]) -> Option<(TxnId, Option<Timestamp>)> {
     (bytes.len() == RELEASE_BYTES).then_some((txn, committed))
 }
 
-/// Writes a MOVED message.
-pub fn put_moved(bytes: &mut Vec<u8>, shard: ShardId) {
+/// Writes a TRANSFER message.
+pub fn put_transfer(bytes: &mut Vec<u8>, shard: ShardId, known: Timestamp) {
+    bytes.extend(known.0.to_le_bytes());
     bytes.extend(shard.0.to_le_bytes());
 }
 
 /// Reads one.
-pub fn take_moved(bytes: &[u8]) -> Option<ShardId> {
-    Some(ShardId(u16::from_le_bytes(bytes.try_into().ok()?)))
+pub fn take_transfer(bytes: &[u8]) -> Option<(ShardId, Timestamp)> {
+    let bytes: &[u8; TRANSFER_BYTES] = bytes.try_into().ok()?;
+    let shard = u16::from_le_bytes([bytes[8], bytes[9]]);
+    Some((ShardId(shard), Timestamp(word(bytes, 0)?)))
 }
 
 #[cfg(test)]
@@ -195,6 +199,9 @@ mod tests {
             let mut bytes = Vec::new();
             put_release(&mut bytes, txn(9), committed);
             prop_assert_eq!(take_release(&bytes), Some((txn(9), committed)));
+            let (shard, mut bytes) = (ShardId(entry as u16), Vec::new());
+            put_transfer(&mut bytes, shard, Timestamp(known));
+            prop_assert_eq!(take_transfer(&bytes), Some((shard, Timestamp(known))));
         }
 
         #[test]
@@ -204,7 +211,7 @@ mod tests {
             }
             prop_assert!(LockReply::take(&bytes).is_none() || bytes.len() == REPLY_BYTES);
             prop_assert!(take_release(&bytes).is_none() || bytes.len() == RELEASE_BYTES);
-            prop_assert!(take_moved(&bytes).is_none() || bytes.len() == 2);
+            prop_assert!(take_transfer(&bytes).is_none() || bytes.len() == TRANSFER_BYTES);
         }
     }
 }

@@ -24,7 +24,7 @@ mod planted;
 pub(crate) mod service;
 pub mod set;
 #[cfg(all(test, not(loom)))]
-mod set_tests;
+pub(crate) mod set_tests;
 mod spill;
 mod sync;
 pub mod table;

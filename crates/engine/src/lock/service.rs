@@ -8,11 +8,12 @@
 //! The asker's view is not compared, as our plan had it: what matters of it is who owns the shard, which its
 //! epoch says, and whether the asker lives, which is looked up.
 
-use super::message::{self, Ask, LOCK, LockReply, MOVED, RELEASE, Verdict};
+use super::message::{self, Ask, LOCK, LockReply, RELEASE, TRANSFER, Verdict};
 use super::name::LockName;
 use crate::outcome::TxnId;
+use crate::resharding::Planted;
 use crate::services::NodeServices;
-use crate::shard_map::ShardEntry;
+use crate::shard_map::{ShardEntry, ShardId};
 use crate::timestamp::Timestamp;
 use std::sync::Arc;
 use tarn_fabric::address::NodeId;
@@ -38,9 +39,14 @@ impl NodeServices {
         }
         for ask in asks.clone() {
             let entry = self.entry_for(&ask);
-            let is_here = entry.is_some_and(|it| it.is_served_by(self.id) && it.epoch == ask.epoch);
+            let is_planted = self.options().planted_move == Some(Planted::TransferDecides);
+            let is_its = |it: ShardEntry| it.epoch == ask.epoch || is_planted;
+            let is_here = entry.is_some_and(|it| it.is_served_by(self.id) && is_its(it));
             if !is_here {
                 return reply(Verdict::WrongOwner, entry.map_or(0, ShardEntry::word));
+            }
+            if let Some(load) = self.load() {
+                load.ask(ask.shard);
             }
         }
         let granted = grants.ask(&self.locks, txn, asks, |ask| self.write_granted(ask.name));
@@ -67,6 +73,15 @@ impl NodeServices {
             self.seen.raise(committed);
         }
         self.grants_of(txn).release(&self.locks, txn);
+    }
+
+    /// The owner of a shard is about to give it to this node, and knows of so much. Whose the shard is the map says.
+    pub(crate) fn transfer(&self, shard: ShardId, known: Timestamp) {
+        self.seen.raise(known);
+        self.shards.reread(&*self.membership, shard);
+        if self.options().planted_move == Some(Planted::TransferDecides) {
+            self.shards.planted_take(shard, self.id);
+        }
     }
 
     /// Gives up what lives hold that are recovered, and says what that was; whether lives hold anything that are
@@ -102,9 +117,10 @@ pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
         Answer::Now
     });
     let its = Arc::clone(services);
-    rpc.register(MOVED, move |request, _| {
-        let shard = message::take_moved(request.bytes).expect("a peer speaks as we do");
-        its.shards.reread(&*its.membership, shard);
+    rpc.register(TRANSFER, move |request, _| {
+        let taken = message::take_transfer(request.bytes);
+        let (shard, known) = taken.expect("a peer speaks as we do");
+        its.transfer(shard, known);
         Answer::Now
     });
 }

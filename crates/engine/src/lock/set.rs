@@ -12,6 +12,7 @@ use super::message::{self, Ask, LOCK, LockReply, Verdict};
 use super::name::{LockMode, LockName};
 use crate::context::Context;
 use crate::outcome::{AbortReason, Failure, TxnId};
+use crate::resharding::drain::Period;
 use crate::services::{NodeServices, Transport};
 use crate::shard_map::{ShardEntry, ShardId, ShardState};
 use crate::timestamp::Timestamp;
@@ -39,6 +40,8 @@ struct Sent {
 #[derive(Default)]
 pub struct LockSet {
     own: Holds,
+    /// Since when it holds any of its own node's, if their shards can move.
+    period: Option<Period>,
     /// Those before `granted` are.
     remote: Vec<Remote>,
     granted: usize,
@@ -65,6 +68,12 @@ impl LockSet {
             match cx.believed(services, shard) {
                 Some(entry) if entry.is_served_by(services.id) => {}
                 entry => return self.note(services, name, shard, mode, entry),
+            }
+            if self.period.is_none() {
+                self.period = Some(cx.thread_services().periods.enter());
+            }
+            if let Some(load) = services.load() {
+                load.ask(shard);
             }
             if services.transport() == Transport::Direct {
                 let granted = self.ask_own(cx, services, name, mode);
@@ -274,6 +283,9 @@ impl LockSet {
                 cx.gives_own(self.own.names().map(|(name, _)| name));
             }
             self.own.release(&services.locks);
+        }
+        if let Some(period) = self.period.take() {
+            cx.thread_services().periods.leave(period);
         }
         if !self.remote.is_empty() {
             self.release_remote(cx, committed);

@@ -24,7 +24,7 @@ use tarn_fabric::local::{LocalConfig, LocalFabric};
 use LockMode::{Read, Write};
 
 /// Threads of nodes, one each, all on the thread of the test.
-fn nodes(count: u16, transport: Transport) -> Vec<Context> {
+pub(crate) fn nodes(count: u16, transport: Transport) -> Vec<Context> {
     let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
     let options = Options { coordinators_max: 4, spare_bytes: 0, ..Options::default() };
     let protocol = AnyProtocol::by_name(ALL[0].name, "corrected").expect("there is one");
@@ -60,7 +60,7 @@ fn name(nodes: &[Context], owner: usize, key: u64) -> (LockName, ShardId) {
 }
 
 /// Runs a future beside all nodes' services.
-fn drive<T>(nodes: &[Context], future: impl Future<Output = T>) -> T {
+pub(crate) fn drive<T>(nodes: &[Context], future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut waiting = Waiting::from_waker(Waker::noop());
     for _ in 0..100_000 {

@@ -240,6 +240,16 @@ impl Context {
         Some(reply)
     }
 
+    /// Tells another node what this one knows of timestamps, in one step; whether it is a member.
+    pub(crate) fn transfer_directly(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
+        let Some(services) = self.database().directory.find(to) else { return false };
+        let (is_new, before) = (services.seen.get() < known, services.shards.entry(shard));
+        services.transfer(shard, known);
+        self.port.looked_at(part(to, SEEN), 0, is_new);
+        self.port.looked_at(part(to, VIEW), 0, services.shards.entry(shard) != before);
+        true
+    }
+
     /// Gives back what another node has granted, in one step: `names` are all of it.
     pub(super) fn release_directly(
         &self,

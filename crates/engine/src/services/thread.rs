@@ -12,6 +12,7 @@ use crate::lock::service::register;
 use crate::lock::set::LockSet;
 use crate::lock::watched::looked_after;
 use crate::membership::{Standing, ViewNumber};
+use crate::resharding::drain::Periods;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct ThreadServices {
     pub(crate) closing: RefCell<Vec<Closing>>,
     /// Empty sets, with their room.
     pub(crate) spare: RefCell<Vec<LockSet>>,
+    /// When its transactions began to lock what is its own node's.
+    pub(crate) periods: Periods,
     /// How many secured transactions rest on grants of each node.
     resting: RefCell<BTreeMap<NodeId, u32>>,
     /// The view that it has looked after.
@@ -58,6 +61,7 @@ impl ThreadServices {
             rpc,
             closing: RefCell::default(),
             spare: RefCell::default(),
+            periods: Periods::default(),
             resting: RefCell::default(),
             view: Cell::new(ViewNumber(0)),
             watches: Cell::new(false),
@@ -179,6 +183,7 @@ impl Context {
         self.advance_closing();
         if services.node.transport() != Transport::Own {
             self.refresh_view();
+            services.periods.advance(&services.node.drains, services.thread);
         }
         services.look_after_lives(&self.port);
     }

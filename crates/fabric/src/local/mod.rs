@@ -257,7 +257,7 @@ impl LocalBackend {
         self.regions.get(index).map(Cell::get)
     }
 
-    /// A posted round was completed or given up.
+    /// A round that was posted, or whose lines were asked for, was completed or given up.
     #[inline(always)]
     fn ended(&self) {
         self.in_flight.set(self.in_flight.get() - 1);
@@ -312,6 +312,20 @@ impl Backend for LocalBackend {
             self.fetch_ahead(round);
         }
         Posted::InFlight
+    }
+
+    #[inline]
+    fn warm(&self, round: &Round) -> bool {
+        if self.fabric.prefetch {
+            self.in_flight.set(self.in_flight.get() + 1);
+            self.fetch_ahead(round);
+        }
+        self.fabric.prefetch
+    }
+
+    #[inline]
+    fn warmed(&self) {
+        self.ended();
     }
 
     #[inline]

@@ -81,8 +81,8 @@ impl Witness for () {
 pub(crate) trait Source<W: Workload> {
     /// The next one, and since when it waits, if it is not drawn only now; `None` if there will be none.
     async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)>;
-    /// It has ended.
-    fn ended(&self);
+    /// It has ended; whether it is done, and not given up.
+    fn ended(&self, is_done: bool);
 }
 
 /// The coroutine draws them itself.
@@ -93,7 +93,7 @@ impl<W: Workload> Source<W> for () {
     }
 
     #[inline(always)]
-    fn ended(&self) {}
+    fn ended(&self, _: bool) {}
 }
 
 /// Runs transactions until the phase stops.
@@ -119,7 +119,7 @@ pub(crate) async fn coroutine<W: Workload>(
         witness.begins(W::kind(&input));
         let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
         witness.ends();
-        source.ended();
+        source.ended(ended.is_ok());
         if let Err(failure) = ended {
             if failure.is_retryable() {
                 // As often as its coordinator tries: the next one is drawn.

@@ -6,6 +6,7 @@
 
 use super::Config;
 use super::desk::{Signals, histogram};
+use super::inboxes::{Inboxes, Routed};
 use super::worker::{self, ThreadResult};
 use crate::cluster::{Cluster, OpenError};
 use hdrhistogram::Histogram;
@@ -83,6 +84,7 @@ impl<W> Driver<W>
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
+    W::Input: Send,
 {
     /// Makes the cluster, with a log area for each coroutine.
     ///
@@ -165,14 +167,15 @@ where
         services::share_out(self.cluster.database(), &owners);
         let signals = Signals::default();
         let this = &*self;
+        let inboxes = Inboxes::new(this.config.threads, this.config.threads_per_node);
         let results: Vec<_> = std::thread::scope(|scope| {
             if length.record {
                 signals.measure();
             }
             let threads: Vec<_> = (0..this.config.threads)
                 .map(|thread| {
-                    let (nodes, signals) = (&nodes, &signals);
-                    scope.spawn(move || this.run_thread(nodes, thread, length, signals))
+                    let (nodes, told) = (&nodes, (&signals, &inboxes));
+                    scope.spawn(move || this.run_thread(nodes, thread, length, told))
                 })
                 .collect();
             if !length.record {
@@ -200,7 +203,7 @@ where
         nodes: &[Arc<ComputeNode>],
         thread: usize,
         length: Length,
-        signals: &Signals,
+        (signals, inboxes): (&Signals, &Inboxes<W::Input>),
     ) -> Result<ThreadResult<W::Tally>, OpenError> {
         if self.config.pin {
             crate::machine::pin_to_core(thread);
@@ -208,7 +211,9 @@ where
         let cx = Rc::new(self.context(nodes, thread)?);
         let coroutines = self.config.coroutines;
         let numbers = (thread * coroutines) as u32..((thread + 1) * coroutines) as u32;
-        Ok(worker::run(&self.workload, &cx, numbers, length, signals))
+        let routed = Routed::new(inboxes, signals, (&self.workload, &cx, thread));
+        let routed = self.config.routed.then_some(&routed);
+        Ok(worker::run(&self.workload, &cx, numbers, length, (signals, routed)))
     }
 
     fn add_up(

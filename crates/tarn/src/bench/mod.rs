@@ -1,7 +1,7 @@
 //! The benchmark program's parts: what to run, how, and what to say about it.
 //!
 //! Map: [`driver`] loads a cluster and runs phases on it, `worker` is one thread of a phase and
-//! `desk` its coroutines;
+//! `desk` its coroutines, `inboxes` what they draw for one another;
 //! [`run`] is the whole benchmark in its order; `recording` is the verification phase's history and
 //! [`history`] hands it to the checker;
 //! [`measured`] is what a phase came to and [`checks`] what is wrong, on any fabric; [`bare`] measures
@@ -15,6 +15,7 @@ pub mod checks;
 pub(crate) mod desk;
 pub mod driver;
 pub mod history;
+mod inboxes;
 pub(crate) mod lines;
 pub mod measured;
 pub(crate) mod recording;
@@ -35,6 +36,8 @@ pub struct Config {
     pub threads_per_node: usize,
     /// Coroutines of a thread: transactions in progress at once.
     pub coroutines: usize,
+    /// Whether a transaction runs at the owner of its first record's shard, whoever draws it.
+    pub routed: bool,
     /// Whether threads keep to one core each.
     pub pin: bool,
 }

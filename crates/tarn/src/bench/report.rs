@@ -60,6 +60,8 @@ pub struct Chosen {
     pub compute_nodes: usize,
     /// Coroutines of a thread.
     pub coroutines: usize,
+    /// How transactions come to compute nodes, if the protocol's locks have shards.
+    pub routing: Option<&'static str>,
     /// Whether threads kept to one core each.
     pub pinned: bool,
     /// Memory nodes.
@@ -126,6 +128,11 @@ impl Report {
                 self.pages
             ),
         )?;
+        match self.config.routing {
+            Some("by-shard") => row(f, "routing", "by shard: whoever draws, owners run")?,
+            Some(_) => row(f, "routing", "none: threads run what they draw")?,
+            None => {}
+        }
         row(f, "machine", &self.machine)?;
         row(f, "loaded", format_args!("{} records in {:.2} s", self.records, self.load_seconds))
     }

@@ -103,6 +103,7 @@ pub fn run<W>(workload: W, plan: &Plan, watch: &dyn Watch) -> Result<Report, Run
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
+    W::Input: Send,
 {
     let recording = Recording::open(
         &workload,
@@ -175,6 +176,7 @@ fn verify<W>(
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
+    W::Input: Send,
 {
     watch.phase("verification phase", length);
     let mut phase = driver.phase(Length {
@@ -192,6 +194,7 @@ fn report_of<W>(driver: &Driver<W>, plan: &Plan, phase: &Phase, checks: Checks) 
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
+    W::Input: Send,
 {
     let cluster = &plan.config.cluster;
     let protocol = driver.cluster().database().protocol.info();
@@ -218,14 +221,17 @@ fn chosen<W>(driver: &Driver<W>, plan: &Plan) -> Chosen
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
+    W::Input: Send,
 {
     let (config, cluster): (&Config, &Cluster) = (&plan.config, driver.cluster());
     let as_made = cluster.config();
+    let protocol = &cluster.database().protocol;
     Chosen {
         threads: config.threads,
         threads_per_node: config.threads_per_node,
         compute_nodes: as_made.compute_nodes,
         coroutines: config.coroutines,
+        routing: protocol.needs().locks.then_some(if config.routed { "by-shard" } else { "none" }),
         pinned: config.pin,
         memory_nodes: as_made.memory_nodes,
         replicas: as_made.replicas,

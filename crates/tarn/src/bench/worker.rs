@@ -5,6 +5,7 @@
 
 use super::desk::{Desk, Left, STOP, Seat, Signals, WARM_UP, coroutine};
 use super::driver::Length;
+use super::inboxes::Routed;
 use hdrhistogram::Histogram;
 use std::rc::Rc;
 use tarn_engine::context::Context;
@@ -37,7 +38,7 @@ pub(super) fn run<W: Workload>(
     cx: &Rc<Context>,
     numbers: std::ops::Range<u32>,
     length: Length,
-    signals: &Signals,
+    (signals, routed): (&Signals, Option<&Routed<'_, W>>),
 ) -> ThreadResult<W::Tally> {
     let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), LATENCY_SAMPLE, PATIENCE);
     let mut executor = Executor::new();
@@ -47,7 +48,13 @@ pub(super) fn run<W: Workload>(
             coordinator.record_history();
         }
         let seat = Seat::<W>::new(coordinator, &desk);
-        executor.spawn(coroutine(workload, seat, signals, length.record, ((), ())));
+        let record = length.record;
+        match routed {
+            Some(routed) => {
+                executor.spawn(coroutine(workload, seat, signals, record, ((), routed)))
+            }
+            None => executor.spawn(coroutine(workload, seat, signals, record, ((), ()))),
+        };
     }
     // With one node a thread serves nobody, and in mapped memory nothing runs on after a reply.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {

@@ -3,7 +3,7 @@
 //! Invariant: everything that can be refused is refused before memory is laid out.
 
 use super::own_input::refuse_own_input;
-use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Settings};
+use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Routing, Settings};
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict, progress::Progress};
 use crate::bench::report::Report;
@@ -79,6 +79,7 @@ fn run_workload<W>(settings: &Settings) -> Result<Report, Stop>
 where
     W: Workload + Sync,
     W::Tally: Send + Sync,
+    W::Input: Send,
 {
     within("records", settings.records, 1..=RECORDS_MAX)?;
     let workload = W::new(&tarn_workloads::Settings {
@@ -109,8 +110,12 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
             Some(self::seconds("verify-seconds", asked, VERIFY_SECONDS_MAX)?)
         }
     };
+    let cluster = cluster(settings)?;
+    let routed = settings.routing == Some(Routing::ByShard);
+    check_shards(&cluster, routed, (threads, threads_per_node))?;
     let config = Config {
-        cluster: cluster(settings)?,
+        cluster,
+        routed,
         threads: threads as usize,
         threads_per_node: threads_per_node as usize,
         coroutines: coroutines as usize,
@@ -124,6 +129,31 @@ fn plan(settings: &Settings, lines_per_transaction: usize) -> Result<Plan, Usage
         verify_transactions_max: verified.ceil() as u64,
         history: settings.history.clone(),
     })
+}
+
+/// What needs shards, and what shards need: a lock is asked for at the thread of the asker's number, so that nodes
+/// have as many threads.
+fn check_shards(
+    cluster: &ClusterConfig,
+    routed: bool,
+    (threads, threads_per_node): (u64, u64),
+) -> Result<(), UsageError> {
+    let has_shards = AnyProtocol::by_name(&cluster.protocol, &cluster.variant)?.needs().locks;
+    let refuse = |field: &str, value: String, allowed: String| {
+        Err(UsageError { field: field.into(), value, allowed })
+    };
+    if routed && !has_shards {
+        let allowed = format!("none: the locks of {} have no shards", cluster.protocol);
+        return refuse("routing", "by-shard".into(), allowed);
+    }
+    if has_shards && !threads.is_multiple_of(threads_per_node) {
+        let allowed = format!(
+            "a multiple of --threads-per-node {threads_per_node} with {}, whose nodes ask one another thread by thread",
+            cluster.protocol
+        );
+        return refuse("threads", threads.to_string(), allowed);
+    }
+    Ok(())
 }
 
 /// The cluster that these settings ask for, apart from its compute nodes.

@@ -40,6 +40,10 @@ pub struct Settings {
     /// Do not fetch a round's lines ahead: for measuring what that is worth
     #[arg(long)]
     pub no_prefetch: bool,
+    /// At which compute node a transaction runs, under a protocol whose locks have shards: by-shard, at the owner of its
+    /// first record's shard, whoever draws it; none, where it is drawn [default: none]
+    #[arg(long, value_name = "HOW")]
+    pub routing: Option<Routing>,
     /// Length of the measured phase [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
     pub seconds: Option<f64>,
@@ -139,6 +143,16 @@ pub enum Placement {
     Table,
 }
 
+/// `--routing`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// The owner of the first record's shard runs what writes.
+    ByShard,
+    /// Whoever draws it.
+    None,
+}
+
 /// `--memory`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -210,6 +224,7 @@ impl Settings {
             variant: self.variant.or(scenario.variant),
             threads: self.threads.or(scenario.threads),
             threads_per_node: self.threads_per_node.or(scenario.threads_per_node),
+            routing: self.routing.or(scenario.routing),
             coroutines: self.coroutines.or(scenario.coroutines),
             no_pin: self.no_pin || scenario.no_pin,
             no_prefetch: self.no_prefetch || scenario.no_prefetch,

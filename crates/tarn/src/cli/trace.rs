@@ -5,6 +5,7 @@
 
 use super::own_input::refuse_own_input;
 use super::progress::Progress;
+use super::scenario::Routing;
 use super::sim::{Settings, Verify, plan_of, workload_of};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say};
@@ -116,6 +117,9 @@ fn trace(arguments: &Arguments) -> Result<Trace, Stop> {
     };
     with_workload!(name, W => {
         let workload = workload_of::<W>(settings)?;
+        if settings.routing == Some(Routing::ByShard) {
+            return Err(Stop::Input("--routing = by-shard; allowed: none in a trace".into()));
+        }
         let plan = plan_of(settings, &Verify::none())?;
         Ok(run_trace(workload, &plan, &wanted, &Progress::new())?)
     })?

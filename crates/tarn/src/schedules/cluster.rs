@@ -18,6 +18,7 @@ use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::recovery::Inheritance;
 use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::resharding::Planted;
 use tarn_engine::services::ServiceOptions;
 use tarn_engine::timestamp::{Timestamps, pool_word};
 use tarn_fabric::address::NodeSlot;
@@ -57,6 +58,8 @@ pub struct Cluster {
     compute_nodes: usize,
     address_cache: usize,
     next_life: bool,
+    counts_load: bool,
+    planted_move: Option<Planted>,
     loaded: RefCell<Vec<RecordedWrite>>,
 }
 
@@ -117,6 +120,8 @@ impl Cluster {
             compute_nodes,
             address_cache,
             next_life: drawn.next_life,
+            counts_load: drawn.moving.is_some(),
+            planted_move: subject.planted_move,
             loaded,
         })
     }
@@ -140,6 +145,8 @@ impl Cluster {
             lock_table_bytes: LOCK_TABLE_BYTES,
             inheritance,
             rpc: RPC,
+            counts_load: self.counts_load,
+            planted_move: self.planted_move,
             ..ServiceOptions::new(self.threads, self.compute_nodes)
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))

@@ -71,6 +71,12 @@ fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
     (needs && !recovers).then_some("the protocol does not promise to survive it")
 }
 
+/// Why no shard moves, if it is because the protocol has none.
+fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
+    let is_of_shards = name.starts_with("shard_") && !subject.has_shards();
+    is_of_shards.then_some("the protocol's locks have no shards")
+}
+
 /// Behind the phases: executing, or between two transactions.
 const BETWEEN: usize = PHASES_MAX;
 
@@ -220,6 +226,9 @@ impl Sum {
             ("node_split", self.tally.node_splits),
             ("split", self.tally.splits),
             ("split_refused", self.tally.splits_refused),
+            ("shard_moved", self.moves.made),
+            ("shard_move_dropped", self.moves.dropped),
+            ("shard_move_taken_back", self.moves.taken_back),
         ]);
         let cannot = |cell: &str| {
             let (row, name) = cell.split_once('/').unwrap_or_default();
@@ -233,6 +242,7 @@ impl Sum {
             limit
                 .or_else(|| lacks_ordered_indexes(subject, name))
                 .or_else(|| lacks_compute_deaths(subject, cell))
+                .or_else(|| lacks_shards(subject, name))
         };
         self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
     }

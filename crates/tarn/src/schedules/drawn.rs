@@ -71,6 +71,15 @@ pub struct Fault {
     pub what: What,
 }
 
+/// How shards move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Moving {
+    /// Each node gives one away so often, in virtual nanoseconds on average.
+    pub every_ns: u64,
+    /// For so long whoever holds locks is waited for.
+    pub patience_ns: u64,
+}
+
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct Drawn {
@@ -114,6 +123,8 @@ pub struct Drawn {
     pub succession: bool,
     /// Whether the shards of the dead wait for the next life of its slot, under a protocol that has any.
     pub next_life: bool,
+    /// Whether shards move, under a protocol that has any.
+    pub moving: Option<Moving>,
     /// What leases are worth, if there are any. Clocks may drift by more than they allow for.
     pub lease: Option<LeaseTerms>,
     /// One transaction in so many is dropped by its caller half-way; 0: none.
@@ -188,6 +199,7 @@ impl Drawn {
             // Drawn last: seeds that had another meaning before keep all the rest of it.
             succession: has_faults && rng.random_range(0..2) == 0,
             next_life: false,
+            moving: None,
             faults,
         };
         if ranges && is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
@@ -203,7 +215,11 @@ impl Drawn {
     #[must_use]
     pub fn with_shards(self, seed: u64) -> Drawn {
         let mut rng = seeded(seed, SHARDS_STREAM);
-        Drawn { next_life: self.restarts && rng.random_range(0..2) == 0, ..self }
+        let next_life = self.restarts && rng.random_range(0..2) == 0;
+        let every_ns = pick(&mut rng, &[0, 0, 0, 5_000, 20_000, 60_000]);
+        let patience_ns = pick(&mut rng, &[5_000, 50_000, 500_000]);
+        let moving = (every_ns > 0).then_some(Moving { every_ns, patience_ns });
+        Drawn { next_life, moving, ..self }
     }
 
     /// The same, and no memory node dies.
@@ -369,6 +385,10 @@ impl Drawn {
         let us = |ns: u64| ns as f64 / 1e3;
         if let Some(LeaseTerms { lease_ns, drift_ppm, .. }) = self.lease {
             write!(f, "leases of {} µs for clocks within {drift_ppm} ppm; ", us(lease_ns))?;
+        }
+        if let Some(Moving { every_ns, patience_ns }) = self.moving {
+            let (every_us, patience_us) = (us(every_ns), us(patience_ns));
+            write!(f, "shards move every {every_us} µs, after {patience_us} µs at the most; ")?;
         }
         if self.faults.is_empty() {
             return write!(f, "no fault");

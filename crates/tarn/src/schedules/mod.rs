@@ -3,7 +3,7 @@
 //! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
 //! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
 //! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` the coroutines that
-//! die with their node, `slots` what becomes of its slot, `probe` whether transactions still work at the
+//! die with their node, `slots` what becomes of its slot, [`moves`] what becomes of shards, `probe` whether transactions still work at the
 //! end, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
 //! [`report`] says what came of them, [`coverage`] what they reached.
 //!
@@ -21,6 +21,7 @@ mod life;
 pub mod many;
 pub mod messages;
 pub mod mixture;
+pub mod moves;
 pub mod ordered;
 pub(crate) mod panics;
 mod play;
@@ -34,6 +35,7 @@ use crate::bench::checks::guaranteed;
 use drawn::Drawn;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::{AnyProtocol, KNOWN, ProtocolInfo};
+use tarn_engine::resharding::Planted;
 
 /// What is tested.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,13 +48,15 @@ pub struct Subject {
     pub workload: Option<String>,
     /// A planted bug of the fabric: lines are torn.
     pub torn_lines: bool,
+    /// A planted bug of moves of shards.
+    pub planted_move: Option<Planted>,
 }
 
 impl Subject {
     /// This protocol in this variant.
     pub fn of(protocol: &str, variant: &str) -> Subject {
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
-        Subject { protocol, variant, workload: None, torn_lines: false }
+        Subject { protocol, variant, workload: None, torn_lines: false, planted_move: None }
     }
 
     /// The command that runs one seed again.
@@ -70,6 +74,11 @@ impl Subject {
         if self.torn_lines {
             command += " --plant torn-lines";
         }
+        match self.planted_move {
+            Some(Planted::TransferDecides) => command += " --plant transfer-decides",
+            Some(Planted::Forced) => command += " --plant forced-drain",
+            None => {}
+        }
         command
     }
 
@@ -78,8 +87,7 @@ impl Subject {
         let caps = self.info().map(|info| info.caps);
         let ranges = caps.is_none_or(|caps| caps.ranges);
         let mut drawn = Drawn::within(seed, self.workload.as_deref(), ranges);
-        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
-        if protocol.is_ok_and(|protocol| protocol.needs().locks) {
+        if self.has_shards() {
             drawn = drawn.with_shards(seed);
         }
         if caps.is_some_and(|caps| !caps.crash_recovery) {
@@ -89,6 +97,12 @@ impl Subject {
             drawn = drawn.without_memory_deaths();
         }
         drawn
+    }
+
+    /// Whether its locks are in compute nodes, by shards.
+    pub(crate) fn has_shards(&self) -> bool {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
+        protocol.is_ok_and(|protocol| protocol.needs().locks)
     }
 
     /// Refuses a workload that needs what the protocol does not promise.

@@ -10,6 +10,7 @@ use super::drawn::{ASKED_FOR, Drawn};
 use super::faults::{self, Event, PACE, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
+use super::moves;
 use super::probe;
 use super::run::Desk;
 use super::work::coordinate;
@@ -140,8 +141,17 @@ impl<'a, W: Workload> Play<'a, W> {
             self.keep(&life, cx);
         }
         let cx = Rc::clone(&self.contexts[at]);
+        self.move_shards(&life, &cx);
         self.members.push(Member { life, slot, node, cx });
         Ok(())
+    }
+
+    fn move_shards(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
+        let Some(moving) = self.drawn.moving.filter(|_| cx.has_services()) else { return };
+        let graveyard = Rc::clone(&self.graveyard);
+        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
+        let moves = (moving, self.cluster.seed());
+        lives.spawn(life, cx, moves::keep_moving(Rc::clone(cx), moves, self.desk));
     }
 
     /// Of the coordinators of a slot's thread.
@@ -222,6 +232,7 @@ impl<'a, W: Workload> Play<'a, W> {
         if stuck.is_none() {
             self.scheduler.drain();
         }
+        let stuck = stuck.or_else(|| moves::left_closed(&self.cluster.database));
         drop(self.scheduler);
         self.graveyard.take().clear();
         let mut tally = Tally::default();

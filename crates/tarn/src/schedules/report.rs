@@ -9,6 +9,7 @@ use super::coverage::{Coverage, Deaths, lacks_ordered_indexes};
 use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
+use super::moves::Moves;
 use super::run::{Ran, Settled, run_seed};
 use crate::bench::lines::row;
 use crate::machine;
@@ -113,6 +114,8 @@ pub struct Sum {
     pub workload: Option<String>,
     /// Whether torn lines are planted in the fabric.
     pub torn_lines: bool,
+    /// Whether moves of shards are broken.
+    pub plants_move: bool,
     /// The first seed.
     pub first_seed: u64,
     /// Seeds run, a failed one included.
@@ -147,6 +150,8 @@ pub struct Sum {
     pub coverage: Coverage,
     /// Calls beside the transactions.
     pub calls: Calls,
+    /// Shards that moved.
+    pub moves: Moves,
     /// Events that happened.
     pub events: u64,
     /// Virtual time that passed.
@@ -171,7 +176,8 @@ pub struct Sum {
 impl Sum {
     /// Of no seeds yet.
     pub fn new(order: &Order) -> Sum {
-        let Subject { protocol, variant, workload, torn_lines } = order.subject.clone();
+        let Subject { protocol, variant, workload, torn_lines, planted_move } =
+            order.subject.clone();
         let jobs = order.jobs.max(1);
         Sum {
             protocol,
@@ -179,6 +185,7 @@ impl Sum {
             isolation: order.subject.isolation(),
             workload,
             torn_lines,
+            plants_move: planted_move.is_some(),
             first_seed: order.first_seed,
             seeds_run: 0,
             seeds_passed: 0,
@@ -196,6 +203,7 @@ impl Sum {
             dropped_in_flight: 0,
             coverage: Coverage::default(),
             calls: Calls::default(),
+            moves: Moves::default(),
             events: 0,
             virtual_ms: 0.0,
             digest: String::new(),
@@ -228,6 +236,7 @@ impl Sum {
             _ => mix(self.folded).wrapping_add(ran.digest),
         };
         self.calls.add(&ran.calls);
+        self.moves.add(&ran.moves);
         match &ran.finding {
             None => self.seeds_passed += 1,
             Some(finding) => {
@@ -294,7 +303,11 @@ fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
 impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sum { protocol, variant, seeds_run, seeds_passed, first_seed, .. } = self;
-        let planted = if self.torn_lines { ", torn lines planted" } else { "" };
+        let planted = match (self.torn_lines, self.plants_move) {
+            (true, _) => ", torn lines planted",
+            (_, true) => ", a bug of moves planted",
+            _ => "",
+        };
         writeln!(f, "random schedules of {protocol} ({variant}){planted}")?;
         let workload = self.workload.as_deref().unwrap_or("drawn by each seed");
         row(f, "workload", workload)?;

@@ -9,6 +9,7 @@ use super::drawn::{ASKED_FOR, Drawn};
 use super::judge::{self, Evidence, Finding, FindingKind};
 use super::messages::Calls;
 use super::mixture::{self, Mixture};
+use super::moves::Moves;
 use super::play::Play;
 use super::{Subject, panics};
 use crate::bench::history::history_of;
@@ -58,6 +59,8 @@ pub struct Ran {
     pub deadlines_missed: u64,
     /// Calls beside the transactions.
     pub calls: Calls,
+    /// Shards that moved.
+    pub moves: Moves,
     /// What is wrong, if anything.
     pub finding: Option<Finding>,
     /// What its transactions read and wrote; empty if the run ended in a panic.
@@ -85,6 +88,7 @@ pub(super) struct Left<T> {
     pub(super) dropped: u64,
     pub(super) dropped_in_flight: u64,
     pub(super) calls: Calls,
+    pub(super) moves: Moves,
     /// Coordinators that have not ended, of lives that have not.
     pub(super) at_work: usize,
 }
@@ -136,6 +140,7 @@ fn run_workload<W: Workload>(
         settled: Settled::default(),
         deadlines_missed: 0,
         calls: Calls::default(),
+        moves: Moves::default(),
         finding: None,
         history: History::default(),
     };
@@ -170,8 +175,10 @@ fn trial<W: Workload>(
 ) -> Result<Option<Finding>, UsageError> {
     let desk = Desk::<W::Tally>::default();
     let played = Play::new(workload, cluster, drawn, &desk)?.run()?;
+    let left = desk.left.take();
+    ran.moves = left.moves;
     let Left { tally, mut failures, deadlines_missed, dropped, dropped_in_flight, calls, .. } =
-        desk.left.take();
+        left;
     ran.dropped_in_flight = dropped_in_flight;
     (ran.tally, ran.deaths) = (played.tally, played.deaths);
     (ran.deadlines_missed, ran.dropped, ran.calls) = (deadlines_missed, dropped, calls);

@@ -30,6 +30,7 @@ pub struct SimCluster {
     fabric: SimFabric,
     database: Arc<Database>,
     config: Config,
+    counts_load: bool,
 }
 
 impl SimCluster {
@@ -62,7 +63,7 @@ impl SimCluster {
         // One slot more, for whoever gives out timestamps.
         let membership = Arc::new(EmbeddedMembership::new(shape.compute_nodes + 1));
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-        Ok(SimCluster { fabric, database, config: config.clone() })
+        Ok(SimCluster { fabric, database, config: config.clone(), counts_load: false })
     }
 
     /// The hardware.
@@ -143,6 +144,7 @@ impl SimCluster {
         let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
         let services = ServiceOptions {
             version_cache_entries: self.config.cluster.version_cache_entries,
+            counts_load: self.counts_load,
             ..ServiceOptions::new(threads, nodes)
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
@@ -151,6 +153,11 @@ impl SimCluster {
     /// From the next phase on, each compute node remembers so many version tables.
     pub fn set_version_cache(&mut self, entries: usize) {
         self.config.cluster.version_cache_entries = entries;
+    }
+
+    /// From the next phase on, compute nodes count what they are asked for, or do not.
+    pub fn set_counts_load(&mut self, counts_load: bool) {
+        self.counts_load = counts_load;
     }
 
     /// From the next phase on, timestamps from another source.

@@ -8,18 +8,24 @@
 //! Invariant: as many transactions are under way as there are clients, from being drawn to being ended, and
 //! each is timed from when it came to its node's queue. How it comes there takes no time.
 
+use super::hotspot::run::Heat;
 use crate::bench::desk::Source;
+use rand::RngExt as _;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
+use tarn_engine::context::Context;
 use tarn_engine::routing::Router;
 use tarn_engine::schema::TableId;
-use tarn_fabric::address::NodeSlot;
+
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::bell::Bell;
 use tarn_sim::fabric::SimFabric;
 use tarn_workloads::Workload;
 
+/// Most draws for a transaction that is to be hot. With fewer hits the share of hot ones is less than was asked for.
+const DRAWS_MAX: u32 = 100_000;
 /// The stream of the clients' generator, which no coordinator has.
 const STREAM: u64 = u64::MAX;
 
@@ -43,6 +49,8 @@ pub(crate) struct Dispatch<'a, W: Workload> {
     kinds: Vec<Kind>,
     queues: Vec<Queue<W::Input>>,
     rng: RefCell<Rng>,
+    /// Which shards are asked for more than others, and who keeps what happens.
+    heat: Option<Heat>,
     is_over: Cell<bool>,
 }
 
@@ -53,6 +61,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         (fabric, nodes): (&'a SimFabric, usize),
         router: Router<'a>,
         (clients, seed): (usize, u64),
+        heat: Option<Heat>,
     ) -> Dispatch<'a, W> {
         let kind = |procedure: tarn_engine::procedure::Procedure| Kind {
             read_only: procedure.read_only,
@@ -66,6 +75,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
             kinds: workload.procedures().into_iter().map(kind).collect(),
             queues: (0..nodes).map(queue).collect(),
             rng: RefCell::new(seeded(seed, STREAM)),
+            heat,
             is_over: Cell::new(false),
         };
         (0..clients).for_each(|_| dispatch.offer());
@@ -73,20 +83,37 @@ impl<'a, W: Workload> Dispatch<'a, W> {
     }
 
     /// The source of a node's coroutines.
-    pub(crate) fn of(&self, node: NodeSlot) -> Own<'_, 'a, W> {
-        Own { dispatch: self, node: usize::from(node.0) }
+    pub(crate) fn of(&self, cx: &Rc<Context>) -> Own<'_, 'a, W> {
+        Own { dispatch: self, cx: Rc::clone(cx), since: Cell::default() }
     }
 
     /// A client draws its next transaction.
     fn offer(&self) {
         let rng = &mut *self.rng.borrow_mut();
-        let input = self.workload.draw(rng);
+        let input = self.draw(rng);
         let Kind { read_only, first_table } = &self.kinds[W::kind(&input)];
         let first_key = first_table.zip(W::first_key(&input));
         let node = self.router.place(*read_only, first_key, rng);
         let queue = &self.queues[usize::from(node.0)];
         queue.waiting.borrow_mut().push_back((input, self.fabric.now()));
         queue.bell.ring();
+    }
+
+    fn draw(&self, rng: &mut Rng) -> W::Input {
+        let input = self.workload.draw(rng);
+        let Some(Heat { hotspot, trail, .. }) = &self.heat else { return input };
+        let passed = Nanos(self.fabric.now().0.saturating_sub(trail.start.get().0));
+        let shard = |input: &W::Input| {
+            let Kind { read_only, first_table } = &self.kinds[W::kind(input)];
+            let first = first_table.zip(W::first_key(input)).filter(|_| !read_only)?;
+            Some(self.router.shard_of(first))
+        };
+        if shard(&input).is_none() || rng.random_range(0..100) >= hotspot.share_percent {
+            return input;
+        }
+        let is_hot = |input: &W::Input| shard(input).is_some_and(|it| hotspot.is_hot(it, passed));
+        let mut draws = (0..DRAWS_MAX).map(|_| self.workload.draw(rng));
+        draws.find(is_hot).unwrap_or(input)
     }
 
     /// Nobody takes a transaction any more.
@@ -105,15 +132,18 @@ impl<'a, W: Workload> Dispatch<'a, W> {
 /// What one node's coroutines take from.
 pub(crate) struct Own<'d, 'a, W: Workload> {
     dispatch: &'d Dispatch<'a, W>,
-    node: usize,
+    cx: Rc<Context>,
+    /// When the one that runs came to the queue.
+    since: Cell<Nanos>,
 }
 
 impl<W: Workload> Source<W> for Own<'_, '_, W> {
     async fn next(&self, _: &W, _: &mut Rng) -> Option<(W::Input, Option<Nanos>)> {
-        let queue = &self.dispatch.queues[self.node];
+        let queue = &self.dispatch.queues[usize::from(self.cx.node.id.slot.0)];
         while !self.dispatch.is_over.get() {
             let first = queue.waiting.borrow_mut().pop_front();
             if let Some((input, since)) = first {
+                self.since.set(since);
                 return Some((input, Some(since)));
             }
             queue.bell.wait().await;
@@ -121,7 +151,16 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
         None
     }
 
-    fn ended(&self) {
+    fn ended(&self, is_done: bool) {
+        if let Some(heat) = &self.dispatch.heat {
+            let now = self.cx.port.now();
+            if is_done {
+                heat.trail.ended(now);
+            }
+            if let Some(load) = self.cx.node.services().and_then(|its| its.load()) {
+                load.ended(now.0.saturating_sub(self.since.get().0));
+            }
+        }
         if !self.dispatch.is_over.get() {
             self.dispatch.offer();
         }
@@ -137,6 +176,7 @@ mod tests {
     use tarn_engine::catalog::{Catalog, Options};
     use tarn_engine::membership::{EmbeddedMembership, Membership as _};
     use tarn_engine::shard_map::ShardMap;
+    use tarn_fabric::address::NodeSlot;
     use tarn_sim::config::{Mode, SimConfig};
     use tarn_sim::profile::Profile;
     use tarn_workloads::Settings;
@@ -169,7 +209,7 @@ mod tests {
         }
         let slots = (0..NODES as u16).map(NodeSlot).collect();
         let router = Router::new(&catalog, &map, slots);
-        Dispatch::new(&bank, (&fabric, NODES), router, (600, 1)).waiting()
+        Dispatch::new(&bank, (&fabric, NODES), router, (600, 1), None).waiting()
     }
 
     #[test]

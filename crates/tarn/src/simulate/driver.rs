@@ -6,6 +6,8 @@
 
 use super::cluster::SimCluster;
 use super::dispatch::Dispatch;
+use super::hotspot::run::Heat;
+use super::hotspot::trail;
 use super::reading::Reading;
 use super::stamps::{self, Source, StampNode};
 use super::warmth::Warmth;
@@ -23,6 +25,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::resharding::balance;
 use tarn_engine::routing::Router;
 use tarn_engine::services;
 use tarn_engine::shard_map::ShardMap;
@@ -80,6 +83,8 @@ pub struct Driver<W: Workload> {
     retry: Retry,
     /// Whether so many clients have their transactions routed, or coordinators draw their own.
     clients: Option<usize>,
+    /// Which shards are asked for more than others, and whether they move.
+    heat: Option<Heat>,
     /// What is remembered of addresses when a phase begins; else nothing.
     warmth: Option<Warmth>,
     /// Where all records lie, if anything is to be remembered.
@@ -99,9 +104,9 @@ impl<W: Workload> Driver<W> {
         config.cluster.options = workload.sized(&config.cluster.options);
         let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
         let (retry, tally) = (Retry::default(), W::Tally::default());
-        let (clients, warmth, stamp_node) = (None, None, None);
+        let (clients, heat, warmth, stamp_node) = (None, None, None, None);
         let atlas = AddressCache::new(0);
-        Ok(Driver { workload, cluster, retry, clients, warmth, atlas, stamp_node, tally })
+        Ok(Driver { workload, cluster, retry, clients, heat, warmth, atlas, stamp_node, tally })
     }
 
     /// The cluster.
@@ -123,6 +128,12 @@ impl<W: Workload> Driver<W> {
     /// take them from a queue; without clients coordinators draw their own.
     pub fn set_clients(&mut self, clients: Option<usize>) {
         self.clients = clients;
+    }
+
+    /// From the next phase on, some shards are asked for more than others by the clients, and move if they are to.
+    pub(crate) fn set_heat(&mut self, heat: Option<Heat>) {
+        self.cluster.set_counts_load(heat.is_some());
+        self.heat = heat;
     }
 
     /// From the next phase on, so much is remembered when it begins: before loading, which tells where records
@@ -250,12 +261,38 @@ impl<W: Workload> Driver<W> {
         self.stamp_node.as_ref().filter(|_| is_asked)
     }
 
+    /// The first thread of each compute node gives shards away, if they are to move.
+    fn balance<'a>(
+        &'a self,
+        scheduler: &mut Scheduler<'a>,
+        all: &'a [Rc<Context>],
+        signals: &'a Signals,
+    ) {
+        let Some(Heat { terms: Some(terms), trail, .. }) = &self.heat else { return };
+        let mut last = None;
+        for cx in all {
+            if last.replace(cx.node.id) == Some(cx.node.id) {
+                continue;
+            }
+            let refused = Cell::new(trail::refused(all));
+            let nodes = self.cluster.config().cluster.compute_nodes;
+            scheduler.spawn(&cx.port, async move {
+                let refused = &refused;
+                let report = async |shard, to, came| {
+                    trail.moved((cx, all), (shard, to), came, refused).await;
+                };
+                balance(cx, nodes, terms, || signals.has_stopped(), report).await;
+            });
+        }
+    }
+
     /// The clients' queues, if there are clients.
     fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
         let clients = self.clients?;
         let shape = &self.cluster.config().cluster;
         let (router, nodes) = (self.router(map), (self.cluster.fabric(), shape.compute_nodes));
-        Some(Dispatch::new(&self.workload, nodes, router, (clients, shape.seed)))
+        let clients = (clients, shape.seed);
+        Some(Dispatch::new(&self.workload, nodes, router, clients, self.heat.clone()))
     }
 
     /// Runs one phase; `watch` is told now and then.
@@ -284,6 +321,10 @@ impl<W: Workload> Driver<W> {
         let database = self.cluster.database();
         let map = ShardMap::default();
         map.refresh(&*database.membership);
+        if let Some(heat) = &self.heat {
+            heat.trail.start.set(fabric.now());
+        }
+        let all: Vec<Rc<Context>> = contexts.iter().map(|(cx, _)| Rc::clone(cx)).collect();
         let dispatch = self.routed(&map);
         let mut scheduler = Scheduler::new(fabric);
         if let Some(recorder) = recorder {
@@ -301,6 +342,7 @@ impl<W: Workload> Driver<W> {
                 scheduler.spawn(&cx.port, services::run(cx, is_over));
             }
         }
+        self.balance(&mut scheduler, &all, &signals);
         if let Some(node) = self.serving_timestamps() {
             let (seats, desk) = (contexts.iter().map(|(_, them)| them.len()).sum::<usize>(), &desk);
             node.start(database, &mut scheduler, move || desk.has_left() == seats)?;
@@ -390,7 +432,7 @@ impl<'a, W: Workload> Cast<'a, W> {
                 scheduler.spawn(&cx.port, recorder.watch(number, cx, coroutine));
             }
             (None, Some(dispatch)) => {
-                let source = dispatch.of(cx.node.id.slot);
+                let source = dispatch.of(cx);
                 let coroutine = coroutine(workload, seat, signals, record, ((), source));
                 scheduler.spawn(&cx.port, coroutine);
             }

@@ -3,7 +3,7 @@
 //!
 //! Map: [`cluster`] is the simulated hardware with a database on it; [`driver`] loads it and runs
 //! phases, `dispatch` routes what clients draw to nodes, [`stamps`] gives out timestamps, [`warmth`] is
-//! what is remembered at the start; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
+//! what is remembered at the start; [`hotspot`] has some shards asked for more than others; [`run`] is the whole benchmark in its order; [`report`] says what came of it.
 //! [`nic`] measures the simulated hardware alone, [`nic::published`] is what was measured on real one.
 //!
 //! Invariant: but for what stands under `wall`, a report is a function of its configuration and seed,
@@ -12,6 +12,7 @@
 pub mod cluster;
 pub(crate) mod dispatch;
 pub mod driver;
+pub mod hotspot;
 pub mod nic;
 mod reading;
 pub mod report;

@@ -86,6 +86,8 @@ pub struct Chosen {
     pub address_cache: usize,
     /// Where timestamps come from, if the protocol takes any.
     pub timestamps: Option<&'static str>,
+    /// How transactions come to compute nodes, if the protocol's locks have shards.
+    pub routing: Option<&'static str>,
     /// The workload's profile.
     pub mix_profile: &'static str,
     /// Where it is from and how it deviates.
@@ -227,6 +229,11 @@ impl SimReport {
         )?;
         if let Some(source) = self.config.timestamps {
             row(f, "timestamps", format_args!("by {source}"))?;
+        }
+        match self.config.routing {
+            Some("by-shard") => row(f, "routing", "by shard: clients draw, owners run")?,
+            Some(_) => row(f, "routing", "none: coordinators draw their own")?,
+            None => {}
         }
         let BucketShape { slots, slot_bytes_min, read_whole } = self.config.bucket;
         let read = if read_whole { "whole buckets" } else { "bins of two slots" };

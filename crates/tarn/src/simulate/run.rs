@@ -32,6 +32,9 @@ pub struct Plan {
     pub verify_transactions_max: u64,
     /// Where the history goes.
     pub history: Option<PathBuf>,
+    /// Whether transactions are drawn by clients, as many as coordinators, and routed to the owners of their first
+    /// records' shards.
+    pub routed: bool,
 }
 
 /// Who is told how far a run is.
@@ -79,6 +82,7 @@ pub fn run<W: Workload>(
         let allowed = "none: an unsafe variant's history is not recorded".to_owned();
         return Err(UsageError { field: "history".into(), value, allowed }.into());
     }
+    driver.set_clients(plan.routed.then_some(plan.config.coordinators));
     let recording = Recording::open(
         driver.workload(),
         &plan.config.cluster,
@@ -204,6 +208,7 @@ fn chosen<W: Workload>(driver: &Driver<W>, plan: &Plan) -> Chosen {
         slots_per_100_records: shape.options.slots_per_100_records,
         address_cache: shape.address_cache_entries,
         timestamps: protocol.needs().timestamps.then_some(config.timestamps.name()),
+        routing: protocol.needs().locks.then_some(if plan.routed { "by-shard" } else { "none" }),
         mix_profile: workload.profile().name,
         mix_profile_note: workload.profile().note,
         workload: workload.describe().into_iter().collect(),

@@ -103,6 +103,7 @@ mod tests {
             verify_ms: None,
             verify_transactions_max: 0,
             history: None,
+            routed: false,
         };
         let bytes = memory_bytes(&workload, &plan);
         let report = run(workload, &plan, &Silent).expect("a report");

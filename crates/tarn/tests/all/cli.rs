@@ -37,6 +37,12 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("bench kvs --coroutines 0", "error: --coroutines = 0; allowed: ", "1 to "),
         ("bench kvs --coroutines some", "error: --coroutines = some; allowed: ", "auto"),
         ("bench kvs --threads-per-node 2", "error: --threads-per-node = 2; allowed: ", "1 to 1"),
+        ("bench kvs --routing by-shard", "error: --routing = by-shard; allowed: ", "none: "),
+        (
+            "bench kvs --protocol lotus --threads 3 --threads-per-node 2",
+            "error: --threads = 3; allowed: ",
+            "a multiple of --threads-per-node 2",
+        ),
         ("bench kvs --threads-per-node 0", "error: --threads-per-node = 0; allowed: ", "1 to 1"),
         ("bench kvs --seconds 0", "error: --seconds = 0; allowed: ", "more than 0"),
         ("bench kvs --seconds nan", "error: --seconds = NaN; allowed: ", "more than 0"),

@@ -57,6 +57,18 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("sim kvs --mix-profile none", "error: --mix-profile = none; allowed: ", "mixed"),
         ("sim kvs --protocol none", "error: --protocol = none; allowed: ", "ford"),
         ("sim kvs --variant none", "error: --variant = none; allowed: ", "corrected"),
+        (
+            "sim kvs --routing by-shard",
+            "error: --routing = by-shard; allowed: ",
+            "none: the locks of ford",
+        ),
+        ("sim kvs --routing here", "error: --routing = here; allowed: ", "by-shard, none"),
+        ("sim hotspot --protocol ford", "error: --protocol = ford; allowed: ", "lotus"),
+        ("sim hotspot --compute-nodes 1", "error: --compute-nodes = 1; allowed: ", "2 to 384"),
+        ("sim hotspot --hot-share 0", "error: --hot-share = 0; allowed: ", "1 to 100"),
+        ("sim hotspot --hot-shards 700", "error: --hot-shards = 700; allowed: ", "1 to 682"),
+        ("sim hotspot --overload 100", "error: --overload = 100; allowed: ", "101 to "),
+        ("sim hotspot --hot-ms 50", "error: --hot-ms = 50; allowed: ", "100 or more"),
         ("sim kvs --placement here", "error: --placement = here; allowed: ", "hash, table"),
         ("sim kvs --no-verify --history x.jsonl", "error: --history = ", "verification phase"),
         ("sim kvs --history no/such/folder/x", "error: --history = ", "written"),
@@ -362,4 +374,38 @@ fn what_dies_at_the_end_is_made_good_before_the_memory_is_judged() {
         let ended = tarn_line(&format!("sim outage {small} --crash-at-ms 2 {fate}"));
         assert_eq!(ended.code, Some(0), "{fate}: {}", ended.err);
     }
+}
+
+/// The hot shards go to others until each has its share, and nothing that was acknowledged is lost.
+#[test]
+fn a_hotspot_is_dealt_out_and_throughput_comes_back() {
+    let line = "sim hotspot --records 40000 --interval-ms 1 --hot-ms 20 --virtual-ms 40 --json";
+    let report = object(line);
+    let cases = report["cases"].as_array().expect("three cases");
+    let last = |case: usize| cases[case]["at_last_per_s"][1].as_f64().expect("a figure");
+    let [balanced, not_moved, moved] = [0, 1, 2].map(last);
+    assert!(not_moved < 0.7 * balanced, "{not_moved} of {balanced}: the hotspot is one");
+    assert!(moved > 0.9 * balanced, "{moved} of {balanced}");
+    let moves = cases[2]["moved"].as_array().expect("moves");
+    assert!((2..=16).contains(&moves.len()), "{moves:?}");
+    for each in moves {
+        let [handover, interruption] =
+            ["handover_us", "interruption_us"].map(|it| each[it].as_f64().expect("a hot shard"));
+        assert!(0.0 < handover && handover <= interruption && interruption < 10_000.0, "{each}");
+    }
+    assert_eq!(report["history"]["verdict"], "accepted");
+    assert_eq!(report["audit"]["ok"], true);
+    assert_eq!(report["invariants"]["ok"], true);
+}
+
+#[test]
+fn routed_transactions_ask_other_nodes_for_less() {
+    let messages = |how: &str| {
+        let line = format!("sim smallbank {SMALL} --protocol lotus --routing {how} --json");
+        let report = object(&line);
+        assert_eq!(report["config"]["routing"], how);
+        report["per_txn"]["messages"].as_f64().expect("a figure")
+    };
+    let (routed, drawn) = (messages("by-shard"), messages("none"));
+    assert!(routed < 0.8 * drawn, "{routed} of {drawn}");
 }

@@ -4,6 +4,7 @@
 //! versions is read under them. A record that is read at all is read whole: a version is one record, and its checksum
 //! is over all of it.
 
+use super::short;
 use crate::context::Context;
 use crate::catalog::Table;
 use crate::layout::RecordLayout;
@@ -20,6 +21,9 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
     let cells = if added.cells == Cells::NONE { Cells::NONE } else { Cells::ALL };
     let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
     entry.full_key = added.full_key;
+    if txn.intent == Intent::ReadWrite {
+        short::note(cx, txn, table, added, &mut entry);
+    }
     txn.push(entry)
 }
 

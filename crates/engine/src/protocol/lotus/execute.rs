@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, cached, enter, insert, nodes, snapshot};
+use super::{Lotus, On, Phase, cached, enter, insert, nodes, short, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -49,6 +49,12 @@ fn again_after(cx: &Context, failure: Failure) -> Failure {
 async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if lotus.starts_writers() {
         snapshot::begin(cx, txn).await?;
+    }
+    if short::fetches(lotus, cx, txn) {
+        short::fetch(lotus, cx, txn).await?;
+        if txn.fetched == txn.entries.len() {
+            return Ok(());
+        }
     }
     let mut looks = 0;
     loop {
@@ -241,7 +247,14 @@ pub(super) fn take_versions(
 ) -> Result<(), Failure> {
     let Txn { entries, round, stamps, .. } = &mut *txn;
     let entry = &mut entries[index];
-    let slot = &cx.table(entry.table).slot;
+    let table = cx.table(entry.table);
+    if let RecordLayout::Packed(packed) = table.slot.record
+        && !lotus.starts_writers()
+        && short::take_newest(lotus, cx, (&mut *entry, &mut *round), packed)
+    {
+        return Ok(());
+    }
+    let slot = &table.slot;
     let image = round.bytes(entry.image, slot.slot_bytes);
     if slot.is_undecided(image, |txn| lotus.is_stray(cx, txn)) {
         return Err(AbortReason::Undecided.into());

@@ -28,6 +28,7 @@ mod insert;
 mod nodes;
 mod prepare;
 mod recover;
+mod short;
 mod snapshot;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};

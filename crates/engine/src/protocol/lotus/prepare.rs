@@ -21,7 +21,7 @@ use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
 /// Bytes of a packed record from its first version on.
-const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
+pub(super) const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
 
 /// Whether this entry changes its record.
 #[inline]
@@ -101,15 +101,21 @@ pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
         .map(|it| OldBytes { address: it.address, at: it.old, len_bytes: it.len_bytes as usize })
         .collect();
     let Txn { round, tag, written, .. } = txn;
-    let writings = written.iter().map(|it| Writing {
+    let writings = written.iter().map(writing);
+    (versions::write_entry(round, *tag, writings, (&links, &nodes, &old), len), len)
+}
+
+/// A version as the log has it.
+#[inline(always)]
+pub(super) fn writing(it: &Written) -> Writing {
+    Writing {
         slot: it.slot,
         table: it.table,
         cell: it.cell,
         came: it.came,
         former: it.former,
         former_bytes: it.former_bytes,
-    });
-    (versions::write_entry(round, *tag, writings, (&links, &nodes, &old), len), len)
+    }
 }
 
 /// Where the entry's version goes, and what its PREV_TS is; an empty slot has nothing to overwrite.

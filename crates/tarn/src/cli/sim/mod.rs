@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything that can be refused is refused before anything is simulated.
 
+mod hotspot;
 mod layout;
 mod nic;
 mod outage;
@@ -56,6 +57,8 @@ pub struct Arguments {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Instrument {
+    /// Have some shards asked for more than others, and see them move
+    Hotspot(Box<hotspot::Arguments>),
     /// Measure a simulated NIC: rates and latencies of verbs, beside published figures
     Nic(nic::Arguments),
     /// Let nodes crash under load, and show throughput until it is made good
@@ -80,6 +83,7 @@ Exit code 0: all checks passed. 1: one failed. 2: bad input.";
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     match &arguments.instrument {
+        Some(Instrument::Hotspot(arguments)) => return hotspot::run(arguments),
         Some(Instrument::Nic(arguments)) => return nic::run(arguments),
         Some(Instrument::Outage(arguments)) => return outage::run(arguments),
         Some(Instrument::Random(arguments)) => return random::run(arguments),
@@ -99,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 
 fn no_workload() -> Stop {
     let allowed = tarn_workloads::NAMES.join(", ");
-    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or nic, outage, random"))
+    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or hotspot, nic, outage, random"))
 }
 
 /// The workload that is meant.

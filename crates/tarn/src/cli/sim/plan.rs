@@ -6,6 +6,7 @@
 use super::Settings;
 use crate::cli::bench::{cluster, within};
 use crate::cli::scenario;
+use crate::cli::scenario::Routing;
 use crate::simulate::run::Plan;
 use crate::simulate::stamps::Source;
 use crate::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
@@ -49,8 +50,19 @@ pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Pl
         (false, Some(asked)) => Some(ms("verify-ms", asked, VERIFY_MS_MAX)?),
         (false, None) => Some((virtual_ms / 5.0).min(VERIFY_MS_DEFAULT_MAX)),
     };
+    let config = config(settings, profile)?;
+    let routed = settings.routing == Some(Routing::ByShard);
+    let cluster = &config.cluster;
+    if routed && !AnyProtocol::by_name(&cluster.protocol, &cluster.variant)?.needs().locks {
+        return Err(UsageError {
+            field: "routing".into(),
+            value: "by-shard".into(),
+            allowed: format!("none: the locks of {} have no shards", cluster.protocol),
+        });
+    }
     Ok(Plan {
-        config: config(settings, profile)?,
+        config,
+        routed,
         virtual_ms,
         verify_ms,
         verify_transactions_max: VERIFIED_MAX,

@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn_engine::outcome::UsageError;
+use tarn_engine::resharding::Planted;
 
 const SCHEDULES: u64 = 1_000;
 const JOBS_MAX: u64 = 1_024;
@@ -58,7 +59,7 @@ pub struct Arguments {
     /// `tarn switches` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
-    /// A bug of the fabric that must be noticed
+    /// A bug of the fabric, or of moves of shards, that must be noticed
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
     /// Write the history of the one seed to this file, whether it passes or not
@@ -69,11 +70,15 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Bugs of the fabric.
+/// Bugs of the fabric, and of moves of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Plant {
     /// Lines are read and written word by word.
     TornLines,
+    /// Who is told of a shard serves it, whatever the map says, and is told twice.
+    TransferDecides,
+    /// Whoever holds locks of a shard that moves is aborted by force.
+    ForcedDrain,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -151,13 +156,25 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
         }
         None => seed_range("schedules", arguments.first_seed, schedules.or(Some(SCHEDULES)))?,
     };
-    Ok(Order {
-        subject: Subject {
-            protocol: arguments.protocol.clone(),
-            variant: arguments.variant.clone(),
-            workload: arguments.workload.clone(),
-            torn_lines: arguments.plant == Some(Plant::TornLines),
+    let subject = Subject {
+        protocol: arguments.protocol.clone(),
+        variant: arguments.variant.clone(),
+        workload: arguments.workload.clone(),
+        torn_lines: arguments.plant == Some(Plant::TornLines),
+        planted_move: match arguments.plant {
+            Some(Plant::TransferDecides) => Some(Planted::TransferDecides),
+            Some(Plant::ForcedDrain) => Some(Planted::Forced),
+            Some(Plant::TornLines) | None => None,
         },
+    };
+    if subject.planted_move.is_some() && !subject.has_shards() {
+        let (field, value) =
+            ("plant".to_owned(), format!("a bug of moves, under {}", subject.protocol));
+        let allowed = "torn-lines: this protocol's locks have no shards".to_owned();
+        return Err(UsageError { field, value, allowed }.into());
+    }
+    Ok(Order {
+        subject,
         first_seed,
         schedules,
         jobs: jobs.unwrap_or(machine::processors() as u64) as usize,

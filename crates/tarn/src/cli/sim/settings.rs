@@ -3,7 +3,7 @@
 //! Invariant: one structure for both, so that the run of a trace is the run that is measured.
 
 use super::layout;
-use crate::cli::scenario::{Placement, number, whole};
+use crate::cli::scenario::{Placement, Routing, number, whole};
 use crate::simulate::stamps::Source;
 
 /// `--timestamps`.
@@ -81,6 +81,10 @@ pub struct Settings {
     /// are several compute nodes]
     #[arg(long, value_name = "SOURCE")]
     pub timestamps: Option<Timestamps>,
+    /// At which compute node a transaction runs, under a protocol whose locks have shards: by-shard, at the owner of its
+    /// first record's shard, as many clients as coordinators drawing; none, wherever it is drawn [default: none]
+    #[arg(long, value_name = "HOW")]
+    pub routing: Option<Routing>,
     /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
     #[arg(long, value_name = "HOW")]
     pub placement: Option<Placement>,

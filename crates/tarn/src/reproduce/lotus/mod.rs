@@ -104,17 +104,22 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
     let (extent, seed) = (&order.extent, order.seed);
     let suppositions = &order.suppositions;
     let ground = Ground { testbed: &testbed, scale: &extent.scale, seed, suppositions, watch };
-    let (mut cases, mut crashes) = (Vec::new(), Vec::new());
+    let (mut cases, mut crashes, mut hotspots) = (Vec::new(), Vec::new(), Vec::new());
     for section in &sections {
         let jobs = (section.jobs)(extent);
         cases.extend(jobs.cases);
         crashes.extend(jobs.crashes);
+        hotspots.extend(jobs.hotspots);
     }
     let mut runs = Runs::default();
     runs.run(cases, &ground);
     for crash in crashes {
         let crashed = crash.run(&ground);
         runs.crashes.push((crash, crashed));
+    }
+    for heating in hotspots {
+        let heated = heating.run(&ground);
+        runs.hotspots.push((heating, heated));
     }
     let done = Done { extent, profile: &order.profile, runs: &runs };
     let parts = sections.iter().map(|section| part(section, &done)).collect();

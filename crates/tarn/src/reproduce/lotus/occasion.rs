@@ -1,19 +1,30 @@
-//! Crashes under load that a page shows.
+//! What happens under load that a page shows: crashes, and a hotspot that is dealt out.
 //!
 //! Invariant: a machine that crashed is there again when its memory is registered and its queue pairs are
 //! connected, after what the profile says of that; both constants are assumed, and no other time is waited.
 
-use super::case::{Bench, Missing};
+use super::case::{Bench, Kind, Missing};
 use super::entrant::must_be_sound;
 use super::runs::Ground;
+use crate::bench::run::RunError;
+use crate::cluster::ClusterConfig;
 use crate::outage::report::Outage;
 use crate::outage::run::run;
 use crate::outage::{Plan, Shape};
 use crate::reproduce::stage::System;
+use crate::simulate::hotspot::Hotspot;
+use crate::simulate::hotspot::report::HotspotReport;
+use crate::simulate::hotspot::run::{HotspotPlan, run as run_hotspot};
+use crate::simulate::run::Plan as SimPlan;
+use crate::simulate::stamps::Source;
+use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::recovery::Pace;
+use tarn_engine::resharding::Terms;
+use tarn_workloads::Workload;
 use tarn_workloads::smallbank::SmallBank;
+use tarn_workloads::tatp::Tatp;
 
 /// What crashes, and when.
 #[derive(Clone, PartialEq, Debug)]
@@ -86,3 +97,104 @@ impl Crash {
 
 /// The paper counts by the millisecond.
 const INTERVAL_MS: f64 = 1.0;
+
+/// Hot shards of one node: as many as nodes, so that each can have one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Heating {
+    /// What runs: SmallBank or TATP.
+    pub bench: Bench,
+    /// Who.
+    pub system: System,
+    /// Threads of each compute node.
+    pub threads: usize,
+    /// Coordinators of each thread.
+    pub coroutines: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Heated {
+    /// Whose.
+    pub system: &'static str,
+    /// Whether a memory or a history that is not sound is a failure.
+    pub must_be_sound: bool,
+    /// What it cost.
+    pub hotspot: HotspotReport,
+}
+
+/// Shorter than published, so that shards move within some milliseconds: it decides when they move, and not for how long
+/// they are interrupted.
+const LOOKED_EVERY_MS: f64 = 0.5;
+const HOT_MS: f64 = 15.0;
+const HOT_SHARE_PERCENT: u32 = 60;
+const RECORDED_MS: f64 = 2.0;
+/// Clients of a coordinator: a node that is asked for too much has a queue.
+const CLIENTS: usize = 4;
+
+impl Heating {
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn run(&self, ground: &Ground<'_>) -> Result<Heated, Missing> {
+        let protocol = AnyProtocol::by_name(self.system.protocol, self.system.variant)?;
+        if !protocol.needs().locks {
+            return Err(Missing(format!("locks of {} have no shards", protocol.info().name)));
+        }
+        let plan = self.plan(ground, &protocol);
+        let hotspot = match self.bench.kind {
+            Kind::Tatp => self.on::<Tatp>(&plan)?,
+            Kind::SmallBank => self.on::<SmallBank>(&plan)?,
+            Kind::Kvs | Kind::Tpcc => {
+                return Err(Missing("its shards are too few, or have no field".into()));
+            }
+        };
+        let must_be_sound = must_be_sound(&self.system);
+        Ok(Heated { system: self.system.name, must_be_sound, hotspot })
+    }
+
+    fn on<W: Workload>(&self, plan: &HotspotPlan) -> Result<HotspotReport, Missing> {
+        let make = || self.bench.make::<W>().map_err(RunError::from);
+        Ok(run_hotspot(make, plan, &|_| {})?)
+    }
+
+    fn plan(&self, ground: &Ground<'_>, protocol: &AnyProtocol) -> HotspotPlan {
+        let (testbed, system) = (ground.testbed, &self.system);
+        let nodes = testbed.compute_nodes;
+        let cluster = ClusterConfig {
+            protocol: system.protocol.into(),
+            variant: system.variant.into(),
+            memory_nodes: testbed.memory_nodes,
+            replicas: testbed.replicas,
+            compute_nodes: nodes,
+            seed: ground.seed,
+            ..ClusterConfig::default()
+        };
+        let coordinators = nodes * self.threads * self.coroutines;
+        let config = Config {
+            cluster,
+            profile: testbed.profile.clone(),
+            threads: self.threads,
+            coordinators,
+            timestamps: Source::of(protocol, nodes),
+        };
+        let plan = SimPlan {
+            config,
+            virtual_ms: HOT_MS,
+            verify_ms: None,
+            verify_transactions_max: 0,
+            history: None,
+            routed: true,
+        };
+        let hotspot = Hotspot {
+            share_percent: HOT_SHARE_PERCENT,
+            shards: nodes as u32,
+            stride: nodes as u32,
+            nodes: nodes as u32,
+            every: virtual_ms(HOT_MS),
+        };
+        let terms = Terms { interval: virtual_ms(LOOKED_EVERY_MS), ..Terms::default() };
+        let recorded = virtual_ms(RECORDED_MS);
+        HotspotPlan { plan, hotspot, terms, clients: CLIENTS * coordinators, recorded }
+    }
+}

@@ -5,10 +5,11 @@
 use super::case::Missing;
 use super::entrant::ASSUMED;
 use super::extent::Extent;
-use super::occasion::Crashed;
+use super::occasion::{Crashed, Heated};
 use super::runs::{Ran, Runs};
 use super::sheet::{Picture, Row};
 use super::{NAME, Order, SOURCE, TITLE};
+use crate::bench::checks::CheckKind;
 use crate::bench::lines::row;
 use crate::reproduce::report::Wall;
 use crate::reproduce::row::Verdict;
@@ -62,6 +63,8 @@ pub struct Evaluation {
     pub series: Vec<Ran>,
     /// All crashes.
     pub crashes: Vec<Crashed>,
+    /// All hotspots.
+    pub hotspots: Vec<Heated>,
     /// What the checks of memory found.
     pub judged: Vec<Judged>,
     /// What could not be run although it is there.
@@ -101,6 +104,7 @@ impl Evaluation {
             rows: parts.iter().flat_map(|part| part.rows.clone()).collect(),
             series: runs.ran().cloned().collect(),
             crashes: runs.crashes.drain(..).filter_map(|(_, it)| it.ok()).collect(),
+            hotspots: runs.hotspots.drain(..).filter_map(|(_, it)| it.ok()).collect(),
             judged: runs.judged,
             failures: runs.failures,
             parts,
@@ -126,6 +130,12 @@ impl Evaluation {
         for crashed in self.crashes.iter().filter(|crashed| crashed.must_be_sound) {
             let after = |what: String| format!("{} after crashes: {what}", crashed.system);
             failed.extend(crashed.outage.failed().into_iter().map(after));
+        }
+        for heated in self.hotspots.iter().filter(|heated| heated.must_be_sound) {
+            let kinds = heated.hotspot.checks.failed();
+            let text =
+                |kind: &CheckKind| format!("{} under a hotspot: {}", heated.system, kind.name());
+            failed.extend(kinds.iter().map(text));
         }
         failed
     }

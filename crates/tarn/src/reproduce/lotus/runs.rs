@@ -6,7 +6,7 @@
 
 use super::case::{Bench, Case, Kind, Missing};
 use super::entrant::must_be_sound;
-use super::occasion::{Crash, Crashed};
+use super::occasion::{Crash, Crashed, Heated, Heating};
 use super::supposition::Supposition;
 use crate::bench::run::RunError;
 use crate::reproduce::Scale;
@@ -69,6 +69,8 @@ pub struct Runs {
     cases: Vec<(Case, Result<Ran, Missing>)>,
     /// Crashes that were let happen.
     pub crashes: Vec<(Crash, Result<Crashed, Missing>)>,
+    /// Hotspots that were dealt out.
+    pub hotspots: Vec<(Heating, Result<Heated, Missing>)>,
     /// What the checks of memory found.
     pub judged: Vec<Judged>,
     /// What could not be run although it should have been possible.

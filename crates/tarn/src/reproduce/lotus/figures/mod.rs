@@ -21,7 +21,7 @@ mod versions;
 use super::case::{Bench, Case, Missing};
 use super::entrant::{Form, Who};
 use super::extent::Extent;
-use super::occasion::Crash;
+use super::occasion::{Crash, Heating};
 use super::runs::Runs;
 use super::sheet::{Answer, Found, Picture, Sheet};
 use super::target::Target;
@@ -36,6 +36,8 @@ pub struct Jobs {
     pub cases: Vec<Case>,
     /// Crashes.
     pub crashes: Vec<Crash>,
+    /// Hotspots.
+    pub hotspots: Vec<Heating>,
 }
 
 /// What a section looks at when all has run.

@@ -1,0 +1,164 @@
+//! When nothing is left of what a node's own transactions had locked at a moment.
+//!
+//! Invariants: a transaction that locks anything of its own node is counted in its thread's current period, from before
+//! its first lock to after its last. A thread ends its period when it is asked to, between two polls of its coroutines
+//! and so never between a look at the map and the lock that follows from it; it says that it is drained when all
+//! of the periods before have ended. So whoever closes a shard first and asks then, waits for all who may have seen it
+//! open, and a lock costs nothing more than it did.
+
+use crate::owner::THREADS_MAX;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a node's threads are asked, and have answered.
+pub(crate) struct Drains {
+    wanted: AtomicU64,
+    /// By thread: the last one that it has answered.
+    done: [AtomicU64; THREADS_MAX],
+}
+
+impl Default for Drains {
+    fn default() -> Drains {
+        Drains { wanted: AtomicU64::new(0), done: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+impl Drains {
+    /// Asks all threads; which question that is.
+    pub(crate) fn want(&self) -> u64 {
+        self.wanted.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Whether these threads, a bit each, have answered it.
+    pub(crate) fn is_done(&self, wanted: u64, threads: u64) -> bool {
+        let of = |thread: usize| self.done[thread].load(Ordering::Acquire) >= wanted;
+        (0..THREADS_MAX).filter(|thread| threads >> thread & 1 == 1).all(of)
+    }
+}
+
+/// In which of its thread's periods a transaction began to lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Period(u8);
+
+/// One thread's periods: the current one and, while it drains, the one before.
+#[derive(Default)]
+pub(crate) struct Periods {
+    current: Cell<u8>,
+    /// Transactions that hold locks, by period.
+    holding: [Cell<u32>; 2],
+    /// What it was asked last, and does.
+    draining: Cell<Option<u64>>,
+    answered: Cell<u64>,
+}
+
+impl Periods {
+    /// A transaction is about to lock something for the first time.
+    #[inline]
+    pub(crate) fn enter(&self) -> Period {
+        let at = self.current.get();
+        let holding = &self.holding[usize::from(at)];
+        holding.set(holding.get() + 1);
+        Period(at)
+    }
+
+    /// It holds nothing any more.
+    #[inline]
+    pub(crate) fn leave(&self, Period(at): Period) {
+        let holding = &self.holding[usize::from(at)];
+        debug_assert!(holding.get() > 0, "it was entered");
+        holding.set(holding.get() - 1);
+    }
+
+    /// Goes on with what the thread is asked, which is number `thread` of its node.
+    #[inline]
+    pub(crate) fn advance(&self, drains: &Drains, thread: u16) {
+        let wanted = drains.wanted.load(Ordering::Acquire);
+        if wanted != self.answered.get() {
+            self.drain(drains, thread, wanted);
+        }
+    }
+
+    #[cold]
+    fn drain(&self, drains: &Drains, thread: u16, wanted: u64) {
+        let draining = self.draining.get().unwrap_or_else(|| {
+            // Of the period before nothing is left: it was drained.
+            self.current.set(1 - self.current.get());
+            wanted
+        });
+        let is_over = self.holding[usize::from(1 - self.current.get())].get() == 0;
+        self.draining.set((!is_over).then_some(draining));
+        if is_over {
+            self.answered.set(draining);
+            drains.done[usize::from(thread)].store(draining, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Enter,
+        /// The transaction at this place, of those there are.
+        Leave(usize),
+        Want,
+        Advance,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            Just(Step::Enter),
+            (0usize..8).prop_map(Step::Leave),
+            Just(Step::Want),
+            Just(Step::Advance),
+            Just(Step::Advance),
+        ];
+        prop::collection::vec(step, 0..120)
+    }
+
+    proptest! {
+        /// Never too early, and at last.
+        #[test]
+        fn a_question_is_answered_when_all_who_were_there_have_gone(steps in steps()) {
+            let (drains, periods) = (Drains::default(), Periods::default());
+            let mut there: Vec<(usize, Period)> = Vec::new();
+            let mut asked: Vec<(u64, Vec<usize>)> = Vec::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Enter => there.push((number, periods.enter())),
+                    Step::Leave(at) if at < there.len() => periods.leave(there.swap_remove(at).1),
+                    Step::Leave(_) => {}
+                    Step::Want => {
+                        let before = there.iter().map(|(number, _)| *number).collect();
+                        asked.push((drains.want(), before));
+                    }
+                    Step::Advance => periods.advance(&drains, 0),
+                }
+                for (wanted, before) in &asked {
+                    let is_left = there.iter().any(|(number, _)| before.contains(number));
+                    prop_assert!(!(is_left && drains.is_done(*wanted, 1)));
+                }
+            }
+            there.into_iter().for_each(|(_, period)| periods.leave(period));
+            (0..2).for_each(|_| periods.advance(&drains, 0));
+            prop_assert!(asked.iter().all(|(wanted, _)| drains.is_done(*wanted, 1)));
+        }
+    }
+
+    #[test]
+    fn all_threads_that_there_are_must_answer() {
+        let (drains, first, second) = (Drains::default(), Periods::default(), Periods::default());
+        let wanted = drains.want();
+        first.advance(&drains, 0);
+        assert!(drains.is_done(wanted, 0b01) && !drains.is_done(wanted, 0b11));
+        let late = second.enter();
+        second.advance(&drains, 1);
+        assert!(!drains.is_done(wanted, 0b11));
+        second.leave(late);
+        second.advance(&drains, 1);
+        assert!(drains.is_done(wanted, 0b11));
+    }
+}

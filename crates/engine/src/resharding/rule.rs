@@ -1,0 +1,138 @@
+//! When a node gives a shard away, and to whom.
+//!
+//! Invariant: a function of what nodes have published: no clock, no randomness. After it has fired it waits as long
+//! as before, so that what a move has changed is seen before the next.
+//!
+//! LOTUS (§4.3): a node whose average latency is more than half above the cluster's for three intervals gives its
+//! hottest shard, by recent requests, to the node of lowest latency.
+
+use crate::outcome::UsageError;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+
+/// How it is done. The defaults are the paper's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// How often nodes publish and look.
+    pub interval: Nanos,
+    /// Overloaded is who takes more than so much of the cluster's mean latency, in percent.
+    pub overload_percent: u32,
+    /// For so many intervals in succession.
+    pub intervals: u32,
+    /// Who holds locks of a shard that is to move is waited for so long.
+    pub patience: Nanos,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            interval: Nanos(100_000_000),
+            overload_percent: 150,
+            intervals: 3,
+            patience: Nanos(10_000_000),
+        }
+    }
+}
+
+impl Terms {
+    /// Refuses what cannot be.
+    ///
+    /// # Errors
+    /// Names the field, its value, what is allowed.
+    pub fn validate(&self) -> Result<(), UsageError> {
+        let refuse = |field: &str, value: String, allowed: &str| {
+            Err(UsageError { field: field.into(), value, allowed: allowed.into() })
+        };
+        if self.interval == Nanos(0) {
+            return refuse("interval", "0 ns".into(), "more than 0");
+        }
+        if self.overload_percent <= 100 {
+            let value = self.overload_percent.to_string();
+            return refuse("overload_percent", value, "more than 100: the mean itself");
+        }
+        if self.intervals == 0 {
+            return refuse("intervals", "0".into(), "1 or more");
+        }
+        Ok(())
+    }
+}
+
+/// What it remembers between intervals.
+#[derive(Default, Debug)]
+pub struct Rule {
+    over: u32,
+}
+
+impl Rule {
+    /// One interval is over: `latencies` are all nodes' averages in nanoseconds, in any order. To whom `own` is to give
+    /// a shard.
+    pub fn look(
+        &mut self,
+        terms: &Terms,
+        own: NodeId,
+        latencies: &[(NodeId, u64)],
+    ) -> Option<NodeId> {
+        let mine = latencies.iter().find(|(node, _)| *node == own)?.1;
+        let sum: u128 = latencies.iter().map(|(_, ns)| u128::from(*ns)).sum();
+        let (is, may) = (u128::from(mine) * 100, sum * u128::from(terms.overload_percent));
+        let is_over = is * latencies.len() as u128 > may;
+        self.over = if is_over { self.over + 1 } else { 0 };
+        if self.over < terms.intervals {
+            return None;
+        }
+        self.over = 0;
+        let others = latencies.iter().filter(|(node, _)| *node != own);
+        others.min_by_key(|(node, ns)| (*ns, *node)).map(|(node, _)| *node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Incarnation, NodeSlot};
+
+    fn node(slot: u16) -> NodeId {
+        NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
+    }
+
+    fn all(ns: [u64; 3]) -> Vec<(NodeId, u64)> {
+        ns.into_iter().enumerate().map(|(slot, ns)| (node(slot as u16), ns)).collect()
+    }
+
+    #[test]
+    fn three_intervals_above_half_more_and_it_gives_to_the_fastest() {
+        let (mut rule, terms) = (Rule::default(), Terms::default());
+        // The mean is 200: 300 is not more than half above it, 301 of 201 is not either.
+        for ns in [[300, 150, 150], [301, 150, 152]] {
+            assert!((0..9).all(|_| rule.look(&terms, node(0), &all(ns)).is_none()), "{ns:?}");
+        }
+        let over = all([400, 180, 120]);
+        assert_eq!([(); 2].map(|()| rule.look(&terms, node(0), &over)), [None; 2]);
+        assert_eq!(rule.look(&terms, node(0), &all([150; 3])), None, "begins anew");
+        let told = [(); 6].map(|()| rule.look(&terms, node(0), &over));
+        assert_eq!(told, [None, None, Some(node(2)), None, None, Some(node(2))]);
+    }
+
+    #[test]
+    fn who_is_fast_or_alone_gives_nothing_away() {
+        let (mut rule, terms) = (Rule::default(), Terms { intervals: 1, ..Terms::default() });
+        assert_eq!(rule.look(&terms, node(1), &all([400, 180, 120])), None);
+        assert_eq!(rule.look(&terms, node(0), &[(node(0), 400)]), None);
+        assert_eq!(rule.look(&terms, node(5), &all([400, 180, 120])), None, "it has not published");
+        assert_eq!(rule.look(&terms, node(0), &all([0; 3])), None, "nobody runs anything");
+    }
+
+    #[test]
+    fn terms_that_cannot_be_are_refused_by_name() {
+        let good = Terms::default();
+        assert!(good.validate().is_ok());
+        let bad = [
+            (Terms { interval: Nanos(0), ..good }, "interval"),
+            (Terms { overload_percent: 100, ..good }, "overload_percent"),
+            (Terms { intervals: 0, ..good }, "intervals"),
+        ];
+        for (terms, field) in bad {
+            assert_eq!(terms.validate().expect_err("refused").field, field);
+        }
+    }
+}

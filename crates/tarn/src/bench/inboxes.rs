@@ -1,0 +1,185 @@
+//! Transactions that one thread draws and another runs: that of the node which owns the first record's shard.
+//!
+//! Invariants: every input that is drawn is run once, by one thread, unless the phase ends before. Inputs go over
+//! in batches, under one lock a batch, so that a transaction costs no lock. Who draws for a thread that has enough to do
+//! waits: a node that is asked for too much shows, as it would if each drew until an input is its own it would not.
+
+use super::desk::{Signals, Source};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tarn_engine::context::Context;
+use tarn_engine::schema::TableId;
+use tarn_engine::shard_map::shard_of;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::Rng;
+use tarn_workloads::Workload;
+
+/// Inputs that go over at a time.
+const BATCH: usize = 32;
+/// Most that wait for a thread.
+const WAITING_MAX: usize = 32 * BATCH;
+
+/// What waits for one thread; on lines of its own, since its thread looks at it often.
+#[repr(align(128))]
+struct Inbox<I> {
+    waiting: Mutex<Vec<I>>,
+    /// How many, for whoever only looks.
+    count: AtomicUsize,
+}
+
+/// Those of all threads.
+pub(super) struct Inboxes<I> {
+    of: Vec<Inbox<I>>,
+    threads_per_node: usize,
+}
+
+impl<I> Inboxes<I> {
+    /// Of so many threads.
+    pub(super) fn new(threads: usize, threads_per_node: usize) -> Inboxes<I> {
+        let inbox = |_| Inbox { waiting: Mutex::default(), count: AtomicUsize::new(0) };
+        Inboxes { of: (0..threads).map(inbox).collect(), threads_per_node }
+    }
+
+    /// Hands a batch over, unless too much waits there; then it stays.
+    fn hand_over(&self, to: usize, batch: &mut Vec<I>) {
+        let inbox = &self.of[to];
+        if inbox.count.load(Ordering::Relaxed) + batch.len() > WAITING_MAX {
+            return;
+        }
+        let mut waiting = inbox.waiting.lock().expect("no panic under this lock");
+        waiting.append(batch);
+        inbox.count.store(waiting.len(), Ordering::Release);
+    }
+
+    /// Takes all that waits.
+    fn take(&self, thread: usize, into: &mut VecDeque<I>) {
+        let inbox = &self.of[thread];
+        if inbox.count.load(Ordering::Acquire) > 0 {
+            let mut waiting = inbox.waiting.lock().expect("no panic under this lock");
+            into.extend(waiting.drain(..));
+            inbox.count.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// What routing goes by, of one kind of transaction that writes; `None`: it runs anywhere.
+type Kind = Option<TableId>;
+
+/// What a thread's coroutines draw from.
+pub(super) struct Routed<'a, W: Workload> {
+    inboxes: &'a Inboxes<W::Input>,
+    signals: &'a Signals,
+    cx: Rc<Context>,
+    thread: usize,
+    kinds: Vec<Kind>,
+    own: RefCell<VecDeque<W::Input>>,
+    /// By thread, what is to go there.
+    others: RefCell<Vec<Vec<W::Input>>>,
+}
+
+impl<'a, W: Workload> Routed<'a, W> {
+    /// Those of thread number `thread` of all.
+    pub(super) fn new(
+        inboxes: &'a Inboxes<W::Input>,
+        signals: &'a Signals,
+        (workload, cx, thread): (&W, &Rc<Context>, usize),
+    ) -> Routed<'a, W> {
+        let kind = |procedure: tarn_engine::procedure::Procedure| {
+            let first = procedure.accesses.first().map(|access| access.table);
+            first.filter(|_| !procedure.read_only)
+        };
+        let others = inboxes.of.iter().map(|_| Vec::with_capacity(BATCH)).collect();
+        Routed {
+            inboxes,
+            signals,
+            cx: Rc::clone(cx),
+            thread,
+            kinds: workload.procedures().into_iter().map(kind).collect(),
+            own: RefCell::default(),
+            others: RefCell::new(others),
+        }
+    }
+
+    /// Which thread is to run it: the owner's; of its threads one by the shard.
+    fn thread_for(&self, input: &W::Input) -> usize {
+        let first = self.kinds[W::kind(input)].zip(W::first_key(input));
+        let place = first.and_then(|(table, key)| {
+            let shard = shard_of(self.cx.table(table), key);
+            let owner = self.cx.node.services()?.shards.entry(shard)?.owner;
+            let (node, of) = (usize::from(owner.slot.0), self.inboxes.threads_per_node);
+            Some(node * of + usize::from(shard.0) / (self.inboxes.of.len() / of) % of)
+        });
+        place.filter(|thread| *thread < self.inboxes.of.len()).unwrap_or(self.thread)
+    }
+
+    /// The next one, if there is one for this thread; draws no more than it must.
+    fn look(&self, workload: &W, rng: &mut Rng) -> Option<W::Input> {
+        let (own, others) = (&mut *self.own.borrow_mut(), &mut *self.others.borrow_mut());
+        loop {
+            if own.is_empty() {
+                self.inboxes.take(self.thread, own);
+            }
+            if let Some(input) = own.pop_front() {
+                return Some(input);
+            }
+            let input = workload.draw(rng);
+            let to = self.thread_for(&input);
+            if to == self.thread {
+                return Some(input);
+            }
+            others[to].push(input);
+            if others[to].len() >= BATCH {
+                self.inboxes.hand_over(to, &mut others[to]);
+                if !others[to].is_empty() {
+                    return None;
+                }
+            }
+        }
+    }
+}
+
+impl<W: Workload> Source<W> for &Routed<'_, W> {
+    async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)> {
+        while !self.signals.has_stopped() {
+            if let Some(input) = self.look(workload, rng) {
+                return Some((input, None));
+            }
+            self.cx.port.yield_now().await;
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn ended(&self, _: bool) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_over_is_taken_once_and_in_order_and_too_much_stays() {
+        let inboxes = Inboxes::new(2, 1);
+        let mut next = 0..;
+        let mut handed = 0;
+        loop {
+            let mut batch: Vec<u32> = next.by_ref().take(BATCH).collect();
+            inboxes.hand_over(1, &mut batch);
+            if !batch.is_empty() {
+                assert_eq!((batch.len(), handed), (BATCH, WAITING_MAX), "all of a batch stays");
+                break;
+            }
+            handed += BATCH;
+        }
+        let mut taken = VecDeque::new();
+        inboxes.take(0, &mut taken);
+        assert!(taken.is_empty(), "another's");
+        inboxes.take(1, &mut taken);
+        assert_eq!(taken, (0..WAITING_MAX as u32).collect::<Vec<_>>());
+        inboxes.take(1, &mut taken);
+        assert_eq!(taken.len(), WAITING_MAX, "once");
+    }
+}

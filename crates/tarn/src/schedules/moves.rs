@@ -1,0 +1,102 @@
+//! Shards that move while transactions run and nodes die, under a protocol that has any.
+//!
+//! Invariant: a function of the seed. Each life of a compute node gives away shards of its own that are asked for, to any
+//! member, the one that only looks after others included; some moves are given up half-way. Whoever dies at one leaves
+//! a shard that others open; a shard of a node that lives is open at the end.
+
+use super::drawn::Moving;
+use super::run::Desk;
+use rand::RngExt as _;
+use serde::Serialize;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use tarn_engine::context::{Context, Database};
+use tarn_engine::resharding::load::Recent;
+use tarn_engine::resharding::{Move, move_shard};
+use tarn_engine::shard_map::{ShardId, ShardState};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::{mix, seeded};
+
+/// The stream of a node's moves, beside its name.
+const MOVES_STREAM: u64 = 0x6d6f_7665_7300;
+/// One move in so many is dropped half-way.
+const DROP_ONE_IN: u32 = 8;
+const TURNS_MAX: u32 = 12;
+
+/// What became of moves.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Moves {
+    /// Shards that another node has got.
+    pub made: u64,
+    /// Moves that were taken back.
+    pub taken_back: u64,
+    /// Moves that were dropped half-way.
+    pub dropped: u64,
+}
+
+impl Moves {
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Moves) {
+        self.made += other.made;
+        self.taken_back += other.taken_back;
+        self.dropped += other.dropped;
+    }
+}
+
+/// Moves shards of this node until its first thread's coordinators have ended.
+pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64), desk: &Desk<T>) {
+    let Some(services) = cx.node.services() else { return };
+    let Some(load) = services.load() else { return };
+    let id = cx.node.id;
+    let name = u64::from(id.slot.0) << 16 | u64::from(id.incarnation.0);
+    let mut rng = seeded(seed, mix(MOVES_STREAM ^ name));
+    let mut recent = Recent::default();
+    while cx.has_coordinators() && cx.database().membership.is_member(id) {
+        cx.port.sleep(Nanos(rng.random_range(0..2 * moving.every_ns))).await;
+        let mut own: Vec<ShardId> = Vec::new();
+        recent.look(load, |shard, _| {
+            if services.shards.is_served_by(shard, id) {
+                own.push(shard);
+            }
+        });
+        let members = cx.database().directory.members();
+        if own.is_empty() || members.is_empty() {
+            continue;
+        }
+        let shard = own[rng.random_range(0..own.len())];
+        let to = members[rng.random_range(0..members.len())].id;
+        drop(members);
+        let is_dropped = rng.random_range(0..DROP_ONE_IN) == 0;
+        let mut turns = if is_dropped { rng.random_range(1..TURNS_MAX) } else { u32::MAX };
+        let mut moving = pin!(move_shard(&cx, shard, to, Nanos(moving.patience_ns)));
+        let came = poll_fn(|waiting| match moving.as_mut().poll(waiting) {
+            Poll::Pending if turns == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                turns -= 1;
+                Poll::Pending
+            }
+            Poll::Ready(came) => Poll::Ready(Some(came)),
+        })
+        .await;
+        let moves = &mut desk.left.borrow_mut().moves;
+        match came {
+            Some(Move::Made { .. }) => moves.made += 1,
+            Some(Move::TakenBack) => moves.taken_back += 1,
+            Some(Move::NotOurs | Move::Lost) => {}
+            None => moves.dropped += 1,
+        }
+    }
+}
+
+/// A shard of a member that nobody grants and nobody moves any more.
+pub(super) fn left_closed(database: &Database) -> Option<String> {
+    let membership = &database.membership;
+    let is_left = |shard: &ShardId| {
+        let entry = membership.shard(*shard);
+        entry.is_some_and(|it| it.state == ShardState::Closed && membership.is_member(it.owner))
+    };
+    let shard = ShardId::all().find(is_left)?;
+    Some(format!("a shard is left closed: {shard:?}, {:?}", membership.shard(shard)))
+}

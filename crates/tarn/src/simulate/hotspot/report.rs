@@ -1,0 +1,203 @@
+//! What a moving hotspot came to, for people (`Display`) and for programs (`Serialize`).
+//!
+//! Invariant: times are virtual. Throughput after resharding is that of the last intervals before the hotspot goes on, or
+//! the end comes, beside the balanced case's in the same intervals.
+
+use super::run::HotspotPlan;
+use super::trail::{Moved, Trail};
+use crate::bench::checks::Checks;
+use crate::bench::driver::Phase;
+use crate::bench::lines::row;
+use crate::simulate::cluster::SimCluster;
+use serde::Serialize;
+use std::fmt;
+use tarn_engine::resharding::Terms;
+use tarn_workloads::Workload;
+
+/// Intervals of a stay of the hotspot that say what resharding has come to: the last of it, at most so many.
+const LAST: usize = 3;
+
+/// One case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Case {
+    /// `balanced`, `not moved` or `moved`.
+    pub name: &'static str,
+    /// Transactions a second, by interval.
+    pub throughput_per_s: Vec<f64>,
+    /// The mean of the last intervals of each stay of the hotspot.
+    pub at_last_per_s: Vec<f64>,
+    /// Shards that moved.
+    pub moved: Vec<Moved>,
+    /// Moves that were taken back.
+    pub taken_back: u64,
+    /// Median and 99th percentile of latencies in µs, the wait for a coordinator included.
+    pub latency_us: [f64; 2],
+    #[serde(skip)]
+    pub(super) failures: Vec<String>,
+}
+
+impl Case {
+    pub(super) fn of(name: &'static str, trail: &Trail, phase: Phase, it: &HotspotPlan) -> Case {
+        let interval = it.terms.interval.0;
+        let whole = (it.plan.virtual_ms * 1e6) as u64 / interval;
+        let seconds = interval as f64 / 1e9;
+        let mut ended = trail.ended.borrow().clone();
+        ended.resize(whole as usize, 0);
+        let throughput_per_s: Vec<f64> = ended.iter().map(|it| *it as f64 / seconds).collect();
+        let stay = (it.hotspot.every.0 / interval).max(1) as usize;
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+        let last = |stay: &[f64]| mean(&stay[stay.len().saturating_sub(LAST)..]);
+        let us = |quantile: f64| phase.latency_ns.value_at_quantile(quantile) as f64 / 1e3;
+        Case {
+            name,
+            at_last_per_s: throughput_per_s.chunks(stay).map(last).collect(),
+            throughput_per_s,
+            moved: trail.moved.borrow().clone(),
+            taken_back: trail.taken_back.get(),
+            latency_us: [us(0.5), us(0.99)],
+            failures: phase.failures,
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Serialize)]
+pub struct HotspotReport {
+    /// The benchmark.
+    pub workload: String,
+    /// The protocol and its variant.
+    pub protocol: [String; 2],
+    /// The hardware profile.
+    pub profile: String,
+    /// Seed of every generator.
+    pub seed: u64,
+    /// Compute nodes, threads of each, coordinators of all, clients of all.
+    pub compute: [usize; 4],
+    /// Virtual milliseconds in all.
+    pub virtual_ms: f64,
+    /// How long an interval is, in milliseconds.
+    pub interval_ms: f64,
+    /// Hot shards, and their share of the writing transactions in percent.
+    pub hot: [u32; 2],
+    /// How long they stay, in milliseconds.
+    pub hot_ms: f64,
+    /// The three cases.
+    pub cases: Vec<Case>,
+    /// Throughput with resharding at last, of the balanced case's, for each stay of the hotspot.
+    pub of_balanced: Vec<f64>,
+    /// Mean and longest interruption in µs; `None` if no shard moved.
+    pub interruption_us: Option<[f64; 2]>,
+    /// What the checks of the case that moves found: nothing that was acknowledged is lost.
+    #[serde(flatten)]
+    pub checks: Checks,
+}
+
+impl HotspotReport {
+    pub(super) fn of<W: Workload>(
+        it: &HotspotPlan,
+        cluster: &SimCluster,
+        cases: Vec<Case>,
+        checks: Checks,
+    ) -> HotspotReport {
+        let shape = &it.plan.config.cluster;
+        let [balanced, _, moved] = &cases[..] else { unreachable!("three cases") };
+        let ratio = |(is, may): (&f64, &f64)| is / may;
+        let of_balanced = moved.at_last_per_s.iter().zip(&balanced.at_last_per_s).map(ratio);
+        let took: Vec<f64> = moved.moved.iter().filter_map(|it| it.interruption_us).collect();
+        let longest = took.iter().copied().fold(0.0, f64::max);
+        let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
+        HotspotReport {
+            workload: W::NAME.to_owned(),
+            protocol: [shape.protocol.clone(), shape.variant.clone()],
+            profile: cluster.config().profile.name.clone(),
+            seed: shape.seed,
+            compute: [
+                shape.compute_nodes,
+                it.plan.config.threads,
+                it.plan.config.coordinators,
+                it.clients,
+            ],
+            virtual_ms: it.plan.virtual_ms,
+            interval_ms: it.terms.interval.0 as f64 / 1e6,
+            hot: [it.hotspot.shards, it.hotspot.share_percent],
+            hot_ms: it.hotspot.every.0 as f64 / 1e6,
+            of_balanced: of_balanced.collect(),
+            interruption_us: (!took.is_empty()).then_some([mean, longest]),
+            cases,
+            checks,
+        }
+    }
+}
+
+fn list(values: &[f64], show: impl Fn(f64) -> String) -> String {
+    values.iter().map(|value| show(*value)).collect::<Vec<_>>().join(" ")
+}
+
+impl fmt::Display for HotspotReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [protocol, variant] = &self.protocol;
+        let [nodes, threads, coordinators, clients] = self.compute;
+        let [shards, share] = self.hot;
+        let Terms { overload_percent, .. } = Terms::default();
+        writeln!(
+            f,
+            "a hotspot of {} on {protocol} ({variant}), simulated, seed {}",
+            self.workload, self.seed
+        )?;
+        row(f, "hardware", &self.profile)?;
+        row(
+            f,
+            "compute",
+            format_args!(
+                "{nodes} compute nodes × {threads} threads, {coordinators} coordinators, {clients} clients"
+            ),
+        )?;
+        row(
+            f,
+            "hot",
+            format_args!(
+                "{shards} shards of one node have {share} % of what writes, others every {} ms",
+                self.hot_ms
+            ),
+        )?;
+        row(
+            f,
+            "rule",
+            format_args!(
+                "looked at every {} ms; overloaded is {overload_percent} % of the mean unless told otherwise",
+                self.interval_ms
+            ),
+        )?;
+        let thousands = |per_s: f64| format!("{:.0}", per_s / 1e3);
+        for case in &self.cases {
+            writeln!(f, "{}", case.name)?;
+            row(f, "ktxn/s", list(&case.throughput_per_s, thousands))?;
+            row(f, "at last", list(&case.at_last_per_s, thousands))?;
+            let [p50, p99] = case.latency_us;
+            row(f, "latency", format_args!("p50 {p50:.0} µs, p99 {p99:.0} µs"))?;
+            for it in &case.moved {
+                let took =
+                    it.interruption_us.map_or("nobody asked".into(), |us| format!("{us:.1} µs"));
+                row(
+                    f,
+                    "moved",
+                    format_args!(
+                        "shard {} from {} to {} at {:.1} ms: interrupted for {took}, {} tries refused",
+                        it.shard, it.from, it.to, it.at_ms, it.refused
+                    ),
+                )?;
+            }
+            if case.taken_back > 0 {
+                row(f, "taken back", format_args!("{} moves", case.taken_back))?;
+            }
+        }
+        writeln!(f, "resharding")?;
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        row(f, "of balanced", list(&self.of_balanced, percent))?;
+        if let Some([mean, longest]) = self.interruption_us {
+            row(f, "interruption", format_args!("{mean:.1} µs on average, {longest:.1} at most"))?;
+        }
+        writeln!(f, "checks")?;
+        self.checks.fmt(f)
+    }
+}

@@ -1,0 +1,112 @@
+//! The three cases of a hotspot, each on a cluster of its own: balanced, not moved, moved.
+//!
+//! Invariant: the last case is judged: a phase of it is recorded, with shards that move often, and its history checked;
+//! then the measured one; then the memory, in which every update that was acknowledged must be.
+
+use super::Hotspot;
+use super::report::{Case, HotspotReport};
+use super::trail::Trail;
+use crate::bench::checks::{Checks, guaranteed};
+use crate::bench::recording::Recording;
+use crate::bench::run::RunError;
+use crate::simulate::driver::{Driver, Length};
+use crate::simulate::run::Plan;
+use crate::simulate::virtual_ms;
+use std::rc::Rc;
+use tarn_engine::resharding::Terms;
+use tarn_fabric::clock::Nanos;
+use tarn_workloads::Workload;
+
+/// Intervals of the recorded phase: so short that shards move in it.
+const RECORDED_INTERVAL: Nanos = Nanos(200_000);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct HotspotPlan {
+    /// On what, and for how long.
+    pub plan: Plan,
+    /// What is hot.
+    pub hotspot: Hotspot,
+    /// When shards move.
+    pub terms: Terms,
+    /// Clients of all nodes.
+    pub clients: usize,
+    /// Length of the recorded phase.
+    pub recorded: Nanos,
+}
+
+/// What a phase's driver is told of a hotspot.
+#[derive(Clone)]
+pub(crate) struct Heat {
+    pub(crate) hotspot: Hotspot,
+    /// `None`: no shard moves.
+    pub(crate) terms: Option<Terms>,
+    pub(crate) trail: Rc<Trail>,
+}
+
+/// Runs the cases.
+///
+/// # Errors
+/// What cannot be, or could not be done. A check that fails is no error: the report says so.
+pub fn run<W: Workload>(
+    workload: impl Fn() -> Result<W, RunError>,
+    it: &HotspotPlan,
+    watch: &dyn Fn(&'static str),
+) -> Result<HotspotReport, RunError> {
+    let mut cases = Vec::new();
+    for (name, stride) in [("balanced", 1), ("not moved", it.hotspot.nodes)] {
+        watch(name);
+        let mut driver = loaded(workload()?, it)?;
+        cases.push(measure(&mut driver, it, (name, stride, None))?);
+    }
+    watch("moved");
+    let mut driver = loaded(workload()?, it)?;
+    let (history, mut failures) = recorded(&mut driver, it)?;
+    cases.push(measure(&mut driver, it, ("moved", it.hotspot.nodes, Some(it.terms)))?);
+    failures.extend(cases.iter_mut().flat_map(|case| std::mem::take(&mut case.failures)));
+    let judged = driver.check()?;
+    let checks = Checks::of(driver.workload(), driver.tally(), judged, history, failures);
+    Ok(HotspotReport::of::<W>(it, driver.cluster(), cases, checks))
+}
+
+fn loaded<W: Workload>(workload: W, it: &HotspotPlan) -> Result<Driver<W>, RunError> {
+    let mut driver = Driver::new(workload, &it.plan.config)?;
+    driver.load(&|_, _| {})?;
+    driver.set_clients(Some(it.clients));
+    Ok(driver)
+}
+
+fn length(it: &HotspotPlan) -> Length {
+    let measured = virtual_ms(it.plan.virtual_ms);
+    Length { warm_up: Nanos(0), measured, transactions_max: u64::MAX, record: false }
+}
+
+fn measure<W: Workload>(
+    driver: &mut Driver<W>,
+    it: &HotspotPlan,
+    (name, stride, terms): (&'static str, u32, Option<Terms>),
+) -> Result<Case, RunError> {
+    let trail = Rc::new(Trail::new(it.terms.interval));
+    let hotspot = Hotspot { stride, ..it.hotspot };
+    driver.set_heat(Some(Heat { hotspot, terms, trail: Rc::clone(&trail) }));
+    let measured = driver.phase(length(it), &|_| {})?;
+    Ok(Case::of(name, &trail, measured.phase, it))
+}
+
+/// A phase in which shards move often, and what the checker says of it.
+fn recorded<W: Workload>(
+    driver: &mut Driver<W>,
+    it: &HotspotPlan,
+) -> Result<(crate::bench::checks::HistoryReport, Vec<String>), RunError> {
+    let recording = Recording::open(driver.workload(), &it.plan.config.cluster, [], (None, true))?;
+    let trail = Rc::new(Trail::new(RECORDED_INTERVAL));
+    let terms = Terms { interval: RECORDED_INTERVAL, ..it.terms };
+    let every = Nanos((it.recorded.0 / 2).max(1));
+    let hotspot = Hotspot { every, ..it.hotspot };
+    driver.set_heat(Some(Heat { hotspot, terms: Some(terms), trail }));
+    let length = Length { measured: it.recorded, record: true, ..length(it) };
+    let mut phase = driver.phase(length, &|_| {})?.phase;
+    let failures = std::mem::take(&mut phase.failures);
+    let isolation = guaranteed(&driver.cluster().database().protocol);
+    Ok((recording.judge(&phase, isolation)?, failures))
+}
