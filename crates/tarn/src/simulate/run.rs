@@ -49,6 +49,16 @@ pub trait Watch {
     fn judging(&self, about_seconds: f64);
 }
 
+/// Who is told nothing.
+pub struct Silent;
+
+impl Watch for Silent {
+    fn loading(&self, _: u64, _: u64) {}
+    fn loaded(&self, _: u64, _: f64) {}
+    fn running(&self, _: &'static str, _: Now) {}
+    fn judging(&self, _: f64) {}
+}
+
 /// A tenth of the measured phase, at least half a millisecond, at most five.
 fn warm_up(plan: &Plan) -> f64 {
     (plan.virtual_ms / 10.0).clamp(0.5, 5.0)

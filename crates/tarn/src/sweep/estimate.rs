@@ -70,19 +70,10 @@ mod tests {
     use super::*;
     use crate::cluster::ClusterConfig;
     use crate::simulate::Config;
-    use crate::simulate::run::{Watch, run};
+    use crate::simulate::run::{Silent, run};
     use crate::simulate::stamps::Source;
     use tarn_sim::profile::Profile;
     use tarn_workloads::{Settings, Workload, kvs::Kvs, smallbank::SmallBank, ycsb::Ycsb};
-
-    struct Silent;
-
-    impl Watch for Silent {
-        fn loading(&self, _: u64, _: u64) {}
-        fn loaded(&self, _: u64, _: f64) {}
-        fn running(&self, _: &'static str, _: crate::simulate::driver::Now) {}
-        fn judging(&self, _: f64) {}
-    }
 
     /// The estimate, and what the simulated memory took.
     fn both<W: Workload>(records: u64, replicas: usize) -> (u64, u64) {

@@ -6,6 +6,9 @@ use super::case::{Bench, Kind};
 use crate::reproduce::Scale;
 use serde::Serialize;
 
+/// The name of a smoke run's scale.
+pub const QUICK: &str = "quick";
+
 /// See the module's text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Extent {
@@ -58,7 +61,7 @@ impl Extent {
         let coordinators = vec![9, 45, 180, 540];
         Extent {
             scale: Scale {
-                name: "quick",
+                name: QUICK,
                 sizes: Vec::new(),
                 virtual_ms: 2.0,
                 warm_up_ms: 1.0,

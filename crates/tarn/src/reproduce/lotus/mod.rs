@@ -29,10 +29,11 @@ use super::stage::Testbed;
 use crate::bench::run::RunError;
 use crate::machine;
 use crate::simulate::run::Watch;
-use extent::Extent;
+use extent::{Extent, QUICK};
 use figures::{Done, Section};
+use occasion::{Crash, Heating};
 use report::{Evaluation, Part};
-use runs::{Ground, Runs};
+use runs::{Ground, Runs, each};
 use sheet::Sheet;
 use std::time::Instant;
 use supposition::Supposition;
@@ -103,7 +104,10 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
     let testbed = testbed(order.profile.clone());
     let (extent, seed) = (&order.extent, order.seed);
     let suppositions = &order.suppositions;
-    let ground = Ground { testbed: &testbed, scale: &extent.scale, seed, suppositions, watch };
+    // Each point is one thread's, and the same whoever runs beside it.
+    let threads = if extent.scale.name == QUICK { machine::processors() } else { 1 };
+    let scale = &extent.scale;
+    let ground = Ground { testbed: &testbed, scale, seed, suppositions, threads, watch };
     let (mut cases, mut crashes, mut hotspots) = (Vec::new(), Vec::new(), Vec::new());
     for section in &sections {
         let jobs = (section.jobs)(extent);
@@ -113,14 +117,10 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
     }
     let mut runs = Runs::default();
     runs.run(cases, &ground);
-    for crash in crashes {
-        let crashed = crash.run(&ground);
-        runs.crashes.push((crash, crashed));
-    }
-    for heating in hotspots {
-        let heated = heating.run(&ground);
-        runs.hotspots.push((heating, heated));
-    }
+    let crashed = each(&crashes, &ground, Crash::run);
+    runs.crashes = crashes.into_iter().zip(crashed).collect();
+    let heated = each(&hotspots, &ground, Heating::run);
+    runs.hotspots = hotspots.into_iter().zip(heated).collect();
     let done = Done { extent, profile: &order.profile, runs: &runs };
     let parts = sections.iter().map(|section| part(section, &done)).collect();
     let mut evaluation = Evaluation::of(order, parts, runs);

@@ -1,5 +1,5 @@
-//! Runs the cases of a page: each database loaded once, one after the other, so that one at a time is in
-//! this machine's memory.
+//! Runs the cases of a page: each database loaded once, and as many at a time in this machine's memory as it has
+//! threads to run them: one, but in a smoke run.
 //!
 //! Invariant: a case whose protocol, variant or layout is not there comes out as missing, with what the
 //! registry said; nothing is loaded for it. What must be sound runs first and is judged before the rest.
@@ -12,8 +12,10 @@ use crate::bench::run::RunError;
 use crate::reproduce::Scale;
 use crate::reproduce::curve::Series;
 use crate::reproduce::stage::{Judged, Stage, System, Testbed};
-use crate::simulate::run::Watch;
+use crate::simulate::run::{Silent, Watch};
 use serde::Serialize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::layout::LayoutKind;
 use tarn_engine::outcome::UsageError;
@@ -35,8 +37,39 @@ pub struct Ground<'a> {
     pub seed: u64,
     /// What is changed for everybody.
     pub suppositions: &'a [Supposition],
+    /// Threads of this machine, each with a database of its own in memory.
+    pub threads: usize,
     /// Who is told.
     pub watch: &'a dyn Watch,
+}
+
+/// Does all of it, on the ground's threads, of which the caller's is one and tells; what came of each, in order.
+pub fn each<T: Sync, R: Send>(
+    all: &[T],
+    ground: &Ground<'_>,
+    work: impl Fn(&T, &Ground<'_>) -> R + Sync,
+) -> Vec<R> {
+    let &Ground { testbed, scale, seed, suppositions, threads, watch } = ground;
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let run = |watch: &dyn Watch| {
+        let ground = Ground { testbed, scale, seed, suppositions, threads, watch };
+        while let Some((at, item)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            all.get(at).map(|item| (at, item))
+        } {
+            let came = work(item, &ground);
+            done.lock().expect("no panic under this lock").push((at, came));
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..threads).for_each(|_| {
+            scope.spawn(|| run(&Silent));
+        });
+        run(watch);
+    });
+    let mut done = done.into_inner().expect("no panic under this lock");
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, came)| came).collect()
 }
 
 impl Ground<'_> {
@@ -105,6 +138,7 @@ impl Runs {
                 Err(missing) => self.cases.push((case, Err(missing))),
             }
         }
+        let mut groups = Vec::new();
         while !rest.is_empty() {
             let (first, kind) = (rest[0].0.clone(), rest[0].1);
             let on_one = |(case, other): &mut (Case, LayoutKind)| {
@@ -113,8 +147,16 @@ impl Runs {
                     && case.system.protocol == first.system.protocol
                     && case.bench.loads_as() == first.bench.loads_as()
             };
-            let group = rest.extract_if(.., on_one).map(|(case, _)| case).collect();
-            self.run_group(group, ground);
+            groups.push(rest.extract_if(.., on_one).map(|(case, _)| case).collect::<Vec<Case>>());
+        }
+        for mut ran in each(&groups, ground, |group, ground| {
+            let mut runs = Runs::default();
+            runs.run_group(group.clone(), ground);
+            runs
+        }) {
+            self.cases.append(&mut ran.cases);
+            self.judged.append(&mut ran.judged);
+            self.failures.append(&mut ran.failures);
         }
     }
 

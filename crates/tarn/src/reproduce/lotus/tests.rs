@@ -6,6 +6,7 @@
 use super::*;
 use crate::reproduce::Scale;
 use crate::reproduce::row::Verdict;
+use crate::simulate::run::Silent;
 use std::collections::BTreeSet;
 
 fn keys(parts: &[Part]) -> Vec<(&'static str, &'static str, &'static str)> {
@@ -96,19 +97,10 @@ pub fn tiny(only: &[&str]) -> Order {
     }
 }
 
-struct Nobody;
-
-impl Watch for Nobody {
-    fn loading(&self, _: u64, _: u64) {}
-    fn loaded(&self, _: u64, _: f64) {}
-    fn running(&self, _: &'static str, _: crate::simulate::driver::Now) {}
-    fn judging(&self, _: f64) {}
-}
-
 #[test]
 fn what_is_there_is_run_and_drawn_and_the_rest_says_why_not() {
     let order = tiny(&["fig-2", "fig-23"]);
-    let evaluation = evaluate(&order, &Nobody).expect("a page");
+    let evaluation = evaluate(&order, &Silent).expect("a page");
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
     assert_eq!(evaluation.parts.len(), 2);
     let row = |metric: &str| {
@@ -145,7 +137,7 @@ fn what_is_there_is_run_and_drawn_and_the_rest_says_why_not() {
     }
     // A function of the order, but for the machine's part.
     let mut again =
-        serde_json::to_value(evaluate(&order, &Nobody).expect("a page")).expect("an object");
+        serde_json::to_value(evaluate(&order, &Silent).expect("a page")).expect("an object");
     let mut object = object;
     (object["wall"], again["wall"]) = Default::default();
     assert_eq!(object, again);
@@ -156,7 +148,7 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
     let order = tiny(&["fig-2"]);
     let slow = order.profile.clone().set("nic.atomic_mops", "0.25").expect("a constant");
     let [was, is] = [order.profile.clone(), slow].map(|profile| {
-        let evaluation = evaluate(&Order { profile, ..order.clone() }, &Nobody).expect("a page");
+        let evaluation = evaluate(&Order { profile, ..order.clone() }, &Silent).expect("a page");
         let gain =
             evaluation.rows.iter().find(|row| row.metric == "FORD without CAS over its peak");
         (gain.expect("a row").literal.expect("a figure"), evaluation)
@@ -169,7 +161,7 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
 /// The steps of the ablation share a database: what is loaded for one that is not routed is there for one that is.
 #[test]
 fn routing_is_a_step_of_its_own() {
-    let evaluation = evaluate(&tiny(&["fig-14"]), &Nobody).expect("a page");
+    let evaluation = evaluate(&tiny(&["fig-14"]), &Silent).expect("a page");
     let metric = "throughput with two-level load balancing";
     for workload in ["TATP", "SmallBank"] {
         let is_it = |row: &&sheet::Row| row.workload == workload && row.metric == metric;
@@ -192,7 +184,7 @@ fn routing_is_a_step_of_its_own() {
 fn a_supposition_is_named_and_moves_what_it_is_about() {
     let order = Order { suppositions: vec![], ..tiny(&["fig-14"]) };
     let off = supposition::Supposition::parse("timestamps=counter").expect("one");
-    let free = evaluate(&Order { suppositions: vec![off], ..order }, &Nobody).expect("a page");
+    let free = evaluate(&Order { suppositions: vec![off], ..order }, &Silent).expect("a page");
     assert!(page::page(&free).contains("suppose.timestamps = counter"));
     let lotus = free.series.iter().filter(|ran| ran.series.name.starts_with("LOTUS"));
     assert!(lotus.clone().count() > 0);
@@ -204,7 +196,7 @@ fn a_crash_is_run_for_whoever_recovers() {
     let mut order = tiny(&["fig-15"]);
     order.profile = order.profile.set("cluster.reconnect_ms", "2").expect("a constant");
     order.profile = order.profile.set("cluster.reregister_ms", "1").expect("a constant");
-    let evaluation = evaluate(&order, &Nobody).expect("a page");
+    let evaluation = evaluate(&order, &Silent).expect("a page");
     // LOTUS is judged by its own tests; here, that FORD is sound, and that of what is not there is no figure.
     let failed = evaluation.failed();
     assert!(failed.iter().all(|failure| failure.starts_with("LOTUS")), "{failed:?}");
@@ -220,6 +212,6 @@ fn a_crash_is_run_for_whoever_recovers() {
 
 #[test]
 fn a_section_that_there_is_not_is_refused_with_all_that_there_are() {
-    let error = evaluate(&tiny(&["fig-99"]), &Nobody).err().expect("refused").to_string();
+    let error = evaluate(&tiny(&["fig-99"]), &Silent).err().expect("refused").to_string();
     assert!(error.contains("only = fig-99") && error.contains("fig-13"), "{error}");
 }
