@@ -124,7 +124,7 @@ pub trait Backend {
     /// Only errors known at once are returned.
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError>;
 
-    /// Whether a detached round has completed, and how.
+    /// Whether a detached round has completed, and how. Whoever asks again, or after somebody else, is told the same.
     fn detached(&self, detached: Detached) -> Poll<Result<(), FabricError>>;
 
     /// Asks memory node `at` to execute no verb of `whom` any more, in this life: a control request, not

@@ -106,7 +106,7 @@ impl Backend for SimBackend {
             world.is_registered = true;
             return Poll::Pending;
         }
-        Poll::Ready(world.detached_errors.remove(&ticket).map_or(Ok(()), Err))
+        Poll::Ready(world.detached_errors.get(&ticket).map_or(Ok(()), |error| Err(*error)))
     }
 
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
