@@ -23,6 +23,11 @@ use tarn_fabric::backend::Endpoint;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigurationNumber(pub u64);
 
+impl ConfigurationNumber {
+    /// Of the configuration that a database begins with.
+    pub const FIRST: ConfigurationNumber = ConfigurationNumber(1);
+}
+
 /// The map that transactions run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
@@ -99,7 +104,7 @@ struct State {
 impl Configurations {
     /// The first configuration, open.
     pub fn new(groups: ReplicaGroups) -> Configurations {
-        let number = ConfigurationNumber(1);
+        let number = ConfigurationNumber::FIRST;
         let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)));
         let copies_wanted = copies.collect();
         let state = State {

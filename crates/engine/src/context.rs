@@ -524,6 +524,11 @@ impl Context {
         self.node.dead_nodes.take(self.configuration.get(), index)
     }
 
+    /// The configuration that the thread's transactions run in.
+    pub fn configuration(&self) -> ConfigurationNumber {
+        self.configuration.get()
+    }
+
     /// Whether the thread has the configuration that was opened last.
     pub(crate) fn is_current(&self) -> bool {
         self.database().configurations.open().number == self.configuration.get()

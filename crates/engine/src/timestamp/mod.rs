@@ -32,6 +32,7 @@ use crate::context::Context;
 use crate::outcome::Failure;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::error::FabricError;
 
 /// A point in the order of commits. Zero is before all of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -85,7 +86,7 @@ pub enum Timestamps {
     /// The counter of the process that all compute nodes run in ([`crate::context::Database::counter`]).
     Counter,
     /// A counter in the pool: a READ to start, a FETCH_AND_ADD to commit, at the primary alone. For
-    /// the explorer, and for clusters none of whose memory nodes dies.
+    /// the explorer and for simulated clusters.
     Pool(Address),
     /// A service at a node of the compute pool, by messages.
     Service(Box<StampClient>),
@@ -145,6 +146,30 @@ impl Timestamps {
         };
         cx.hears(commit);
         Ok(commit)
+    }
+
+    /// Takes timestamps until one is late enough: then every later one is. A pool's counter whose memory node is
+    /// gone gives none any more, and those of the next configuration are above all of this one.
+    ///
+    /// # Errors
+    /// As [`Timestamps::commit`].
+    pub(crate) async fn pass(
+        &self,
+        cx: &Context,
+        is_late: impl Fn(Timestamp) -> bool,
+    ) -> Result<(), Failure> {
+        loop {
+            match self.commit(cx).await {
+                Ok(given) if is_late(given) => return Ok(()),
+                Ok(_) => {}
+                Err(failure) => {
+                    let Timestamps::Pool(word) = self else { return Err(failure) };
+                    let its_node = FabricError::NodeDown(cx.groups.primary(*word).node());
+                    let is_gone = cx.port.last_error() == Some(its_node);
+                    return if is_gone { Ok(()) } else { Err(failure) };
+                }
+            }
+        }
     }
 
     /// Waits until everybody's next timestamp is above `given`: before a transaction that has it is
