@@ -170,6 +170,11 @@ impl Context {
         self.database().protocol.abandon(self, &mut txn);
     }
 
+    /// Whether coordinators of this thread have left anything in doubt, or their last writes ended in an error.
+    pub(crate) fn has_left_doubts(&self) -> bool {
+        self.doubts.first_left().is_some()
+    }
+
     /// Settles what coordinators of this thread have left in doubt that are no more.
     ///
     /// # Errors

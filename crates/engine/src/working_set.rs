@@ -363,6 +363,8 @@ pub struct Txn {
     pub failed: Option<crate::outcome::Failure>,
     /// Rounds that release earlier transactions' locks and have not been seen to complete.
     pub unlocking: Vec<Detached>,
+    /// Whether the last writes of the transaction before ended in an error: its log is needed until it is settled.
+    pub left_unshown: bool,
     /// Where it is recorded, if it is, and when it began.
     pub recorded_in: Option<(HistorySink, Nanos)>,
     /// What it does with ordered indexes.
@@ -404,6 +406,7 @@ impl Txn {
             mistaken: false,
             failed: None,
             unlocking: Vec::new(),
+            left_unshown: false,
             recorded_in: None,
             ordered: Ordered::default(),
         }

@@ -1,19 +1,22 @@
 //! What still runs of transactions whose caller has the reply, or that are given up.
 //!
 //! Invariants: a lock of a transaction that has written is given up when its writes are over, not before; until
-//! then its thread counts as busy, so that no configuration changes under them. Nothing that another node
-//! granted is lost: the RELEASE is repeated until that node has it or is no member. A reply that never came
+//! then its thread counts as busy, so that no configuration changes under them. If a memory node dies under them nobody
+//! knows which were executed, at other nodes neither: the transaction is in doubt then, with its locks, until
+//! somebody of the thread has made it final from its log. Nothing that another node granted is lost: the RELEASE is repeated until that node has it or is no member. A reply that never came
 //! makes no difference, since the session is ordered: a RELEASE runs after the LOCK, or the LOCK never.
 
 use super::message::{self, RELEASE};
 use super::set::LockSet;
 use crate::context::Context;
-use crate::outcome::TxnId;
+use crate::outcome::{Failure, TxnId};
 use crate::timestamp::Timestamp;
+use crate::working_set::Txn;
 use std::pin::Pin;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Detached;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::rpc::CallFuture;
 
 /// One thing that still runs.
@@ -26,6 +29,15 @@ pub(crate) enum Closing {
         held: LockSet,
         /// When the transaction committed.
         committed: Timestamp,
+        /// Which it is, and its coordinator's number.
+        whose: (TxnId, u32),
+    },
+    /// What was there before is written back, each batch to a memory node of its own, under the locks.
+    Restoring {
+        /// The batches: one that ends in an error ends at a node that is gone.
+        writes: Vec<Detached>,
+        /// What guards them.
+        held: LockSet,
         /// Its coordinator's number.
         number: u32,
     },
@@ -43,28 +55,86 @@ pub(crate) enum Closing {
 }
 
 impl Context {
-    /// Gives up `held` when `writes` are over: for a transaction of coordinator `number` that is acknowledged now.
-    /// `held` is empty afterwards.
+    /// Gives up `held` when `writes` are over: for a transaction that is acknowledged now, and its coordinator's number.
+    /// `held` is empty afterwards. False if a memory node has died under them: then it is in doubt.
     pub fn close(
         &self,
-        writes: Detached,
-        (held, number): (&mut LockSet, u32),
+        writes: Result<Detached, FabricError>,
+        (held, whose): (&mut LockSet, (TxnId, u32)),
         committed: Timestamp,
-    ) {
-        if self.port.detached(writes).is_ready() {
-            return held.release(self, Some(committed));
+    ) -> bool {
+        let ended = writes.and_then(|writes| match self.port.detached(writes) {
+            Poll::Ready(ended) => ended.map(|()| None),
+            Poll::Pending => Ok(Some(writes)),
+        });
+        match ended {
+            Ok(None) | Err(FabricError::Fenced) => held.release(self, Some(committed)),
+            Ok(Some(writes)) => {
+                let held = self.take_locks(held);
+                let closing = Closing::Writing { writes, held, committed, whose };
+                self.thread_services().closing.borrow_mut().push(closing);
+            }
+            Err(error) => {
+                let held = self.take_locks(held);
+                self.close_in_doubt(error, held, whose);
+                return false;
+            }
         }
-        let thread = self.thread_services();
-        let empty = thread.spare.borrow_mut().pop().unwrap_or_default();
-        let held = std::mem::replace(held, empty);
+        true
+    }
+
+    /// Gives up `held` when all of `writes` are over, which write back what was there before.
+    pub(crate) fn close_restored(
+        &self,
+        writes: Vec<Detached>,
+        (held, number): (&mut LockSet, u32),
+    ) {
+        let held = self.take_locks(held);
+        let closing = Closing::Restoring { writes, held, number };
+        self.thread_services().closing.borrow_mut().push(closing);
+        self.advance_closing();
+    }
+
+    /// What a transaction has locked goes on to count when it has ended.
+    fn take_locks(&self, held: &mut LockSet) -> LockSet {
         self.stay();
-        thread.closing.borrow_mut().push(Closing::Writing { writes, held, committed, number });
+        let empty = self.thread_services().spare.borrow_mut().pop().unwrap_or_default();
+        std::mem::replace(held, empty)
+    }
+
+    /// A memory node died under the last writes of a transaction that is acknowledged: its log says what is left to do.
+    #[cold]
+    fn close_in_doubt(&self, error: FabricError, held: LockSet, (id, number): (TxnId, u32)) {
+        if let FabricError::NodeDown(node) = error {
+            self.database().configurations.report(node);
+        }
+        let mut left = Txn::new(id, number);
+        left.held = held;
+        self.doubt(id, number);
+        self.inherit(left);
+    }
+
+    /// Waits until nothing is left to do for a coordinator's last transaction, whose writes ended in an error.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    #[cold]
+    pub(crate) async fn settle_closed(&self, number: u32) -> Result<(), Failure> {
+        self.advance_closing();
+        while !self.is_number_free(number).await? {
+            self.port.yield_now().await;
+        }
+        Ok(())
     }
 
     /// Whether writes of a coordinator's last transaction are on their way.
     pub(crate) fn is_closing(&self, number: u32) -> bool {
-        let is_its =
-            |it: &Closing| matches!(it, Closing::Writing { number: its, .. } if *its == number);
+        let is_its = |it: &Closing| match it {
+            Closing::Writing { whose: (_, its), .. } | Closing::Restoring { number: its, .. } => {
+                *its == number
+            }
+            Closing::Releasing { .. } => false,
+        };
         self.advance_closing() > 0 && self.thread_services().closing.borrow().iter().any(is_its)
     }
 
@@ -94,15 +164,25 @@ impl Context {
     /// Whether it is done.
     fn advance_one(&self, closing: &mut Closing) -> bool {
         match closing {
-            Closing::Writing { writes, held, committed, .. } => {
-                // An error says that the primary is dead, whose backups have it all, or that this
-                // node is, and then its locks go with it.
-                if self.port.detached(*writes).is_pending() {
+            Closing::Writing { writes, held, committed, whose } => {
+                match self.port.detached(*writes) {
+                    Poll::Pending => return false,
+                    // If it is this node that is gone its locks go with it.
+                    Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
+                        self.give_up(held, Some(*committed));
+                    }
+                    Poll::Ready(Err(error)) => {
+                        self.close_in_doubt(error, std::mem::take(held), *whose);
+                    }
+                }
+                true
+            }
+            Closing::Restoring { writes, held, .. } => {
+                writes.retain(|writes| self.port.detached(*writes).is_pending());
+                if !writes.is_empty() {
                     return false;
                 }
-                held.release(self, Some(*committed));
-                self.thread_services().spare.borrow_mut().push(std::mem::take(held));
-                self.leave();
+                self.give_up(held, None);
                 true
             }
             Closing::Releasing { owner, txn, committed, call } => {
@@ -127,6 +207,12 @@ impl Context {
                 }
             }
         }
+    }
+
+    fn give_up(&self, held: &mut LockSet, committed: Option<Timestamp>) {
+        held.release(self, committed);
+        self.thread_services().spare.borrow_mut().push(std::mem::take(held));
+        self.leave();
     }
 
     fn call_release(&self, owner: NodeId, txn: TxnId, committed: Option<Timestamp>) -> CallFuture {

@@ -214,6 +214,15 @@ pub async fn settle(cx: &Context) {
         cx.serve();
         cx.port.yield_now().await;
     }
+    settle_closed(cx).await;
+}
+
+/// Settles transactions whose last writes ended in an error, and others that nobody else of the thread would. What
+/// cannot be settled yet is tried again the next time.
+async fn settle_closed(cx: &Context) {
+    if cx.has_left_doubts() && cx.database().membership.is_member(cx.node.id) {
+        let _ = cx.settle_left().await;
+    }
 }
 
 /// A thread's service: one coroutine of each thread runs this beside its coordinators. It ends when `stop` says
@@ -224,8 +233,10 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     services.node.start_running(services.thread);
     while !stop() || !services.is_idle() {
         cx.serve();
+        settle_closed(cx).await;
         cx.port.yield_now().await;
     }
+    settle_closed(cx).await;
     services.node.stop_running(services.thread);
     while services.node.transport() == Transport::Rpc && cx.database().directory.is_any_running() {
         cx.serve();

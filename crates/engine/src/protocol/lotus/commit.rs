@@ -17,6 +17,7 @@ use crate::timestamp::Timestamps;
 use crate::working_set::{Txn, Written};
 use tarn_fabric::address::{GroupId, Target};
 use tarn_fabric::backend::Detached;
+use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 /// Commits the transaction; returns when it may be acknowledged.
@@ -45,7 +46,7 @@ pub(super) async fn commit_structure(
 
 /// C1 to C4.
 async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    settle_log(lotus, cx, txn).await;
+    settle_log(lotus, cx, txn).await?;
     secure(lotus, cx, txn)?;
     write_invisible(lotus, cx, txn).await?;
     take_timestamp(cx, txn).await?;
@@ -60,7 +61,7 @@ async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure
 
 /// C1 to C4 as [`write`], of records whose versions lie in their slots, all in one group that has one copy.
 async fn write_short(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    settle_log(lotus, cx, txn).await;
+    settle_log(lotus, cx, txn).await?;
     secure(lotus, cx, txn)?;
     short::plan_invisible(cx, txn);
     begin_doubt(cx, txn);
@@ -92,14 +93,19 @@ fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 }
 
 /// The log area is used again only when what it decides is visible everywhere.
-async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // Should this future be dropped, what has not settled is still to be waited for.
     while let Some(&showing) = txn.unlocking.last() {
-        if lotus.on(On::SettleBeforeLog) {
-            let _ = cx.port.settle(showing).await;
+        if lotus.on(On::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {
+            txn.left_unshown = true;
         }
         txn.unlocking.pop();
     }
+    if txn.left_unshown {
+        cx.settle_closed(txn.coordinator).await?;
+        txn.left_unshown = false;
+    }
+    Ok(())
 }
 
 /// C1: the log's entry, then the versions, INVISIBLE, to every replica. From here on the outcome is what the
@@ -283,10 +289,9 @@ fn show_at_primary(cx: &Context, txn: &mut Txn) {
     txn.round.begin();
     add_visible(cx, txn, |position| position == 0);
     nodes::add_free(cx, txn, |position| position == 0);
-    // A primary that does not answer is gone: its backups have it all.
     let posted = cx.port.post_detached(&mut txn.round);
     discard(cx, txn);
-    close(cx, txn, posted.ok());
+    close(cx, txn, posted);
 }
 
 /// From here on the outcome is what the memory says.
@@ -304,16 +309,14 @@ fn unknown(cx: &Context, txn: &Txn) -> Failure {
 }
 
 /// What was posted is the transaction's last: when it is done, its locks are given up.
-fn close(cx: &Context, txn: &mut Txn, posted: Option<Detached>) {
+fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
+    enter(cx, Phase::Release);
     txn.written.clear();
     txn.unlocking.extend(posted);
-    match posted {
-        Some(writes) => {
-            enter(cx, Phase::Release);
-            let known = cx.timestamps.known(cx);
-            cx.close(writes, (&mut txn.held, txn.coordinator), known);
-        }
-        None => release(cx, txn),
+    let known = cx.timestamps.known(cx);
+    let whose = (txn.tag, txn.coordinator);
+    if !cx.close(posted, (&mut txn.held, whose), known) {
+        txn.left_unshown = true;
     }
 }
 
@@ -352,29 +355,29 @@ pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
     // Some of it may have been written.
     txn.allocated.clear();
-    txn.round.begin();
-    for index in 0..txn.written.len() {
-        add_former(cx, txn, index);
-    }
-    let mut posted = cx.port.post_detached(&mut txn.round).ok();
-    if posted.is_none() {
-        // A node that does not answer has lost them: the others get theirs one by one.
-        for index in 0..txn.written.len() {
-            txn.round.begin();
-            add_former(cx, txn, index);
-            posted = cx.port.post_detached(&mut txn.round).ok().or(posted);
-        }
-    }
-    close(cx, txn, posted);
+    restore(cx, txn);
 }
 
-/// Adds the WRITEs of what was there before, at every replica.
-fn add_former(cx: &Context, txn: &mut Txn, index: usize) {
-    let it = txn.written[index];
-    let from = it.slot.plus(former_at(cx, &it));
-    for target in cx.groups.whole().all(from) {
-        txn.round.write(target, it.former, it.former_bytes);
+/// Writes back what was there before, at every replica, and then gives the locks up. A batch goes to one node alone,
+/// so that one that fails says that this node is gone, and nothing of any other.
+fn restore(cx: &Context, txn: &mut Txn) {
+    let groups = cx.groups.whole();
+    let (mut writes, mut former) = (Vec::new(), Vec::new());
+    for it in &txn.written {
+        let from = it.slot.plus(former_at(cx, it));
+        former.extend(groups.all(from).map(|target| (target, it.former, it.former_bytes)));
     }
+    for node in groups.nodes() {
+        txn.round.begin();
+        for &(target, at, bytes) in former.iter().filter(|(target, ..)| target.node() == node) {
+            txn.round.write(target, at, bytes);
+        }
+        writes.extend(cx.port.post_detached(&mut txn.round));
+    }
+    enter(cx, Phase::Release);
+    txn.written.clear();
+    txn.unlocking.extend(&writes);
+    cx.close_restored(writes, (&mut txn.held, txn.coordinator));
 }
 
 /// How far into the slot what was there before begins.
