@@ -64,6 +64,7 @@ enum On {
     VersionCache = 14,
     KeepUnchanged = 15,
     DropAtGrant = 16,
+    WholeDecision = 17,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -155,6 +156,11 @@ const SWITCHES: &[Switch] = &[
     switch(
         "drop-at-grant",
         "a write grant makes what is remembered unusable until the writer's end; off: only grants to others do (L6)",
+        false,
+    ),
+    switch(
+        "whole-decision",
+        "a snapshot believes a decision that all logs of a group have; off: that one has, which may die with its coordinator",
         false,
     ),
 ];
@@ -281,12 +287,11 @@ impl Protocol for Lotus {
     const INFO: ProtocolInfo = ProtocolInfo {
         name: "lotus",
         citation: "Hu, Zuo, Hu, Chen, Wang, Yang: LOTUS, Optimizing Disaggregated Transactions with Disaggregated Locks",
-        // Copies are made again by a look at LOCK and VERSION, which versions do not have.
         caps: ProtocolCaps {
             snapshot_isolation: true,
             ranges: true,
             crash_recovery: true,
-            memory_recovery: false,
+            memory_recovery: true,
         },
         switches: SWITCHES,
         phases: PHASES,

@@ -7,7 +7,7 @@
 
 use super::execute::{advance, is_it, plan_record, show, take_place};
 use super::find::{self, Place};
-use super::{Lotus, Phase, cached, enter};
+use super::{Lotus, On, Phase, cached, enter};
 use crate::context::Context;
 use crate::layout::{Choice, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decided, decision_at};
@@ -180,7 +180,9 @@ fn settle_absent(txn: &mut Txn, index: usize) {
     entry.version = Version::from_word(txn.stamps.start.0);
 }
 
-/// Reads the decisions of those who wrote these cells; a cell whose transaction is decided is seen as visible.
+/// Reads the decisions of those who wrote these cells; a cell whose transaction is decided is seen as visible. It is
+/// decided if all members of a group have it in their logs: one alone may die with the coordinator, and then nobody
+/// knows of it.
 #[cold]
 async fn ask_logs(
     lotus: &Lotus,
@@ -190,20 +192,25 @@ async fn ask_logs(
 ) -> Result<(), Failure> {
     let catalog = &cx.database().catalog;
     let at = decision_at(catalog.options().log_bytes);
-    let groups = cx.groups.count();
+    let groups = cx.groups.whole();
     let mut asked = Vec::new();
     for &(index, cell) in undecided {
         let Some((writer, coordinator)) = writer(cx, txn, &txn.entries[index], cell) else { continue };
-        for group in 0..groups {
-            let area = catalog.log(GroupId(group as u16), coordinator);
-            let read = txn.round.read(cx.groups.primary(area.plus(at)), DECISION_BYTES);
-            asked.push((index, cell, writer, read));
+        for group in (0..groups.count() as u16).map(GroupId) {
+            let area = catalog.log(group, coordinator).plus(at);
+            let of_members = groups.counted(area).map(|copy| txn.round.read(copy, DECISION_BYTES));
+            asked.push((index, cell, writer, of_members.collect::<Vec<_>>()));
         }
     }
     cx.port.execute(&mut txn.round).await?;
     txn.round.begin();
-    for (index, cell, writer, read) in asked {
-        if let Some(commit) = decided(writer, *txn.round.array::<2>(read)) {
+    for (index, cell, writer, reads) in asked {
+        let mut said = reads.iter().map(|&read| decided(writer, *txn.round.array::<2>(read)));
+        let commit = match lotus.on(On::WholeDecision) {
+            true => said.clone().all(|it| it.is_some()).then(|| said.next().flatten()).flatten(),
+            false => said.find_map(|it| it),
+        };
+        if let Some(commit) = commit {
             set_visible(cx, txn, (index, cell), commit);
             // If another cell stands in the way, both are read again.
             choose(lotus, cx, txn, index)?;
