@@ -1,15 +1,14 @@
 //! LOTUS's recovery: transactions are finished or undone from their logs, many at once.
 //!
-//! The rule: a transaction has committed if a log that can be read has its T_commit, or any of its cells is visible,
-//! or any of its cells is neither its own nor what its log says was there before: then somebody followed, who had
-//! its locks, which are given up when all is over. Otherwise it is undone: what was there before is written back
-//! where its own bytes are, and its entries are made invalid. What has committed is made visible where it is not,
-//! at the backups, and only then at the primaries. Links of chains are written forward in either case.
+//! The rule: a transaction has committed if a log that can be read has its T_commit, or any of its cells is visible
+//! at a member. Otherwise it is undone: what was there before is written back where its own bytes are, and its entries
+//! are made invalid. What has committed gets T_commit into all its logs, then is made visible where it is not, at the backups, and
+//! only then at the primaries. Links of chains are written forward in either case.
 //!
 //! Invariant: idempotent, with one resolver at a time, wherever an earlier one died. It rests on: nothing of the owner
 //! lands any more; nobody writes a cell that is the owner's before its locks are given up, which is when its life is
-//! recovered or its own node has resolved it; former bytes do not come back by themselves, since tags and timestamps
-//! only grow.
+//! recovered or its own node has resolved it, and then all its logs have T_commit if it has committed. So a cell with neither
+//! its bytes nor those of before says nothing: replicas may differ in cells that were left INVISIBLE without a log.
 
 use super::nodes::{HEAD_BYTES, undone_version};
 use super::{Lotus, On, Phase, enter};
@@ -18,8 +17,10 @@ use crate::layout::{
     CELL_TXN_AT, CELLS_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout,
     Version, VersionWord, version_at,
 };
-use crate::log::Entry;
-use crate::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision_at};
+use crate::log::{Entry, UNDOING};
+use crate::log::versions::{
+    DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at,
+};
 use crate::metrics::RecoveryEvent;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
@@ -29,15 +30,18 @@ use crate::timestamp::Timestamp;
 use tarn_fabric::address::{Address, NodeId, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// What LOTUS's recovery knows of a transaction: its log, and when it committed, once that was found.
+/// What LOTUS's recovery knows of a transaction: its log, and, once that was looked for, when it committed.
 pub struct Left {
     log: VersionLog,
     commit: Option<Timestamp>,
+    /// Copies of its entry that do not have T_commit.
+    undecided: Vec<Target>,
 }
 
 impl Entry for Left {
     fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<Left> {
-        Some(Left { log: VersionLog::decode(round, at, available)?, commit: None })
+        let log = VersionLog::decode(round, at, available)?;
+        Some(Left { log, commit: None, undecided: Vec::new() })
     }
 
     fn tag(&self) -> OwnerTag {
@@ -60,8 +64,8 @@ enum State {
     Visible(Timestamp),
     /// What was there before.
     Former,
-    /// Something else: whoever wrote it had the record's lock afterwards.
-    Followed,
+    /// Something else: of whoever had the record's lock afterwards, or what nobody decided about, left without a log.
+    Other,
 }
 
 /// One version at one replica.
@@ -122,7 +126,7 @@ pub(super) async fn decide(
     cx: &Context,
     left: &mut [Unsettled],
 ) -> Result<(), Failure> {
-    let logged = decisions(cx, left).await?;
+    find_decisions(cx, left).await?;
     let copies = look(cx, left).await?;
     for (index, each) in left.iter_mut().enumerate() {
         let of = || copies.iter().filter(|copy| copy.left == index);
@@ -130,17 +134,15 @@ pub(super) async fn decide(
             State::Visible(at) => Some(at),
             _ => None,
         });
-        let followed = of().any(|copy| copy.state == State::Followed);
         let all = of().all(|copy| !matches!(copy.state, State::Invisible | State::Former));
-        each.entry.commit = logged[index].or(visible);
+        each.entry.commit = each.entry.commit.or(visible);
         let committed = match lotus.on(On::AnyVisible) {
-            true => each.entry.commit.is_some() || followed,
+            true => each.entry.commit.is_some(),
             false => all,
         };
-        let (decision, event) = match (committed, followed) {
-            (true, true) => (Resolution::Committed, RecoveryEvent::FoundFollowed),
-            (true, false) => (Resolution::Committed, RecoveryEvent::Finished),
-            (false, _) => (Resolution::Aborted, RecoveryEvent::Undone),
+        let (decision, event) = match committed {
+            true => (Resolution::Committed, RecoveryEvent::Finished),
+            false => (Resolution::Aborted, RecoveryEvent::Undone),
         };
         each.decision = Some(decision);
         cx.metrics.recovery(event);
@@ -149,27 +151,31 @@ pub(super) async fn decide(
     Ok(())
 }
 
-/// When each was decided to commit, as far as a log says so.
-async fn decisions(cx: &Context, left: &[Unsettled]) -> Result<Vec<Option<Timestamp>>, Failure> {
+/// Looks for T_commit in every copy of each entry.
+async fn find_decisions(cx: &Context, left: &mut [Unsettled]) -> Result<(), Failure> {
     let at = decision_at(cx.database().catalog.options().log_bytes);
-    let places: Vec<(usize, Target)> = left
-        .iter()
-        .enumerate()
-        .flat_map(|(index, each)| {
-            let copies = logs::copies(cx, each.coordinator).into_iter();
-            copies.map(move |copy| (index, copy.plus(at)))
-        })
-        .collect();
-    let wishes: Vec<Wish> =
-        places.iter().map(|(_, target)| Wish::Read(*target, DECISION_BYTES)).collect();
-    let mut found = vec![None; left.len()];
-    for ((index, _), answer) in places.iter().zip(Bulk::new(cx).run(&wishes).await?) {
-        if let Answer::Done(bytes) = answer {
-            let words = to_words(&bytes);
-            found[*index] = found[*index].or(decided(left[*index].entry.tag(), [words[0], words[1]]));
+    let (mut wishes, mut places) = (Vec::new(), Vec::new());
+    for (index, each) in left.iter().enumerate() {
+        for copy in logs::copies(cx, each.coordinator) {
+            wishes.push(Wish::Read(copy, 8));
+            wishes.push(Wish::Read(copy.plus(at), DECISION_BYTES));
+            places.push((index, copy));
         }
     }
-    Ok(found)
+    let answers = Bulk::new(cx).run(&wishes).await?;
+    for ((index, copy), answers) in places.into_iter().zip(answers.chunks_exact(2)) {
+        let entry = &mut left[index].entry;
+        // Another's entry, which may be over, has its own.
+        let has_it = answers[0].word().is_some_and(|tag| tag & !UNDOING == entry.tag().word());
+        let Answer::Done(bytes) = &answers[1] else { continue };
+        let words = to_words(bytes);
+        match decided(entry.tag(), [words[0], words[1]]) {
+            Some(commit) => entry.commit = Some(commit),
+            None if has_it => entry.undecided.push(copy),
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 fn to_words(bytes: &[u8]) -> Vec<u64> {
@@ -236,7 +242,7 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
     let skipped = usize::from(from == LOCK_AT);
     match words[skipped..] == version.former[skipped..] {
         true => State::Former,
-        false => State::Followed,
+        false => State::Other,
     }
 }
 
@@ -244,7 +250,16 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
 pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failure> {
     let copies = look(cx, left).await?;
     let (mut links, mut back, mut backups, mut primaries) = (vec![], vec![], vec![], vec![]);
+    let mut decisions = vec![];
+    let at = decision_at(cx.database().catalog.options().log_bytes);
     for each in left {
+        let commit = each.entry.commit.filter(|_| each.resolution() == Resolution::Committed);
+        if let Some(commit) = commit {
+            let words = decision(each.entry.tag(), commit);
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let copies = each.entry.undecided.iter();
+            decisions.extend(copies.map(|copy| Wish::Write(copy.plus(at), bytes.clone())));
+        }
         for &(next, block) in &each.entry.log.links {
             let bytes = block.to_word().to_le_bytes().to_vec();
             let targets = cx.groups.whole();
@@ -271,7 +286,7 @@ pub(super) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
     let (mut old, mut freed) = (vec![], vec![]);
     settle_nodes(cx, left, (&mut old, &mut freed)).await?;
     let mut bulk = Bulk::new(cx);
-    for wishes in [links, back, old, backups, freed, primaries] {
+    for wishes in [decisions, links, back, old, backups, freed, primaries] {
         bulk.run(&wishes).await?;
     }
     let aborted = left.iter().filter(|each| each.resolution() == Resolution::Aborted);
@@ -323,7 +338,8 @@ async fn settle_nodes(
                     old.extend(targets.map(|to| Wish::Write(to, piece.old.clone())));
                 }
                 let undone = undone_version(former.counter());
-                while version_at(cx.timestamps.commit(cx).await?).counter() < undone {}
+                let is_late = |given| version_at(given).counter() >= undone;
+                cx.timestamps.pass(cx, is_late).await?;
                 Version::from_word(undone)
             }
         };
