@@ -56,6 +56,7 @@ pub struct Cluster {
     seed: u64,
     threads: u16,
     compute_nodes: usize,
+    has_faults: bool,
     address_cache: usize,
     next_life: bool,
     counts_load: bool,
@@ -118,6 +119,7 @@ impl Cluster {
             seed,
             threads,
             compute_nodes,
+            has_faults: drawn.has_faults(),
             address_cache,
             next_life: drawn.next_life,
             counts_load: drawn.moving.is_some(),
@@ -147,7 +149,8 @@ impl Cluster {
             rpc: RPC,
             counts_load: self.counts_load,
             planted_move: self.planted_move,
-            ..ServiceOptions::new(self.threads, self.compute_nodes)
+            // The one that always lives asks for locks too, when it fills copies.
+            ..ServiceOptions::new(self.threads, self.compute_nodes + usize::from(self.has_faults))
         };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }

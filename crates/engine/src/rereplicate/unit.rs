@@ -1,0 +1,67 @@
+//! What is copied at a time: all that one lock protects.
+
+use crate::catalog::Table;
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use tarn_fabric::address::{Address, LINE_BYTES};
+
+/// What a unit is the image of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// An index header.
+    Header,
+    /// A bucket's directory record, and the links of its chain.
+    Directory,
+    /// A slot, and the bodies of its versions.
+    Slot {
+        /// The directory record of its bucket.
+        bucket: Address,
+    },
+    /// A node of an ordered index.
+    Node,
+}
+
+/// What one lock protects.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    pub(super) kind: Kind,
+    /// Where its LOCK word is, which names it.
+    pub(super) guard: Address,
+    /// What is known to belong to it, the line with the guard first.
+    pub(super) spans: Vec<(Address, usize)>,
+}
+
+impl Unit {
+    pub(super) fn new(kind: Kind, guard: Address, bytes: usize) -> Unit {
+        Unit { kind, guard, spans: vec![(guard, bytes)] }
+    }
+
+    /// What belongs to it, as its image says; the image is of one moment.
+    pub(super) fn spans_of(&self, table: &Table, images: &[Vec<u8>]) -> Vec<(Address, usize)> {
+        let mut spans = vec![self.spans[0]];
+        match self.kind {
+            Kind::Header | Kind::Node => {}
+            Kind::Directory => {
+                for image in images {
+                    let next = Address::from_word(word(image, DIRECTORY_NEXT_AT));
+                    spans.extend((!next.is_null()).then_some((next, DIRECTORY_BYTES)));
+                }
+            }
+            Kind::Slot { .. } => {
+                let bytes = table.slot.body_bytes();
+                spans.extend(table.slot.apart(&images[0]).map(|body| (body, bytes)));
+            }
+        }
+        spans
+    }
+
+    /// Whether one READ of one line brings all of it.
+    pub(super) fn is_one_line(&self) -> bool {
+        let (first, bytes) = self.spans[0];
+        self.spans.len() == 1 && first.offset_bytes() as usize % LINE_BYTES + bytes <= LINE_BYTES
+    }
+}
+
+/// The word so many bytes into an image.
+pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("inside the image"))
+}
