@@ -11,6 +11,7 @@ mod hangs;
 mod heap;
 mod last_writes;
 mod lotus;
+mod lotus_memory;
 mod measured;
 mod memory_nodes;
 mod model;

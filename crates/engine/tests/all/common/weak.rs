@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::owner::OwnerTag;
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
@@ -66,6 +67,8 @@ struct World {
     held: BTreeSet<(NodeId, NodeSlot)>,
     /// One flight in so many is slow; 0: none.
     slow_one_in: u32,
+    /// A round that fails at one memory node does at all that it has not come to: else all others go on.
+    stops_at_the_dead: bool,
     /// Planted: what is left of a dropped round lands whenever it likes, in a stream of its own.
     dropped_pass: bool,
 }
@@ -112,6 +115,7 @@ impl WeakFabric {
             memory_nodes: shape.memory_nodes as u16,
             held: BTreeSet::new(),
             slow_one_in,
+            stops_at_the_dead: false,
             dropped_pass: false,
         };
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
@@ -120,8 +124,13 @@ impl WeakFabric {
     /// A thread of a compute node that joins now.
     pub fn context(&self, slot: u16, cache: usize) -> Rc<Context> {
         let id = self.database.membership.join(NodeSlot(slot)).unwrap();
-        let node = Arc::new(ComputeNode::new(Arc::clone(&self.database), id));
-        self.thread(&node, 0, cache)
+        let services = ServiceOptions::direct(1);
+        let node = ComputeNode::serving(Arc::clone(&self.database), id, &services).unwrap();
+        if node.services().is_some() {
+            // The first one's memory has all locks.
+            self.database.membership.open_shards(&[id]);
+        }
+        self.thread(&Arc::new(node), 0, cache)
     }
 
     pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16, cache: usize) -> Rc<Context> {
@@ -161,6 +170,22 @@ impl WeakFabric {
                 fail(tickets, &flight, FabricError::NodeDown(node));
             }
         }
+        if world.stops_at_the_dead {
+            for stream in streams.values_mut() {
+                let has_failed = |flight: &Flight| {
+                    tickets.get(&flight.ticket).is_some_and(|ticket| ticket.error.is_some())
+                };
+                let (over, left) = stream.drain(..).partition(has_failed);
+                *stream = left;
+                let over: VecDeque<Flight> = over;
+                over.iter().for_each(|flight| fail(tickets, flight, FabricError::NodeDown(node)));
+            }
+        }
+    }
+
+    /// From now on a round that fails at a memory node goes no further at any.
+    pub fn stop_at_the_dead(&self) {
+        self.world.borrow_mut().stops_at_the_dead = true;
     }
 
     /// A compute node loses its access everywhere; of what it has posted any prefix has landed, often all.
@@ -387,6 +412,12 @@ impl World {
             one_in if self.rng.random_range(0..one_in) == 0 => self.rng.random_range(0..400),
             _ => 0,
         };
+        let is_dead = |verb: &&Verb| self.down.contains(&verb.target.node());
+        if let Some(dead) = round.verbs().iter().find(is_dead).filter(|_| self.stops_at_the_dead) {
+            ticket.error = Some(FabricError::NodeDown(dead.target.node()));
+            self.tickets.insert(self.posted, ticket);
+            return self.posted;
+        }
         for (index, verb) in round.verbs().iter().enumerate() {
             let to = verb.target.node();
             if self.fenced.contains(&(node, to)) {

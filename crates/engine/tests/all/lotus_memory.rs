@@ -1,0 +1,285 @@
+//! LOTUS while memory nodes die: each bad moment by itself.
+//!
+//! Invariant checked: what was acknowledged stays, what somebody has read stays, and nobody waits for ever for a
+//! version that nobody will decide. One compute node has all locks and lives; the rounds of another are held back, landed
+//! and cut at the moments that matter, on a fabric that goes no further with a round once a node of it is gone.
+
+use crate::common::race::*;
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use tarn_engine::catalog::Placement;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::inspect;
+use tarn_engine::mend;
+use tarn_engine::outcome::{Explanation, Failure, Resolution};
+use tarn_engine::recovery::{self, Attempt};
+use tarn_engine::schema::{Cells, TableId};
+use tarn_fabric::address::NodeSlot;
+
+const ONE: TableId = TableId(0);
+const TWO: TableId = TableId(1);
+const THREE: TableId = TableId(2);
+
+/// So many memory nodes; a table's records lie on the one of its number, and on the next. The owner of all locks, the
+/// one whose rounds are watched, and another.
+struct Stage {
+    fabric: WeakFabric,
+    owner: Rc<Context>,
+    watched: Rc<Context>,
+    other: Rc<Context>,
+}
+
+impl Stage {
+    fn new(memory_nodes: usize, variant: &str) -> Stage {
+        let tables: Vec<_> = ["one", "two", "three"].iter().map(|name| narrow(name, 8)).collect();
+        let mut shape = Shape::of(&tables).protocol("lotus").variant(variant);
+        shape = shape.nodes(memory_nodes, 2);
+        shape.options.placement = Placement::Table;
+        (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
+        (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 0);
+        let fabric = WeakFabric::new(&shape, 3);
+        fabric.calm();
+        fabric.stop_at_the_dead();
+        let [owner, watched, other] = [0, 1, 2].map(|slot| fabric.context(slot, 0));
+        let stage = Stage { fabric, owner, watched, other };
+        let mut by = stage.by(&stage.owner, 0);
+        for table in [ONE, TWO, THREE] {
+            let inserted = by.transact(async |tx| {
+                let row = tx.insert(table, KEY);
+                tx.fetch().await?;
+                tx.set(row, A, 1u64);
+                Ok(())
+            });
+            stage.fabric.block_on(inserted).unwrap();
+        }
+        (0..400).for_each(|_| stage.step());
+        stage
+    }
+
+    fn by(&self, cx: &Rc<Context>, number: u32) -> Coordinator {
+        let retry = Retry { pause_max_ns: 40, tries_max: 40, ..Retry::default() };
+        Coordinator::new(Rc::clone(cx), number, retry)
+    }
+
+    /// The fabric goes on, and what threads do beside their coordinators.
+    fn step(&self) {
+        self.fabric.step();
+        [&self.owner, &self.watched, &self.other].iter().for_each(|cx| cx.serve());
+    }
+
+    fn hold(&self, nodes: &[u16]) {
+        nodes.iter().for_each(|node| self.fabric.hold(self.watched.node.id, NodeSlot(*node)));
+    }
+
+    fn land(&self, node: u16) {
+        self.fabric.land(self.watched.node.id, NodeSlot(node));
+    }
+
+    /// Runs a future beside what every thread does, until it is over or so many steps are.
+    fn drive<T>(&self, future: impl Future<Output = T>, steps: usize) -> Option<T> {
+        let mut future = pin!(future);
+        for _ in 0..steps {
+            if let Poll::Ready(value) = poll(&mut future) {
+                return Some(value);
+            }
+            self.step();
+        }
+        None
+    }
+
+    /// Runs a future until its transaction has entered a phase, and what it has posted there is on its way.
+    fn until<T>(&self, future: &mut Pin<&mut impl Future<Output = T>>, cx: &Context, phase: &str) {
+        let before = phase_of(cx, phase);
+        for _ in 0..STEPS_MAX {
+            assert!(poll(future).is_pending(), "it was to come to {phase}");
+            if phase_of(cx, phase) > before {
+                return;
+            }
+            self.step();
+        }
+        panic!("it never came to {phase}");
+    }
+
+    /// Dead memory nodes leave the map; whoever of these nodes still runs goes on meanwhile.
+    fn mend(&self, also: &[&Rc<Context>]) {
+        let services = also.iter().map(|cx| tarn_engine::services::settle(cx));
+        let mut services: Vec<_> = services.map(Box::pin).collect();
+        let configurations = &self.fabric.database.configurations;
+        let mut nobody = |_| {};
+        let mut changing = pin!(mend::step(&self.other, TERMS, PACE, &mut nobody));
+        for _ in 0..STEPS_MAX {
+            services.retain_mut(|it| poll(&mut it.as_mut()).is_pending());
+            if poll(&mut changing).is_ready() {
+                assert!(configurations.dead().is_empty(), "{:?}", configurations.open());
+                return;
+            }
+            self.step();
+        }
+        panic!("not mended: {:?}", configurations.open());
+    }
+
+    /// Reads without locks, and changes with them, what the tables have; what was read.
+    fn values(&self, tables: &[TableId]) -> Vec<u64> {
+        let mut by = self.by(&self.other, 2);
+        let read = async |tx: &mut tarn_engine::transaction::Transaction<'_>| {
+            let mut values = Vec::new();
+            for &table in tables {
+                values.push(tx.get_row(table, KEY).await?.expect("there").u64(A));
+            }
+            Ok(values)
+        };
+        let seen = self.drive(by.transact_read_only(read), STEPS_MAX);
+        let locked = self.drive(by.transact(read), STEPS_MAX);
+        assert_eq!(seen, locked, "a snapshot and locks show the same");
+        let seen = seen.expect("it ends").expect("it commits");
+        for (&table, &value) in tables.iter().zip(&seen) {
+            let again = [table];
+            let again = set(&mut by, &again, value);
+            assert_eq!(self.drive(again, STEPS_MAX), Some(Ok(())), "nobody has it locked");
+        }
+        seen
+    }
+
+    #[track_caller]
+    fn assert_clean(&self) {
+        (0..400).for_each(|_| self.step());
+        let audit = self.fabric.block_on(inspect::audit(&self.other)).unwrap();
+        assert!(audit.is_clean(), "{audit}");
+    }
+}
+
+fn phase_of(cx: &Context, name: &str) -> u64 {
+    let phases = cx.database().protocol.info().phases;
+    let at = phases.iter().position(|&phase| phase == name).unwrap();
+    cx.metrics.snapshot().phases[at]
+}
+
+async fn set(by: &mut Coordinator, tables: &[TableId], value: u64) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let rows: Vec<_> = tables.iter().map(|&it| tx.update(it, KEY, Cells::one(A))).collect();
+        tx.fetch().await?;
+        rows.into_iter().for_each(|row| tx.set(row, A, value));
+        Ok(())
+    })
+    .await
+}
+
+/// The reply has left, the last writes have not landed anywhere, and one of their two primaries dies: at the other they
+/// may never have been executed.
+#[test]
+fn what_was_acknowledged_becomes_visible_at_the_primaries_that_live() {
+    let stage = Stage::new(2, "corrected");
+    let mut by = stage.by(&stage.watched, 1);
+    assert_eq!(stage.drive(set(&mut by, &[ONE, TWO], 2), STEPS_MAX), Some(Ok(())));
+    // Nothing has happened since they were posted.
+    assert_eq!(phase_of(&stage.watched, "show"), 1);
+    stage.hold(&[0, 1]);
+    stage.fabric.fail_node(NodeSlot(0));
+    stage.land(1);
+    (0..40).for_each(|_| stage.step());
+    assert_eq!(phase_of(&stage.watched, "resolve"), 0, "nobody has had a turn to settle it");
+    stage.mend(&[&stage.watched]);
+    assert_eq!(phase_of(&stage.watched, "resolve"), 1);
+    assert_eq!(stage.drive(set(&mut by, &[THREE], 3), STEPS_MAX), Some(Ok(())));
+    assert_eq!(stage.values(&[ONE, TWO, THREE]), [2, 2, 3]);
+    stage.assert_clean();
+}
+
+/// T_commit is in one of two logs, and the coordinator dies, with the memory node whose log has it. Whether a reader
+/// saw the new values before, while both lived, and what is there afterwards.
+fn read_beside_half_a_decision(variant: &str) -> (Option<Vec<u64>>, Vec<u64>) {
+    let stage = Stage::new(2, variant);
+    let mut by = stage.by(&stage.watched, 1);
+    let mut setting = Box::pin(async move { set(&mut by, &[ONE], 2).await });
+    stage.until(&mut setting.as_mut(), &stage.watched, "decide");
+    stage.hold(&[1]);
+    stage.land(0);
+    let mut reader = stage.by(&stage.other, 2);
+    let reading = reader.transact_read_only(async |tx| {
+        Ok(vec![tx.get_row(ONE, KEY).await?.expect("there").u64(A)])
+    });
+    let seen = stage.drive(reading, 400).and_then(Result::ok);
+    stage.fabric.database.membership.expel(stage.watched.node.id);
+    stage.fabric.fail_node(NodeSlot(0));
+    std::mem::forget(setting);
+    stage.mend(&[]);
+    let values = stage.values(&[ONE]);
+    stage.assert_clean();
+    (seen, values)
+}
+
+#[test]
+fn what_a_reader_has_seen_outlives_a_memory_node_and_the_coordinator() {
+    let (seen, after) = read_beside_half_a_decision("corrected");
+    assert_eq!((seen, after), (None, vec![1]), "nobody may know of it yet");
+    // Planted: one log's word is believed; the primary shows at once what its backup may never have.
+    for variant in ["corrected,-whole-decision", "corrected,-backups-first"] {
+        let (seen, after) = read_beside_half_a_decision(variant);
+        assert_eq!((seen, after), (Some(vec![2]), vec![1]), "{variant}: seen, and undone");
+    }
+}
+
+/// Versions have landed where the log does not go, and it has landed nowhere: their coordinator takes them back. Of
+/// the memory nodes that they go to one is dead.
+#[test]
+fn versions_without_a_log_are_taken_back_where_nodes_live() {
+    let stage = Stage::new(4, "corrected");
+    let mut by = stage.by(&stage.watched, 1);
+    let outcome = {
+        let mut setting = pin!(set(&mut by, &[ONE, THREE], 2));
+        stage.until(&mut setting, &stage.watched, "invisible");
+        stage.hold(&[0, 1]);
+        stage.land(2);
+        stage.land(3);
+        stage.fabric.fail_node(NodeSlot(0));
+        stage.land(1);
+        stage.drive(setting, STEPS_MAX)
+    };
+    assert_eq!(outcome, Some(Err(Failure::CommitUnknown)));
+    let Some(Explanation::Unknown(id)) = stage.watched.explanation(Failure::CommitUnknown) else {
+        panic!("it says which");
+    };
+    let resolved = stage.drive(by.resolve(id), STEPS_MAX);
+    assert_eq!(resolved, Some(Ok(Resolution::Aborted)), "no log is anywhere");
+    stage.mend(&[&stage.watched]);
+    assert_eq!(stage.values(&[ONE, THREE]), [1, 1]);
+    stage.assert_clean();
+}
+
+/// A version without a log stands at one of two copies when its life has been recovered. Whoever writes over it and dies before
+/// his is at both was undone: what the other copy has of before both says nothing.
+#[test]
+fn what_stands_at_one_copy_without_a_log_is_no_follower() {
+    let stage = Stage::new(4, "corrected");
+    let stray = stage.fabric.context(3, 0);
+    let mut lost = Box::pin({
+        let mut by = stage.by(&stray, 3);
+        async move { set(&mut by, &[ONE, THREE], 666).await }
+    });
+    stage.until(&mut lost.as_mut(), &stray, "invisible");
+    [0, 1, 3].iter().for_each(|node| stage.fabric.hold(stray.node.id, NodeSlot(*node)));
+    stage.fabric.land(stray.node.id, NodeSlot(2));
+    std::mem::forget(lost);
+    stage.fabric.database.membership.expel(stray.node.id);
+    recovered(&stage.fabric, &stage.other, stray.node.id);
+    (0..40).for_each(|_| stage.step());
+    let mut dying = Box::pin({
+        let mut by = stage.by(&stage.watched, 1);
+        async move { set(&mut by, &[THREE], 2).await }
+    });
+    stage.until(&mut dying.as_mut(), &stage.watched, "invisible");
+    stage.hold(&[3]);
+    stage.land(2);
+    std::mem::forget(dying);
+    stage.fabric.database.membership.expel(stage.watched.node.id);
+    let attempt = stage.fabric.block_on(recovery::recover(&stage.other, stage.watched.node.id));
+    let Ok(Attempt::Recovered(recovery)) = attempt else { panic!("{attempt:?}") };
+    let [(_, resolution)] = recovery.settled[..] else { panic!("{recovery:?}") };
+    (0..40).for_each(|_| stage.step());
+    assert_eq!((resolution, stage.values(&[THREE])), (Resolution::Aborted, vec![1]));
+    stage.assert_clean();
+}
