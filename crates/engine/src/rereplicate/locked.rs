@@ -16,17 +16,37 @@ use crate::lock::set::LockSet;
 use crate::outcome::Failure;
 use crate::recovery::Wish;
 use crate::shard_map::{ShardId, shard_of, shard_of_address};
+use std::future::poll_fn;
+use std::task::Poll;
 use tarn_fabric::address::Address;
 
-/// Locks of a copier, until it is dropped.
-struct Locks<'a> {
+/// Locks asked for in one set, which is granted or refused as one; a message has room for so many.
+const LOCKS_AT_ONCE: usize = 32;
+
+/// Units that are locked, or were to be, until it is dropped.
+struct Locked<'a> {
     cx: &'a Context,
     held: LockSet,
+    units: Vec<Compared>,
 }
 
-impl Drop for Locks<'_> {
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.held.release(self.cx, None);
+    }
+}
+
+impl Locked<'_> {
+    /// Whether the locks of all its units were granted.
+    async fn ask(&mut self, table: &Table) -> Result<bool, Failure> {
+        for (name, shard) in self.units.iter().map(|it| it.lock(table)) {
+            self.held.ask(self.cx, name, shard, LockMode::Read);
+        }
+        match self.held.collect(self.cx, self.cx.next_tag()).await {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_retryable() => Ok(false),
+            Err(failure) => Err(failure),
+        }
     }
 }
 
@@ -57,33 +77,25 @@ impl Compared {
     }
 }
 
-impl Copier<'_> {
-    /// Copies units until each was equal at both, or written under its lock. All that a batch needs is asked for
-    /// together; if any of it is refused, each by itself.
+impl<'a> Copier<'a> {
+    /// Copies units until each was equal at both, or written under its lock.
     pub(super) async fn copy_locked(
         &mut self,
         table: &Table,
         units: Vec<Unit>,
     ) -> Result<Vec<Copy>, Stop> {
-        let (mut pending, mut done, mut together) = (units, Vec::new(), true);
+        let (mut pending, mut done) = (units, Vec::new());
         loop {
             let read = self.compare(table, pending).await?;
-            let (equal, mut differing): (Vec<_>, Vec<_>) =
+            let (equal, differing): (Vec<_>, Vec<_>) =
                 read.into_iter().partition(Compared::is_equal);
             done.extend(equal.into_iter().map(|it| (it.unit, it.images)));
-            let mut later = Vec::new();
-            while !differing.is_empty() {
-                let batch = match together {
-                    true => std::mem::take(&mut differing),
-                    false => vec![differing.swap_remove(0)],
-                };
-                later.extend(self.write_locked(table, batch, &mut done).await?);
-            }
+            let later = self.write_locked(table, differing, &mut done).await?;
             if later.is_empty() {
                 return Ok(done);
             }
             self.done.again += later.len() as u64;
-            (pending, together) = (later, false);
+            pending = later;
             self.go_on()?;
             self.cx.port.yield_now().await;
         }
@@ -115,48 +127,85 @@ impl Copier<'_> {
         }
     }
 
-    /// Writes to the copy, under their locks, units that differ; which are to be looked at once more.
+    /// Asks for the locks of many units at once, so many in one set; those whose locks were granted, and the others.
+    async fn lock(
+        &self,
+        table: &Table,
+        units: Vec<Compared>,
+        in_one: usize,
+    ) -> Result<(Vec<Locked<'a>>, Vec<Compared>), Failure> {
+        let (mut sets, mut units) = (Vec::new(), units.into_iter().peekable());
+        while units.peek().is_some() {
+            let units = units.by_ref().take(in_one).collect();
+            sets.push(Locked { cx: self.cx, held: LockSet::default(), units });
+        }
+        let mut asking: Vec<_> = sets.iter_mut().map(|set| Box::pin(set.ask(table))).collect();
+        let mut answers: Vec<Option<Result<bool, Failure>>> = vec![None; asking.len()];
+        poll_fn(|waiting| {
+            for (asking, answer) in asking.iter_mut().zip(&mut answers) {
+                if answer.is_none()
+                    && let Poll::Ready(ended) = asking.as_mut().poll(waiting)
+                {
+                    *answer = Some(ended);
+                }
+            }
+            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(asking);
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (mut set, answer) in sets.into_iter().zip(answers.into_iter().flatten()) {
+            match answer? {
+                true => granted.push(set),
+                false => refused.append(&mut set.units),
+            }
+        }
+        Ok((granted, refused))
+    }
+
+    /// Writes to the copy, under their locks, units that differ; which are to be looked at once more. Locks are asked for
+    /// many at once, and where any of them is refused, each by itself.
     async fn write_locked(
         &mut self,
         table: &Table,
-        batch: Vec<Compared>,
+        units: Vec<Compared>,
         done: &mut Vec<Copy>,
     ) -> Result<Vec<Unit>, Failure> {
         let cx = self.cx;
-        let mut locks = Locks { cx, held: LockSet::default() };
-        for (name, shard) in batch.iter().map(|it| it.lock(table)) {
-            locks.held.ask(cx, name, shard, LockMode::Read);
-        }
+        let (mut locked, refused) = self.lock(table, units, LOCKS_AT_ONCE).await?;
+        let (alone, refused) = self.lock(table, refused, 1).await?;
+        locked.extend(alone);
         let anew = |it: Unit| Unit { spans: vec![it.spans[0]], ..it };
-        let names: Vec<_> = batch.iter().map(|it| it.lock(table)).collect();
-        let units: Vec<Unit> = batch.into_iter().map(|it| anew(it.unit)).collect();
-        if let Err(failure) = locks.held.collect(cx, cx.next_tag()).await {
-            return if failure.is_retryable() { Ok(units) } else { Err(failure) };
+        let mut later: Vec<Unit> = refused.into_iter().map(|it| anew(it.unit)).collect();
+        let counts: Vec<usize> = locked.iter().map(|set| set.units.len()).collect();
+        let (mut units, mut names) = (Vec::new(), Vec::new());
+        for it in locked.iter_mut().flat_map(|set| set.units.drain(..)) {
+            names.push(it.lock(table));
+            units.push(anew(it.unit));
         }
-        let read = self.compare(table, units).await?;
-        if locks.held.secure(cx).is_err() {
-            return Ok(read.into_iter().map(|it| anew(it.unit)).collect());
-        }
-        let (mut later, mut wishes, mut written) = (Vec::new(), Vec::new(), Vec::new());
-        for (it, name) in read.into_iter().zip(names) {
-            // A slot that came to be used, or was given up, is another lock's by now.
-            match it.lock(table) == name {
-                true => written.push(it),
-                false => later.push(anew(it.unit)),
+        let mut read = self.compare(table, units).await?.into_iter().zip(names);
+        let (mut wishes, mut written) = (Vec::new(), Vec::new());
+        for (set, count) in locked.iter_mut().zip(counts) {
+            let holds = set.held.secure(cx).is_ok();
+            for (it, name) in read.by_ref().take(count) {
+                // A slot that came to be used, or was given up, is another lock's by now.
+                match holds && it.lock(table) == name {
+                    true => written.push(it),
+                    false => later.push(anew(it.unit)),
+                }
             }
         }
         for it in &written {
-            let differing = wishes.len();
+            let before = wishes.len();
             // What a slot leads to comes before it.
-            for (&(at, _), (image, copy)) in
-                it.unit.spans.iter().zip(it.images.iter().zip(&it.copies)).rev()
-            {
+            let pairs = it.images.iter().zip(&it.copies);
+            for (&(at, _), (image, copy)) in it.unit.spans.iter().zip(pairs).rev() {
                 if image != copy {
                     self.done.bytes += image.len() as u64;
                     wishes.push(Wish::Write(at.at(self.to), image.clone()));
                 }
             }
-            self.done.written += u64::from(wishes.len() > differing);
+            self.done.written += u64::from(wishes.len() > before);
         }
         self.write(wishes).await?;
         done.extend(written.into_iter().map(|it| (it.unit, it.images)));

@@ -102,6 +102,7 @@ const HARMLESS: &[(&str, &str)] = &[
 const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-checksum"),
     ("lotus", "-backups-first"),
+    ("lotus", "-whole-decision"),
     ("lotus", "-stray-cells"),
     ("lotus", "-await-survivors"),
 ];
@@ -159,6 +160,21 @@ fn locks_in_compute_nodes_are_explored_under_both_isolations() {
         // With snapshots the skew is there, or it would be missed.
         assert!(sum.is_good() && sum.total.exhausted == litmuses.len(), "{sum}");
     }
+}
+
+#[test]
+fn locks_in_compute_nodes_outlive_a_memory_node_at_every_point() {
+    let litmuses = ["lost-update", "write-skew"];
+    let order = Order {
+        litmuses: litmuses.iter().map(|&name| name.to_owned()).collect(),
+        shape: Some("1x1".parse().expect("a shape")),
+        crashes: 1,
+        fault: Some(FaultKind::Memory),
+        ..Order::all("lotus", "corrected")
+    };
+    let sum = explored(&order);
+    assert!(sum.is_good() && sum.total.exhausted == litmuses.len(), "{sum}");
+    assert!(sum.litmus.iter().all(|row| row.broken > 0), "{sum}");
 }
 
 #[test]
