@@ -4,6 +4,7 @@
 
 mod common;
 mod dropped;
+mod dropped_lotus;
 mod dropped_weak;
 mod growth;
 mod growth_weak;
