@@ -4,13 +4,13 @@
 
 mod common;
 mod dropped;
-mod dropped_lotus;
 mod dropped_weak;
 mod growth;
 mod growth_weak;
 mod hangs;
 mod heap;
 mod last_writes;
+mod lost_owner;
 mod lotus;
 mod measured;
 mod memory_nodes;
