@@ -286,10 +286,10 @@ impl Coordinator {
         let resolution = self.cx.settle(id, number).await?;
         self.resolved.push((id, resolution));
         if self.txn.tag == id {
-            self.txn.in_doubt = false;
             // Locks without data are known here alone. Blocks may have been written: not reused.
             self.txn.allocated.clear();
             self.cx.database().protocol.abandon(&self.cx, &mut self.txn);
+            self.txn.in_doubt = false;
         }
         self.record_resolution(id, resolution);
         Ok(resolution)

@@ -88,7 +88,8 @@ pub trait Protocol: Sized {
     fn rollback(&self, cx: &Context, txn: &mut Txn);
 
     /// As `rollback`, for a transaction whose future was dropped, perhaps with a round in flight:
-    /// what that round asked for may have been granted.
+    /// what that round asked for may have been granted. Or for one that was in doubt, as it still says then, and is
+    /// settled.
     fn abandon(&self, cx: &Context, txn: &mut Txn);
 
     /// Does the next step of a shard's growth (see [`crate::index::growth`]) as a transaction of its

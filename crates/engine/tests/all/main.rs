@@ -10,6 +10,7 @@ mod growth_weak;
 mod hangs;
 mod heap;
 mod last_writes;
+mod lost_owner;
 mod lotus;
 mod lotus_memory;
 mod measured;

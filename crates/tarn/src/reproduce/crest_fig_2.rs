@@ -202,7 +202,7 @@ fn add_rows(report: &mut Reproduction) {
             add_rows_of(series, &mut rows);
         }
     }
-    let none = "Motor is not there yet";
+    let none = "only FORD is run here";
     rows.push(Row::not_simulated("Motor: M transactions/s at 20 warehouses", MOTOR_AT_FEW, none));
     rows.push(Row::not_simulated("Motor: drop from 80 to 20 warehouses, %", MOTOR_DROP, none));
     rows.push(Row::not_simulated("Motor: aborted tries at 20 warehouses, %", MOTOR_ABORTED, none));

@@ -225,7 +225,7 @@ fn add_rows(report: &mut Reproduction) {
     if let Some(series) = report.series(FORD_STOCK_SOFTWARE.name) {
         rows.extend(saturation_row(series));
     }
-    let none = "Motor is not there yet";
+    let none = "only FORD is run here";
     rows.push(Row::not_simulated("Motor: peak, M transactions/s", MOTOR_PEAK, none));
     rows.push(Row::not_simulated("Motor: without CAS, M transactions/s", MOTOR_NO_CAS, none));
     rows.push(Row::not_simulated("Motor: peak without CAS over peak", MOTOR_GAIN, none));

@@ -346,9 +346,9 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// As [`roll_back`], for a transaction whose future was dropped, or that was in doubt and is settled. One of which
-/// no log was found may have left INVISIBLE versions all the same, where the log did not go. Its locks are
-/// held still: what was there before is written back, and then they are given up.
+/// As [`roll_back`], for a transaction that was in doubt and is settled. One of which no log was found may have left
+/// INVISIBLE versions all the same, where the log did not go. Its locks are held still, since they were secured before
+/// anything was sent: what was there before is written back, and then they are given up.
 pub(super) fn abandon(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if txn.written.is_empty() || cx.has_decided(txn.tag) {
         return roll_back(lotus, cx, txn);

@@ -354,14 +354,16 @@ impl Protocol for Lotus {
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
-        if !txn.in_doubt {
-            cached::unchanged(self, cx, txn);
-        }
+        cached::unchanged(self, cx, txn);
         commit::roll_back(self, cx, txn);
     }
 
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
-        commit::abandon(self, cx, txn);
+        match txn.in_doubt {
+            true => commit::abandon(self, cx, txn),
+            // What is prepared and not sent is nobody's affair: the locks may not hold any more.
+            false => self.rollback(cx, txn),
+        }
     }
 
     async fn reshape(
