@@ -109,7 +109,7 @@ impl Context {
             self.database().configurations.report(node);
         }
         let mut left = Txn::new(id, number);
-        left.held = held;
+        (left.held, left.in_doubt) = (held, true);
         self.doubt(id, number);
         self.inherit(left);
     }
