@@ -23,7 +23,7 @@ use crate::shard_map::shard_of;
 use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
 use crate::working_set::{Added, Entry, Mode, NO_PLACE, Progress, Txn, Written};
-use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 const LINE_WORDS: usize = LINE_BYTES / 8;
@@ -215,11 +215,12 @@ pub(super) fn plan_invisible(cx: &Context, txn: &mut Txn) {
     round.begin();
     let len = log_bytes(written.len());
     let log = versions::write_entry(round, *tag, written.iter().map(writing), (&[], &[], &[]), len);
-    let area = cx.database().catalog.log(written[0].slot.group(), *coordinator);
-    round.write_private(cx.groups.primary(area), log, len);
+    let (group, node) = whereabouts(cx, written);
+    let area = cx.database().catalog.log(group, *coordinator);
+    round.write_private(area.at(node), log, len);
     for it in &*written {
         let line = BufferOffset(it.visible.0 - u32::from(it.visible_at));
-        let to = cx.groups.primary(it.slot.plus(PACKED_VERSIONS_AT));
+        let to = it.slot.plus(PACKED_VERSIONS_AT).at(node);
         round.write(to, line.plus(PACKED_VERSIONS_AT), PACKED_BYTES);
     }
 }
@@ -242,14 +243,23 @@ pub(super) fn plan_visible(cx: &Context, txn: &mut Txn) {
     let (catalog, bytes) = (&cx.database().catalog, round.reserve(DECISION_BYTES));
     *round.array_mut::<2>(bytes) = decision(*tag, stamps.commit);
     let at = decision_at(catalog.options().log_bytes);
-    let area = catalog.log(written[0].slot.group(), *coordinator);
-    round.write(cx.groups.primary(area.plus(at)), bytes, DECISION_BYTES);
+    let (group, node) = whereabouts(cx, written);
+    let area = catalog.log(group, *coordinator);
+    round.write(area.plus(at).at(node), bytes, DECISION_BYTES);
     let visible = VersionWord::committed(stamps.commit).word();
     for it in &*written {
         round.set_word(it.visible, visible);
-        let to = cx.groups.primary(it.slot.plus(usize::from(it.visible_at)));
-        round.write(to, it.visible, usize::from(it.visible_bytes));
+        let to = it.slot.plus(usize::from(it.visible_at)).at(node);
+        round.write(to, it.visible, 8);
     }
+    round.hot();
+}
+
+/// The group that all of it is in, and the node that has its only copy.
+#[inline(always)]
+fn whereabouts(cx: &Context, written: &[Written]) -> (GroupId, NodeSlot) {
+    let first = written[0].slot;
+    (first.group(), cx.groups.primary(first).node())
 }
 
 /// How a table's records lie that were noted.
