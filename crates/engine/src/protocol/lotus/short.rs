@@ -22,7 +22,7 @@ use crate::outcome::Failure;
 use crate::shard_map::shard_of;
 use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Added, Entry, Mode, NO_PLACE, Progress, Txn, Written};
+use crate::working_set::{Added, Entry, Intent, Mode, NO_PLACE, Progress, Txn, Written};
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
@@ -32,7 +32,9 @@ const LINE_WORDS: usize = LINE_BYTES / 8;
 #[inline]
 pub(super) fn note(cx: &Context, txn: &mut Txn, table: &Table, added: Added, entry: &mut Entry) {
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
-    if is_common && matches!(table.slot.record, RecordLayout::Packed(_)) {
+    // A snapshot's first READ in a table without homes brings the whole bucket.
+    let has_home = txn.intent == Intent::ReadWrite || !table.slot.by_bucket;
+    if is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_)) {
         entry.address = home(cx.surroundings(), table, added.hash);
         txn.at_home += 1;
     }
