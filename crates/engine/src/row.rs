@@ -3,7 +3,7 @@
 //! Invariant: integers are little-endian in the column's width; text is padded with zeros. A row is
 //! a view into the transaction's buffer: reading a column copies nothing but the column.
 
-use crate::schema::{ColumnId, TableSchema};
+use crate::schema::{Column, ColumnId, ColumnType, TableSchema};
 
 /// A record's payload, seen through its schema.
 #[derive(Clone, Copy)]
@@ -29,6 +29,18 @@ impl<'a> Row<'a> {
     /// An unsigned column of up to 8 bytes.
     #[inline]
     pub fn u64(&self, column: ColumnId) -> u64 {
+        let Column { column_type, offset_bytes, .. } = self.schema.columns[usize::from(column.0)];
+        // Most are of this kind, and need no width.
+        if matches!(column_type, ColumnType::U64 | ColumnType::I64)
+            && let Some(word) = self.payload[offset_bytes..].first_chunk()
+        {
+            return u64::from_le_bytes(*word);
+        }
+        self.narrow(column)
+    }
+
+    #[inline(never)]
+    fn narrow(&self, column: ColumnId) -> u64 {
         // The usual widths by themselves: a copy of unknown length is a call.
         match *self.bytes(column) {
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),

@@ -129,7 +129,7 @@ fn word(image: &[u8], at: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{Discards, Rules, cell_to_overwrite, newest_committed};
+    use crate::layout::{Choice, Discards, Rules, cell_to_overwrite, choose, newest_committed};
     use crate::schema::ColumnType;
 
     fn fitting(count: u8, payload: u16) -> Option<Packed> {
@@ -164,6 +164,11 @@ mod tests {
             let rules = Rules { lower_bound: true, discards: Discards::Above, keep_newest: true };
             let place = cell_to_overwrite(packed.all(&image), rules, |_| unreachable!());
             assert_eq!(place.map(|it| it.cell), Some(1 - newest));
+            for start in [word.timestamp(), Timestamp(word.timestamp().0 + 1)] {
+                let shown = choose(packed.all(&image), start, rules, |_| unreachable!());
+                let Choice::Version(shown) = shown else { panic!("{shown:?} as of {start:?}") };
+                assert_eq!((shown.cell, shown.version), (newest, word.timestamp()));
+            }
         }
     }
 

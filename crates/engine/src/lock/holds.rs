@@ -116,7 +116,12 @@ impl Holds {
     /// Gives up everything.
     #[inline]
     pub fn release(&mut self, table: &LockTable) {
-        self.keep_first(table, 0);
+        for held in &self.list {
+            if let Some(mode) = held.slot {
+                table.release(held.place, mode, || held.name.hash());
+            }
+        }
+        self.list.clear();
         self.seen = 0;
     }
 }

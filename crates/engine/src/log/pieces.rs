@@ -57,7 +57,7 @@ pub(super) fn write(
 
 /// Copies whole words from position `at` on, any byte: what lies behind the old bytes is copied
 /// too, and means nothing.
-#[inline]
+#[inline(always)]
 fn copy_old(buffer: &[u64], at: BufferOffset, old: &mut [u64]) {
     let (first, shift) = (at.0 as usize / 8, at.0 % 8 * 8);
     if shift == 0 {

@@ -90,7 +90,7 @@ impl LocalBackend {
                 continue;
             }
             let verb = &mut verbs[next];
-            if let Err(stop) = execute_one(&region, verb, buffer, &mut wrote) {
+            if let Err(stop) = execute_one(region, verb, buffer, &mut wrote) {
                 outcome = Err(self.stopped(verb.target, stop));
                 break;
             }
@@ -114,13 +114,14 @@ impl LocalBackend {
     }
 }
 
-/// Any verb, however unusual.
+/// Any verb, however unusual. The region comes as a copy, as wherever it leaves the loop: where nothing points
+/// to it, its fields are registers.
 ///
 /// # Errors
 /// Why it was not executed.
 #[inline(never)]
 fn execute_one(
-    region: &Region,
+    region: Region<'_>,
     verb: &mut Verb,
     buffer: &mut [u64],
     unfenced: &mut bool,
@@ -134,14 +135,14 @@ fn execute_one(
             if std::mem::take(unfenced) {
                 fence(Ordering::SeqCst); // as in `Region::run`
             }
-            read(region, offset, verb, buffer)
+            read(&region, offset, verb, buffer)
         }
         VerbKind::Write => {
             *unfenced = true;
-            write(region, offset, verb, buffer)
+            write(&region, offset, verb, buffer)
         }
         _ => {
-            atomic(region, offset, verb, buffer);
+            atomic(&region, offset, verb, buffer);
             *unfenced = FENCE_AFTER_ATOMICS;
             Ok(())
         }

@@ -257,6 +257,16 @@ impl LocalBackend {
         self.regions.get(index).map(Cell::get)
     }
 
+    /// A round is in flight: its lines are asked for. Apart, so that a hot round does not pay for the registers
+    /// that this needs.
+    #[inline(never)]
+    fn set_out(&self, round: &Round) {
+        self.in_flight.set(self.in_flight.get() + 1);
+        if self.fabric.prefetch {
+            self.fetch_ahead(round);
+        }
+    }
+
     /// A round that was posted, or whose lines were asked for, was completed or given up.
     #[inline(always)]
     fn ended(&self) {
@@ -307,18 +317,14 @@ impl Backend for LocalBackend {
         if round.is_hot() {
             return Posted::Done(unboxed(self.execute(round)));
         }
-        self.in_flight.set(self.in_flight.get() + 1);
-        if self.fabric.prefetch {
-            self.fetch_ahead(round);
-        }
+        self.set_out(round);
         Posted::InFlight
     }
 
     #[inline]
     fn warm(&self, round: &Round) -> bool {
         if self.fabric.prefetch {
-            self.in_flight.set(self.in_flight.get() + 1);
-            self.fetch_ahead(round);
+            self.set_out(round);
         }
         self.fabric.prefetch
     }

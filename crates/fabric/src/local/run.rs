@@ -102,7 +102,7 @@ impl Region<'_> {
     /// # Safety
     /// As there; `len` is not 0.
     #[inline(never)]
-    unsafe fn read_across(&self, offset: u64, to: *mut u64, len: usize) -> bool {
+    unsafe fn read_across(self, offset: u64, to: *mut u64, len: usize) -> bool {
         let (first, last) = (self.stripe(offset), self.stripe(offset + len as u64 - 8));
         if offset % GRANULE_BYTES + len as u64 > 2 * GRANULE_BYTES {
             // SAFETY: this function's contract.

@@ -21,9 +21,7 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
     let cells = if added.cells == Cells::NONE { Cells::NONE } else { Cells::ALL };
     let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
     entry.full_key = added.full_key;
-    if txn.intent == Intent::ReadWrite {
-        short::note(cx, txn, table, added, &mut entry);
-    }
+    short::note(cx, txn, table, added, &mut entry);
     txn.push(entry)
 }
 

@@ -73,7 +73,12 @@ async fn write_short(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), F
         recorder::enter_doubt(cx, txn);
     }
     short::plan_visible(cx, txn);
-    show_and_release(lotus, cx, txn).await
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    cx.timestamps.wait_out(cx, txn.stamps.commit).await;
+    // None of these versions lies apart: none is discarded, and none remembered.
+    txn.written.clear();
+    release(cx, txn);
+    Ok(())
 }
 
 /// The locks hold, and go on to.

@@ -50,7 +50,7 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     if lotus.starts_writers() {
         snapshot::begin(cx, txn).await?;
     }
-    if short::fetches(lotus, cx, txn) {
+    if short::fetches(cx, txn) && !lotus.starts_writers() {
         short::fetch(lotus, cx, txn).await?;
         if txn.fetched == txn.entries.len() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! LOTUS made short for what most transactions are: records whose versions lie in their slots, found at home, read
-//! or updated; and if they are changed, all in one group that has one copy.
+//! or updated, under locks or on a snapshot; and if they are changed, all in one group that has one copy.
 //!
-//! Invariant: what is asked and sent is what [`super::execute`] and [`super::commit`] would ask and send, byte by byte
+//! Invariant: what is asked and sent is what [`super::execute`], [`super::snapshot`] and [`super::commit`] would, byte by byte
 //! and in the same order: all locks, then the READs; the log's entry, then the INVISIBLE versions; with T_commit the
 //! decision, then the visible ones. So recovery and readers cannot tell the difference. What is short is the way
 //! there: one pass over the entries a round; and the slot's next image is made when the record is fetched, so that
@@ -9,7 +9,7 @@
 
 use super::execute::{advance, take_versions};
 use super::prepare::{PACKED_BYTES, changes, writing};
-use super::{Lotus, On, Phase, enter};
+use super::{Lotus, On, Phase, enter, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{head_at_home, home};
@@ -22,8 +22,8 @@ use crate::outcome::Failure;
 use crate::shard_map::shard_of;
 use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Added, Entry, Mode, NO_PLACE, Progress, Txn, Written};
-use tarn_fabric::address::{Address, LINE_BYTES};
+use crate::working_set::{Added, Entry, Intent, Mode, NO_PLACE, Progress, Txn, Written};
+use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 const LINE_WORDS: usize = LINE_BYTES / 8;
@@ -32,7 +32,9 @@ const LINE_WORDS: usize = LINE_BYTES / 8;
 #[inline]
 pub(super) fn note(cx: &Context, txn: &mut Txn, table: &Table, added: Added, entry: &mut Entry) {
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
-    if is_common && matches!(table.slot.record, RecordLayout::Packed(_)) {
+    // A snapshot's first READ in a table without homes brings the whole bucket.
+    let has_home = txn.intent == Intent::ReadWrite || !table.slot.by_bucket;
+    if is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_)) {
         entry.address = home(cx.surroundings(), table, added.hash);
         txn.at_home += 1;
     }
@@ -40,12 +42,9 @@ pub(super) fn note(cx: &Context, txn: &mut Txn, table: &Table, added: Added, ent
 
 /// Whether all that is to be fetched was noted.
 #[inline]
-pub(super) fn fetches(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> bool {
+pub(super) fn fetches(cx: &Context, txn: &mut Txn) -> bool {
     let noted = std::mem::take(&mut txn.at_home);
-    noted > 0
-        && txn.fetched + noted == txn.entries.len()
-        && !cx.has_ordered
-        && !lotus.starts_writers()
+    noted > 0 && txn.fetched + noted == txn.entries.len() && !cx.has_ordered
 }
 
 /// Locks and reads what is to be fetched; what is not at home, or not as usual there, is left to be looked for. The
@@ -146,6 +145,58 @@ pub(super) fn take_newest(
     true
 }
 
+/// Reads on a snapshot what is to be fetched; which entries are undecided, with the cell in question. What is not
+/// at home is left to be looked for.
+#[inline]
+pub(super) async fn fetch_as_of(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<Vec<(usize, usize)>, Failure> {
+    plan_homes(cx, txn);
+    for _ in txn.fetched..txn.entries.len() {
+        enter(cx, Phase::Locate);
+    }
+    txn.stamps.view = cx.database().membership.view();
+    cx.port.execute(&mut txn.round).await?;
+    let mut undecided = Vec::new();
+    for index in txn.fetched..txn.entries.len() {
+        let cell = take_home_as_of(lotus, cx, txn, index)?;
+        undecided.extend(cell.map(|cell| (index, cell)));
+    }
+    txn.round.begin();
+    Ok(undecided)
+}
+
+/// Takes in a record's home without a lock. Where nothing is on its way and the newest version is not beyond
+/// T_start, that is the snapshot's; what else there may be is weighed as elsewhere.
+#[inline(always)]
+fn take_home_as_of(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<Option<usize>, Failure> {
+    let Txn { entries, round, lookups, stamps, .. } = &mut *txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    let Some((offset, _)) = head_at_home(table, entry.key, round, entry.image) else {
+        begin_lookup(cx, entry, lookups, true);
+        return Ok(None);
+    };
+    (entry.address, entry.image) = (entry.address.plus(offset), entry.image.plus(offset));
+    let packed = packed(table);
+    match packed.newest_of_two(round.array(entry.image)) {
+        Some((newest, word)) if word.timestamp() <= stamps.start => {
+            (entry.found, entry.progress) = (true, Progress::Done);
+            entry.version = Version::from_word(word.word());
+            entry.payload = entry.image.plus(packed.payload_at(newest));
+            Ok(None)
+        }
+        _ => snapshot::choose(lotus, cx, txn, index),
+    }
+}
+
 /// What a commit has to write.
 pub(super) enum Weight {
     /// Nothing.
@@ -215,11 +266,12 @@ pub(super) fn plan_invisible(cx: &Context, txn: &mut Txn) {
     round.begin();
     let len = log_bytes(written.len());
     let log = versions::write_entry(round, *tag, written.iter().map(writing), (&[], &[], &[]), len);
-    let area = cx.database().catalog.log(written[0].slot.group(), *coordinator);
-    round.write_private(cx.groups.primary(area), log, len);
+    let (group, node) = whereabouts(cx, written);
+    let area = cx.database().catalog.log(group, *coordinator);
+    round.write_private(area.at(node), log, len);
     for it in &*written {
         let line = BufferOffset(it.visible.0 - u32::from(it.visible_at));
-        let to = cx.groups.primary(it.slot.plus(PACKED_VERSIONS_AT));
+        let to = it.slot.plus(PACKED_VERSIONS_AT).at(node);
         round.write(to, line.plus(PACKED_VERSIONS_AT), PACKED_BYTES);
     }
 }
@@ -242,14 +294,23 @@ pub(super) fn plan_visible(cx: &Context, txn: &mut Txn) {
     let (catalog, bytes) = (&cx.database().catalog, round.reserve(DECISION_BYTES));
     *round.array_mut::<2>(bytes) = decision(*tag, stamps.commit);
     let at = decision_at(catalog.options().log_bytes);
-    let area = catalog.log(written[0].slot.group(), *coordinator);
-    round.write(cx.groups.primary(area.plus(at)), bytes, DECISION_BYTES);
+    let (group, node) = whereabouts(cx, written);
+    let area = catalog.log(group, *coordinator);
+    round.write(area.plus(at).at(node), bytes, DECISION_BYTES);
     let visible = VersionWord::committed(stamps.commit).word();
     for it in &*written {
         round.set_word(it.visible, visible);
-        let to = cx.groups.primary(it.slot.plus(usize::from(it.visible_at)));
-        round.write(to, it.visible, usize::from(it.visible_bytes));
+        let to = it.slot.plus(usize::from(it.visible_at)).at(node);
+        round.write(to, it.visible, 8);
     }
+    round.hot();
+}
+
+/// The group that all of it is in, and the node that has its only copy.
+#[inline(always)]
+fn whereabouts(cx: &Context, written: &[Written]) -> (GroupId, NodeSlot) {
+    let first = written[0].slot;
+    (first.group(), cx.groups.primary(first).node())
 }
 
 /// How a table's records lie that were noted.
