@@ -2,8 +2,8 @@
 //!
 //! Invariant: every WRITE of a transaction goes to the joining copy as well, from before the first byte
 //! is copied. What is copied are units, each of what one lock protects. How a unit is copied beside those who
-//! write it depends on where its lock is: in the memory node, [`looked`] compares LOCK and VERSION before and after;
-//! in a compute node, [`locked`] takes it. The arguments are in docs/design/0013-memory-node-recovery.md.
+//! write it depends on where its lock is: in the memory node, `looked` compares LOCK and VERSION before and after;
+//! in a compute node, `locked` takes it. The arguments are in docs/design/0013-memory-node-recovery.md.
 
 mod locked;
 mod looked;

@@ -85,7 +85,11 @@ fn every_rule_that_is_taken_away_is_missed_or_says_why_not() {
 #[test]
 fn a_move_that_takes_no_care_is_missed() {
     let bugs = [
-        (Planted::TransferDecides, 100, "two owners of a shard: whoever is told twice serves (L11)"),
+        (
+            Planted::TransferDecides,
+            100,
+            "two owners of a shard: whoever is told twice serves (L11)",
+        ),
         (Planted::Forced, 2, "who is past C1 is aborted by force (L17)"),
     ];
     for (planted, first, bug) in bugs {
