@@ -110,7 +110,7 @@ impl Balancer {
         let services = cx.node_services();
         let Some(load) = services.load() else { return Ok(None) };
         let mut hottest: Option<(u32, ShardId)> = None;
-        let latency_ns = self.recent.look(load, |shard, count| {
+        let latency_ns = self.recent.look(load, cx.port.now(), |shard, count| {
             let is_own = services.shards.is_served_by(shard, services.id);
             if is_own && hottest.is_none_or(|(most, _)| count > most) {
                 hottest = Some((count, shard));

@@ -5,11 +5,13 @@
 
 use crate::shard_map::{SHARDS, ShardId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use tarn_fabric::clock::Nanos;
 
 /// See the module's text.
 pub struct Load {
     /// By shard: locks that this node was asked for as its owner, by anybody.
     asked: Box<[AtomicU32]>,
+    begun: AtomicU64,
     transactions: AtomicU64,
     latency_ns: AtomicU64,
 }
@@ -18,6 +20,7 @@ impl Default for Load {
     fn default() -> Load {
         Load {
             asked: (0..SHARDS).map(|_| AtomicU32::new(0)).collect(),
+            begun: AtomicU64::new(0),
             transactions: AtomicU64::new(0),
             latency_ns: AtomicU64::new(0),
         }
@@ -37,6 +40,12 @@ impl Load {
         self.asked[usize::from(shard.0)].load(Ordering::Relaxed)
     }
 
+    /// A transaction was taken on at this node: [`Load::ended`] follows.
+    #[inline]
+    pub fn began(&self) {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A transaction has ended at this node that took so long, the wait for one of its coordinators included.
     #[inline]
     pub fn ended(&self, latency_ns: u64) {
@@ -53,18 +62,24 @@ impl Load {
 pub struct Recent {
     asked: Box<[u32]>,
     totals: (u64, u64),
+    /// Transactions that had begun at the last look, and when that was.
+    begun: (u64, Nanos),
+    /// For how long none has ended though some ran.
+    stuck_ns: u64,
 }
 
 impl Default for Recent {
     fn default() -> Recent {
-        Recent { asked: vec![0; SHARDS].into(), totals: (0, 0) }
+        let asked = vec![0; SHARDS].into();
+        Recent { asked, totals: (0, 0), begun: (0, Nanos(0)), stuck_ns: 0 }
     }
 }
 
 impl Recent {
-    /// The average latency in nanoseconds of what has ended since the last look, 0 if nothing has; `each` is told of
-    /// every shard that was asked for since then, and how often.
-    pub fn look(&mut self, load: &Load, mut each: impl FnMut(ShardId, u32)) -> u64 {
+    /// The average latency in nanoseconds of what has ended since the last look. If nothing has: for how long by now, if
+    /// something ran all the while, else 0; a node on which nothing ends any more is not a fast one. `each` is told of every
+    /// shard that was asked for since then, and how often.
+    pub fn look(&mut self, load: &Load, now: Nanos, mut each: impl FnMut(ShardId, u32)) -> u64 {
         for ((shard, now), before) in ShardId::all().zip(&load.asked).zip(&mut self.asked) {
             let now = now.load(Ordering::Relaxed);
             let count = now.wrapping_sub(std::mem::replace(before, now));
@@ -74,7 +89,18 @@ impl Recent {
         }
         let (transactions, latency_ns) = load.totals();
         let (before, before_ns) = std::mem::replace(&mut self.totals, (transactions, latency_ns));
-        (latency_ns - before_ns).checked_div(transactions - before).unwrap_or(0)
+        let begun = (load.begun.load(Ordering::Relaxed), now);
+        let (begun_before, looked) = std::mem::replace(&mut self.begun, begun);
+        if let Some(average) = (latency_ns - before_ns).checked_div(transactions - before) {
+            self.stuck_ns = 0;
+            return average;
+        }
+        // Of those that had begun at the last look.
+        match begun_before > transactions {
+            true => self.stuck_ns += now.0.saturating_sub(looked.0),
+            false => self.stuck_ns = 0,
+        }
+        self.stuck_ns
     }
 }
 
@@ -87,7 +113,8 @@ mod tests {
         let (load, mut recent) = (Load::default(), Recent::default());
         let look = |recent: &mut Recent| {
             let mut asked = Vec::new();
-            let latency_ns = recent.look(&load, |shard, count| asked.push((shard.0, count)));
+            let each = |shard: ShardId, count| asked.push((shard.0, count));
+            let latency_ns = recent.look(&load, Nanos(0), each);
             (latency_ns, asked)
         };
         assert_eq!(look(&mut recent), (0, vec![]));
@@ -96,5 +123,21 @@ mod tests {
         assert_eq!(look(&mut recent), (200, vec![(7, 2), (9, 1)]));
         load.ask(ShardId(9));
         assert_eq!(look(&mut recent), (0, vec![(9, 1)]));
+    }
+
+    #[test]
+    fn a_node_on_which_nothing_ends_is_slow_and_one_without_work_is_not() {
+        let (load, mut recent) = (Load::default(), Recent::default());
+        let mut look = |load: &Load, now| recent.look(load, Nanos(now), |_, _| ());
+        assert_eq!(look(&load, 1_000), 0);
+        load.began();
+        assert_eq!(look(&load, 2_000), 0, "it began just now, for all that is known");
+        assert_eq!([3_000, 4_500].map(|now| look(&load, now)), [1_000, 2_500]);
+        load.ended(3_000);
+        load.began();
+        assert_eq!(look(&load, 6_000), 3_000);
+        assert_eq!(look(&load, 7_000), 1_000);
+        load.ended(1_500);
+        assert_eq!([8_000, 9_000].map(|now| look(&load, now)), [1_500, 0], "nothing runs");
     }
 }

@@ -62,7 +62,7 @@ pub(super) async fn keep_moving<T>(cx: Rc<Context>, (moving, seed): (Moving, u64
         }
         cx.port.sleep(Nanos(rng.random_range(0..2 * moving.every_ns))).await;
         let mut own: Vec<ShardId> = Vec::new();
-        recent.look(load, |shard, _| {
+        recent.look(load, cx.port.now(), |shard, _| {
             if services.shards.is_served_by(shard, id) {
                 own.push(shard);
             }

@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tarn_engine::context::Context;
+use tarn_engine::resharding::load::Load;
 use tarn_engine::routing::Router;
 use tarn_engine::schema::TableId;
 
@@ -137,6 +138,14 @@ pub(crate) struct Own<'d, 'a, W: Workload> {
     since: Cell<Nanos>,
 }
 
+impl<W: Workload> Own<'_, '_, W> {
+    /// Its node's, where shards are moved by it.
+    fn load(&self) -> Option<&Load> {
+        self.dispatch.heat.as_ref()?;
+        self.cx.node.services()?.load()
+    }
+}
+
 impl<W: Workload> Source<W> for Own<'_, '_, W> {
     async fn next(&self, _: &W, _: &mut Rng) -> Option<(W::Input, Option<Nanos>)> {
         let queue = &self.dispatch.queues[usize::from(self.cx.node.id.slot.0)];
@@ -144,6 +153,9 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
             let first = queue.waiting.borrow_mut().pop_front();
             if let Some((input, since)) = first {
                 self.since.set(since);
+                if let Some(load) = self.load() {
+                    load.began();
+                }
                 return Some((input, Some(since)));
             }
             queue.bell.wait().await;
@@ -157,7 +169,7 @@ impl<W: Workload> Source<W> for Own<'_, '_, W> {
             if is_done {
                 heat.trail.ended(now);
             }
-            if let Some(load) = self.cx.node.services().and_then(|its| its.load()) {
+            if let Some(load) = self.load() {
                 load.ended(now.0.saturating_sub(self.since.get().0));
             }
         }
