@@ -6,6 +6,8 @@
 
 use crate::common::{assert_refused, tarn, tarn_line};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::report::Sum;
 use tarn::explore::run::run;
@@ -224,6 +226,7 @@ fn arguments(replay: &str) -> Vec<&str> {
 
 #[test]
 fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() {
+    let mut traces = BTreeMap::<_, String>::new();
     for planted in PLANTED {
         let sum = explored(&order(planted));
         let missing = planted.missing;
@@ -245,7 +248,30 @@ fn every_rule_taken_away_is_found_in_a_short_trace_and_replayed_byte_for_byte() 
         assert!(ended.out.contains(found.text.lines().next().expect("a word")), "{}", ended.out);
         assert!(ended.out.contains("begins a transaction"), "{}", ended.out);
         assert_eq!(ended.out, tarn(&arguments(&found.replay)).out, "{missing}");
+        let all = traces.entry(planted.protocol).or_default();
+        let Planted { litmus, shape, .. } = planted;
+        writeln!(all, "\n## `corrected,{missing}`: {litmus} on {shape}\n").expect("memory");
+        writeln!(all, "```text\n{}\n\n{}\n```", found.replay, ended.out.trim_end())
+            .expect("memory");
     }
+    traces.iter().for_each(|(protocol, traces)| assert_kept(protocol, traces));
+}
+
+/// The documents have these traces of a protocol; with `TARN_BLESS` set they get them.
+fn assert_kept(protocol: &str, traces: &str) {
+    let path = format!("{}/../../docs/traces/{protocol}.md", env!("CARGO_MANIFEST_DIR"));
+    let page = format!(
+        "# Traces of {protocol}\n\nWhat the [explorer](../litmus.md) finds when one rule of the [protocol](../protocols/{protocol}.md) is \
+         taken away: the command that runs it again, the judge's verdict, and every step that meets \
+         another's.\nThe test that looks for them holds this page against what it finds, and writes it anew: \
+         `TARN_BLESS=1 cargo test -p tarn --test all every_rule_taken_away`.\n{traces}"
+    );
+    if std::env::var_os("TARN_BLESS").is_some() {
+        std::fs::write(&path, &page).expect("the page can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let differ = kept.lines().zip(page.lines()).position(|(kept, found)| kept != found);
+    assert!(kept == page, "{path} is not what was found, from line {differ:?} on: TARN_BLESS=1");
 }
 
 #[test]
