@@ -564,7 +564,9 @@ impl Drop for Context {
     /// What is in doubt stays so, with its locks, until the node's life ends: the other threads of the node are
     /// not ended for it (docs/fault-model.md).
     fn drop(&mut self) {
-        self.doubts.unsettled().into_iter().for_each(|id| self.node.numbers.leave(id));
+        let closing = self.closing_ids();
+        let unsettled = self.doubts.unsettled().into_iter().chain(closing);
+        unsettled.for_each(|id| self.node.numbers.leave(id));
         self.node.database.configurations.stand_up(&self.seat);
     }
 }

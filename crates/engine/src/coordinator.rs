@@ -369,10 +369,26 @@ impl Coordinator {
         let Coordinator { cx, txn, .. } = self;
         if txn.in_doubt {
             cx.doubt(txn.tag, txn.coordinator);
+            self.hand_over();
         } else {
             cx.database().protocol.abandon(cx, txn);
             cx.leave();
         }
+    }
+
+    /// Locks in compute nodes are not to be held for as long as a coordinator rests: its thread settles what is in doubt. What
+    /// the coordinator keeps is the name.
+    #[cold]
+    pub(crate) fn hand_over(&mut self) {
+        if !self.cx.has_services() {
+            return;
+        }
+        let mut name = Txn::new(self.txn.tag, self.txn.coordinator);
+        name.intent = self.txn.intent;
+        // Its log is needed for as long as anything is written for it.
+        (name.in_doubt, name.left_unshown) = (true, true);
+        name.unlocking = std::mem::take(&mut self.txn.unlocking);
+        self.cx.hand_over(std::mem::replace(&mut self.txn, name));
     }
 
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
@@ -387,6 +403,7 @@ impl Drop for Coordinator {
             let none = Txn::new(self.txn.tag, self.txn.coordinator);
             self.cx.inherit(std::mem::replace(&mut self.txn, none));
         }
+        self.cx.orphan_closing(self.txn.coordinator);
         self.cx.coordinator_goes();
     }
 }

@@ -24,8 +24,10 @@ struct Doubt {
     id: TxnId,
     coordinator: u32,
     standing: Standing,
-    /// What its coordinator knew of it, if that is no more.
+    /// What its coordinator knew of it, if that is no more, or has handed it over.
     left: Option<Box<Txn>>,
+    /// Its coordinator has handed it over, and will ask how it ended.
+    is_awaited: bool,
 }
 
 /// See the module's text.
@@ -51,7 +53,7 @@ impl Doubts {
         open.map(|doubt| (doubt.id, doubt.coordinator))
     }
 
-    /// The first whose coordinator is no more, of those that nobody settles.
+    /// The first that its coordinator has left here, of those that nobody settles.
     fn first_left(&self) -> Option<(TxnId, u32)> {
         let list = self.list.borrow();
         let is_left = |doubt: &&Doubt| doubt.standing == Standing::Open && doubt.left.is_some();
@@ -78,14 +80,30 @@ impl Doubts {
         list.iter().filter(is_open).map(|doubt| doubt.id).collect()
     }
 
-    /// What the coordinator of a settled one left: nobody will ask for it any more.
+    /// What the coordinator of a settled one left. If nobody will ask for it any more it is forgotten.
     fn take_left(&self, id: TxnId) -> Option<Box<Txn>> {
         let mut list = self.list.borrow_mut();
         let is_it = |doubt: &Doubt| {
             doubt.id == id && doubt.left.is_some() && matches!(doubt.standing, Standing::Settled(_))
         };
         let at = list.iter().position(is_it)?;
-        list.swap_remove(at).left
+        match list[at].is_awaited {
+            true => list[at].left.take(),
+            false => list.swap_remove(at).left,
+        }
+    }
+
+    /// Nobody will ask how one ended that was handed over; whether it was.
+    fn await_no_more(&self, id: TxnId) -> bool {
+        let mut list = self.list.borrow_mut();
+        let Some(at) = list.iter().position(|doubt| doubt.id == id && doubt.is_awaited) else {
+            return false;
+        };
+        list[at].is_awaited = false;
+        if matches!(list[at].standing, Standing::Settled(_)) {
+            list.swap_remove(at);
+        }
+        true
     }
 }
 
@@ -107,7 +125,8 @@ impl Context {
     /// Notes a transaction in doubt: its try has not left.
     #[cold]
     pub(crate) fn doubt(&self, id: TxnId, coordinator: u32) {
-        let doubt = Doubt { id, coordinator, standing: Standing::Open, left: None };
+        let doubt =
+            Doubt { id, coordinator, standing: Standing::Open, left: None, is_awaited: false };
         self.doubts.list.borrow_mut().push(doubt);
         self.node.numbers.hold(coordinator, id);
     }
@@ -151,11 +170,22 @@ impl Context {
         Ok(())
     }
 
+    /// A coordinator's transaction is in doubt, and holds locks on which shards of other nodes may wait: what there is to
+    /// know of it is the thread's from now on, so that it is settled also while the coordinator rests.
+    #[cold]
+    pub(crate) fn hand_over(&self, txn: Txn) {
+        let mut list = self.doubts.list.borrow_mut();
+        let doubt = list.iter_mut().find(|it| it.id == txn.tag).expect("it is in doubt");
+        (doubt.left, doubt.is_awaited) = (Some(Box::new(txn)), true);
+    }
+
     /// A coordinator goes while its transaction is in doubt.
     #[cold]
     pub(crate) fn inherit(&self, txn: Txn) {
         let id = txn.tag;
-        if let Some(doubt) = self.doubts.list.borrow_mut().iter_mut().find(|it| it.id == id) {
+        if !self.doubts.await_no_more(id)
+            && let Some(doubt) = self.doubts.list.borrow_mut().iter_mut().find(|it| it.id == id)
+        {
             doubt.left = Some(Box::new(txn));
         }
         self.release_left(id);

@@ -53,12 +53,14 @@ impl Numbers {
 }
 
 impl Context {
-    /// Whether another thread of this node has a transaction in doubt under a number, and will settle it.
+    /// Whether another thread of this node has a transaction in doubt under a number, and will settle it, or last writes
+    /// of one on their way.
     ///
     /// # Errors
     /// `Usage`, if that thread is no more.
     pub(crate) fn is_number_held_elsewhere(&self, number: u32) -> Result<bool, Failure> {
-        let mine = self.doubts.unsettled();
+        let mut mine = self.doubts.unsettled();
+        mine.extend(self.closing_ids());
         match self.node.numbers.holder(number, |id| !mine.contains(&id)) {
             Some(Hold { id, is_left: true, .. }) => {
                 let allowed = format!("a number that no thread left in doubt, as {id} was");

@@ -164,6 +164,9 @@ impl<'c> Restructuring<'c> {
         if matches!(result, Ok(TreeDone::Changed(_)) | Err(_)) {
             self.coordinator.end_record_if_any(result.err());
         }
+        if matches!(result, Err(Failure::CommitUnknown)) {
+            self.coordinator.hand_over();
+        }
         result
     }
 
@@ -189,6 +192,9 @@ impl<'c> Restructuring<'c> {
             }
         }
         self.coordinator.leave(result.err());
+        if matches!(result, Err(Failure::CommitUnknown)) {
+            self.coordinator.hand_over();
+        }
         result
     }
 }

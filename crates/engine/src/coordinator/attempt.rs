@@ -68,6 +68,9 @@ impl<'c> Attempt<'c> {
         if coordinator.history.is_some() {
             coordinator.end_record(failure);
         }
+        if failure == Some(Failure::CommitUnknown) {
+            coordinator.hand_over();
+        }
     }
 }
 

@@ -31,15 +31,18 @@ pub(crate) enum Closing {
         committed: Timestamp,
         /// Which it is, and its coordinator's number.
         whose: (TxnId, u32),
+        /// Its coordinator is no more: the number is held until then.
+        is_orphan: bool,
     },
-    /// What was there before is written back, each batch to a memory node of its own, under the locks.
+    /// What was there before is written back, each batch to a memory node of its own, under the locks. The coordinator's
+    /// number is held until then.
     Restoring {
         /// The batches: one that ends in an error ends at a node that is gone.
         writes: Vec<Detached>,
         /// What guards them.
         held: LockSet,
-        /// Its coordinator's number.
-        number: u32,
+        /// Which it is, and its coordinator's number.
+        whose: (TxnId, u32),
     },
     /// Another node is to take locks back.
     Releasing {
@@ -71,7 +74,7 @@ impl Context {
             Ok(None) | Err(FabricError::Fenced) => held.release(self, Some(committed)),
             Ok(Some(writes)) => {
                 let held = self.take_locks(held);
-                let closing = Closing::Writing { writes, held, committed, whose };
+                let closing = Closing::Writing { writes, held, committed, whose, is_orphan: false };
                 self.thread_services().closing.borrow_mut().push(closing);
             }
             Err(error) => {
@@ -87,10 +90,11 @@ impl Context {
     pub(crate) fn close_restored(
         &self,
         writes: Vec<Detached>,
-        (held, number): (&mut LockSet, u32),
+        (held, whose): (&mut LockSet, (TxnId, u32)),
     ) {
         let held = self.take_locks(held);
-        let closing = Closing::Restoring { writes, held, number };
+        self.node.numbers.hold(whose.1, whose.0);
+        let closing = Closing::Restoring { writes, held, whose };
         self.thread_services().closing.borrow_mut().push(closing);
         self.advance_closing();
     }
@@ -114,14 +118,38 @@ impl Context {
         self.inherit(left);
     }
 
-    /// Waits until nothing is left to do for a coordinator's last transaction, whose writes ended in an error.
+    /// A coordinator goes: whoever comes under its number, on whatever thread of the node, waits until its last writes are over.
+    pub(crate) fn orphan_closing(&self, number: u32) {
+        let Some(thread) = &self.services else { return };
+        for closing in thread.closing.borrow_mut().iter_mut() {
+            if let Closing::Writing { whose: (id, its), is_orphan, .. } = closing
+                && *its == number
+                && !std::mem::replace(is_orphan, true)
+            {
+                self.node.numbers.hold(number, *id);
+            }
+        }
+    }
+
+    /// Transactions of which something is written still.
+    pub(crate) fn closing_ids(&self) -> Vec<TxnId> {
+        let Some(thread) = &self.services else { return Vec::new() };
+        let whose = |it: &Closing| match it {
+            Closing::Writing { whose: (id, _), .. } | Closing::Restoring { whose: (id, _), .. } => {
+                Some(*id)
+            }
+            Closing::Releasing { .. } => None,
+        };
+        thread.closing.borrow().iter().filter_map(whose).collect()
+    }
+
+    /// Waits until nothing is left to do for a coordinator's last transaction, that was in doubt or whose writes ended in an error.
     ///
     /// # Errors
     /// The fabric's: ask again.
     #[cold]
     pub(crate) async fn settle_closed(&self, number: u32) -> Result<(), Failure> {
-        self.advance_closing();
-        while !self.is_number_free(number).await? {
+        while self.is_closing(number) || !self.is_number_free(number).await? {
             self.port.yield_now().await;
         }
         Ok(())
@@ -130,9 +158,8 @@ impl Context {
     /// Whether writes of a coordinator's last transaction are on their way.
     pub(crate) fn is_closing(&self, number: u32) -> bool {
         let is_its = |it: &Closing| match it {
-            Closing::Writing { whose: (_, its), .. } | Closing::Restoring { number: its, .. } => {
-                *its == number
-            }
+            Closing::Writing { whose: (_, its), .. }
+            | Closing::Restoring { whose: (_, its), .. } => *its == number,
             Closing::Releasing { .. } => false,
         };
         self.advance_closing() > 0 && self.thread_services().closing.borrow().iter().any(is_its)
@@ -164,11 +191,14 @@ impl Context {
     /// Whether it is done.
     fn advance_one(&self, closing: &mut Closing) -> bool {
         match closing {
-            Closing::Writing { writes, held, committed, whose } => {
+            Closing::Writing { writes, held, committed, whose, is_orphan } => {
                 match self.port.detached(*writes) {
                     Poll::Pending => return false,
                     // If it is this node that is gone its locks go with it.
                     Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
+                        if *is_orphan {
+                            self.node.numbers.release(whose.0);
+                        }
                         self.give_up(held, Some(*committed));
                     }
                     Poll::Ready(Err(error)) => {
@@ -177,11 +207,12 @@ impl Context {
                 }
                 true
             }
-            Closing::Restoring { writes, held, .. } => {
+            Closing::Restoring { writes, held, whose } => {
                 writes.retain(|writes| self.port.detached(*writes).is_pending());
                 if !writes.is_empty() {
                     return false;
                 }
+                self.node.numbers.release(whose.0);
                 self.give_up(held, None);
                 true
             }

@@ -1,5 +1,5 @@
 //! A LOTUS transaction at every point where it can be when the node that granted one of its locks dies: it goes on, or its
-//! future is dropped.
+//! future is dropped, and its coordinator goes on or rests.
 //!
 //! Invariant checked: the shard opens at its heir only when nothing that the transaction writes rests on the lost lock any
 //! more, and what it has not begun to write it does not touch: what the heir's holder commits stays. Without the second
@@ -17,7 +17,7 @@ use tarn_engine::membership::{Heirs, Reopening};
 use tarn_engine::outcome::Failure;
 use tarn_engine::recovery;
 use tarn_engine::schema::{Cells, TableId};
-use tarn_engine::services::ServiceOptions;
+use tarn_engine::services::{self, ServiceOptions};
 use tarn_engine::shard_map::shard_of;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::NodeSlot;
@@ -154,6 +154,8 @@ async fn add_one(tx: &mut Transaction<'_>, rows: &[(TableId, u64)]) -> Result<()
 enum Then {
     GoesOn,
     Dropped,
+    /// Dropped, and its coordinator begins nothing any more.
+    Rests,
 }
 
 /// What came of it.
@@ -192,8 +194,11 @@ fn lose_owner(polls: usize, (replicas, variant): (usize, &str), then: Then) -> O
         }
     }
     if !heir_first {
-        // What it has begun to write is settled first.
-        trio.add_one(&mut by, &[(TABLES[1], trio.key_of(TABLES[1], HEIR))]);
+        // What it has begun to write is settled first: by its coordinator, or by its thread's service.
+        match then {
+            Then::Rests => trio.drive(&[OWN, HEIR], services::settle(&trio.nodes[OWN])),
+            _ => trio.add_one(&mut by, &[(TABLES[1], trio.key_of(TABLES[1], HEIR))]),
+        }
         assert!(trio.inherit(), "nothing rests on the dead one's locks");
         trio.add_one(&mut heir, &rows[..1]);
     }
@@ -204,14 +209,13 @@ fn lose_owner(polls: usize, (replicas, variant): (usize, &str), then: Then) -> O
 
 #[test]
 fn what_the_heir_of_a_lost_lock_commits_stays_wherever_its_last_holder_was() {
-    for (replicas, then) in
-        [(1, Then::Dropped), (1, Then::GoesOn), (2, Then::Dropped), (2, Then::GoesOn)]
-    {
+    let ways = [Then::Dropped, Then::GoesOn, Then::Rests];
+    for (replicas, then) in [1, 2].into_iter().flat_map(|it| ways.map(|then| (it, then))) {
         let came = |polls| lose_owner(polls, (replicas, "corrected"), then);
         let all: Vec<Came> = (1..).map_while(came).collect();
         for (polls, came) in all.iter().enumerate() {
             assert_eq!(came.first, came.second + 1, "after {} polls: both or neither", polls + 1);
-            assert!(came.second == 11 || then == Then::Dropped, "it has ended");
+            assert!(came.second == 11 || then != Then::GoesOn, "it has ended");
             came.world.assert_clean();
         }
         let first = all.iter().filter(|came| came.heir_first).count();

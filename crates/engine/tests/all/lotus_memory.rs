@@ -15,6 +15,7 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect;
 use tarn_engine::mend;
+use tarn_engine::metrics::RecoveryEvent;
 use tarn_engine::outcome::{Explanation, Failure, Resolution};
 use tarn_engine::recovery::{self, Attempt};
 use tarn_engine::schema::{Cells, TableId};
@@ -281,5 +282,29 @@ fn what_stands_at_one_copy_without_a_log_is_no_follower() {
     let [(_, resolution)] = recovery.settled[..] else { panic!("{recovery:?}") };
     (0..40).for_each(|_| stage.step());
     assert_eq!((resolution, stage.values(&[THREE])), (Resolution::Aborted, vec![1]));
+    stage.assert_clean();
+}
+
+/// A coordinator goes while its last writes are on their way; another thread of its node has the next one of its number.
+#[test]
+fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
+    let stage = Stage::new(2, "corrected");
+    let mut by = stage.by(&stage.watched, 1);
+    assert_eq!(stage.drive(set(&mut by, &[ONE], 2), STEPS_MAX), Some(Ok(())));
+    stage.hold(&[0]);
+    drop(by);
+    let second = stage.fabric.thread(&stage.watched.node, 1, 0);
+    let mut next = stage.by(&second, 1);
+    let awaited =
+        |cx: &Context| cx.metrics.snapshot().recovery[RecoveryEvent::AreaAwaited as usize];
+    {
+        let mut setting = pin!(set(&mut next, &[TWO], 3));
+        assert_eq!(stage.drive(setting.as_mut(), 400), None);
+        assert!(awaited(&second) > 0, "its log is needed");
+        stage.land(0);
+        assert_eq!(stage.drive(setting, STEPS_MAX), Some(Ok(())));
+    }
+    assert_eq!(stage.drive(tarn_engine::services::settle(&second), STEPS_MAX), Some(()));
+    assert_eq!(stage.values(&[ONE, TWO]), [2, 3]);
     stage.assert_clean();
 }

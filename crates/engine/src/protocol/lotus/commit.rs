@@ -382,7 +382,7 @@ fn restore(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Release);
     txn.written.clear();
     txn.unlocking.extend(&writes);
-    cx.close_restored(writes, (&mut txn.held, txn.coordinator));
+    cx.close_restored(writes, (&mut txn.held, (txn.tag, txn.coordinator)));
 }
 
 /// How far into the slot what was there before begins.
