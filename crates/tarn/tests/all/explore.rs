@@ -98,7 +98,7 @@ const HARMLESS: &[(&str, &str)] = &[
 ];
 
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and
-/// explored time does not pass; `backups-first` and `whole-decision` need deaths of a memory node and of a coordinator beside a
+/// explored time does not pass (the engine's `lotus_torn.rs`); `backups-first` and `whole-decision` need deaths of a memory node and of a coordinator beside a
 /// reader, which half a million executions do not come to (the engine's tests drive them there: `lotus_memory.rs`); nobody
 /// opens shards of the dead here, which is when `await-survivors` matters, nor reads again what `stray-cells` is about.
 const UNSEEN: &[(&str, &str)] = &[

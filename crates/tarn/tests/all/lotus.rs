@@ -37,7 +37,10 @@ const NOT_SHOWN: &[(&str, &str)] = &[
         "whole-decision",
         "1,500: the same; of both the engine's tests have the moment (lotus_memory.rs)",
     ),
-    ("checksum", "1,672: memory of versions is used before its time, and no heap is so full"),
+    (
+        "checksum",
+        "1,672: no heap is so full that memory is used before its time (the engine's lotus_torn.rs is)",
+    ),
     (
         "stray-cells",
         "6,000: a probe meets the cell; a transaction that it keeps waiting is given up",
