@@ -7,9 +7,12 @@
 use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED_HALVES, HALVES, Mix};
 use crate::common::*;
 use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::context::ComputeNode;
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{Cells, TableId};
+use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::{Rng, seeded};
@@ -33,10 +36,20 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
+/// A node that grants all locks itself, by every other seed: then a fetch has no future of its own.
+fn join(world: &World, seed: u64) -> Arc<ComputeNode> {
+    if seed.is_multiple_of(2) {
+        return world.join(0);
+    }
+    let id = world.database.membership.join(NodeSlot(0)).unwrap();
+    let services = ServiceOptions::new(1, 1);
+    Arc::new(ComputeNode::serving(Arc::clone(&world.database), id, &services).unwrap())
+}
+
 fn run(mix: Mix, near: bool, seed: u64) -> Left {
     let shape = Shape { near, ..mix::shape(1, 1, "corrected").protocol("lotus") };
     let world = World::new(&shape);
-    let mut by = world.coordinator(0, 0);
+    let mut by = coordinator(&world.thread(&join(&world, seed), 0, 0), 0);
     by.record_history();
     let cx = Rc::clone(by.context());
     let mut rng: Rng = seeded(seed, 1);
