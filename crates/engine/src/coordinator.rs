@@ -138,7 +138,10 @@ impl Coordinator {
                 Ok(result) => {
                     let committed = match attempt.is_committed() {
                         true => Ok(()),
-                        false => attempt.commit().await,
+                        false => match attempt.commit_near() {
+                            Some(ended) => ended,
+                            None => attempt.commit().await,
+                        },
                     };
                     match committed {
                         Err(failure) => failure,

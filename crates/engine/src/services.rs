@@ -229,7 +229,7 @@ impl NodeServices {
     #[inline]
     pub(crate) fn write_granted(&self, name: LockName) {
         if let Some(hook) = self.on_write.get() {
-            hook(name);
+            tell(hook, name);
         }
     }
 
@@ -314,6 +314,11 @@ impl NodeServices {
     pub(crate) fn stop_running(&self, thread: u16) {
         self.running.fetch_and(!(1 << thread), Ordering::AcqRel);
     }
+}
+
+#[cold]
+fn tell(hook: &WriteHook, name: LockName) {
+    hook(name);
 }
 
 impl Drop for NodeServices {

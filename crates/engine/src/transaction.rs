@@ -14,7 +14,7 @@ use crate::index::hash_of;
 use crate::outcome::{Explanation, Failure};
 pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
-use crate::schema::{Cells, ColumnId, Key, KeyWidth, TableId};
+use crate::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
 use crate::working_set::{Added, ENTRIES_MAX, Entry, Handle, Mode, Progress, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -137,7 +137,10 @@ impl<'c> Transaction<'c> {
         }
         assert!(entry.cells.contains(column), "the cell was not asked for");
         let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
-        let width = column_schema.column_type.width_bytes();
+        let width = match column_schema.column_type {
+            ColumnType::U64 | ColumnType::I64 => 8, // most are
+            other => other.width_bytes(),
+        };
         let at = entry.payload.plus(column_schema.offset_bytes);
         entry.dirty = entry.dirty.union(Cells::one(column));
         value.store(txn.round.bytes_mut(at, width));

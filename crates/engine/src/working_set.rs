@@ -333,6 +333,8 @@ pub struct Txn {
     pub at_home: usize,
     /// Locks on records that a short commit can write: see the protocol.
     pub short_locks: usize,
+    /// Records were read by loads and stores, under their locks, and not all of them were what is usual.
+    pub read_near: bool,
     /// Ways through the index.
     pub lookups: Vec<Lookup>,
     /// Entries before this one are fetched.
@@ -391,6 +393,7 @@ impl Txn {
             locked: [0; 4],
             at_home: 0,
             short_locks: 0,
+            read_near: false,
             lookups: Vec::new(),
             fetched: 0,
             checks: Vec::new(),
@@ -422,6 +425,7 @@ impl Txn {
         self.locked = [0; 4];
         self.at_home = 0;
         self.short_locks = 0;
+        self.read_near = false;
         self.lookups.clear();
         self.fetched = 0;
         self.checks.clear();

@@ -7,6 +7,7 @@
 use crate::address::{NodeId, NodeSlot};
 use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
+use crate::local::Hold;
 use crate::round::Round;
 use std::task::Poll;
 
@@ -108,6 +109,11 @@ pub trait Backend {
     /// the order of verbs allows may have been executed, none of it as well, and at nodes that live too:
     /// one backend goes through with the other nodes' batches, another stops at the first verb that fails.
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>>;
+
+    /// The memory nodes as near memory, where this thread reaches them by loads and stores of its own.
+    fn near(&self) -> Option<&Hold> {
+        None
+    }
 
     /// Gives up waiting for a posted round; when this returns, the round's memory is the caller's again.
     ///

@@ -8,6 +8,7 @@ use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, Posted}
 use crate::clock::{ClockInterval, Nanos};
 use crate::counters::{Counters, Counts};
 use crate::error::FabricError;
+use crate::local::Near;
 use crate::rng::{Rng, seeded};
 use crate::round::Round;
 use std::cell::Cell;
@@ -64,6 +65,12 @@ impl Port {
     #[inline]
     pub fn warm<'a>(&'a self, round: &'a Round) -> WarmFuture<'a> {
         WarmFuture { port: self, round, waits: false }
+    }
+
+    /// Memory nodes that this thread reaches by loads and stores, if it does: what [`Port::execute`] does, without a round.
+    #[inline]
+    pub fn near(&self) -> Option<Near<'_>> {
+        self.shared.backend.near().map(|hold| Near::new(hold, &self.shared.counters))
     }
 
     /// Sends a round that nobody awaits (an asynchronous unlock).

@@ -74,7 +74,7 @@ impl Round {
     pub fn new() -> Round {
         Round {
             verbs: Vec::with_capacity(8),
-            tally: VerbTally::default(),
+            tally: VerbTally::NONE,
             lines: vec![Line([0; 8]); 16],
             used_bytes: 0,
             fence_next: false,
@@ -95,7 +95,7 @@ impl Round {
     #[inline]
     pub fn begin(&mut self) {
         self.verbs.clear();
-        self.tally = VerbTally::default();
+        self.tally = VerbTally::NONE;
         self.fence_next = false;
         self.hot = false;
         self.followed = false;

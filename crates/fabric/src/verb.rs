@@ -135,6 +135,9 @@ pub struct VerbTally {
 const TALLY_BYTES_BITS: u32 = 40;
 
 impl VerbTally {
+    /// Of no verb.
+    pub(crate) const NONE: VerbTally = VerbTally { reads: 0, writes: 0, atomics: [0; 3] };
+
     /// One more verb. Its kind and length are given, because where it is added they are known.
     #[inline(always)]
     pub(crate) fn add(&mut self, kind: VerbKind, len_bytes: usize) {

@@ -173,6 +173,7 @@ impl Cluster {
             backing: config.backing,
             atomicity: config.atomicity,
             prefetch: config.prefetch,
+            near: true,
         })
         .map_err(usage_or_io)?;
         let groups = ReplicaGroups::new(fabric.groups().to_vec());

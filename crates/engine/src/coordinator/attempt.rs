@@ -38,6 +38,17 @@ impl<'c> Attempt<'c> {
             && cx.database().protocol.is_committed(txn)
     }
 
+    /// Commits what is fetched, if that needs no wait.
+    #[inline]
+    pub(super) fn commit_near(&mut self) -> Option<Result<(), Failure>> {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let is_fetched = txn.fetched == txn.entries.len()
+            && !txn.ordered.pending
+            && !txn.mistaken
+            && txn.failed.is_none();
+        if is_fetched { cx.database().protocol.commit_near(cx, txn) } else { None }
+    }
+
     /// Fetches what the body added last, and commits.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;

@@ -5,13 +5,16 @@
 //! share a slot (once in 2^64 pairs of tables): then they share the hold, in the stronger of their modes, and
 //! do not refuse one another. What is held is given up once.
 
-use super::name::{LockMode, LockName};
+use super::name::{LockMode, LockName, NameKind};
 use super::table::{LockTable, Place};
 
 /// A name that the transaction has locked.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
-    name: LockName,
+    /// The name, field by field: whoever copies it whole, right after its fields were stored, waits for them.
+    key: u64,
+    table: u16,
+    kind: NameKind,
     place: Place,
     /// How the name is locked.
     mode: LockMode,
@@ -20,6 +23,19 @@ struct Hold {
 }
 
 const _: () = assert!(size_of::<Hold>() <= 24);
+
+impl Hold {
+    #[inline(always)]
+    fn new(name: LockName, place: Place, mode: LockMode, slot: Option<LockMode>) -> Hold {
+        let LockName { table, kind, key } = name;
+        Hold { key, table, kind, place, mode, slot }
+    }
+
+    #[inline(always)]
+    fn name(&self) -> LockName {
+        LockName { table: self.table, kind: self.kind, key: self.key }
+    }
+}
 
 /// See the module's text.
 #[derive(Default, Debug)]
@@ -32,7 +48,7 @@ pub struct Holds {
 impl Holds {
     /// Locks `name`; whether it was granted. `on_write` is told of a write grant, as in
     /// [`LockTable::acquire`].
-    #[inline]
+    #[inline(always)]
     pub fn ask(
         &mut self,
         table: &LockTable,
@@ -43,13 +59,13 @@ impl Holds {
         let hash = name.hash();
         let bit = 1 << (hash >> 58);
         if self.seen & bit != 0
-            && let Some(at) = self.list.iter().position(|held| held.name.hash() == hash)
+            && let Some(at) = self.list.iter().position(|held| held.name().hash() == hash)
         {
             return self.ask_again(table, at, name, mode, on_write);
         }
         let Some(place) = table.acquire(hash, mode, on_write) else { return false };
         self.seen |= bit;
-        self.list.push(Hold { name, place, mode, slot: Some(mode) });
+        self.list.push(Hold::new(name, place, mode, Some(mode)));
         true
     }
 
@@ -71,9 +87,9 @@ impl Holds {
             }
             self.list[at].slot = Some(LockMode::Write);
         }
-        match self.list.iter_mut().find(|held| held.name == name) {
+        match self.list.iter_mut().find(|held| held.name() == name) {
             Some(held) => held.mode = held.mode.max(mode),
-            None => self.list.push(Hold { name, place, mode, slot: None }),
+            None => self.list.push(Hold::new(name, place, mode, None)),
         }
         true
     }
@@ -84,12 +100,12 @@ impl Holds {
         if self.seen & 1 << (name.hash() >> 58) == 0 {
             return None;
         }
-        self.list.iter().find(|held| held.name == name).map(|held| held.mode)
+        self.list.iter().find(|held| held.name() == name).map(|held| held.mode)
     }
 
     /// The names, in the order in which they were locked.
     pub fn names(&self) -> impl Iterator<Item = (LockName, LockMode)> {
-        self.list.iter().map(|held| (held.name, held.mode))
+        self.list.iter().map(|held| (held.name(), held.mode))
     }
 
     /// Names that are locked.
@@ -108,7 +124,7 @@ impl Holds {
     pub fn keep_first(&mut self, table: &LockTable, count: usize) {
         for held in self.list.drain(count..) {
             if let Some(mode) = held.slot {
-                table.release(held.place, mode, || held.name.hash());
+                table.release(held.place, mode, || held.name().hash());
             }
         }
     }
@@ -118,7 +134,7 @@ impl Holds {
     pub fn release(&mut self, table: &LockTable) {
         for held in &self.list {
             if let Some(mode) = held.slot {
-                table.release(held.place, mode, || held.name.hash());
+                table.release(held.place, mode, || held.name().hash());
             }
         }
         self.list.clear();

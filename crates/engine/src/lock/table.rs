@@ -124,7 +124,7 @@ impl LockTable {
 
     /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the
     /// grant; it may not come back to this table.
-    #[inline]
+    #[inline(always)]
     pub fn acquire(&self, hash: u64, mode: LockMode, on_write: impl FnOnce()) -> Option<Place> {
         let (home, print) = (self.home(hash), fingerprint(hash));
         if self.bits != Bits::Alone {
@@ -140,6 +140,7 @@ impl LockTable {
         place
     }
 
+    #[inline(never)]
     fn acquire_shared(
         &self,
         home: u32,

@@ -32,6 +32,7 @@ const RECORD_HEAD_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
 const NODES_HEAD_BYTES: usize = 16;
 const NODE_BYTES: usize = 16;
+const AS_LONG: &str = "an entry is as long as was said";
 
 /// Where in an area of so many bytes the decision stands.
 #[inline]
@@ -127,9 +128,60 @@ pub fn write_entry(
         pieces::write(old.iter().copied(), before, &mut entry[at..len / 8]);
         at = len / 8;
     }
-    assert_eq!(at * 8, len, "an entry is as long as was said");
+    assert_eq!(at * 8, len, "{AS_LONG}");
     seal(entry, tag, records | (links.len() as u64) << 32);
     start
+}
+
+/// As [`write_entry`], step by step, of nothing but versions that replace `WORDS` words each.
+pub struct Replacing<'a, const WORDS: usize> {
+    before: &'a [u64],
+    entry: &'a mut [u64],
+    at: usize,
+    records: u64,
+}
+
+impl<'a, const WORDS: usize> Replacing<'a, WORDS> {
+    const RECORD_WORDS: usize = RECORD_HEAD_BYTES / 8 + WORDS;
+
+    /// Length of an entry of so many versions, in words.
+    #[inline(always)]
+    pub const fn words(versions: usize) -> usize {
+        LOG_HEADER_BYTES / 8 + versions * Self::RECORD_WORDS
+    }
+
+    /// An entry of so many versions; where it will be in the buffer.
+    #[inline(always)]
+    pub fn begin(round: &'a mut Round, versions: usize) -> (BufferOffset, Self) {
+        let start = round.reserve_lines(Self::words(versions) * 8);
+        let (before, entry) = round.split_words(start, Self::words(versions));
+        (start, Replacing { before, entry, at: LOG_HEADER_BYTES / 8, records: 0 })
+    }
+
+    /// The next version: the slot, its table, which cell, and what is there so far, in the buffer at a multiple of 8.
+    ///
+    /// # Panics
+    /// If there are more than was said: our bug.
+    #[inline(always)]
+    pub fn add(&mut self, slot: Address, table: TableId, cell: u8, former: BufferOffset) {
+        let (head, rest) = self.entry[self.at..].split_first_chunk_mut::<2>().expect(AS_LONG);
+        let flags = u64::from(table.0) | u64::from(cell) << 16;
+        *head = [slot.to_word(), flags | (WORDS as u64 * 8) << 32];
+        let former = self.before[former.0 as usize / 8..].first_chunk::<WORDS>();
+        *rest.first_chunk_mut().expect(AS_LONG) = *former.expect("a place in the buffer");
+        self.at += Self::RECORD_WORDS;
+        self.records += 1;
+    }
+
+    /// Completes it.
+    ///
+    /// # Panics
+    /// If there are fewer than was said: our bug.
+    #[inline(always)]
+    pub fn seal(self, tag: OwnerTag) {
+        assert_eq!(self.at, self.entry.len(), "{AS_LONG}");
+        seal(self.entry, tag, self.records);
+    }
 }
 
 /// A version that a logged transaction wrote.
@@ -247,6 +299,37 @@ mod tests {
         assert_eq!((second.cell, second.came, second.former.len()), (0, true, 8));
         assert_eq!(second.table, TableId(5));
         assert_eq!(log.links[0].1, Address::new(GroupId(1), 640 + 4096));
+    }
+
+    #[test]
+    fn what_replaces_others_is_written_as_by_any() {
+        let former: [BufferOffset; 3] = [8, 64, 120].map(BufferOffset);
+        let slot = |at: usize| Address::new(GroupId(1), 640 * at as u64);
+        let filled = || {
+            let mut round = Round::new();
+            let at = round.reserve(160);
+            (0..20).for_each(|word| round.set_word(at.plus(word * 8), word as u64 * 77 + 1));
+            round
+        };
+        for count in 1..=3 {
+            let len = entry_bytes(count, count * 40, 0);
+            let (mut one, mut other) = (filled(), filled());
+            let table = TableId(5);
+            let writings = (0..count).map(|at| Writing {
+                slot: slot(at),
+                table,
+                cell: 1,
+                came: false,
+                former: former[at],
+                former_bytes: 40,
+            });
+            let (at, mut replacing) = Replacing::<5>::begin(&mut one, count);
+            (0..count).for_each(|it| replacing.add(slot(it), table, 1, former[it]));
+            replacing.seal(tag(9));
+            assert_eq!(Replacing::<5>::words(count) * 8, len);
+            assert_eq!(at, write_entry(&mut other, tag(9), writings, (&[], &[], &[]), len));
+            assert_eq!(one.bytes(at, len), other.bytes(at, len), "{count}");
+        }
     }
 
     #[test]

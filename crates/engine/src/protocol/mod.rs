@@ -23,6 +23,7 @@ use crate::services::Needs;
 use crate::working_set::{Added, Further, Handle, Txn};
 use info::UNSAFE_PREFIX;
 use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::local::Near;
 use tarn_fabric::round::Round;
 
 /// A protocol. Every call works on one transaction of one coordinator; the verbs go through
@@ -65,6 +66,22 @@ pub trait Protocol: Sized {
     /// # Errors
     /// An abort: the caller then calls `rollback`.
     async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
+
+    /// Where memory is near ([`tarn_fabric::port::Port::near`]): asks for the lines of a fetch that it can end without a wait, when they
+    /// have had time to come. The memory, if it did; then [`Protocol::fetch_near`] follows.
+    fn ask_near<'a>(&self, _: &'a Context, _: &mut Txn) -> Option<Near<'a>> {
+        None
+    }
+
+    /// Ends what [`Protocol::ask_near`] has begun; `None`: what is left goes on as any fetch.
+    fn fetch_near(&self, _: &Context, _: &mut Txn, _: Near<'_>) -> Option<Result<(), Failure>> {
+        None
+    }
+
+    /// Commits, where memory is near and nothing has to be waited for; `None`: it is to be committed as any.
+    fn commit_near(&self, _: &Context, _: &mut Txn) -> Option<Result<(), Failure>> {
+        None
+    }
 
     /// A block has ended: a protocol that holds local locks per block gives them up here.
     ///
@@ -309,7 +326,23 @@ macro_rules! protocols {
             /// As there.
             #[inline]
             pub async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-                match self { $(AnyProtocol::$name(it) => it.fetch(cx, txn).await),+ }
+                match self {
+                    $(AnyProtocol::$name(it) => {
+                        if let Some(near) = it.ask_near(cx, txn) {
+                            near.travel().await;
+                            if let Some(ended) = it.fetch_near(cx, txn, near) {
+                                return ended;
+                            }
+                        }
+                        it.fetch(cx, txn).await
+                    }),+
+                }
+            }
+
+            /// See [`Protocol::commit_near`].
+            #[inline]
+            pub fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
+                match self { $(AnyProtocol::$name(it) => it.commit_near(cx, txn)),+ }
             }
 
             /// See [`Protocol::close_block`].

@@ -13,6 +13,7 @@ mod last_writes;
 mod lost_owner;
 mod lotus;
 mod lotus_memory;
+mod lotus_near;
 mod lotus_torn;
 mod measured;
 mod memory_nodes;

@@ -60,6 +60,21 @@ impl Ahead {
         }
     }
 
+    /// As [`Ahead::add`], of so many whole lines that will be read.
+    #[inline(always)]
+    pub(super) fn add_lines<const COUNT: usize>(&self, first: *const u8, stripe: *const u8) {
+        const { assert!(COUNT < RUN) };
+        let gathered = self.gathered.get();
+        for line in 0..COUNT {
+            self.lines[(gathered + line) % LINES].set(first.wrapping_add(line * LINE_BYTES));
+        }
+        self.lines[(gathered + COUNT) % LINES].set(stripe);
+        self.gathered.set(gathered + COUNT + 1);
+        if gathered + COUNT + 1 >= LINES - RUN {
+            self.fetch();
+        }
+    }
+
     /// The round's lines have been added; so many rounds are in flight with it.
     #[inline(always)]
     pub(super) fn posted(&self, in_flight: usize) {

@@ -4,10 +4,10 @@
 //! Invariant: verbs take effect in the order in which they were added. A READ after a WRITE comes
 //! behind a full fence, as the end of a round that wrote does, unless another round follows.
 
-use super::LocalBackend;
+use super::hold::Hold;
 use super::region::{Region, StuckStripe};
 use super::run::FENCE_AFTER_ATOMICS;
-use super::sync::{Ordering, fence};
+use super::sync::{Ordering, full_fence};
 use crate::address::{LINE_BYTES, Target};
 use crate::error::FabricError;
 use crate::round::{Round, Verb, VerbKind};
@@ -21,7 +21,7 @@ enum Stop {
     Stuck,
 }
 
-impl LocalBackend {
+impl Hold {
     /// Asks for the lines of a round that was posted. Sixteen stripes share a line, so a verb's
     /// first stripe does for most; longer runs are few, and the processor's own prefetcher follows
     /// them.
@@ -69,10 +69,7 @@ impl LocalBackend {
 
     /// Executes the round's verbs in order; a failure is boxed, so that success is a register.
     pub(super) fn execute(&self, round: &mut Round) -> Result<(), Box<FabricError>> {
-        let _inside = self.gate.enter();
-        if self.fabric.faults.epoch() != self.faults_seen.get() {
-            self.look_at_faults();
-        }
+        let _inside = self.enter();
         let followed = round.is_followed();
         let (verbs, buffer) = round.parts_mut();
         let mut wrote = self.unfenced.get();
@@ -100,7 +97,7 @@ impl LocalBackend {
         // atomic is a fence, another followed round carries it on.
         self.unfenced.set(wrote && followed);
         if wrote && !followed {
-            fence(Ordering::SeqCst);
+            full_fence();
         }
         outcome
     }
@@ -133,7 +130,7 @@ fn execute_one(
     match verb.kind() {
         VerbKind::Read => {
             if std::mem::take(unfenced) {
-                fence(Ordering::SeqCst); // as in `Region::run`
+                full_fence(); // as in `Region::run`
             }
             read(&region, offset, verb, buffer)
         }
@@ -188,7 +185,7 @@ fn atomic(region: &Region, offset: u64, verb: &mut Verb, buffer: &[u64]) {
     };
     let outcome = word.fetch_update(order.0, order.1, swap);
     verb.value = outcome.unwrap_or_else(|found| {
-        fence(Ordering::SeqCst); // nothing was swapped, so nothing has fenced
+        full_fence(); // nothing was swapped, so nothing has fenced
         found
     });
 }

@@ -3,7 +3,8 @@
 //! Invariant: it keeps the contract of [`crate::round`] and is stronger where the hardware gives it
 //! for free: verbs of a round take effect in the order in which they were added. A round is
 //! *posted* by prefetching its lines (see `ahead`) and *completed* by executing its verbs, so that sibling
-//! coroutines run while the lines travel: what hides a network's latency hides DRAM's.
+//! coroutines run while the lines travel: what hides a network's latency hides DRAM's. Whoever asks for it
+//! reaches the same memory without a round, by loads and stores ([`Near`]), with the same order and the same checks.
 //!
 //! A completion means that every other thread can see the effect: a round that wrote ends in a full
 //! fence, unless it is [`Round::followed`]. Revoking a compute node's access is acknowledged only
@@ -13,8 +14,10 @@ mod affinity;
 mod ahead;
 mod copy;
 mod execute;
+mod hold;
 mod mailbox;
 mod memory;
+mod near;
 mod pages;
 #[cfg_attr(not(feature = "preempt"), doc(hidden))]
 pub mod preempt;
@@ -26,7 +29,9 @@ mod sync;
 mod words;
 
 pub use affinity::pin_to_core;
+pub use hold::Hold;
 pub use memory::NodeMemory;
+pub use near::{Near, Travel, Visit};
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
 pub use words::{Words, fetch_to_write};
@@ -47,21 +52,20 @@ pub mod modelled {
     }
 }
 
-use crate::address::{GROUP_BYTES_MAX, GROUPS_MAX, GroupId, NodeId, NodeSlot, Target};
+use crate::address::{GROUP_BYTES_MAX, GROUPS_MAX, GroupId, NodeId, NodeSlot};
 use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::port::Port;
 use crate::round::Round;
-use ahead::Ahead;
 use mailbox::{Mailboxes, Receiver, Sender};
-use quiesce::{Faults, ThreadGate};
-use std::cell::{Cell, RefCell};
+use quiesce::Faults;
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use sync::{Ordering, fence};
+use sync::full_fence;
 
 /// The shape of a local cluster.
 #[derive(Clone, Debug)]
@@ -81,6 +85,9 @@ pub struct LocalConfig {
     pub atomicity: LineAtomicity,
     /// Whether a posted round's lines are fetched ahead; off only to measure what that is worth.
     pub prefetch: bool,
+    /// Whether memory is reached by loads and stores as well ([`Near`]), and not by rounds alone; off only to hold
+    /// the one against the other.
+    pub near: bool,
 }
 
 impl Default for LocalConfig {
@@ -93,6 +100,7 @@ impl Default for LocalConfig {
             backing: Backing::Auto,
             atomicity: LineAtomicity::Striped { bits: 16 },
             prefetch: true,
+            near: true,
         }
     }
 }
@@ -105,6 +113,7 @@ pub struct LocalFabric {
     mailboxes: Mailboxes,
     started: Instant,
     prefetch: bool,
+    near: bool,
 }
 
 impl LocalFabric {
@@ -149,6 +158,7 @@ impl LocalFabric {
             mailboxes: Mailboxes::default(),
             started: Instant::now(),
             prefetch: config.prefetch,
+            near: config.near,
         }))
     }
 
@@ -183,110 +193,27 @@ impl LocalFabric {
 
 /// One thread's local backend.
 struct LocalBackend {
-    fabric: Arc<LocalFabric>,
-    node: NodeId,
+    hold: Hold,
     thread: u16,
-    gate: Arc<ThreadGate>,
-    /// Whether a followed round wrote and nothing has fenced since: done before the next READ.
-    unfenced: Cell<bool>,
-    /// By node × groups + group; rebuilt when a fault was declared.
-    regions: Box<[Cell<Region<'static>>]>,
-    group_count: usize,
-    faults_seen: Cell<u32>,
-    fenced: Cell<bool>,
-    ahead: Ahead,
-    /// Rounds posted and not completed: how many wait for their lines.
-    in_flight: Cell<usize>,
     sender: RefCell<Sender>,
     receiver: RefCell<Receiver>,
 }
 
 impl Drop for LocalBackend {
     fn drop(&mut self) {
-        self.fabric.mailboxes.unregister(self.receiver.get_mut());
+        self.hold.fabric.mailboxes.unregister(self.receiver.get_mut());
     }
 }
 
 impl LocalBackend {
     fn new(fabric: Arc<LocalFabric>, node: NodeId, thread: u16) -> LocalBackend {
-        let gate = fabric.faults.register(node);
         let endpoint = Endpoint { node: node.slot, thread };
         let (sender, receiver) = fabric.mailboxes.register(endpoint);
-        let group_count = fabric.groups.len();
-        let regions = fabric.nodes.len() * group_count;
-        let backend = LocalBackend {
-            fabric,
-            node,
+        LocalBackend {
+            hold: Hold::new(fabric, node),
             thread,
-            gate,
-            unfenced: Cell::new(false),
-            regions: vec![Cell::new(Region::empty()); regions].into(),
-            group_count,
-            faults_seen: Cell::new(u32::MAX),
-            fenced: Cell::new(false),
-            ahead: Ahead::new(),
-            in_flight: Cell::new(0),
             sender: RefCell::new(sender),
             receiver: RefCell::new(receiver),
-        };
-        backend.look_at_faults();
-        backend
-    }
-
-    #[cold]
-    fn look_at_faults(&self) {
-        let faults = &self.fabric.faults;
-        self.faults_seen.set(faults.epoch());
-        self.fenced.set(faults.is_fenced(self.node));
-        for (index, memory) in self.fabric.nodes.iter().enumerate() {
-            let down = self.fenced.get() || faults.is_down(NodeSlot(index as u16));
-            let count = self.group_count;
-            let views = if down { vec![Region::empty(); count] } else { memory.regions(count) };
-            for (group, view) in views.into_iter().enumerate() {
-                // SAFETY: `fabric` owns the memory; this backend holds it as long as the views.
-                self.regions[index * count + group].set(unsafe { view.unbound() });
-            }
-        }
-    }
-
-    /// The region that a verb goes to, if there is such a node and group.
-    #[inline(always)]
-    fn region(&self, target: Target) -> Option<Region<'static>> {
-        let (node, group) = (usize::from(target.node().0), target.address().group().0);
-        let index = node * self.group_count + usize::from(group);
-        self.regions.get(index).map(Cell::get)
-    }
-
-    /// A round is in flight: its lines are asked for. Apart, so that a hot round does not pay for the registers
-    /// that this needs.
-    #[inline(never)]
-    fn set_out(&self, round: &Round) {
-        self.in_flight.set(self.in_flight.get() + 1);
-        if self.fabric.prefetch {
-            self.fetch_ahead(round);
-        }
-    }
-
-    /// A round that was posted, or whose lines were asked for, was completed or given up.
-    #[inline(always)]
-    fn ended(&self) {
-        self.in_flight.set(self.in_flight.get() - 1);
-    }
-
-    #[cold]
-    fn refusal(&self, target: Target) -> Box<FabricError> {
-        Box::new(self.why_refused(target))
-    }
-
-    fn why_refused(&self, target: Target) -> FabricError {
-        if self.fenced.get() {
-            FabricError::Fenced
-        } else if usize::from(target.node().0) >= self.fabric.nodes.len()
-            || self.fabric.faults.is_down(target.node())
-        {
-            FabricError::NodeDown(target.node())
-        } else {
-            FabricError::OutOfBounds(target)
         }
     }
 }
@@ -305,49 +232,54 @@ impl Backend for LocalBackend {
     }
 
     fn node(&self) -> NodeId {
-        self.node
+        self.hold.node
     }
 
     fn endpoint(&self) -> Endpoint {
-        Endpoint { node: self.node.slot, thread: self.thread }
+        Endpoint { node: self.hold.node.slot, thread: self.thread }
     }
 
     #[inline]
     fn post(&self, round: &mut Round) -> Posted {
         if round.is_hot() {
-            return Posted::Done(unboxed(self.execute(round)));
+            return Posted::Done(unboxed(self.hold.execute(round)));
         }
-        self.set_out(round);
+        self.hold.set_out(round);
         Posted::InFlight
     }
 
     #[inline]
     fn warm(&self, round: &Round) -> bool {
-        if self.fabric.prefetch {
-            self.set_out(round);
+        if self.hold.prefetch {
+            self.hold.set_out(round);
         }
-        self.fabric.prefetch
+        self.hold.prefetch
     }
 
     #[inline]
     fn warmed(&self) {
-        self.ended();
+        self.hold.ended();
     }
 
     #[inline]
     fn complete(&self, round: &mut Round) -> Poll<Result<(), FabricError>> {
-        self.ended();
-        Poll::Ready(unboxed(self.execute(round)))
+        self.hold.ended();
+        Poll::Ready(unboxed(self.hold.execute(round)))
+    }
+
+    #[inline]
+    fn near(&self) -> Option<&Hold> {
+        self.hold.is_near.then_some(&self.hold)
     }
 
     fn abandon(&self, _: &mut Round) {
-        self.ended();
+        self.hold.ended();
         // Nothing of the round has happened or will: verbs are executed in `complete`, and a hot round's in
         // `post`, which leaves nothing to wait for.
     }
 
     fn post_detached(&self, round: &mut Round) -> Result<Detached, FabricError> {
-        unboxed(self.execute(round)).map(|()| Detached(0))
+        unboxed(self.hold.execute(round)).map(|()| Detached(0))
     }
 
     fn detached(&self, _: Detached) -> Poll<Result<(), FabricError>> {
@@ -356,20 +288,20 @@ impl Backend for LocalBackend {
 
     /// Access is revoked at all memory nodes at once: they are this process.
     fn revoke(&self, whom: NodeId, at: NodeSlot) -> Result<Detached, FabricError> {
-        if self.fabric.faults.is_fenced(self.node) {
+        if self.hold.fabric.faults.is_fenced(self.hold.node) {
             return Err(FabricError::Fenced);
         }
-        if self.fabric.faults.is_down(at) {
+        if self.hold.fabric.faults.is_down(at) {
             return Err(FabricError::NodeDown(at));
         }
         // Also if another has asked already: his request may still wait for rounds to end.
-        self.fabric.faults.fence(whom);
+        self.hold.fabric.faults.fence(whom);
         Ok(Detached(0))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the real backend's clock")]
     fn now(&self) -> Nanos {
-        Nanos(Instant::now().duration_since(self.fabric.started).as_nanos() as u64)
+        Nanos(Instant::now().duration_since(self.hold.fabric.started).as_nanos() as u64)
     }
 
     fn clock(&self) -> ClockInterval {
@@ -384,12 +316,12 @@ impl Backend for LocalBackend {
     }
 
     fn send(&self, to: Endpoint, bytes: &[u8]) -> Result<(), FabricError> {
-        self.sender.borrow_mut().send(&self.fabric.mailboxes, to, bytes)
+        self.sender.borrow_mut().send(&self.hold.fabric.mailboxes, to, bytes)
     }
 
     fn receive(&self, budget: usize, sink: &mut dyn FnMut(Endpoint, &[u8])) -> usize {
-        if self.unfenced.replace(false) {
-            fence(Ordering::SeqCst);
+        if self.hold.unfenced.replace(false) {
+            full_fence();
         }
         self.receiver.borrow_mut().receive(budget, sink)
     }

@@ -7,7 +7,7 @@
 use super::copy::{copy_in, copy_out};
 use super::preempt::point;
 use super::region::{GRANULE_BYTES, Region};
-use super::sync::{Ordering, Site, fence, fence_of, order};
+use super::sync::{Ordering, Site, fence_of, full_fence, order};
 use crate::round::{Verb, VerbKind};
 
 /// Atomics of x86-64 are full fences themselves.
@@ -47,7 +47,7 @@ impl Region<'_> {
                 if unfenced {
                     // A processor may load before its earlier stores are seen; the contract's READ
                     // comes after the WRITE of its batch.
-                    fence(Ordering::SeqCst);
+                    full_fence();
                     unfenced = false;
                 }
                 // SAFETY: both ranges were just compared; they are whole words.
@@ -83,7 +83,13 @@ impl Region<'_> {
     /// `offset..offset + len` lies inside the region, `to` is valid for `len` bytes; both are whole
     /// words.
     #[inline(always)]
-    unsafe fn read_here(&self, offset: u64, to: *mut u64, len: usize, in_granule: bool) -> bool {
+    pub(super) unsafe fn read_here(
+        &self,
+        offset: u64,
+        to: *mut u64,
+        len: usize,
+        in_granule: bool,
+    ) -> bool {
         if !in_granule {
             // SAFETY: this function's contract.
             return unsafe { self.read_across(offset, to, len) };
@@ -124,7 +130,7 @@ impl Region<'_> {
     /// # Safety
     /// As for [`Region::read_here`].
     #[inline(always)]
-    unsafe fn write_here(
+    pub(super) unsafe fn write_here(
         &self,
         offset: u64,
         from: *const u64,

@@ -4,6 +4,7 @@
 
 mod common;
 mod local;
+mod near;
 mod rpc_chaos;
 mod rpc_session;
 

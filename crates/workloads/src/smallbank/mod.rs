@@ -99,7 +99,7 @@ fn initial_cents(table: TableId, account: u64) -> i64 {
 
 /// A fetched account's balance; an account that does not exist rolls the transaction back, as the
 /// benchmark has it.
-#[inline]
+#[inline(always)]
 fn balance_of(tx: &Transaction<'_>, account: Handle) -> Result<i64, Failure> {
     match tx.get(account) {
         Some(row) => Ok(row.i64(BALANCE)),

@@ -13,7 +13,7 @@ use crate::schema::Cells;
 use crate::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
 
 /// Takes up a record that the transaction has not.
-#[inline]
+#[inline(always)]
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
     if txn.intent == Intent::ReadWrite {
         cx.node_services().locks.fetch_ahead(LockName::row(table.id.0, added.key).hash());

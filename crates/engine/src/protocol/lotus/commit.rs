@@ -5,8 +5,8 @@
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
 use super::prepare::{encode_log, links, prepare};
-use super::short::Weight;
-use super::{Lotus, On, Phase, cached, enter, nodes, short};
+use super::short_commit::{self as short, Weight};
+use super::{Lotus, On, Phase, cached, enter, nodes};
 use crate::context::Context;
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
@@ -24,7 +24,7 @@ use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match short::weigh(cx, txn) {
         Weight::Nothing => return end_of_reading(cx, txn),
-        Weight::Short => return write_short(lotus, cx, txn).await,
+        Weight::Short(versions) => return write_short(lotus, cx, txn, versions).await,
         Weight::Any => {}
     }
     if cx.has_ordered {
@@ -60,18 +60,20 @@ async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure
 }
 
 /// C1 to C4 as [`write`], of records whose versions lie in their slots, all in one group that has one copy.
-async fn write_short(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn write_short(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    versions: usize,
+) -> Result<(), Failure> {
     settle_log(lotus, cx, txn).await?;
     secure(lotus, cx, txn)?;
-    short::plan_invisible(cx, txn);
+    short::plan_invisible(cx, txn, versions);
     begin_doubt(cx, txn);
     stay_near(cx, &mut txn.round);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     enter(cx, Phase::Stamp);
-    short::stamp(txn, cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?);
-    if txn.recorded_in.is_some() {
-        recorder::enter_doubt(cx, txn);
-    }
+    short::stamp(cx, txn, cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?);
     short::plan_visible(cx, txn);
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
@@ -83,7 +85,7 @@ async fn write_short(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), F
 
 /// The locks hold, and go on to.
 #[inline]
-fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(super) fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match lotus.on(On::AwaitSurvivors) {
         true => txn.held.secure(cx),
         false => txn.held.check(cx),
@@ -91,7 +93,7 @@ fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
 }
 
 /// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
-fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(super) fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.held.check(cx)?;
     release(cx, txn);
     Ok(())
@@ -301,7 +303,7 @@ fn show_at_primary(cx: &Context, txn: &mut Txn) {
 
 /// From here on the outcome is what the memory says.
 #[inline]
-fn begin_doubt(cx: &Context, txn: &mut Txn) {
+pub(super) fn begin_doubt(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = true;
     if txn.recorded_in.is_some() {
         recorder::enter_doubt(cx, txn);
@@ -309,7 +311,7 @@ fn begin_doubt(cx: &Context, txn: &mut Txn) {
 }
 
 #[cold]
-fn unknown(cx: &Context, txn: &Txn) -> Failure {
+pub(super) fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
 }
 
@@ -326,7 +328,8 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
 }
 
 /// Gives up the locks: their next holders learn what this node knows.
-fn release(cx: &Context, txn: &mut Txn) {
+#[inline]
+pub(super) fn release(cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
         enter(cx, Phase::Release);
         let known = cx.timestamps.known(cx);

@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, cached, enter, insert, nodes, short, snapshot};
+use super::{Lotus, On, Phase, cached, enter, insert, near, nodes, short, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -50,8 +50,13 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     if lotus.starts_writers() {
         snapshot::begin(cx, txn).await?;
     }
-    if short::fetches(cx, txn) && !lotus.starts_writers() {
-        short::fetch(lotus, cx, txn).await?;
+    let is_near = std::mem::take(&mut txn.read_near);
+    if is_near || (short::fetches(cx, txn) && !lotus.starts_writers()) {
+        match cx.port.near() {
+            Some(near) if is_near => near::fetch_others(lotus, cx, txn, near).await?,
+            Some(near) => near::fetch(lotus, cx, txn, near).await?,
+            None => short::fetch(lotus, cx, txn).await?,
+        }
         if txn.fetched == txn.entries.len() {
             return Ok(());
         }

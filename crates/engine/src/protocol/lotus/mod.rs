@@ -25,10 +25,13 @@ mod commit;
 mod execute;
 mod find;
 mod insert;
+mod near;
+mod near_commit;
 mod nodes;
 mod prepare;
 mod recover;
 mod short;
+mod short_commit;
 mod snapshot;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
@@ -42,6 +45,7 @@ use crate::services::Needs;
 use crate::structure::trees;
 use crate::working_set::{Added, Entry, Further, Handle, Mode, Txn};
 use recover::Left;
+use tarn_fabric::local::Near;
 use tarn_fabric::address::NodeId;
 
 /// The switches, by position in [`SWITCHES`].
@@ -325,7 +329,7 @@ impl Protocol for Lotus {
         Needs::LOCKS_AND_TIMESTAMPS
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
         add::add(cx, txn, table, added)
     }
@@ -341,6 +345,26 @@ impl Protocol for Lotus {
     #[inline]
     fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         execute::fetch(self, cx, txn)
+    }
+
+    #[inline]
+    fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+        near::begin(self, cx, txn)
+    }
+
+    #[inline]
+    fn fetch_near(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        near: Near<'_>,
+    ) -> Option<Result<(), Failure>> {
+        near::end(self, cx, txn, near)
+    }
+
+    #[inline]
+    fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
+        near_commit::commit(self, cx, txn)
     }
 
     #[inline]

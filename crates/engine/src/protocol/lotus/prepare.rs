@@ -26,10 +26,12 @@ pub(super) const PACKED_BYTES: usize = LINE_BYTES - PACKED_VERSIONS_AT;
 /// Whether this entry changes its record.
 #[inline]
 pub(super) fn changes(entry: &Entry) -> bool {
+    if entry.mode == Mode::Update {
+        return entry.writable && entry.dirty.0 != 0; // most that change anything
+    }
     entry.writable
         && match entry.mode {
-            Mode::Read => false,
-            Mode::Update => entry.dirty.0 != 0,
+            Mode::Read | Mode::Update => false,
             Mode::Insert => !entry.void,
             Mode::Delete => entry.found,
         }

@@ -1,35 +1,31 @@
 //! LOTUS made short for what most transactions are: records whose versions lie in their slots, found at home, read
-//! or updated, under locks or on a snapshot; and if they are changed, all in one group that has one copy.
+//! or updated, under locks or on a snapshot. Their commit is [`super::short_commit`].
 //!
-//! Invariant: what is asked and sent is what [`super::execute`], [`super::snapshot`] and [`super::commit`] would, byte by byte
-//! and in the same order: all locks, then the READs; the log's entry, then the INVISIBLE versions; with T_commit the
-//! decision, then the visible ones. So recovery and readers cannot tell the difference. What is short is the way
+//! Invariant: what is asked and sent is what [`super::execute`] and [`super::snapshot`] would, byte by byte
+//! and in the same order: all locks, then the READs. What is short is the way
 //! there: one pass over the entries a round; and the slot's next image is made when the record is fetched, so that
 //! the caller's payload lies where it is written from. Whatever is out of the way goes on there.
 
 use super::execute::{advance, take_versions};
-use super::prepare::{PACKED_BYTES, changes, writing};
 use super::{Lotus, On, Phase, enter, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{head_at_home, home};
-use crate::layout::{
-    PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, RecordLayout, Version, VersionWord,
-};
+use crate::layout::{Packed, RecordLayout, Version};
 use crate::lock::name::{LockMode, LockName};
-use crate::log::versions::{self, DECISION_BYTES, decision, decision_at};
 use crate::outcome::Failure;
+use crate::services::Transport;
 use crate::shard_map::shard_of;
 use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Added, Entry, Intent, Mode, NO_PLACE, Progress, Txn, Written};
-use tarn_fabric::address::{Address, GroupId, LINE_BYTES, NodeSlot};
-use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use crate::working_set::{Added, Entry, Intent, Mode, Progress, Txn};
+use tarn_fabric::address::LINE_BYTES;
+use tarn_fabric::round::{BufferOffset, Round};
 
-const LINE_WORDS: usize = LINE_BYTES / 8;
+pub(super) const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// Takes note of a record that is asked for, if it is looked for at its home and has its versions there.
-#[inline]
+#[inline(always)]
 pub(super) fn note(cx: &Context, txn: &mut Txn, table: &Table, added: Added, entry: &mut Entry) {
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
     // A snapshot's first READ in a table without homes brings the whole bucket.
@@ -79,15 +75,22 @@ fn plan_homes(cx: &Context, txn: &mut Txn) {
     }
 }
 
-#[inline]
-fn lock(cx: &Context, txn: &mut Txn) {
+#[inline(never)]
+pub(super) fn lock(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Lock);
     // What is over by now hinders nobody, if it only was not seen yet.
     cx.advance_closing();
     let Txn { entries, held, fetched, .. } = txn;
-    for entry in &entries[*fetched..] {
+    let asked = |entry: &Entry| {
         let mode = if entry.mode == Mode::Read { LockMode::Read } else { LockMode::Write };
-        let name = LockName::row(entry.table.0, entry.key);
+        (LockName::row(entry.table.0, entry.key), mode)
+    };
+    let services = cx.node_services();
+    if services.transport() == Transport::Own {
+        return held.ask_each(cx, services, entries[*fetched..].iter().map(asked));
+    }
+    for entry in &entries[*fetched..] {
+        let (name, mode) = asked(entry);
         held.ask(cx, name, shard_of(cx.table(entry.table), entry.key), mode);
     }
 }
@@ -119,30 +122,54 @@ pub(super) fn take_newest(
     packed: Packed,
 ) -> bool {
     let line = *round.array::<LINE_WORDS>(entry.image);
-    let Some((newest, word)) = packed.newest_of_two(&line) else { return false };
+    let Some((newest, changes)) = show_newest(lotus, cx, entry, packed, &line) else { return false };
+    if changes {
+        let next = round.reserve_lines(LINE_BYTES);
+        make_next(entry, (packed, newest), &line, (next, round.array_mut(next)));
+    }
+    true
+}
+
+/// Shows the newest version of a line that was read under its lock, if nothing is on its way there: which it is, and whether
+/// the slot's next image is wanted, which [`make_next`] makes.
+#[inline(always)]
+pub(super) fn show_newest(
+    lotus: &Lotus,
+    cx: &Context,
+    entry: &mut Entry,
+    packed: Packed,
+    line: &[u64; LINE_WORDS],
+) -> Option<(usize, bool)> {
+    let (newest, word) = packed.newest_of_two(line)?;
     let changes = match entry.mode {
         Mode::Read => false,
         Mode::Update if lotus.on(On::KeepNewest) => true,
-        _ => return false,
+        _ => return None,
     };
     // Who wrote it may have died before it told the owner of the lock.
     cx.timestamps.observe(cx, word.timestamp());
     (entry.found, entry.progress) = (true, Progress::Done);
     entry.version = Version::from_word(word.word());
     entry.payload = entry.image.plus(packed.payload_at(newest));
-    if changes {
-        let place = 1 - newest;
-        let next = round.reserve_lines(LINE_BYTES);
-        let (from, to) = (packed.payload_at(newest) / 8, packed.payload_at(place) / 8);
-        let words = round.array_mut::<LINE_WORDS>(next);
-        *words = line;
-        // Where two versions share a line, a payload is a word.
-        words[to] = line[from];
-        entry.old_payload = entry.payload;
-        entry.payload = next.plus(to * 8);
-        (entry.place, entry.writable) = (place as u8, true);
-    }
-    true
+    Some((newest, changes))
+}
+
+/// Makes a slot's next image of its line: the caller's payload lies where it is written from.
+#[inline(always)]
+pub(super) fn make_next(
+    entry: &mut Entry,
+    (packed, newest): (Packed, usize),
+    line: &[u64; LINE_WORDS],
+    (next, words): (BufferOffset, &mut [u64; LINE_WORDS]),
+) {
+    let place = 1 - newest;
+    let (from, to) = (packed.payload_at(newest) / 8, packed.payload_at(place) / 8);
+    *words = *line;
+    // Where two versions share a line, a payload is a word.
+    words[to] = line[from];
+    entry.old_payload = entry.payload;
+    entry.payload = next.plus(to * 8);
+    (entry.place, entry.writable) = (place as u8, true);
 }
 
 /// Reads on a snapshot what is to be fetched; which entries are undecided, with the cell in question. What is not
@@ -168,8 +195,7 @@ pub(super) async fn fetch_as_of(
     Ok(undecided)
 }
 
-/// Takes in a record's home without a lock. Where nothing is on its way and the newest version is not beyond
-/// T_start, that is the snapshot's; what else there may be is weighed as elsewhere.
+/// Takes in a record's home without a lock; what [`show_as_of`] does not show is weighed as elsewhere.
 #[inline(always)]
 fn take_home_as_of(
     lotus: &Lotus,
@@ -185,137 +211,36 @@ fn take_home_as_of(
         return Ok(None);
     };
     (entry.address, entry.image) = (entry.address.plus(offset), entry.image.plus(offset));
-    let packed = packed(table);
-    match packed.newest_of_two(round.array(entry.image)) {
-        Some((newest, word)) if word.timestamp() <= stamps.start => {
+    let line = round.array(entry.image);
+    match show_as_of(stamps.start, entry, packed(table), line) {
+        true => Ok(None),
+        false => snapshot::choose(lotus, cx, txn, index),
+    }
+}
+
+/// Shows the newest version of a line that was read without a lock, if nothing is on its way there and it is the
+/// snapshot's. Whether that was it; if not, nothing has changed.
+#[inline(always)]
+pub(super) fn show_as_of(
+    start: Timestamp,
+    entry: &mut Entry,
+    packed: Packed,
+    line: &[u64; LINE_WORDS],
+) -> bool {
+    match packed.newest_of_two(line) {
+        Some((newest, word)) if word.timestamp() <= start => {
             (entry.found, entry.progress) = (true, Progress::Done);
             entry.version = Version::from_word(word.word());
             entry.payload = entry.image.plus(packed.payload_at(newest));
-            Ok(None)
+            true
         }
-        _ => snapshot::choose(lotus, cx, txn, index),
+        _ => false,
     }
-}
-
-/// What a commit has to write.
-pub(super) enum Weight {
-    /// Nothing.
-    Nothing,
-    /// What is written here.
-    Short,
-    /// Anything.
-    Any,
-}
-
-/// What the transaction's commit has to write.
-#[inline]
-pub(super) fn weigh(cx: &Context, txn: &Txn) -> Weight {
-    let (mut count, mut group, mut is_short) = (0, None, !cx.has_ordered && txn.pieces.is_empty());
-    for entry in txn.entries.iter().filter(|entry| changes(entry)) {
-        let its = entry.address.group();
-        is_short &= entry.place != NO_PLACE
-            && entry.mode == Mode::Update
-            && *group.get_or_insert(its) == its;
-        count += 1;
-    }
-    if count == 0 {
-        return Weight::Nothing;
-    }
-    let room = decision_at(cx.database().catalog.options().log_bytes).min(VERB_BYTES_MAX);
-    let is_near = |group| cx.groups.replicas(group) == 1;
-    match is_short && group.is_some_and(is_near) && log_bytes(count) <= room {
-        true => Weight::Short,
-        false => Weight::Any,
-    }
-}
-
-/// Length of the log's entry for so many versions.
-#[inline]
-fn log_bytes(versions: usize) -> usize {
-    versions::entry_bytes(versions, versions * PACKED_BYTES, 0)
-}
-
-/// C1: the log's entry, then the versions, INVISIBLE.
-#[inline]
-pub(super) fn plan_invisible(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Invisible);
-    txn.stamps.lower = cx.timestamps.known(cx);
-    txn.written.clear();
-    let Txn { entries, round, written, tag, coordinator, stamps, .. } = txn;
-    let invisible = VersionWord::invisible(stamps.lower).word();
-    for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| changes(entry)) {
-        let (packed, place) = (packed(cx.table(entry.table)), usize::from(entry.place));
-        let line = BufferOffset(entry.payload.0 - packed.payload_at(place) as u32);
-        let at = packed.version_at(place);
-        let words = round.array_mut::<LINE_WORDS>(line);
-        (words[at / 8], words[PACKED_WRITER_AT / 8]) = (invisible, tag.word());
-        written.push(Written {
-            entry: index as u32,
-            slot: entry.address,
-            table: entry.table,
-            cell: entry.place,
-            came: false,
-            former: entry.image.plus(PACKED_VERSIONS_AT),
-            former_bytes: PACKED_BYTES,
-            visible: line.plus(at),
-            visible_at: at as u16,
-            visible_bytes: 8,
-            discarded: Address::NULL,
-        });
-    }
-    round.begin();
-    let len = log_bytes(written.len());
-    let log = versions::write_entry(round, *tag, written.iter().map(writing), (&[], &[], &[]), len);
-    let (group, node) = whereabouts(cx, written);
-    let area = cx.database().catalog.log(group, *coordinator);
-    round.write_private(area.at(node), log, len);
-    for it in &*written {
-        let line = BufferOffset(it.visible.0 - u32::from(it.visible_at));
-        let to = it.slot.plus(PACKED_VERSIONS_AT).at(node);
-        round.write(to, line.plus(PACKED_VERSIONS_AT), PACKED_BYTES);
-    }
-}
-
-/// C2: the versions are given T_commit.
-#[inline]
-pub(super) fn stamp(txn: &mut Txn, commit: Timestamp) {
-    txn.stamps.commit = commit;
-    for it in &txn.written {
-        txn.entries[it.entry as usize].new_version = Version::from_word(commit.0);
-    }
-}
-
-/// C3 and C4: the decision, then the versions, visible as of T_commit.
-#[inline]
-pub(super) fn plan_visible(cx: &Context, txn: &mut Txn) {
-    enter(cx, Phase::Decide);
-    let Txn { round, written, tag, coordinator, stamps, .. } = txn;
-    round.begin();
-    let (catalog, bytes) = (&cx.database().catalog, round.reserve(DECISION_BYTES));
-    *round.array_mut::<2>(bytes) = decision(*tag, stamps.commit);
-    let at = decision_at(catalog.options().log_bytes);
-    let (group, node) = whereabouts(cx, written);
-    let area = catalog.log(group, *coordinator);
-    round.write(area.plus(at).at(node), bytes, DECISION_BYTES);
-    let visible = VersionWord::committed(stamps.commit).word();
-    for it in &*written {
-        round.set_word(it.visible, visible);
-        let to = it.slot.plus(usize::from(it.visible_at)).at(node);
-        round.write(to, it.visible, 8);
-    }
-    round.hot();
-}
-
-/// The group that all of it is in, and the node that has its only copy.
-#[inline(always)]
-fn whereabouts(cx: &Context, written: &[Written]) -> (GroupId, NodeSlot) {
-    let first = written[0].slot;
-    (first.group(), cx.groups.primary(first).node())
 }
 
 /// How a table's records lie that were noted.
 #[inline(always)]
-fn packed(table: &Table) -> Packed {
+pub(super) fn packed(table: &Table) -> Packed {
     match table.slot.record {
         RecordLayout::Packed(packed) => packed,
         _ => unreachable!("noted as packed"),

@@ -7,7 +7,7 @@
 
 use super::execute::{advance, is_it, plan_record, show, take_place};
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, cached, enter, short};
+use super::{Lotus, On, Phase, cached, enter, near, short};
 use crate::context::Context;
 use crate::layout::{Choice, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decided, decision_at};
@@ -31,7 +31,10 @@ pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<
     begin(cx, txn).await?;
     let mut looks = 0;
     if short::fetches(cx, txn) {
-        let undecided = short::fetch_as_of(lotus, cx, txn).await?;
+        let undecided = match cx.port.near() {
+            Some(near) => near::fetch_as_of(lotus, cx, txn, near).await?,
+            None => short::fetch_as_of(lotus, cx, txn).await?,
+        };
         look_again(lotus, cx, txn, (&undecided, &mut looks)).await?;
     }
     loop {

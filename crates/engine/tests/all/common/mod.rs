@@ -43,6 +43,8 @@ pub struct Shape {
     pub protocol: &'static str,
     pub variant: String,
     pub atomicity: LineAtomicity,
+    /// Whether memory is reached without rounds too.
+    pub near: bool,
 }
 
 impl Shape {
@@ -62,6 +64,7 @@ impl Shape {
             protocol: ALL[0].name,
             variant: "corrected".into(),
             atomicity: LineAtomicity::Striped { bits: 10 },
+            near: true,
         }
     }
 
@@ -112,6 +115,7 @@ impl World {
             group_bytes: database.catalog.group_bytes(),
             backing: Backing::Private,
             atomicity: shape.atomicity,
+            near: shape.near,
             ..LocalConfig::default()
         })
         .unwrap();

@@ -1,0 +1,127 @@
+//! LOTUS by loads and stores against LOTUS by rounds: the same transactions leave the same memory.
+//!
+//! Invariant checked: for one coordinator the two differ in nothing that anybody can see: outcomes, what was read and written,
+//! timestamps, and after each run every byte of the memory node, its log areas included. Records away from home are read in
+//! another way; if none were, nothing was compared.
+
+use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED_HALVES, HALVES, Mix};
+use crate::common::*;
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::context::ComputeNode;
+use tarn_engine::history::RecordedTxn;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::{Cells, TableId};
+use tarn_engine::services::ServiceOptions;
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::executor::block_on;
+use tarn_fabric::rng::{Rng, seeded};
+
+/// Most records are read and changed, many of them away from home.
+const CROWDED_UPDATES: Mix = Mix { modes: [3, 6, 3, 1], wishes: 4, ..CROWDED_HALVES };
+
+/// What a run leaves.
+struct Left {
+    outcomes: Vec<Result<(), Failure>>,
+    history: Vec<RecordedTxn>,
+    memory: Vec<u64>,
+    /// READs, and all verbs but them.
+    verbs: (u64, u64),
+}
+
+fn memory(world: &World) -> Vec<u64> {
+    let region = world.fabric.node(NodeSlot(0)).regions(1)[0];
+    let mut words = vec![0; region.bytes() as usize / 8];
+    region.read_words(0, &mut words).expect("nobody is writing");
+    words
+}
+
+/// A node that grants all locks itself, by every other seed: then a fetch has no future of its own.
+fn join(world: &World, seed: u64) -> Arc<ComputeNode> {
+    if seed.is_multiple_of(2) {
+        return world.join(0);
+    }
+    let id = world.database.membership.join(NodeSlot(0)).unwrap();
+    let services = ServiceOptions::new(1, 1);
+    Arc::new(ComputeNode::serving(Arc::clone(&world.database), id, &services).unwrap())
+}
+
+fn run(mix: Mix, near: bool, seed: u64) -> Left {
+    let shape = Shape { near, ..mix::shape(1, 1, "corrected").protocol("lotus") };
+    let world = World::new(&shape);
+    let mut by = coordinator(&world.thread(&join(&world, seed), 0, 0), 0);
+    by.record_history();
+    let cx = Rc::clone(by.context());
+    let mut rng: Rng = seeded(seed, 1);
+    let mut outcomes = Vec::new();
+    for value in 1..250 {
+        let plan = mix.plan(&mut rng);
+        let declared =
+            plan.wishes.iter().all(|wish| wish.mode == tarn_engine::working_set::Mode::Read);
+        let outcome = match declared {
+            true => block_on(by.transact_read_only(async |tx| plan.run(tx, value).await)),
+            false => block_on(by.transact(async |tx| plan.run(tx, value).await)),
+        };
+        outcomes.push(outcome);
+    }
+    let [reads, others @ ..] = cx.port.counts().verbs;
+    let history = by.take_history();
+    world.assert_clean();
+    Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
+}
+
+/// A transaction as others see it: without the time.
+fn seen(txn: &RecordedTxn) -> String {
+    format!("{:?} {} {:?} {:?} {:?}", txn.id, txn.coordinator, txn.outcome, txn.reads, txn.writes)
+}
+
+#[test]
+fn loads_and_stores_leave_the_memory_that_rounds_leave() {
+    for mix in [HALVES, CROWDED_UPDATES, ANYTHING, COMING_AND_GOING] {
+        for seed in 0..6 {
+            let (near, far) = (run(mix, true, seed), run(mix, false, seed));
+            let what = format!("seed {seed}, {mix:?}");
+            assert_eq!(near.outcomes, far.outcomes, "{what}");
+            let (one, other) = (near.history.iter().map(seen), far.history.iter().map(seen));
+            assert!(one.eq(other), "{what}: other histories");
+            let differs = near.memory.iter().zip(&far.memory).position(|(one, other)| one != other);
+            assert_eq!(differs.map(|word| word * 8), None, "{what}: the first byte that differs");
+            assert_eq!(near.verbs.1, far.verbs.1, "{what}: WRITEs and atomics");
+            // Records away from home are looked for in other READs.
+            if mix.keys == CROWDED_UPDATES.keys {
+                assert_ne!(near.verbs.0, far.verbs.0, "{what}: nothing was compared");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_a_fault_cuts_is_in_doubt_and_then_settled() {
+    // The first one's memory is taken away before its commit, by a revocation or with the memory node: it has written
+    // nothing, and cannot say so.
+    for dies in [false, true] {
+        let world = World::new(&Shape::of(&[half("t", 100)]).protocol("lotus"));
+        let table = TableId(0);
+        let mut by = world.coordinator(0, 0);
+        fill(&mut by, table, 1..3);
+        let before = memory(&world);
+        let id = by.context().node.id;
+        let cut = block_on(by.transact(async |tx| {
+            let row = tx.update(table, 1, Cells::ALL);
+            tx.fetch().await?;
+            tx.set(row, A, 77u64);
+            match dies {
+                true => world.fabric.fail_node(NodeSlot(0)),
+                false => world.fabric.fence(id),
+            }
+            Ok(())
+        }));
+        assert_eq!(cut, Err(Failure::CommitUnknown));
+        assert_eq!(memory(&world), before, "nothing was written");
+        let read = block_on(by.transact(async |tx| {
+            tx.get_row(table, 1).await?;
+            Ok(())
+        }));
+        assert!(read.is_err(), "nothing is reached any more");
+    }
+}

@@ -1,0 +1,281 @@
+//! Memory nodes as loads and stores of this thread: what a round does where there is no network, without a round.
+//!
+//! Invariant: a *visit* is a round whose verbs are executed as they are named: it looks for faults where a round's
+//! execution does, each access is what its verb would be (whole lines, the order in which they were named, a full fence
+//! between a WRITE and what is read after it), and it is over behind the same fence. It is counted as that round. Nobody waits inside a
+//! visit: whoever revokes this thread's access waits for its end.
+//!
+//! A memory that is shared by loads and stores (CXL, one machine's threads) has no verbs to post, and a transaction
+//! that is two dozen words spends most of its instructions on naming them twice; see docs/design/0006-embedded-speed.md.
+
+use super::hold::Hold;
+use super::preempt::point;
+use super::region::{GRANULE_BYTES, Region};
+use super::sync::{Ordering, full_fence};
+use crate::address::{LINE_BYTES, Target};
+use crate::counters::Counters;
+use crate::error::FabricError;
+use crate::round::{VerbKind, VerbTally};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Words of a line.
+const LINE_WORDS: usize = LINE_BYTES / 8;
+
+/// Boxed, so that success is a register.
+type Outcome<T> = Result<T, Box<FabricError>>;
+
+/// One thread's near memory; see the module's text.
+#[derive(Clone, Copy)]
+pub struct Near<'a> {
+    hold: &'a Hold,
+    counters: &'a Counters,
+}
+
+impl<'a> Near<'a> {
+    #[inline(always)]
+    pub(crate) fn new(hold: &'a Hold, counters: &'a Counters) -> Near<'a> {
+        Near { hold, counters }
+    }
+
+    /// Lines that a visit will read, so many from each of `targets` on, and their stripes may be on their way: see
+    /// [`Near::travel`].
+    #[inline(always)]
+    pub fn ask<const LINES: usize>(self, targets: impl Iterator<Item = Target>) {
+        let hold = self.hold;
+        if !hold.prefetch {
+            return;
+        }
+        for target in targets {
+            let region = hold.kept_region(target).get();
+            let (line, stripe) = region.places(target.address().offset_bytes());
+            hold.ahead.add_lines::<LINES>(line, stripe);
+        }
+    }
+
+    /// Lets the thread's other coroutines run, while what was asked for travels.
+    #[inline(always)]
+    pub fn travel(self) -> Travel<'a> {
+        Travel { hold: self.hold, waits: false }
+    }
+
+    /// Does what `act` does as one round. Most of it goes to the node and group of `first`.
+    #[inline(always)]
+    pub fn visit<R>(self, first: Target, act: impl FnOnce(&mut Visit<'_>) -> R) -> R {
+        let hold = self.hold;
+        let _inside = hold.enter();
+        let mut visit = Visit {
+            hold,
+            first,
+            region: hold.kept_region(first),
+            wrote: hold.unfenced.get(),
+            followed: false,
+            tally: VerbTally::NONE,
+        };
+        let done = act(&mut visit);
+        let Visit { wrote, followed, tally, .. } = visit;
+        // As at the end of a round.
+        hold.unfenced.set(wrote && followed);
+        if wrote && !followed {
+            full_fence();
+        }
+        self.counters.round(tally);
+        done
+    }
+}
+
+/// Pending once, then ready; see [`Near::travel`].
+#[must_use = "futures do nothing until they are awaited"]
+pub struct Travel<'a> {
+    hold: &'a Hold,
+    waits: bool,
+}
+
+impl Future for Travel<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        if self.waits {
+            self.waits = false;
+            self.hold.ended();
+            return Poll::Ready(());
+        }
+        self.waits = true;
+        let in_flight = self.hold.in_flight.get() + 1;
+        self.hold.in_flight.set(in_flight);
+        self.hold.ahead.posted(in_flight);
+        Poll::Pending
+    }
+}
+
+impl Drop for Travel<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.waits {
+            self.hold.ended();
+        }
+    }
+}
+
+/// What may be done inside; see the module's text. Errors are those of a round, after which any part of what was named before may
+/// have been done.
+pub struct Visit<'a> {
+    hold: &'a Hold,
+    /// In the region that is at hand.
+    first: Target,
+    region: &'a Cell<Region<'static>>,
+    wrote: bool,
+    followed: bool,
+    tally: VerbTally,
+}
+
+impl Visit<'_> {
+    /// As [`crate::round::Round::followed`].
+    #[inline(always)]
+    pub fn followed(&mut self) {
+        self.followed = true;
+    }
+
+    /// READ of `lines` lines, of which one is wanted: the first whose word number `word` is `wanted`. Which it is; it is
+    /// copied whole.
+    ///
+    /// # Errors
+    /// Those of a round.
+    ///
+    /// # Panics
+    /// If `target` is not a line's beginning, or `word` not in a line: the caller's bug.
+    #[inline(always)]
+    pub fn find_line(
+        &mut self,
+        (target, lines): (Target, usize),
+        (word, wanted): (usize, u64),
+        to: &mut [u64; LINE_WORDS],
+    ) -> Outcome<Option<usize>> {
+        assert!(word < LINE_WORDS, "a word of the line");
+        let offset = self.reach(target, lines * LINE_BYTES, LINE_BYTES)?;
+        self.reads(lines * LINE_BYTES);
+        let region = self.region.get();
+        for line in 0..lines {
+            let at = offset + (line * LINE_BYTES) as u64;
+            let word_at = region.words_at(at + word as u64 * 8);
+            // SAFETY: a word of one of the lines, which were just found to lie in the region.
+            if unsafe { (*word_at).load(Ordering::Acquire) } != wanted {
+                continue;
+            }
+            // SAFETY: likewise.
+            unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
+            // It may have changed meanwhile.
+            if to[word] == wanted {
+                return Ok(Some(line));
+            }
+        }
+        Ok(None)
+    }
+
+    /// WRITE of words, whole within each line.
+    ///
+    /// # Errors
+    /// Those of a round.
+    ///
+    /// # Panics
+    /// If `target` is not a word: the caller's bug.
+    #[inline(always)]
+    pub fn write(&mut self, target: Target, words: &[u64]) -> Outcome<()> {
+        self.write_guarded(target, words, words.len() > 1)
+    }
+
+    /// As [`crate::round::Round::write_private`].
+    ///
+    /// # Errors
+    /// Those of a round.
+    ///
+    /// # Panics
+    /// If `target` is not a word: the caller's bug.
+    #[inline(always)]
+    pub fn write_private(&mut self, target: Target, words: &[u64]) -> Outcome<()> {
+        self.write_guarded(target, words, false)
+    }
+
+    #[inline(always)]
+    fn write_guarded(&mut self, target: Target, words: &[u64], guarded: bool) -> Outcome<()> {
+        let len = size_of_val(words);
+        let offset = self.reach(target, len, 8)?;
+        self.wrote = true;
+        self.tally.add(VerbKind::Write, len);
+        let how = (guarded, offset % GRANULE_BYTES + len as u64 <= GRANULE_BYTES);
+        let region = self.region.get();
+        // SAFETY: both are valid for `len` bytes, whole words: the one was just compared, the other is a slice.
+        let is_done =
+            region.is_checked() && unsafe { region.write_here(offset, words.as_ptr(), len, how) };
+        if is_done { Ok(()) } else { write_again(region, (target, offset), words, guarded) }
+    }
+
+    /// What every READ begins with.
+    #[inline(always)]
+    fn reads(&mut self, len_bytes: usize) {
+        self.tally.add(VerbKind::Read, len_bytes);
+        if std::mem::take(&mut self.wrote) {
+            full_fence(); // as in `Region::run`
+        }
+    }
+
+    /// Where `len_bytes` from `target` on, a multiple of `unit`, lie in the region at hand; another one comes to hand
+    /// if need be.
+    #[inline(always)]
+    fn reach(&mut self, target: Target, len_bytes: usize, unit: usize) -> Outcome<u64> {
+        point();
+        let mut offset = target.offset_beside(self.first);
+        let bytes = self.region.get().bytes();
+        if offset >= bytes || len_bytes as u64 > bytes - offset {
+            (self.region, offset) = turn(self.hold, target, len_bytes)?;
+            self.first = target;
+        }
+        assert!(offset.is_multiple_of(unit as u64), "whole words, and lines from their beginning");
+        Ok(offset)
+    }
+}
+
+/// The region of a target that is not in the one at hand, and where it is there.
+#[cold]
+fn turn(hold: &Hold, target: Target, len_bytes: usize) -> Outcome<(&Cell<Region<'static>>, u64)> {
+    let (region, offset) = (hold.kept_region(target), target.address().offset_bytes());
+    match region.get().contains(offset, len_bytes as u64) {
+        true => Ok((region, offset)),
+        false => Err(hold.refusal(target)),
+    }
+}
+
+/// # Safety
+/// The line at `offset` lies in the region.
+#[inline(always)]
+unsafe fn copy_line(region: Region<'_>, offset: u64, to: &mut [u64; LINE_WORDS]) -> Result<(), ()> {
+    // SAFETY: this function's contract; `to` is a line.
+    let is_whole = region.is_checked()
+        && unsafe { region.read_here(offset, to.as_mut_ptr(), LINE_BYTES, true) };
+    if is_whole { Ok(()) } else { copy_again(region, offset, to) }
+}
+
+/// A writer was in the way, or nothing keeps lines whole.
+#[cold]
+fn copy_again(region: Region<'_>, offset: u64, to: &mut [u64; LINE_WORDS]) -> Result<(), ()> {
+    region.read_words(offset, to).map_err(|_| ())
+}
+
+/// As [`copy_again`], or the end of a granule was.
+#[cold]
+fn write_again(
+    region: Region<'_>,
+    (target, offset): (Target, u64),
+    words: &[u64],
+    guarded: bool,
+) -> Outcome<()> {
+    region.write_words(offset, words, guarded).map_err(|_| torn(target))
+}
+
+#[cold]
+fn torn(target: Target) -> Box<FabricError> {
+    Box::new(FabricError::TornLine(target))
+}

@@ -1,0 +1,274 @@
+//! Near memory keeps the contract of rounds: what a visit does, a round would have done.
+//!
+//! Invariant checked: random visits against random rounds of the same verbs, byte by byte and count by count; whole lines
+//! between real threads, and that torn ones would be noticed; refusals, and that whoever revokes access waits for a visit's end.
+//! Tests that need two threads at once say so and are skipped on one core.
+
+#![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
+
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot, Target};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::executor::block_on;
+use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
+use tarn_fabric::port::Port;
+use tarn_fabric::round::Round;
+
+const STRIPED: LineAtomicity = LineAtomicity::Striped { bits: 10 };
+const ARENA: u64 = 2048;
+
+fn fabric(memory_nodes: usize, atomicity: LineAtomicity) -> Arc<LocalFabric> {
+    let (group_bytes, backing) = (1 << 16, Backing::Private);
+    let config =
+        LocalConfig { memory_nodes, group_bytes, atomicity, backing, ..LocalConfig::default() };
+    LocalFabric::new(&config).unwrap()
+}
+
+fn compute(slot: u16) -> NodeId {
+    NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
+}
+
+/// A place in one of two nodes' groups.
+fn at(node: u16, offset: u64) -> Target {
+    Address::new(GroupId(node), offset).at(NodeSlot(node))
+}
+
+fn one_core() -> bool {
+    let one = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+    if one {
+        println!("skipped: needs two threads at once, and there is one core");
+    }
+    one
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Find { node: u16, line: u64, lines: usize, word: usize, wanted: u64 },
+    Write { node: u16, word: u64, words: Vec<u64>, private: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let small = 0u64..3;
+    let find = (0..2u16, 0..ARENA / 64 - 8, 1..8usize, 0..8usize, small.clone());
+    let words = prop::collection::vec(small, 1..70);
+    let write = (0..2u16, 0..ARENA / 8 - 70, words, any::<bool>());
+    prop_oneof![
+        find.prop_map(|(node, line, lines, word, wanted)| Step::Find {
+            node,
+            line,
+            lines,
+            word,
+            wanted
+        }),
+        write.prop_map(|(node, word, words, private)| Step::Write { node, word, words, private }),
+    ]
+}
+
+/// Does the steps as one round; for each that looks for a line, the first that is found, with its words.
+fn by_round(port: &Port, steps: &[Step]) -> Vec<Option<(usize, Vec<u64>)>> {
+    let mut round = Round::new();
+    let mut reads = Vec::new();
+    for step in steps {
+        match step {
+            Step::Find { node, line, lines, word, wanted } => {
+                let read = round.read(at(*node, line * 64), lines * 64);
+                reads.push((read, *lines, *word, *wanted));
+            }
+            Step::Write { node, word, words, private } => {
+                let bytes = round.reserve(words.len() * 8);
+                round.words_mut(bytes, words.len()).copy_from_slice(words);
+                let (to, len) = (at(*node, word * 8), words.len() * 8);
+                round.fence(); // a READ before a WRITE: only with a fence
+                match private {
+                    true => round.write_private(to, bytes, len),
+                    false => round.write(to, bytes, len),
+                }
+            }
+        }
+    }
+    block_on(port.execute(&mut round)).unwrap();
+    let found =
+        |(read, lines, word, wanted): (tarn_fabric::round::BufferOffset, usize, usize, u64)| {
+            let line = |line: usize| round.words(read.plus(line * 64), 8).to_vec();
+            (0..lines).map(|it| (it, line(it))).find(|(_, words)| words[word] == wanted)
+        };
+    reads.into_iter().map(found).collect()
+}
+
+fn by_visit(port: &Port, steps: &[Step]) -> Vec<Option<(usize, Vec<u64>)>> {
+    let near = port.near().expect("near memory");
+    near.visit(at(0, 0), |visit| {
+        let mut all = Vec::new();
+        for step in steps {
+            match step {
+                Step::Find { node, line, lines, word, wanted } => {
+                    let (mut words, place) = ([9; 8], (at(*node, line * 64), *lines));
+                    let found = visit.find_line(place, (*word, *wanted), &mut words).unwrap();
+                    all.push(found.map(|line| (line, words.to_vec())));
+                }
+                Step::Write { node, word, words, private: false } => {
+                    visit.write(at(*node, word * 8), words).unwrap();
+                }
+                Step::Write { node, word, words, private: true } => {
+                    visit.write_private(at(*node, word * 8), words).unwrap();
+                }
+            }
+        }
+        all
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    #[test]
+    fn visits_do_what_rounds_do(
+        rounds in prop::collection::vec(prop::collection::vec(step(), 1..10), 1..8),
+    ) {
+        let ports = [0, 1].map(|_| fabric(2, STRIPED).port(compute(0), 0, 1));
+        for steps in rounds {
+            prop_assert_eq!(by_visit(&ports[0], &steps), by_round(&ports[1], &steps));
+        }
+        prop_assert_eq!(ports[0].counts(), ports[1].counts());
+        let [one, other] = ports.each_ref().map(|port| {
+            let mut round = Round::new();
+            let all = [0, 1].map(|node| round.read(at(node, 0), ARENA as usize));
+            block_on(port.execute(&mut round)).unwrap();
+            all.map(|read| round.bytes(read, ARENA as usize).to_vec())
+        });
+        prop_assert_eq!(one, other);
+    }
+}
+
+/// One thread writes lines whose eight words are equal, another reads; whether the reader saw a mixture.
+fn a_torn_line_is_seen(fabric: &Arc<LocalFabric>, limit: Duration) -> bool {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let port = fabric.port(compute(0), 0, 1);
+            let (near, mut value) = (port.near().unwrap(), 0u64);
+            while !stop.load(Ordering::Relaxed) {
+                value = (value + 1) % 16;
+                near.visit(at(0, 4096), |visit| visit.write(at(0, 4096), &[value; 8])).unwrap();
+            }
+        });
+        let port = fabric.port(compute(1), 0, 1);
+        let (near, started, mut torn) = (port.near().unwrap(), Instant::now(), false);
+        while !torn && started.elapsed() < limit {
+            for wanted in (0..1000).map(|turn| turn % 16) {
+                let mut words = [wanted; 8];
+                let place = (at(0, 4096), 1);
+                let found =
+                    near.visit(place.0, |visit| visit.find_line(place, (3, wanted), &mut words));
+                torn |= found.unwrap().is_some() && words != [wanted; 8];
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        torn
+    })
+}
+
+#[test]
+fn lines_are_never_torn_and_plain_copies_are() {
+    if one_core() {
+        return;
+    }
+    assert!(!a_torn_line_is_seen(&fabric(1, STRIPED), Duration::from_secs(2)));
+    let planted = fabric(1, LineAtomicity::PlantedTorn);
+    assert!(a_torn_line_is_seen(&planted, Duration::from_secs(10)), "the test sees nothing");
+}
+
+#[test]
+fn what_cannot_be_reached_is_refused_as_a_round_is() {
+    let fabric = fabric(2, STRIPED);
+    let port = fabric.port(compute(1), 0, 1);
+    let near = port.near().unwrap();
+    let write = |to: Target, words: &[u64]| {
+        near.visit(to, |visit| visit.write(to, words)).map_err(|it| *it)
+    };
+    let as_round = |to: Target, words: &[u64]| {
+        let mut round = Round::new();
+        let bytes = round.reserve(words.len() * 8);
+        round.write(to, bytes, words.len() * 8);
+        block_on(port.execute(&mut round)).map_err(|it| *it)
+    };
+    let end = 1 << 16;
+    let places = [at(0, end), at(0, end - 8), at(1, 1 << 30), at(7, 0), at(0, 64), at(1, 64)];
+    let compare = || places.map(|to| (write(to, &[0; 2]), as_round(to, &[0; 2])));
+    for (visit, round) in compare() {
+        assert_eq!(visit, round);
+    }
+    fabric.fail_node(NodeSlot(1));
+    assert_eq!(write(at(1, 64), &[1]), Err(FabricError::NodeDown(NodeSlot(1))));
+    for (visit, round) in compare() {
+        assert_eq!(visit, round);
+    }
+    fabric.fence(compute(1));
+    assert_eq!(write(at(0, 64), &[1]), Err(FabricError::Fenced));
+    let quiet = fabric.port(compute(2), 0, 1);
+    let mut words = [9; 8];
+    let place = (at(0, 64), 1);
+    let found =
+        quiet.near().unwrap().visit(place.0, |visit| visit.find_line(place, (0, 0), &mut words));
+    assert_eq!((found, words), (Ok(Some(0)), [0; 8]), "nothing was written after it");
+}
+
+#[test]
+fn whoever_revokes_access_waits_for_the_end_of_a_visit() {
+    if one_core() {
+        return;
+    }
+    let fabric = fabric(1, STRIPED);
+    let (inside, revoked) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let port = fabric.port(compute(1), 0, 1);
+            let near = port.near().unwrap();
+            near.visit(at(0, 64), |visit| {
+                inside.store(true, Ordering::SeqCst);
+                let until = Instant::now() + Duration::from_millis(50);
+                while Instant::now() < until {
+                    assert!(!revoked.load(Ordering::SeqCst), "revoked in the middle of a visit");
+                    visit.write(at(0, 64), &[7]).unwrap();
+                }
+            });
+            let after = near.visit(at(0, 64), |visit| visit.write(at(0, 64), &[8]));
+            assert!(after.is_ok() || revoked_soon(&after));
+        });
+        while !inside.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        fabric.fence(compute(1));
+        revoked.store(true, Ordering::SeqCst);
+    });
+}
+
+fn revoked_soon(outcome: &Result<(), Box<FabricError>>) -> bool {
+    matches!(outcome, Err(error) if **error == FabricError::Fenced)
+}
+
+#[test]
+fn others_run_while_lines_travel_whatever_is_asked_for() {
+    let fabric = fabric(1, STRIPED);
+    let port = fabric.port(compute(0), 0, 1);
+    let order = std::cell::RefCell::new(Vec::new());
+    let mut executor = tarn_fabric::executor::Executor::new();
+    for number in 0..2 {
+        let (near, order) = (port.near().unwrap(), &order);
+        executor.spawn(async move {
+            // The second and third are nowhere: hints all the same.
+            near.ask::<2>([at(0, 128), at(0, 1 << 32), at(7, 0), at(0, 192)].into_iter());
+            near.travel().await;
+            order.borrow_mut().push(number);
+            drop(near.travel());
+            near.travel().await;
+            order.borrow_mut().push(number);
+        });
+    }
+    executor.run();
+    drop(executor);
+    assert_eq!(order.into_inner(), [0, 1, 0, 1]);
+}
