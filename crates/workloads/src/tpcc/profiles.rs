@@ -96,7 +96,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         )
     },
     Variant {
-        sizes: Sizes { warehouses: 105, customers: 30, items: 1_000, room: 100_000 },
+        sizes: Sizes { warehouses: 105, customers: 30, items: 1_000, room: 50_000 },
         by_name_percent: 0,
         is_line_by_line: true,
         ..spec(

@@ -27,8 +27,8 @@ fn ideal(bench: Bench, form: Form, coordinators: &[usize]) -> Case {
 }
 
 fn jobs(extent: &Extent) -> Jobs {
-    let coordinators = &extent.scale.coordinators;
-    let both = |bench, form| {
+    let both = |bench: Bench, form| {
+        let coordinators = extent.coordinators(bench.kind);
         [ideal(bench, form, coordinators), Case::of(bench, (Who::Lotus, form), coordinators)]
     };
     let benches = extent.benchmarks().into_iter();
