@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, cached, enter, insert, nodes, short, snapshot};
+use super::{Lotus, On, Phase, cached, enter, ideal, insert, nodes, short, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -50,7 +50,7 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
     if lotus.starts_writers() {
         snapshot::begin(cx, txn).await?;
     }
-    if short::fetches(cx, txn) && !lotus.starts_writers() {
+    if short::fetches(cx, txn) && !lotus.starts_writers() && lotus.on(On::LocksApart) {
         short::fetch(lotus, cx, txn).await?;
         if txn.fetched == txn.entries.len() {
             return Ok(());
@@ -103,6 +103,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     txn.held.collect(cx, txn.tag).await?;
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) {
+            ideal::take(lotus, cx, txn, index);
             take_grant(lotus, cx, txn, index)?;
         }
     }

@@ -20,9 +20,9 @@ fn ideal(bench: Bench, form: Form, coordinators: &[usize]) -> Case {
     let about = "counters of locks in compute nodes, FAA at memory nodes from and to zero";
     let case = Case::of(bench, (Who::Lotus, form), coordinators);
     match form {
-        Form::Literal => case.with("ideal lock, literal", about, "literal,+ideal-faa"),
-        Form::Corrected => case.with("ideal lock", about, "corrected,+ideal-faa"),
-        Form::Best => case.with("ideal lock, hash placement", about, "corrected,+ideal-faa"),
+        Form::Literal => case.with("ideal lock, literal", about, "literal,-locks-apart"),
+        Form::Corrected => case.with("ideal lock", about, "corrected,-locks-apart"),
+        Form::Best => case.with("ideal lock, hash placement", about, "corrected,-locks-apart"),
     }
 }
 
