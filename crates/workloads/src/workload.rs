@@ -117,6 +117,10 @@ pub trait Workload: Sized {
     /// record's own, unless only an index knows it. What routing goes by.
     fn first_key(input: &Self::Input) -> Option<u64>;
 
+    /// Tells further records whose keys its input says, beyond the first. Who ran it remembers where they lie.
+    #[inline]
+    fn further_keys(_: &Self::Input, _: &mut dyn FnMut(TableId, u64)) {}
+
     /// How long whoever asks for this transaction waits before: keying, thinking. Nobody does, unless a
     /// profile says so.
     #[inline]

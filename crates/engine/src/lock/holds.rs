@@ -103,6 +103,12 @@ impl Holds {
         self.list.iter().find(|held| held.name() == name).map(|held| held.mode)
     }
 
+    /// Whether nobody else holds a name's lock; also of a name that is not held.
+    pub fn is_alone(&self, table: &LockTable, name: LockName) -> bool {
+        let held = self.list.iter().find(|held| held.name == name);
+        held.is_none_or(|held| table.has_one_holder(held.place))
+    }
+
     /// The names, in the order in which they were locked.
     pub fn names(&self) -> impl Iterator<Item = (LockName, LockMode)> {
         self.list.iter().map(|held| (held.name(), held.mode))

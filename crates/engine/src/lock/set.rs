@@ -251,6 +251,17 @@ impl LockSet {
         self.own.names()
     }
 
+    /// The names that other nodes have granted.
+    pub fn others(&self) -> impl Iterator<Item = LockName> {
+        self.remote[..self.granted].iter().map(|it| it.ask.name)
+    }
+
+    /// Whether nobody else holds a lock that this node has granted. Of one that another has granted it is
+    /// taken for granted.
+    pub fn is_alone(&self, cx: &Context, name: LockName) -> bool {
+        self.own.is_alone(&cx.node_services().locks, name)
+    }
+
     /// Whether nothing is locked or asked for.
     #[inline]
     pub fn is_empty(&self) -> bool {

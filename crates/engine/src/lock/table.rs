@@ -330,6 +330,11 @@ impl LockTable {
         is_writer
     }
 
+    /// Whether whoever holds a lock is its only holder: a hint, others may come and go.
+    pub fn has_one_holder(&self, place: Place) -> bool {
+        matches!(bucket::holders(self.slot(place).load(Ordering::Relaxed)), WRITER | READER)
+    }
+
     /// Gives up one hold of a lock.
     ///
     /// # Panics

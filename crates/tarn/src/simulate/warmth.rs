@@ -1,7 +1,7 @@
 //! What is remembered of addresses when a phase begins, as in the middle of a run that is longer than can be simulated.
 //!
 //! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, each
-//! runs where it would run, and whoever runs it remembers where its first record lies. Only loading tells addresses,
+//! runs where it would run, and whoever runs it remembers where the records lie whose keys its input says. Only loading tells addresses,
 //! and an address is a guess ([`tarn_engine::address_cache`]). Nodes that grant locks remember the version tables of those of
 //! these records whose locks are theirs.
 
@@ -122,12 +122,16 @@ impl Warmth {
                 false => nodes[rng.random_range(0..nodes.len())],
             };
             let thread = threads[rng.random_range(0..threads.len())];
-            let known = first.and_then(|(table, key)| Some((table, key, atlas.get(table, key)?)));
-            if let Some((table, key, (slot, body))) = known {
+            let mut see = |table: TableId, key: u64| {
+                let Some((slot, body)) = atlas.get(table, key) else { return };
                 contexts[thread].cache.borrow_mut().put(table, key, slot, body);
                 // Of a node's threads the first keeps account.
                 recent[threads[0]].push((table, key, slot));
+            };
+            if let Some((table, key)) = first {
+                see(table, key);
             }
+            W::further_keys(&input, &mut see);
         }
         for threads in by_node.values() {
             let cx = &contexts[threads[0]];

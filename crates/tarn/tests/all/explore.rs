@@ -95,6 +95,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("motor", "-read-together"),
     ("lotus", "-newest-in-sr"),
     ("lotus", "-version-cache"),
+    ("lotus", "-locks-apart"),
 ];
 
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and

@@ -50,7 +50,7 @@ const NOT_SHOWN: &[(&str, &str)] = &[
 ];
 
 /// Switches that change cost and nothing else.
-const HARMLESS: &[&str] = &["newest-in-sr", "version-cache"];
+const HARMLESS: &[&str] = &["newest-in-sr", "version-cache", "locks-apart"];
 
 fn ran(variant: &str, seed: u64) -> Ran {
     run_seed(&Subject::of("lotus", variant), seed).expect("a subject")

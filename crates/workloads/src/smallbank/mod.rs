@@ -259,6 +259,18 @@ impl Workload for SmallBank {
         }
     }
 
+    fn further_keys(input: &Input, see: &mut dyn FnMut(TableId, u64)) {
+        match *input {
+            Input::Amalgamate(from, to) => {
+                see(CHECKING, from);
+                see(CHECKING, to);
+            }
+            Input::Balance(account) | Input::WriteCheck(account) => see(CHECKING, account),
+            Input::SendPayment(_, to) => see(CHECKING, to),
+            Input::DepositChecking(_) | Input::TransactSavings(_) => {}
+        }
+    }
+
     #[inline]
     async fn run(
         &self,

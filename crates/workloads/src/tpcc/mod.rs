@@ -47,14 +47,14 @@ use scale::Scale;
 use std::sync::atomic::AtomicU64;
 use tables::{
     CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE,
-    customer_key, district_key, order_key, warehouse_key,
+    customer_key, district_key, order_key, stock_key, warehouse_key,
 };
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
 use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::{Cells, TableSchema};
+use tarn_engine::schema::{Cells, TableId, TableSchema};
 use tarn_engine::working_set::Mode;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
@@ -229,6 +229,26 @@ impl Workload for Tpcc {
             Input::Delivery { w_id, .. } => order_key(w_id, 1, 0),
             Input::StockLevel { w_id, d_id, .. } => district_key(w_id, d_id),
         })
+    }
+
+    fn further_keys(input: &Input, see: &mut dyn FnMut(TableId, u64)) {
+        match *input {
+            Input::NewOrder { w_id, d_id, c_id, ref lines } => {
+                see(DISTRICT, district_key(w_id, d_id));
+                see(CUSTOMER, customer_key(w_id, d_id, c_id));
+                for line in lines.iter() {
+                    see(ITEM, line.i_id.into());
+                    see(STOCK, stock_key(line.supply_w_id, line.i_id));
+                }
+            }
+            Input::Payment { w_id, d_id, c_w_id, c_d_id, who, .. } => {
+                see(DISTRICT, district_key(w_id, d_id));
+                if let Who::Id(c) = who {
+                    see(CUSTOMER, customer_key(c_w_id, c_d_id, c));
+                }
+            }
+            Input::OrderStatus { .. } | Input::Delivery { .. } | Input::StockLevel { .. } => {}
+        }
     }
 
     #[inline]

@@ -96,6 +96,18 @@ pub(super) const VARIANTS: &[Variant] = &[
         )
     },
     Variant {
+        sizes: Sizes { warehouses: 105, customers: 30, items: 1_000, room: 50_000 },
+        by_name_percent: 0,
+        is_line_by_line: true,
+        ..spec(
+            "lotus-code",
+            "LOTUS's 105 warehouses, transactions as in the public code of Motor and FORD: no customer by last name, \
+             and New-Orders that fetch line by line: item and stock, then the order line; of their 300 customers and \
+             first orders a district and 10,000 items a tenth, NURand's A scaled; all else as spec",
+            105,
+        )
+    },
+    Variant {
         mix: OOCC,
         ..spec(
             "oocc",

@@ -6,7 +6,7 @@
 
 use super::prepare::{encode_log, links, prepare};
 use super::short_commit::{self as short, Weight};
-use super::{Lotus, On, Phase, cached, enter, nodes};
+use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
 use crate::context::Context;
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
@@ -23,7 +23,7 @@ use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 /// Commits the transaction; returns when it may be acknowledged.
 pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     match short::weigh(cx, txn) {
-        Weight::Nothing => return end_of_reading(cx, txn),
+        Weight::Nothing => return end_of_reading(lotus, cx, txn),
         Weight::Short(versions) => return write_short(lotus, cx, txn, versions).await,
         Weight::Any => {}
     }
@@ -55,7 +55,7 @@ async fn write(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     }
     decide(lotus, cx, txn).await?;
     cached::decided(lotus, cx, txn);
-    show_at_primary(cx, txn);
+    show_at_primary(lotus, cx, txn);
     Ok(())
 }
 
@@ -79,7 +79,7 @@ async fn write_short(
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
     // None of these versions lies apart: none is discarded, and none remembered.
     txn.written.clear();
-    release(cx, txn);
+    release(lotus, cx, txn);
     Ok(())
 }
 
@@ -93,9 +93,9 @@ pub(super) fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), F
 }
 
 /// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
-pub(super) fn end_of_reading(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(super) fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.held.check(cx)?;
-    release(cx, txn);
+    release(lotus, cx, txn);
     Ok(())
 }
 
@@ -251,7 +251,7 @@ async fn show_and_release(
     cached::decided(lotus, cx, txn);
     discard(cx, txn);
     txn.written.clear();
-    release(cx, txn);
+    release(lotus, cx, txn);
     Ok(())
 }
 
@@ -291,11 +291,12 @@ fn add_visible(cx: &Context, txn: &mut Txn, choose: impl Fn(usize) -> bool) {
 }
 
 /// C4: visible at the primaries. Nobody waits for it but the locks.
-fn show_at_primary(cx: &Context, txn: &mut Txn) {
+fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Show);
     txn.round.begin();
     add_visible(cx, txn, |position| position == 0);
     nodes::add_free(cx, txn, |position| position == 0);
+    ideal::add_given_up(lotus, cx, txn);
     let posted = cx.port.post_detached(&mut txn.round);
     discard(cx, txn);
     close(cx, txn, posted);
@@ -329,9 +330,10 @@ fn close(cx: &Context, txn: &mut Txn, posted: Result<Detached, FabricError>) {
 
 /// Gives up the locks: their next holders learn what this node knows.
 #[inline]
-pub(super) fn release(cx: &Context, txn: &mut Txn) {
+pub(super) fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     if !txn.held.is_empty() {
         enter(cx, Phase::Release);
+        ideal::give_up(lotus, cx, txn);
         let known = cx.timestamps.known(cx);
         txn.held.release(cx, Some(known));
     }
@@ -350,7 +352,7 @@ pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     txn.pieces.clear();
     txn.written.clear();
     if lotus.on(On::ReleaseOnAbort) {
-        release(cx, txn);
+        release(lotus, cx, txn);
     }
 }
 

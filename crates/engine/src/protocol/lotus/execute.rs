@@ -5,7 +5,7 @@
 //! compute nodes; memory nodes execute READs alone.
 
 use super::find::{self, Place};
-use super::{Lotus, On, Phase, cached, enter, insert, near, nodes, short, snapshot};
+use super::{Lotus, On, Phase, cached, enter, ideal, insert, near, nodes, short, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{Committed, RecordLayout, Version, is_record_of};
@@ -51,7 +51,8 @@ async fn fetch_locked(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), 
         snapshot::begin(cx, txn).await?;
     }
     let is_near = std::mem::take(&mut txn.read_near);
-    if is_near || (short::fetches(cx, txn) && !lotus.starts_writers()) {
+    let is_short = !lotus.starts_writers() && lotus.on(On::LocksApart);
+    if is_near || (short::fetches(cx, txn) && is_short) {
         match cx.port.near() {
             Some(near) if is_near => near::fetch_others(lotus, cx, txn, near).await?,
             Some(near) => near::fetch(lotus, cx, txn, near).await?,
@@ -108,6 +109,7 @@ async fn lock(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure>
     txn.held.collect(cx, txn.tag).await?;
     for index in txn.fetched..txn.entries.len() {
         if waits(&txn.entries[index]) {
+            ideal::take(lotus, cx, txn, index);
             take_grant(lotus, cx, txn, index)?;
         }
     }

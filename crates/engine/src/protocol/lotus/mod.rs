@@ -24,6 +24,7 @@ mod cached;
 mod commit;
 mod execute;
 mod find;
+mod ideal;
 mod insert;
 mod near;
 mod near_commit;
@@ -69,6 +70,7 @@ enum On {
     KeepUnchanged = 15,
     DropAtGrant = 16,
     WholeDecision = 17,
+    LocksApart = 18,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -166,6 +168,12 @@ const SWITCHES: &[Switch] = &[
         "whole-decision",
         "a snapshot believes a decision that all logs of a group have; off: that one has, which may die with its coordinator",
         false,
+    ),
+    switch(
+        "locks-apart",
+        "a lock costs memory nodes nothing; off: an FAA when a node's first holder comes and its last goes, as with the \
+         ideal lock of the paper's comparison",
+        true,
     ),
 ];
 

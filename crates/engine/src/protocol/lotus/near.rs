@@ -6,7 +6,7 @@
 
 use super::execute::{advance, take_versions};
 use super::short::LINE_WORDS;
-use super::{Lotus, Phase, enter, short, snapshot};
+use super::{Lotus, On, Phase, enter, short, snapshot};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::Geometry;
@@ -28,7 +28,8 @@ const HOME_SLOTS: usize = Geometry::SLOTS_PER_BIN;
 #[inline]
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && !txn.mistaken && txn.failed.is_none();
-    if !is_plain || lotus.starts_writers() || cx.node_services().transport() != Transport::Own {
+    let is_short = !lotus.starts_writers() && lotus.on(On::LocksApart);
+    if !is_plain || !is_short || cx.node_services().transport() != Transport::Own {
         return None;
     }
     let near = cx.port.near()?;

@@ -31,7 +31,7 @@ pub(super) fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Option<Resul
         _ => return None,
     };
     match short::weigh(cx, txn) {
-        Weight::Nothing => Some(end_of_reading(cx, txn)),
+        Weight::Nothing => Some(end_of_reading(lotus, cx, txn)),
         Weight::Short(versions) => Some(write(lotus, cx, txn, (near, versions))),
         Weight::Any => None,
     }
@@ -50,7 +50,7 @@ pub(super) fn write(
     write_invisible(cx, txn, (near, area), versions)?;
     take_timestamp(cx, txn);
     decide_and_show(cx, txn, (near, area))?;
-    release(cx, txn);
+    release(lotus, cx, txn);
     Ok(())
 }
 

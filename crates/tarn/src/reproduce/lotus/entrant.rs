@@ -103,6 +103,14 @@ const FORD_BEST: System = System {
 };
 
 impl Who {
+    /// All of them.
+    pub(super) const ALL: [Who; 3] = [Who::Lotus, Who::Motor, Who::Ford];
+
+    /// The protocol's name.
+    pub(super) fn protocol(self) -> &'static str {
+        self.system(Form::Corrected).protocol
+    }
+
     /// This system in a form.
     pub fn system(self, form: Form) -> System {
         match (self, form) {
@@ -122,24 +130,26 @@ impl Who {
             (_, Form::Best, _) => SPREAD,
             (Who::Ford, _, Kind::SmallBank) => FORD_STOCK,
             (Who::Ford, _, Kind::Kvs) => FORD_KVS,
-            (Who::Ford, ..) => FORD_SIZED,
+            (Who::Ford, _, Kind::Tatp) => FORD_TATP,
+            (Who::Ford, _, Kind::Tpcc) => FORD_SIZED,
             (Who::Motor, ..) => MOTOR_TABLES,
             (Who::Lotus, ..) => BY_TABLE,
         };
-        match kind {
-            // Only of KVS is it said how much ran before; and it is more than one node can have answered.
-            Kind::Kvs => {
-                let (warmth, placement) = (Some(self.remembers()), Placement::Hash);
-                Layout { warmth, placement, ..layout }
-            }
-            Kind::Tatp | Kind::Tpcc | Kind::SmallBank => layout,
-        }
+        // Only of KVS does the paper say how much ran before.
+        let warmth = (kind == Kind::Kvs).then(|| self.remembers(kind));
+        Layout { warmth, ..layout }
     }
 
     /// Who remembers addresses: "each CN maintains an address cache" (LOTUS, §5); each thread in the public code of
-    /// the others. None is bounded.
-    fn remembers(self) -> Warmth {
-        let transactions_per_record = HALF_OF_KVS / KVS_RECORDS;
+    /// the others. None is bounded. As after half of a run.
+    pub(super) fn remembers(self, kind: Kind) -> Warmth {
+        let (transactions, records) = match kind {
+            Kind::Kvs => KVS_RUN,
+            Kind::Tatp => TATP_RUN,
+            Kind::Tpcc => TPCC_RUN,
+            Kind::SmallBank => BANK_RUN,
+        };
+        let transactions_per_record = transactions / 2.0 / records;
         Warmth { by_node: self == Who::Lotus, transactions_per_record }
     }
 }
@@ -151,13 +161,21 @@ pub fn must_be_sound(system: &System) -> bool {
         || (system.protocol == FORD.protocol && system.variant == FORD.variant)
 }
 
-/// "100–200M transactions" in 10 s of KVS, on 20 M records (§8.1, §8.2): half of the mean has run at half time.
-const HALF_OF_KVS: f64 = 75e6;
-const KVS_RECORDS: f64 = 20e6;
+/// Transactions of a whole run, and records: half of them have run at half time. "100–200M transactions" in 10 s of
+/// KVS, on 20 M records (§8.1, §8.2).
+const KVS_RUN: (f64, f64) = (150e6, 20e6);
+/// Of the others, if anything is supposed to have run: so many tries of each of 90 threads in the public code of FORD and
+/// Motor (`config`, `attempted_num`).
+const BANK_RUN: (f64, f64) = (90.0 * 1e6, 40e6);
+/// As of SmallBank; 3 M subscribers have 10.75 records each.
+const TATP_RUN: (f64, f64) = (90.0 * 1e6, 32e6);
+/// 50,000 of TPC-C; a warehouse of 300 customers a district and 10,000 items, as there, has 50,000 records.
+const TPCC_RUN: (f64, f64) = (90.0 * 50e3, 5.25e6);
 
 /// FORD's hash node: 22 items of 64 bytes, read whole.
 const FORD_BUCKET: BucketShape = BucketShape { slots: 22, slot_bytes_min: 64, read_whole: true };
-/// "A few consecutive CVTs", which a look-up reads whole: taken for eight.
+/// "A few consecutive CVTs" (LOTUS, §5.1), which a look-up reads whole: taken for eight, in Motor, too, whose index LOTUS
+/// has ("following previous studies", §7.1).
 const CVT_BUCKET: BucketShape = BucketShape { slots: 8, slot_bytes_min: 0, read_whole: true };
 
 /// 200,000 buckets for 20 M accounts, as in FORD's public code for this benchmark.
@@ -175,8 +193,11 @@ const FORD_SIZED: Layout = Layout {
     slots_per_100_records: 200,
     ..FORD_STOCK
 };
-/// 22 items of 96 bytes, 48 of them a head, in slots of whole lines: 33 of 64.
-const FORD_KVS: Layout = Layout { bucket: BucketShape { slots: 33, ..FORD_BUCKET }, ..FORD_SIZED };
+/// An item of FORD's has room for the benchmark's largest value (`core/flags.h`, `MAX_ITEM_SIZE`), whatever its table: 96
+/// bytes for 40, in slots of whole lines: 33 of 64 for 22.
+const FORD_TATP: Layout = Layout { bucket: BucketShape { slots: 33, ..FORD_BUCKET }, ..FORD_SIZED };
+/// 200,000 buckets in FORD's public code (`workload/micro`), for 20 M pairs, as on SmallBank.
+const FORD_KVS: Layout = Layout { bucket: FORD_TATP.bucket, ..FORD_STOCK };
 /// A table of two versions is 112 bytes in Motor's public code; a slot is whole lines.
 const MOTOR_TABLES: Layout =
     Layout { bucket: BucketShape { slot_bytes_min: 112, ..CVT_BUCKET }, ..BY_TABLE };
@@ -194,17 +215,20 @@ const SPREAD: Layout = Layout {
 
 /// What the paper leaves open and this page decides.
 pub const ASSUMED: &[&str] = &[
-    "a table lies on one memory node (FORD's and Motor's public code; taken for LOTUS as well), but for KVS, whose pairs \
-     are spread by hash for everybody: \"100–200M transactions\" in 10 s are more than one node's NIC answers when half \
-     of them are updates",
-    "a look-up of LOTUS's and Motor's reads a bucket of eight slots whole (the paper: \"a few consecutive CVTs\"). A slot \
-     is whole lines: 128 bytes for both, where a table of two versions has 72 in LOTUS (64 K of them are 4.5 MB) and \
-     112 in Motor's public code",
-    "FORD has 200,000 buckets for 20 M accounts on SmallBank, as its public code; on the others half of all \
-     slots are in use. Its items of 96 bytes on KVS are 33 slots of 64 a bucket instead of 22",
+    "a table lies on one memory node, KVS's only one, too (FORD's and Motor's public code, `LoadTable`; taken for LOTUS as \
+     well)",
+    "a look-up of LOTUS's and Motor's reads a bucket of eight slots whole (the paper: \"a few consecutive CVTs\", in an index \
+     \"following previous studies\"; Motor's public code, `SLOT_NUM`, has one on KVS, SmallBank and TATP's subscribers, \
+     five on TATP's others, 1 to 15 on TPC-C). A slot is whole lines: 128 bytes for both, where a table of two versions \
+     has 72 in LOTUS (64 K of them are 4.5 MB) and 112 in Motor's public code",
+    "FORD has 200,000 buckets for 20 M accounts on SmallBank and for 20 M pairs on KVS, the numbers of its public code; on the \
+     others, where that has 12,500 for subscribers, too few for 3 M, half of all slots are in use. A benchmark's items are as large as its largest there (`MAX_ITEM_SIZE`): 96 bytes on KVS and \
+     TATP, of which 22 are 33 slots of 64 here; on TPC-C 720, which ours are not",
     "KVS: addresses are remembered, without bound, by node in LOTUS (its section 5) and by thread in FORD and Motor \
      (their public code), as after half of \"100–200M transactions\" on 20 M records. On the others they are not: \
      nothing is said of how much ran",
+    "TPC-C's transactions are those of FORD's and Motor's public code, but for what needs an order, which ours look for in \
+     ordered indexes: its largest record is the paper's",
     "timestamps: LOTUS asks a service on a node of its own, with as many cores as the others; Motor as measured has a \
      free counter (its public code counts in each process), corrected it asks the service; FORD takes none",
     "read-write transactions of LOTUS come to the owner of their first record's shard, others anywhere, in no time; \
@@ -221,7 +245,7 @@ mod tests {
     #[test]
     fn systems_have_names_of_their_own_and_only_those_that_are_measured_may_be_unsound() {
         let mut seen: Vec<System> = Vec::new();
-        for who in [Who::Lotus, Who::Motor, Who::Ford] {
+        for who in Who::ALL {
             for form in Form::ALL {
                 let system = who.system(form);
                 assert!(seen.iter().all(|it| it.name != system.name || *it == system));

@@ -9,6 +9,9 @@ use serde::Serialize;
 /// The name of a smoke run's scale.
 pub const QUICK: &str = "quick";
 
+/// TPC-C as the systems' public code has it: the paper's largest record, 672 bytes, is its customer.
+const TPCC_MIX: &str = "lotus-code";
+
 /// See the module's text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Extent {
@@ -22,6 +25,10 @@ pub struct Extent {
     pub warehouses: u64,
     /// Its profile, which decides how large a warehouse is.
     pub tpcc_mix: &'static str,
+    /// Coordinators of its points: as many a warehouse as published, whatever the number of warehouses.
+    pub tpcc_coordinators: Vec<usize>,
+    /// Virtual milliseconds of its points: before counting, and counted. Its transactions are longer.
+    pub tpcc_ms: (f64, f64),
     /// Fewer warehouses, for contention: from most to fewest.
     pub fewer_warehouses: Vec<u64>,
     /// Of KVS; published 20 M.
@@ -48,7 +55,9 @@ impl Extent {
             accounts: 20_000_000,
             subscribers: 3_000_000,
             warehouses: 105,
-            tpcc_mix: "crest",
+            tpcc_mix: TPCC_MIX,
+            tpcc_coordinators: vec![9, 45, 90, 135, 270, 540],
+            tpcc_ms: (5.0, 40.0),
             fewer_warehouses: vec![105, 80, 60, 40, 20],
             pairs: 1_000_000,
             updates: vec![0, 20, 40, 60, 80, 100],
@@ -69,9 +78,11 @@ impl Extent {
             },
             accounts: 100_000,
             subscribers: 20_000,
-            warehouses: 9,
-            tpcc_mix: "tiny",
-            fewer_warehouses: vec![9, 3],
+            warehouses: 18,
+            tpcc_mix: TPCC_MIX,
+            tpcc_coordinators: vec![18, 90],
+            tpcc_ms: (1.0, 5.0),
+            fewer_warehouses: vec![18, 6],
             pairs: 100_000,
             updates: vec![0, 100],
             crash_threads: (2, 2),
@@ -91,16 +102,48 @@ impl Extent {
         less("warehouses of TPC-C", self.warehouses, 105);
         less("pairs of KVS", self.pairs, 20_000_000);
         let customers = match self.tpcc_mix {
-            "crest" => Some("300 customers a district and 10,000 items"),
             "tiny" => Some("30 customers a district and 100 items"),
+            TPCC_MIX => Some("30 customers a district and 1,000 items"),
             _ => None,
         };
-        said.extend(customers.map(|it| format!("{it} instead of 3,000 and 100,000")));
+        said.extend(customers.map(|it| {
+            format!("{it} instead of 3,000 and 100,000 (Motor's public code: 300 and 10,000)")
+        }));
+        let most = |list: &[usize]| list.iter().copied().max().unwrap_or(0);
+        let (tpcc, others) = (most(&self.tpcc_coordinators), most(&self.scale.coordinators));
+        if tpcc < others {
+            said.push(format!(
+                "{tpcc} transactions at once of TPC-C instead of 540: {:.1} a warehouse instead of 5.1",
+                tpcc as f64 / self.warehouses as f64
+            ));
+        }
         said.push(format!(
-            "points of {} ms of virtual time instead of 10 s",
-            self.scale.virtual_ms
+            "points of {} ms of virtual time, TPC-C's of {}, instead of 10 s",
+            self.scale.virtual_ms, self.tpcc_ms.1
         ));
         said
+    }
+
+    /// How many at once, a point each.
+    pub fn coordinators(&self, kind: Kind) -> &[usize] {
+        match kind {
+            Kind::Tpcc => &self.tpcc_coordinators,
+            Kind::Kvs | Kind::Tatp | Kind::SmallBank => &self.scale.coordinators,
+        }
+    }
+
+    /// The most at once alone.
+    pub fn most(&self, kind: Kind) -> Vec<usize> {
+        self.coordinators(kind).iter().copied().max().into_iter().collect()
+    }
+
+    /// The length of a benchmark's points.
+    pub fn scale_of(&self, kind: Kind) -> Scale {
+        let mut scale = self.scale.clone();
+        if kind == Kind::Tpcc {
+            (scale.warm_up_ms, scale.virtual_ms) = self.tpcc_ms;
+        }
+        scale
     }
 
     /// SmallBank as published.

@@ -106,8 +106,7 @@ pub fn evaluate(order: &Order, watch: &dyn Watch) -> Result<Evaluation, RunError
     let suppositions = &order.suppositions;
     // Each point is one thread's, and the same whoever runs beside it.
     let threads = if extent.scale.name == QUICK { machine::processors() } else { 1 };
-    let scale = &extent.scale;
-    let ground = Ground { testbed: &testbed, scale, seed, suppositions, threads, watch };
+    let ground = Ground { testbed: &testbed, extent, seed, suppositions, threads, watch };
     let (mut cases, mut crashes, mut hotspots) = (Vec::new(), Vec::new(), Vec::new());
     for section in &sections {
         let jobs = (section.jobs)(extent);

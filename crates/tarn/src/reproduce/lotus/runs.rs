@@ -6,6 +6,7 @@
 
 use super::case::{Bench, Case, Kind, Missing};
 use super::entrant::must_be_sound;
+use super::extent::Extent;
 use super::occasion::{Crash, Crashed, Heated, Heating};
 use super::supposition::Supposition;
 use crate::bench::run::RunError;
@@ -31,8 +32,8 @@ use tarn_workloads::tpcc::Tpcc;
 pub struct Ground<'a> {
     /// The machines.
     pub testbed: &'a Testbed,
-    /// Length of points.
-    pub scale: &'a Scale,
+    /// How much is run.
+    pub extent: &'a Extent,
     /// Of every generator.
     pub seed: u64,
     /// What is changed for everybody.
@@ -49,10 +50,10 @@ pub fn each<T: Sync, R: Send>(
     ground: &Ground<'_>,
     work: impl Fn(&T, &Ground<'_>) -> R + Sync,
 ) -> Vec<R> {
-    let &Ground { testbed, scale, seed, suppositions, threads, watch } = ground;
+    let &Ground { testbed, extent, seed, suppositions, threads, watch } = ground;
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let run = |watch: &dyn Watch| {
-        let ground = Ground { testbed, scale, seed, suppositions, threads, watch };
+        let ground = Ground { testbed, extent, seed, suppositions, threads, watch };
         while let Some((at, item)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
             all.get(at).map(|item| (at, item))
@@ -77,7 +78,7 @@ impl Ground<'_> {
     fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
         for supposition in self.suppositions {
-            supposition.apply(&mut case.system, &mut case.layout);
+            supposition.apply(&mut case);
         }
         case
     }
@@ -188,22 +189,29 @@ impl Runs {
         make: &dyn Fn(&Bench) -> Result<W, UsageError>,
         ground: &Ground<'_>,
     ) -> Result<(), RunError> {
-        let &Ground { testbed, scale, seed, watch, .. } = ground;
+        let &Ground { testbed, extent, seed, watch, .. } = ground;
         let mut first = ground.supposed(&group[0]);
         // Whoever is routed needs more coordinators: the database has room for them whoever comes first.
         first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
         let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
         all.sort_unstable();
-        let sized = Scale { sizes: vec![first.bench.records], coordinators: all, ..scale.clone() };
+        let scale = extent.scale_of(first.bench.kind);
+        let sized = Scale { sizes: vec![first.bench.records], coordinators: all, ..scale };
         let loaded = (&first.layout, &first.system);
         let mut stage = Stage::load(make(&first.bench)?, testbed, loaded, (&sized, seed), watch)?;
         let is_held = |case: &Case| must_be_sound(&case.system) && !is_unsafe(&case.system);
         let held = group.iter().take_while(|case| is_held(case)).count();
+        let mut made = first.bench;
         for (at, case) in group.iter().enumerate() {
-            stage.set_workload(make(&case.bench)?);
+            let supposed = ground.supposed(case);
+            // One that goes on counts on: the keys that it generates are in the database once.
+            if supposed.bench != made {
+                stage.set_workload(make(&supposed.bench)?);
+                made = supposed.bench;
+            }
             let points = Scale { coordinators: case.coordinators.clone(), ..sized.clone() };
-            let series = stage.series(&ground.supposed(case).system, &points, watch)?;
+            let series = stage.series(&supposed.system, &points, watch)?;
             let (bench, layout) = (case.bench, case.layout.name);
             let ran = Ran { bench, layout, series, must_be_sound: at < held };
             self.cases.push((case.clone(), Ok(ran)));

@@ -3,9 +3,13 @@
 //! Invariant: a supposition is named on the page and never part of a figure that is held against a published one.
 //! Constants of the hardware have `--set`.
 
-use crate::reproduce::stage::{Layout, System};
+use super::case::{Case, Kind};
+use super::entrant::Who;
+use crate::reproduce::stage::Layout;
 use crate::simulate::stamps::Source;
 use tarn_engine::catalog::Placement;
+use tarn_engine::coordinator::Retry;
+use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::outcome::UsageError;
 use tarn_sim::profile::Change;
 
@@ -18,22 +22,34 @@ pub enum Supposition {
     Placement(Placement),
     /// Transactions of LOTUS are routed, or not.
     Routing(bool),
-    /// A lookup of LOTUS's reads whole buckets, or the key's bin of two slots.
+    /// A lookup of LOTUS's reads buckets of eight whole, or the key's bin of two slots, whatever the table.
     Buckets(bool),
+    /// The same of LOTUS's and Motor's.
+    Tables(bool),
+    /// TPC-C as this profile has it.
+    Tpcc(&'static str),
+    /// A transaction that was aborted is dropped and another one drawn, or tried until it commits.
+    Dropped(bool),
     /// FORD has its stock number of buckets, and so chains, or enough for half of its slots to be in use.
     Chains(bool),
-    /// Addresses are remembered as the layout says, or not.
+    /// Addresses are remembered on all benchmarks as after half of a run, or on none.
     Addresses(bool),
 }
 
+/// Profiles of TPC-C that differ in what a New-Order fetches at once and in sizes.
+const TPCC: [&str; 4] = ["lotus-code", "crest", "crest-code", "tiny"];
+
 /// The causes, with what is allowed.
-const KEYS: [(&str, &str); 6] = [
+const KEYS: [(&str, &str); 9] = [
     ("timestamps", "counter, service, pool, clock"),
     ("placement", "hash, table"),
     ("routing", "on, off"),
-    ("lotus-buckets", "on (read whole), off (bins of two slots)"),
+    ("lotus-buckets", "on (eight slots, read whole), off (bins of two slots)"),
+    ("tables", "on (eight slots of LOTUS's and Motor's, read whole), off (bins of two slots)"),
+    ("tpcc", "lotus-code, crest, crest-code, tiny"),
+    ("dropped", "on (an aborted transaction is), off (it is tried until it commits)"),
     ("ford-chains", "on (22 slots for 100 records), off (200)"),
-    ("addresses", "on, off (none are remembered)"),
+    ("addresses", "on (as after half of a run, on all benchmarks), off (none are remembered)"),
 ];
 
 impl Supposition {
@@ -68,14 +84,18 @@ impl Supposition {
             "placement" => placement.map(Supposition::Placement),
             "routing" => is_on.map(Supposition::Routing),
             "lotus-buckets" => is_on.map(Supposition::Buckets),
+            "tables" => is_on.map(Supposition::Tables),
+            "tpcc" => TPCC.into_iter().find(|name| *name == value).map(Supposition::Tpcc),
+            "dropped" => is_on.map(Supposition::Dropped),
             "ford-chains" => is_on.map(Supposition::Chains),
             _ => is_on.map(Supposition::Addresses),
         };
         found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
     }
 
-    /// Changes a system and how it is laid out.
-    pub fn apply(self, system: &mut System, layout: &mut Layout) {
+    /// Changes a case.
+    pub fn apply(self, case: &mut Case) {
+        let Case { bench, system, layout, .. } = case;
         match self {
             Supposition::Timestamps(source) => system.timestamps = source,
             Supposition::Placement(placement) => layout.placement = placement,
@@ -84,13 +104,27 @@ impl Supposition {
                 system.is_routed = is_routed && system.protocol == "lotus";
             }
             Supposition::Buckets(read_whole) if system.protocol == "lotus" => {
-                layout.bucket.read_whole = read_whole;
+                all_tables(layout, read_whole);
+            }
+            Supposition::Tables(read_whole) if system.protocol != "ford" => {
+                all_tables(layout, read_whole);
+            }
+            Supposition::Tpcc(mix) if bench.kind == Kind::Tpcc => bench.mix = mix,
+            Supposition::Dropped(is_on) => {
+                system.retry = Retry {
+                    tries_max: if is_on { 1 } else { Retry::PATIENT.tries_max },
+                    ..Retry::PATIENT
+                };
             }
             Supposition::Chains(is_on) if system.protocol == "ford" => {
                 layout.slots_per_100_records = if is_on { 22 } else { 200 };
             }
-            Supposition::Buckets(_) | Supposition::Chains(_) => {}
-            Supposition::Addresses(true) => {}
+            Supposition::Buckets(_) | Supposition::Tables(_) | Supposition::Chains(_) => {}
+            Supposition::Tpcc(_) => {}
+            Supposition::Addresses(true) => {
+                let who = Who::ALL.into_iter().find(|who| who.protocol() == system.protocol);
+                layout.warmth = who.map(|who| who.remembers(bench.kind));
+            }
             Supposition::Addresses(false) => layout.warmth = None,
         }
     }
@@ -104,6 +138,9 @@ impl Supposition {
             Supposition::Placement(Placement::Table) => ("placement", "table".to_owned()),
             Supposition::Routing(is_on) => ("routing", on(is_on)),
             Supposition::Buckets(is_on) => ("lotus-buckets", on(is_on)),
+            Supposition::Tables(is_on) => ("tables", on(is_on)),
+            Supposition::Tpcc(mix) => ("tpcc", mix.to_owned()),
+            Supposition::Dropped(is_on) => ("dropped", on(is_on)),
             Supposition::Chains(is_on) => ("ford-chains", on(is_on)),
             Supposition::Addresses(is_on) => ("addresses", on(is_on)),
         };
@@ -112,25 +149,38 @@ impl Supposition {
     }
 }
 
+fn all_tables(layout: &mut Layout, read_whole: bool) {
+    layout.bucket = BucketShape { slots: 8, read_whole, ..layout.bucket };
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::case::Kind;
-    use super::super::entrant::{Form, Who};
+    use super::super::entrant::Form;
+    use super::super::extent::Extent;
     use super::*;
 
     #[test]
     fn a_supposition_changes_what_it_names() {
-        let of = |text: &str| {
-            let (mut system, mut layout) =
-                (Who::Lotus.system(Form::Corrected), Who::Lotus.layout(Form::Corrected, Kind::Kvs));
-            Supposition::parse(text).expect("there is one").apply(&mut system, &mut layout);
-            (system, layout)
+        let case = |bench, who, text: &str| {
+            let mut case = Case::of(bench, (who, Form::Corrected), &[9]);
+            Supposition::parse(text).expect("there is one").apply(&mut case);
+            case
         };
-        assert_eq!(of("timestamps=counter").0.timestamps, Source::Counter);
-        assert!(!of("routing=off").0.is_routed && of("routing=on").0.is_routed);
-        assert_eq!(of("placement=hash").1.placement, Placement::Hash);
-        assert!(!of("lotus-buckets=off").1.bucket.read_whole);
-        assert!(of("addresses=off").1.warmth.is_none() && of("addresses=on").1.warmth.is_some());
+        let extent = Extent::quick();
+        let of = |text: &str| case(extent.kvs(0.99, 0), Who::Lotus, text);
+        assert_eq!(of("timestamps=counter").system.timestamps, Source::Counter);
+        assert!(!of("routing=off").system.is_routed && of("routing=on").system.is_routed);
+        assert_eq!(of("placement=hash").layout.placement, Placement::Hash);
+        assert!(of("lotus-buckets=on").layout.bucket.read_whole);
+        let without = of("addresses=off");
+        assert!(without.layout.warmth.is_none() && of("addresses=on").layout.warmth.is_some());
+        assert_eq!(of("dropped=off").system.retry, Retry::PATIENT);
+        let tpcc = |text| case(extent.tpcc(), Who::Motor, text);
+        assert_eq!(tpcc("tpcc=crest").bench.mix, "crest");
+        assert!(tpcc("addresses=on").layout.warmth.is_some_and(|it| !it.by_node));
+        assert!(tpcc("lotus-buckets=off").layout == tpcc("tpcc=crest").layout);
+        let bins = tpcc("tables=off").layout;
+        assert!(!bins.bucket.read_whole && bins.bucket.slots == 8);
         for (key, _) in KEYS {
             let error = Supposition::parse(&format!("{key}=perhaps")).expect_err("refused");
             assert!(error.to_string().contains(key), "{error}");

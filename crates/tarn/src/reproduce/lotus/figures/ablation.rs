@@ -75,9 +75,10 @@ fn steps(bench: Bench, form: Form, coordinators: &[usize]) -> Vec<Case> {
 }
 
 fn jobs(extent: &Extent) -> Jobs {
-    let coordinators = &extent.scale.coordinators;
-    let both =
-        |bench| [Form::Literal, Form::Corrected].map(|form| steps(bench, form, coordinators));
+    let both = |bench: Bench| {
+        let coordinators = extent.coordinators(bench.kind);
+        [Form::Literal, Form::Corrected].map(|form| steps(bench, form, coordinators))
+    };
     let cases = extent.benchmarks().into_iter().flat_map(both).flatten().collect();
     Jobs { cases, ..Jobs::default() }
 }

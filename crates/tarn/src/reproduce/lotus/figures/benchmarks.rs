@@ -20,7 +20,7 @@ pub(super) const SECTION: Section = Section {
 
 fn jobs(extent: &Extent) -> Jobs {
     let benches = extent.benchmarks().into_iter();
-    let cases = benches.flat_map(|it| in_all_forms(it, &SYSTEMS, &extent.scale.coordinators));
+    let cases = benches.flat_map(|it| in_all_forms(it, &SYSTEMS, extent.coordinators(it.kind)));
     Jobs { cases: cases.collect(), ..Jobs::default() }
 }
 

@@ -1,6 +1,6 @@
 //! Figure 23: fewer warehouses.
 
-use super::super::case::Case;
+use super::super::case::{Case, Kind};
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
 use super::super::sheet::{Answer, Picture, Sheet};
@@ -21,7 +21,7 @@ pub(super) const SECTION: Section = Section {
 
 /// All points are at the most coordinators: contention is what is asked.
 fn coordinators(extent: &Extent) -> Vec<usize> {
-    extent.scale.coordinators.last().copied().into_iter().collect()
+    extent.most(Kind::Tpcc)
 }
 
 fn jobs(extent: &Extent) -> Jobs {

@@ -1,6 +1,6 @@
 //! Figure 22: TPC-C with its locks sharded by warehouse, district or customer.
 
-use super::super::case::{Bench, Case};
+use super::super::case::{Bench, Case, Kind};
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
 use super::super::sheet::{Picture, Sheet};
@@ -25,7 +25,7 @@ fn bench(extent: &Extent, field: CriticalField) -> Bench {
 }
 
 fn jobs(extent: &Extent) -> Jobs {
-    let coordinators = &extent.scale.coordinators;
+    let coordinators = extent.coordinators(Kind::Tpcc);
     let of = |field| in_all_forms(bench(extent, field), &[Who::Lotus], coordinators);
     let mut cases: Vec<Case> = FIELDS.into_iter().flat_map(of).collect();
     // Motor has no shards.

@@ -20,15 +20,15 @@ fn ideal(bench: Bench, form: Form, coordinators: &[usize]) -> Case {
     let about = "counters of locks in compute nodes, FAA at memory nodes from and to zero";
     let case = Case::of(bench, (Who::Lotus, form), coordinators);
     match form {
-        Form::Literal => case.with("ideal lock, literal", about, "literal,+ideal-faa"),
-        Form::Corrected => case.with("ideal lock", about, "corrected,+ideal-faa"),
-        Form::Best => case.with("ideal lock, hash placement", about, "corrected,+ideal-faa"),
+        Form::Literal => case.with("ideal lock, literal", about, "literal,-locks-apart"),
+        Form::Corrected => case.with("ideal lock", about, "corrected,-locks-apart"),
+        Form::Best => case.with("ideal lock, hash placement", about, "corrected,-locks-apart"),
     }
 }
 
 fn jobs(extent: &Extent) -> Jobs {
-    let coordinators = &extent.scale.coordinators;
-    let both = |bench, form| {
+    let both = |bench: Bench, form| {
+        let coordinators = extent.coordinators(bench.kind);
         [ideal(bench, form, coordinators), Case::of(bench, (Who::Lotus, form), coordinators)]
     };
     let benches = extent.benchmarks().into_iter();

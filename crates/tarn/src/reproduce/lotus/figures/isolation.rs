@@ -1,6 +1,6 @@
 //! Figure 21: TPC-C under snapshot isolation.
 
-use super::super::case::Case;
+use super::super::case::{Case, Kind};
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
 use super::super::sheet::Sheet;
@@ -19,7 +19,7 @@ pub(super) const SECTION: Section = Section {
 type Level = fn(&Extent, Who, Form) -> Case;
 
 fn serializable(extent: &Extent, who: Who, form: Form) -> Case {
-    Case::of(extent.tpcc(), (who, form), &extent.scale.coordinators)
+    Case::of(extent.tpcc(), (who, form), extent.coordinators(Kind::Tpcc))
 }
 
 fn snapshot(extent: &Extent, who: Who, form: Form) -> Case {

@@ -30,8 +30,8 @@ fn case(bench: Bench, (who, form): (Who, Form), versions: u8, coordinators: &[us
 }
 
 /// At the most coordinators alone: conflicts are what more versions are for.
-fn coordinators(extent: &Extent) -> Vec<usize> {
-    extent.scale.coordinators.last().copied().into_iter().collect()
+fn coordinators(extent: &Extent, bench: Bench) -> Vec<usize> {
+    extent.most(bench.kind)
 }
 
 fn benches(extent: &Extent) -> [Bench; 2] {
@@ -43,7 +43,8 @@ fn jobs(extent: &Extent) -> Jobs {
     for bench in benches(extent) {
         for who in BOTH {
             for form in Form::ALL {
-                let of = |versions: u8| case(bench, (who, form), versions, &coordinators(extent));
+                let of =
+                    |versions: u8| case(bench, (who, form), versions, &coordinators(extent, bench));
                 cases.extend(VERSIONS_RUN.map(of));
             }
         }
@@ -97,8 +98,9 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
             Err(Missing("aborted tries are not counted by kind of transaction".into()))
         });
     }
-    let most = coordinators(extent).iter().sum::<usize>();
-    sheet.note(format!("every point at {most} coordinators"));
+    let at = |bench| coordinators(extent, bench).iter().sum::<usize>();
+    let (at_tatp, at_tpcc) = (at(tatp), at(tpcc));
+    sheet.note(format!("every point at {at_tatp} coordinators on TATP, {at_tpcc} on TPC-C"));
 }
 
 fn draw(done: &Done<'_>, sheet: &mut Sheet, bench: Bench) {

@@ -1,0 +1,71 @@
+//! What an ideal lock at memory nodes would cost: a counter of holders in each compute node, and an FAA when it leaves zero
+//! and when it comes back to zero. LOTUS's evaluation compares with it (§8.4, Figure 17).
+//!
+//! Invariant: nothing rests on these FAAs. Whose a lock is lock tables say, as ever; an FAA adds nothing, to a word of the
+//! coordinator's own log area in the group of what is locked. So it goes to the memory node to which theirs would go, changes no
+//! byte, and there is nothing to recover. It goes with the READ that follows the grant and with the last WRITEs, without a
+//! round of its own. Counted are a node's own grants by their holders; another's, which cost messages as well, one by
+//! one. Locks of index nodes are left out.
+
+use super::{Lotus, On};
+use crate::context::Context;
+use crate::index::hash::home;
+use crate::index::hash_of;
+use crate::lock::name::{LockName, NameKind};
+use crate::schema::TableId;
+use crate::working_set::{Mode, Txn};
+use tarn_fabric::address::Address;
+
+/// An entry's locks were granted: their FAAs go with its READ.
+#[inline]
+pub(super) fn take(lotus: &Lotus, cx: &Context, txn: &mut Txn, index: usize) {
+    let entry = txn.entries[index];
+    if lotus.on(On::LocksApart) || entry.found || lotus.reads_snapshot(&entry) {
+        return;
+    }
+    add(cx, txn, LockName::row(entry.table.0, entry.key));
+    if entry.mode == Mode::Insert {
+        let bucket = txn.lookup(&entry).directory;
+        add(cx, txn, LockName::bucket(entry.table.0, bucket));
+    }
+}
+
+/// Adds the FAAs of the locks that are given up when what the round has is done.
+#[inline]
+pub(super) fn add_given_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    if lotus.on(On::LocksApart) {
+        return;
+    }
+    let own = txn.held.own_names().map(|(name, _)| name);
+    let names: Vec<LockName> = own.chain(txn.held.others()).collect();
+    names.into_iter().for_each(|name| add(cx, txn, name));
+}
+
+/// Sends them where nothing else is sent. Nobody waits for them.
+#[inline]
+pub(super) fn give_up(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
+    if lotus.on(On::LocksApart) {
+        return;
+    }
+    txn.round.begin();
+    add_given_up(lotus, cx, txn);
+    if !txn.round.is_empty() {
+        // Whatever becomes of it: it changes nothing.
+        let _ = cx.port.post_detached(&mut txn.round);
+    }
+}
+
+fn add(cx: &Context, txn: &mut Txn, name: LockName) {
+    if name.kind == NameKind::Node || !txn.held.is_alone(cx, name) {
+        return;
+    }
+    let group = match name.kind {
+        NameKind::Row => {
+            let table = cx.table(TableId(name.table));
+            home(cx.surroundings(), table, hash_of(table, name.key)).group()
+        }
+        NameKind::Bucket | NameKind::Node => Address::from_word(name.key).group(),
+    };
+    let word = cx.database().catalog.log(group, txn.coordinator);
+    txn.round.faa(cx.groups.primary(word), 0);
+}
