@@ -133,7 +133,7 @@ fn left_by(of: Lined, verbs: &[Range<usize>], mut each: impl FnMut(Vec<u8>)) {
             for done in &verbs[..begun] {
                 copy[done.clone()].copy_from_slice(&new[done.clone()]);
             }
-            for (bit, line) in lines.clone().enumerate().filter(|(bit, _)| landed >> bit & 1 == 1) {
+            for (_, line) in lines.clone().enumerate().filter(|(bit, _)| landed >> bit & 1 == 1) {
                 let (from, to) = (line * LINE_BYTES, (line + 1) * LINE_BYTES);
                 let part = from.max(verb.start)..to.min(verb.end);
                 copy[part.clone()].copy_from_slice(&new[part]);
