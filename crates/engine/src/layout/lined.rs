@@ -14,8 +14,9 @@
 //! After the records of OOCC, whose lock stands at the end and is released by the order of addresses within one
 //! WRITE; that is not enough, and neither are versions at both ends (docs/design/0019-oocc-plan.md).
 
-use super::{HEADER_BYTES, KEY_AT, LOCK_AT, VERSION_AT, Version};
-use crate::schema::TableSchema;
+use super::{HEADER_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot, VERSION_AT, Version};
+use crate::outcome::UsageError;
+use crate::schema::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, TableSchema};
 use std::ops::Range;
 use tarn_fabric::address::LINE_BYTES;
 
@@ -38,10 +39,12 @@ const _: () = assert!(FIRST_BYTES == 32 && LATER_BYTES == 56);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lined {
     /// Bytes of the full key before the payload, padded to 8.
-    payload_at: usize,
+    payload_at: u16,
     /// Bytes of a row.
-    row_bytes: usize,
+    row_bytes: u16,
 }
+
+const _: () = assert!(KEY_BYTES_MAX.next_multiple_of(8) + PAYLOAD_BYTES_MAX <= u16::MAX as usize);
 
 /// A part of a row that is contiguous in its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,25 +61,59 @@ impl Lined {
     /// For rows of `schema`.
     pub fn new(schema: &TableSchema) -> Lined {
         let payload_at = schema.stored_key_bytes().next_multiple_of(8);
-        Lined { payload_at, row_bytes: payload_at + schema.payload_bytes() }
+        let row_bytes = payload_at + schema.payload_bytes();
+        Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16 }
+    }
+
+    /// Whether a table can have such records.
+    ///
+    /// # Errors
+    /// If its full keys do not fit the first line: indexes compare them where they are contiguous.
+    pub(super) fn validate(schema: &TableSchema) -> Result<(), UsageError> {
+        let key_bytes = schema.stored_key_bytes();
+        if key_bytes <= FIRST_BYTES {
+            return Ok(());
+        }
+        Err(UsageError {
+            field: format!("table {}: key width", schema.name),
+            value: key_bytes.to_string(),
+            allowed: format!("1 to {FIRST_BYTES} bytes where every line has a version"),
+        })
+    }
+
+    /// The slot for rows of `schema`.
+    pub(super) fn slot(self, schema: &TableSchema) -> Slot {
+        Slot {
+            slot_bytes: self.record_bytes(),
+            body_at: None,
+            full_key_at: LINED_ROW_AT,
+            full_key_bytes: schema.stored_key_bytes(),
+            payload_at: LINED_ROW_AT + self.payload_at(),
+            payload_bytes: self.row_bytes() - self.payload_at(),
+            by_bucket: false,
+            record: RecordLayout::Lined(self),
+            plain: false,
+            out_of_line: false,
+            used_bytes: self.used_bytes(),
+        }
     }
 
     /// Where the payload begins in a row.
     #[inline]
     pub fn payload_at(self) -> usize {
-        self.payload_at
+        usize::from(self.payload_at)
     }
 
     /// Bytes of a row: the full key and the payload.
     #[inline]
     pub fn row_bytes(self) -> usize {
-        self.row_bytes
+        usize::from(self.row_bytes)
     }
 
     /// Lines of a record.
     #[inline]
     pub fn lines(self) -> usize {
-        1 + self.row_bytes.saturating_sub(FIRST_BYTES).div_ceil(LATER_BYTES)
+        1 + self.row_bytes().saturating_sub(FIRST_BYTES).div_ceil(LATER_BYTES)
     }
 
     /// Bytes of a record: whole lines.
@@ -91,7 +128,7 @@ impl Lined {
     /// If the row is not so long.
     #[inline]
     pub fn parts(self, from: usize, len_bytes: usize) -> impl Iterator<Item = LinePart> {
-        assert!(from + len_bytes <= self.row_bytes);
+        assert!(from + len_bytes <= self.row_bytes());
         let mut at = 0;
         std::iter::from_fn(move || {
             if at == len_bytes {
@@ -116,6 +153,18 @@ impl Lined {
         for LinePart { record_at, at, len_bytes } in self.parts(from, bytes.len()) {
             record[record_at..record_at + len_bytes].copy_from_slice(&bytes[at..at + len_bytes]);
         }
+    }
+
+    /// Copies a record's payload out of its lines.
+    #[inline]
+    pub fn gather_payload(self, record: &[u8], into: &mut [u8]) {
+        self.gather(record, self.payload_at(), into);
+    }
+
+    /// Copies a payload into a record's lines.
+    #[inline]
+    pub fn scatter_payload(self, payload: &[u8], record: &mut [u8]) {
+        self.scatter(payload, self.payload_at(), record);
     }
 
     /// Whether these bytes of a row, from `from` on, are `bytes`: keys longer than a line are compared so.
@@ -154,17 +203,22 @@ impl Lined {
         counters.max_by_key(|version| version.counter()).unwrap_or(Version::NEVER)
     }
 
+    /// Bytes of a record up to the end of its row, in whole words.
+    fn used_bytes(self) -> usize {
+        match self.lines() {
+            1 => (LINED_ROW_AT + self.row_bytes()).next_multiple_of(8),
+            lines => {
+                let before = FIRST_BYTES + (lines - 2) * LATER_BYTES;
+                let last = LVER_BYTES + self.row_bytes() - before;
+                (lines - 1) * LINE_BYTES + last.next_multiple_of(8)
+            }
+        }
+    }
+
     /// What of a record's bytes is written, in the order of the verbs. All but LOCK.
     #[inline]
     pub fn writes(self) -> impl Iterator<Item = Range<usize>> {
-        let used_bytes = match self.lines() {
-            1 => (LINED_ROW_AT + self.row_bytes).next_multiple_of(8),
-            lines => {
-                let before = FIRST_BYTES + (lines - 2) * LATER_BYTES;
-                let last = LVER_BYTES + self.row_bytes - before;
-                (lines - 1) * LINE_BYTES + last.next_multiple_of(8)
-            }
-        };
+        let used_bytes = self.used_bytes();
         let first_end = used_bytes.min(LINE_BYTES);
         [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
     }
