@@ -165,6 +165,6 @@ fn a_torn_record_and_a_copy_that_differs_are_told() {
 #[test]
 fn a_key_that_does_not_fit_the_first_line_is_refused() {
     assert!(plan(32).is_ok());
-    let refused = plan(33).err().expect("too long");
+    let refused = plan(33).expect_err("too long");
     assert_eq!((&refused.field[..], &refused.value[..]), ("table keyed: key width", "33"));
 }
