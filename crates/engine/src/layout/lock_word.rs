@@ -103,6 +103,9 @@ mod tests {
             assert_eq!(word.held_against(tag(crate::owner::COUNT_MAX)), None);
             assert_eq!(word.held_against(tag(1)), Some(mode));
             assert_eq!(word.owner().map(OwnerTag::node), Some(tag(1).node()));
+            // Sweeps that know no modes see whose it is, too.
+            let seen = OwnerTag::from_word(word.word()).map(OwnerTag::node);
+            assert_eq!(seen, Some(tag(1).node()));
         }
         assert_eq!((LockWord::FREE.owner(), LockWord::FREE.mode()), (None, None));
         assert_eq!(LockWord::FREE.held_against(tag(1)), None);
