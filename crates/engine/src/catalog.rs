@@ -346,6 +346,7 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     };
     for (index, schema) in schemas.iter().enumerate() {
         schema.validate()?;
+        options.layout.validate_schema(schema)?;
         if schemas[..index].iter().any(|other| other.name == schema.name) {
             return refuse("table name", schema.name.clone(), "unique names".into());
         }
@@ -413,7 +414,7 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
 /// Bodies of so many records: one for each version, and those that wait until nobody can read them.
 fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     let waiting = match options.layout {
-        LayoutKind::SingleVersion | LayoutKind::Deltas { .. } => 0,
+        LayoutKind::SingleVersion | LayoutKind::Deltas { .. } | LayoutKind::Lined => 0,
         LayoutKind::MultiVersion { .. } => {
             records * u64::from(options.versions_spare_percent) / 100
         }

@@ -49,7 +49,8 @@ pub struct Audit {
     /// Records in a bucket that is not theirs, or twice in one; buckets of another depth than the
     /// index header implies.
     pub misplaced: u64,
-    /// Cells of versions that are not committed, are out of order, or lead to no record of theirs.
+    /// Cells of versions that are not committed, are out of order, or lead to no record of theirs; records whose lines
+    /// are of different versions.
     pub cells_wrong: u64,
     /// Buckets in use.
     pub buckets: u64,
@@ -168,6 +169,12 @@ async fn show(
 ) -> Result<(), Failure> {
     let payload = match newest.payload {
         PayloadAt::Slot(at) => image.plus(at),
+        PayloadAt::Lines(lined) => {
+            let record = slot_at(round, table, image).to_vec();
+            let row = round.reserve_lines(table.slot.payload_bytes);
+            lined.gather_payload(&record, round.bytes_mut(row, table.slot.payload_bytes));
+            row
+        }
         PayloadAt::Apart(body) => {
             round.begin();
             let image = round.read(cx.groups.primary(body), table.slot.body_bytes());
@@ -178,7 +185,7 @@ async fn show(
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
     let (key, version) = (round.word(image.plus(KEY_AT)), newest.version);
     let full_key = round.bytes(image.plus(table.slot.full_key_at), table.slot.full_key_bytes);
-    let counts = table.slot.record == RecordLayout::InPlace;
+    let counts = matches!(table.slot.record, RecordLayout::InPlace | RecordLayout::Lined(_));
     let changes = counts.then(|| version.counter() - 1);
     visit(Stored { key, version, changes, full_key, row });
     Ok(())
@@ -385,3 +392,7 @@ async fn buckets(
     let total = state.buckets(base);
     Ok((0..total).map(move |index| view.bucket(table, group, index % base, index / base)))
 }
+
+#[cfg(test)]
+#[path = "inspect_lined_tests.rs"]
+mod tests;

@@ -23,6 +23,9 @@ pub async fn wrong_cells(
     (slot, image): (Address, BufferOffset),
 ) -> Result<u64, Failure> {
     let bytes = round.bytes(image, table.slot.slot_bytes);
+    if let Some(lined) = table.slot.lined() {
+        return Ok(u64::from(!lined.is_whole(bytes)));
+    }
     let seen: Vec<Seen> = table.slot.seen(bytes).collect();
     if seen.is_empty() {
         let astray = table.slot.apart(bytes).filter(|&body| !is_block(cx, table, body));

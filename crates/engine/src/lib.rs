@@ -49,6 +49,7 @@ pub mod owner;
 pub mod procedure;
 pub mod protocol;
 pub mod range;
+pub mod read_lease;
 pub mod reconfigure;
 pub mod record_gc;
 pub mod recorder;

@@ -75,6 +75,8 @@ pub struct Loader<'a> {
     /// Of long chains, the first block that may have room: those before it are full.
     tails: BTreeMap<u64, Address>,
     loaded: u64,
+    /// The payload being filled, of records in lines.
+    row: Vec<u8>,
     /// Entries of each ordered index.
     runs: Vec<Run>,
     tell: Option<&'a dyn Fn(u64)>,
@@ -87,7 +89,7 @@ impl<'a> Loader<'a> {
         let pending = Vec::with_capacity(BATCH);
         let (round, tails) = (Round::new(), BTreeMap::new());
         let runs = vec![Run::new(); cx.database().catalog.indexes().len()];
-        Loader { cx, part, round, pending, tails, loaded: 0, runs, tell: None }
+        Loader { cx, part, round, pending, tails, loaded: 0, row: Vec::new(), runs, tell: None }
     }
 
     /// Calls `tell` with the number of records stored since its last call, now and then.
@@ -135,8 +137,20 @@ impl<'a> Loader<'a> {
         let head = self.round.bytes_mut(image, slot.slot_bytes);
         let loaded = Loaded { table, key: word, full_key, body };
         slot.write_loaded(head, &loaded);
-        let payload = self.round.bytes_mut(body_image.plus(slot.payload_at), slot.payload_bytes);
-        fill(&mut RowMut { schema: &schema.schema, payload });
+        match slot.lined() {
+            None => {
+                let at = body_image.plus(slot.payload_at);
+                let payload = self.round.bytes_mut(at, slot.payload_bytes);
+                fill(&mut RowMut { schema: &schema.schema, payload });
+            }
+            Some(lined) => {
+                self.row.clear();
+                self.row.resize(slot.payload_bytes, 0);
+                fill(&mut RowMut { schema: &schema.schema, payload: &mut self.row });
+                let record = self.round.bytes_mut(image, slot.slot_bytes);
+                lined.scatter_payload(&self.row, record);
+            }
+        }
         if slot.is_out_of_line() {
             slot.seal_loaded(self.round.bytes_mut(body_image, slot.body_bytes()), word);
         }
@@ -155,7 +169,10 @@ impl<'a> Loader<'a> {
     /// Notes what a record brings to its table's ordered indexes.
     fn add_entries(&mut self, table: &Table, (word, full_key): (u64, &[u8]), image: BufferOffset) {
         let slot = &table.slot;
-        let payload = self.round.bytes(image.plus(slot.payload_at), slot.payload_bytes);
+        let payload = match slot.lined() {
+            None => self.round.bytes(image.plus(slot.payload_at), slot.payload_bytes),
+            Some(_) => &self.row,
+        };
         for index in self.cx.database().catalog.indexes_of(table) {
             let key = index.key_of(word, full_key, payload);
             let run = &mut self.runs[usize::from(index.id.0)];

@@ -200,7 +200,7 @@ impl Slot {
     /// versions, but what was discarded.
     pub fn empty_cells(&self, image: &mut [u8]) {
         match self.record {
-            RecordLayout::InPlace | RecordLayout::Deltas(_) => {}
+            RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {}
             // Of one moment: nobody sees a part of each.
             RecordLayout::Packed(packed) => {
                 image[packed.version_at(0)..packed.payload_at(0)].fill(0);
@@ -219,7 +219,7 @@ impl Slot {
     pub fn seen<'a>(&self, image: &'a [u8]) -> impl Iterator<Item = Seen> + Clone + use<'a> {
         let (layout, cells) = (self.record, self.cells());
         (0..cells).filter_map(move |cell| match layout {
-            RecordLayout::InPlace | RecordLayout::Deltas(_) => None,
+            RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => None,
             RecordLayout::Packed(packed) => Some(packed.seen(image, cell)),
             RecordLayout::Cells(cells) => Some(cells.seen(image, cell)),
         })

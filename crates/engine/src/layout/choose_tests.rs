@@ -192,7 +192,9 @@ impl World {
     fn vacate(&mut self, writer: &Writer) {
         let cell = writer.overwrite.cell;
         match self.slot.record {
-            RecordLayout::InPlace | RecordLayout::Deltas(_) => unreachable!("none of these"),
+            RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {
+                unreachable!("none of these")
+            }
             RecordLayout::Packed(packed) => {
                 let at = packed.version_at(cell);
                 let word = match writer.overwrite.discarded {
@@ -211,7 +213,9 @@ impl World {
     fn put(&mut self, writer: &Writer, version: VersionWord) {
         let Overwrite { cell, prev_ts, .. } = writer.overwrite;
         match self.slot.record {
-            RecordLayout::InPlace | RecordLayout::Deltas(_) => unreachable!("none of these"),
+            RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {
+                unreachable!("none of these")
+            }
             RecordLayout::Packed(packed) => {
                 let word = if writer.deleted { version.deleted() } else { version };
                 let at = packed.version_at(cell);

@@ -4,10 +4,11 @@
 
 use super::{
     CELL_BYTES, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DELTA_CELL_BYTES,
-    DELTA_CELLS_AT, HEADER_BYTES, KEY_AT, NEWEST_AT, PACKED_WRITER_AT, RecordLayout, Slot,
-    VERSION_AT,
+    DELTA_CELLS_AT, HEADER_BYTES, KEY_AT, LINED_ROW_AT, LVER_BYTES, Lined, NEWEST_AT,
+    PACKED_WRITER_AT, RecordLayout, Slot, VERSION_AT,
 };
 use std::fmt;
+use tarn_fabric::address::LINE_BYTES;
 
 /// What a byte of a slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,7 +103,17 @@ impl Slot {
             RecordLayout::Cells(cells) if into < cells.end() => cell_field(into - CELLS_AT),
             RecordLayout::Cells(_) => Field::Unused,
             RecordLayout::Deltas(_) => delta_field(into),
+            RecordLayout::Lined(lined) => lined_field(lined, into),
         }
+    }
+}
+
+fn lined_field(lined: Lined, into: usize) -> Field {
+    match into {
+        _ if into >= LINE_BYTES && into % LINE_BYTES < LVER_BYTES => Field::Version,
+        _ if into < LINED_ROW_AT => Field::LastWriter,
+        _ if into < LINED_ROW_AT + lined.payload_at() => Field::Unused, // behind the full key
+        _ => Field::Payload(0),
     }
 }
 
@@ -151,6 +162,10 @@ mod tests {
         assert_eq!(fields(one, 200, 0), [&head[..], &["body's address".into()]].concat());
         let keyed = fields(one, 16, 9);
         assert_eq!(keyed[3..], ["full key", "full key", "payload 0", "payload 0", "nothing"]);
+        let lined = fields(LayoutKind::Lined, 40, 9);
+        assert_eq!(lined[3..6], ["last writer", "full key", "full key"]);
+        assert_eq!(lined[6..10], ["payload 0", "payload 0", "version", "payload 0"]);
+        assert_eq!(lined[10..13], ["payload 0", "payload 0", "nothing"]);
         let packed = LayoutKind::MultiVersion { cells: 2, records: Records::Auto };
         let named = ["cell 0", "cell 1", "payload 0", "payload 1", "last writer"];
         assert_eq!(fields(packed, 8, 0)[3..], named);

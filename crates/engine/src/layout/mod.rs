@@ -8,6 +8,8 @@ mod cells;
 mod choose;
 mod deltas;
 mod field;
+mod lined;
+mod lock_word;
 mod packed;
 mod reach;
 mod record;
@@ -29,6 +31,8 @@ pub use deltas::{
     version_at,
 };
 pub use field::Field;
+pub use lined::{LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES, LinePart, Lined, lined_writer};
+pub use lock_word::{LockMode, LockWord};
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
 pub(crate) use reach::for_each_run;
 pub use reach::{Reach, WORD_BYTES};

@@ -6,8 +6,8 @@
 //! keys by it), and what a protocol does to its own layout, whose bytes it knows.
 
 use super::{
-    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, NEWEST_AT, Packed,
-    SHAPE_AT, STAMP_BYTES, Slot, VALUE_AT, VERSION_AT, Version, VersionWord, seal_record,
+    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, Lined, NEWEST_AT,
+    Packed, SHAPE_AT, STAMP_BYTES, Slot, VALUE_AT, VERSION_AT, Version, VersionWord, seal_record,
 };
 use crate::outcome::UsageError;
 use crate::schema::{TableId, TableSchema};
@@ -35,6 +35,8 @@ pub enum LayoutKind {
         /// How many versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
+    /// One version, which every line says.
+    Lined,
 }
 
 /// Where the versions of a record lie.
@@ -61,6 +63,7 @@ impl LayoutKind {
                 packed.map_or_else(|| Cells::new(cells).slot(schema), |it| it.slot(schema))
             }
             LayoutKind::Deltas { cells } => Deltas::new(cells).slot(schema),
+            LayoutKind::Lined => Lined::new(schema).slot(schema),
         }
         .shaped(0, false)
     }
@@ -71,7 +74,7 @@ impl LayoutKind {
     /// Names the field that cannot be, its value, and what is allowed.
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
         let cells = match self {
-            LayoutKind::SingleVersion => return Ok(()),
+            LayoutKind::SingleVersion | LayoutKind::Lined => return Ok(()),
             LayoutKind::Deltas { cells } => return Deltas::validate(cells),
             LayoutKind::MultiVersion { cells, .. } => cells,
         };
@@ -87,6 +90,17 @@ impl LayoutKind {
         }
         Ok(())
     }
+
+    /// Whether a table of this schema can have it.
+    ///
+    /// # Errors
+    /// As [`LayoutKind::validate`].
+    pub fn validate_schema(self, schema: &TableSchema) -> Result<(), UsageError> {
+        match self {
+            LayoutKind::Lined => Lined::validate(schema),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The name in a memory node's superblock; its number is raised when bytes come to mean something else.
@@ -101,6 +115,7 @@ impl fmt::Display for LayoutKind {
                 write!(f, "multi-version-1 of {cells}, apart")
             }
             LayoutKind::Deltas { cells } => write!(f, "deltas-1 of {cells}"),
+            LayoutKind::Lined => f.write_str("lined-1"),
         }
     }
 }
@@ -116,6 +131,8 @@ pub enum RecordLayout {
     Cells(Cells),
     /// One version in memory of its own, beside what is different in older ones.
     Deltas(Deltas),
+    /// One version in the slot, which each of its lines says.
+    Lined(Lined),
 }
 
 /// Where a version's payload lies.
@@ -123,6 +140,8 @@ pub enum RecordLayout {
 pub enum PayloadAt {
     /// So many bytes into the slot.
     Slot(usize),
+    /// In the slot, between its lines' versions: see [`Lined::gather_payload`].
+    Lines(Lined),
     /// In memory of its own, which begins there; [`Slot::payload_at`] bytes into it.
     Apart(Address),
 }
@@ -164,7 +183,7 @@ impl Slot {
             return None;
         }
         let version = match self.record {
-            RecordLayout::InPlace => Some(version(image)),
+            RecordLayout::InPlace | RecordLayout::Lined(_) => Some(version(image)),
             RecordLayout::Deltas(_) => Some(Version::from_word(word(image, NEWEST_AT))),
             RecordLayout::Packed(_) | RecordLayout::Cells(_) => None,
         };
@@ -186,6 +205,7 @@ impl Slot {
             (RecordLayout::InPlace | RecordLayout::Deltas(_), Some(at)) => {
                 PayloadAt::Apart(Address::from_word(word(image, at)))
             }
+            (RecordLayout::Lined(lined), _) => PayloadAt::Lines(lined),
             (RecordLayout::Packed(packed), _) => PayloadAt::Slot(packed.payload_at(cell)),
             (RecordLayout::Cells(cells), _) => {
                 PayloadAt::Apart(cells.cell(image, cell).to.address())
@@ -199,7 +219,7 @@ impl Slot {
         let cells = if self.is_free(image) || !self.is_out_of_line() { 0 } else { self.cells() };
         (0..cells).filter_map(|cell| match self.payload_of(image, cell) {
             PayloadAt::Apart(body) if !body.is_null() => Some(body),
-            PayloadAt::Apart(_) | PayloadAt::Slot(_) => None,
+            PayloadAt::Apart(_) | PayloadAt::Slot(_) | PayloadAt::Lines(_) => None,
         })
     }
 
@@ -240,6 +260,7 @@ impl Slot {
                 set(VALUE_AT, &record.body.to_word().to_le_bytes());
                 set(NEWEST_AT, &Version::LOADED.word().to_le_bytes());
             }
+            RecordLayout::Lined(lined) => lined.stamp(image, Version::LOADED, 0),
             RecordLayout::Packed(packed) => {
                 set(packed.version_at(0), &version.word().to_le_bytes());
             }
@@ -259,7 +280,16 @@ impl Slot {
             RecordLayout::Deltas(_) => {
                 body[..STAMP_BYTES].copy_from_slice(&Version::LOADED.word().to_le_bytes());
             }
-            RecordLayout::InPlace | RecordLayout::Packed(_) => {}
+            RecordLayout::InPlace | RecordLayout::Packed(_) | RecordLayout::Lined(_) => {}
+        }
+    }
+
+    /// How its record lies in lines, if it does: then a payload is copied out of them and into them.
+    #[inline]
+    pub fn lined(&self) -> Option<Lined> {
+        match self.record {
+            RecordLayout::Lined(lined) => Some(lined),
+            _ => None,
         }
     }
 }

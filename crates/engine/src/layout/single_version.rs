@@ -73,7 +73,8 @@ pub struct Slot {
     pub full_key_at: usize,
     /// Length of the stored full key; 0 if the key is a word.
     pub full_key_bytes: usize,
-    /// Offset of the payload in the slot (inline; of several versions, the first), or in what lies apart.
+    /// Offset of the payload in the slot (inline; of several versions, the first), or in what lies apart. Of a
+    /// record in lines, where it would begin if it were contiguous: see [`Slot::lined`].
     pub payload_at: usize,
     /// Length of the payload.
     pub payload_bytes: usize,
@@ -166,7 +167,7 @@ impl Slot {
     #[inline]
     pub fn cells(&self) -> usize {
         match self.record {
-            RecordLayout::InPlace | RecordLayout::Deltas(_) => 1,
+            RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => 1,
             RecordLayout::Packed(packed) => packed.count(),
             RecordLayout::Cells(cells) => cells.count(),
         }
@@ -179,10 +180,10 @@ impl Slot {
     }
 
     /// Whether what one READ brings of a slot needs no second look at its head: it is of one moment, or its
-    /// lines may be of different ones ([`super::choose()`]).
+    /// lines may be of different ones ([`super::choose()`]) or say of which they are ([`super::Lined`]).
     #[inline]
     pub fn is_read_at_once(&self) -> bool {
-        self.is_one_line() || matches!(self.record, RecordLayout::Cells(_))
+        self.is_one_line() || matches!(self.record, RecordLayout::Cells(_) | RecordLayout::Lined(_))
     }
 
     /// Whether a record is recognised by its key word, in one line: then one READ of its home shows

@@ -7,10 +7,11 @@
 //! Invariants: an entry with a wrong checksum is no entry; the area is used again only when nobody needs
 //! what it holds. Head and checksum are the same for every protocol, so that areas are read without knowing
 //! whose they are ([`crate::recovery::logs`]); what stands behind them is an [`Entry`] of the protocol's own.
-//! [`undo`] is the entry of old bytes, [`versions`] that of versions, [`pieces`] how bytes with their address are
-//! written.
+//! [`undo`] is the entry of old bytes, [`redo`] that of new ones, [`versions`] that of versions, [`pieces`] how
+//! bytes with their address are written.
 
 pub mod pieces;
+pub mod redo;
 pub(crate) mod send;
 pub mod undo;
 pub mod versions;

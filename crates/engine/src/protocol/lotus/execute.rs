@@ -308,7 +308,9 @@ pub(super) fn take_place(entry: &mut Entry, table: &Table, round: &Round, shown:
                 entry.progress = Progress::Body;
             }
         }
-        RecordLayout::InPlace | RecordLayout::Deltas(_) => unreachable!("a layout of versions"),
+        RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {
+ unreachable!("a layout of versions")
+}
     }
 }
 

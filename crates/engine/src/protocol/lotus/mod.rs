@@ -327,7 +327,7 @@ impl Protocol for Lotus {
     fn layout(&self, asked: &Options) -> LayoutKind {
         match asked.layout {
             several @ LayoutKind::MultiVersion { .. } => several,
-            LayoutKind::SingleVersion | LayoutKind::Deltas { .. } => {
+            LayoutKind::SingleVersion | LayoutKind::Deltas { .. } | LayoutKind::Lined => {
                 LayoutKind::MultiVersion { cells: 2, records: Records::Auto }
             }
         }

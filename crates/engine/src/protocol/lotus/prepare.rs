@@ -50,7 +50,9 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
         match cx.table(entry.table).slot.record {
             RecordLayout::Cells(_) => prepare_cell(lotus, cx, txn, index).await?,
             RecordLayout::Packed(packed) => prepare_packed(lotus, cx, txn, (index, packed))?,
-            RecordLayout::InPlace | RecordLayout::Deltas(_) => unreachable!("a layout of versions"),
+            RecordLayout::InPlace | RecordLayout::Deltas(_) | RecordLayout::Lined(_) => {
+ unreachable!("a layout of versions")
+}
         }
     }
     txn.groups.clear();
@@ -133,7 +135,7 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     let chosen = chosen.ok_or(Failure::Abort(AbortReason::Undecided))?;
     let discarded = chosen.discarded.map_or(Address::NULL, |it| match slot.payload_of(image, it.cell) {
         PayloadAt::Apart(record) => record,
-        PayloadAt::Slot(_) => Address::NULL,
+        PayloadAt::Slot(_) | PayloadAt::Lines(_) => Address::NULL,
     });
     Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
 }

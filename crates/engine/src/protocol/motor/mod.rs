@@ -121,7 +121,7 @@ impl Protocol for Motor {
             LayoutKind::MultiVersion { cells, .. } | LayoutKind::Deltas { cells } => {
                 LayoutKind::Deltas { cells }
             }
-            LayoutKind::SingleVersion => LayoutKind::Deltas { cells: VERSIONS },
+            LayoutKind::SingleVersion | LayoutKind::Lined => LayoutKind::Deltas { cells: VERSIONS },
         }
     }
 

@@ -1,0 +1,253 @@
+//! The record with a version in every line: one READ of any length shows whether it is of one moment.
+//!
+//! ```text
+//! line 0      0 LOCK | 8 VERSION | 16 KEY | 24 WRITER | 32 … 32 bytes of the row
+//! line k ≥ 1  0 LVER | 8 … 56 bytes of the row
+//! the row     full key, padded to 8 | payload
+//! ```
+//! Invariants: a writer holds LOCK exclusively and gives every line the same new version, whatever it changes, so
+//! that an image whose LVERs all equal VERSION is of one moment: a line is atomic, and no version comes twice.
+//! LOCK is not part of what is written. WRITER is the tag of the transaction that wrote VERSION, 0 if it was loaded. The first
+//! line is written by a verb of its own, before the others ([`Lined::writes`]): wherever anything of a
+//! transaction is, WRITER says so, and whoever recovers it knows that it was decided to commit.
+//!
+//! After the records of OOCC, whose lock stands at the end and is released by the order of addresses within one
+//! WRITE; that is not enough, and neither are versions at both ends (docs/design/0019-oocc-plan.md).
+
+use super::{HEADER_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot, VERSION_AT, Version};
+use crate::outcome::UsageError;
+use crate::schema::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, TableSchema};
+use std::ops::Range;
+use tarn_fabric::address::LINE_BYTES;
+
+/// Offset of WRITER.
+pub const LINED_WRITER_AT: usize = HEADER_BYTES;
+/// Offset of the row in the first line.
+pub const LINED_ROW_AT: usize = LINED_WRITER_AT + 8;
+/// Bytes of a later line's version, which it begins with.
+pub const LVER_BYTES: usize = 8;
+/// Bytes of a row in the first line.
+const FIRST_BYTES: usize = LINE_BYTES - LINED_ROW_AT;
+/// Bytes of a row in each later line.
+const LATER_BYTES: usize = LINE_BYTES - LVER_BYTES;
+
+const _: () = assert!(LOCK_AT + 8 == VERSION_AT && VERSION_AT + 8 == KEY_AT);
+const _: () = assert!(LINED_WRITER_AT == KEY_AT + 8);
+const _: () = assert!(FIRST_BYTES == 32 && LATER_BYTES == 56);
+
+/// How long a table's rows are, and with that how many lines they take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lined {
+    /// Bytes of the full key before the payload, padded to 8.
+    payload_at: u16,
+    /// Bytes of a row.
+    row_bytes: u16,
+}
+
+const _: () = assert!(KEY_BYTES_MAX.next_multiple_of(8) + PAYLOAD_BYTES_MAX <= u16::MAX as usize);
+
+/// A part of a row that is contiguous in its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinePart {
+    /// Where it begins in the record.
+    pub record_at: usize,
+    /// Where it begins in what was asked for.
+    pub at: usize,
+    /// How long it is.
+    pub len_bytes: usize,
+}
+
+impl Lined {
+    /// For rows of `schema`.
+    pub fn new(schema: &TableSchema) -> Lined {
+        let payload_at = schema.stored_key_bytes().next_multiple_of(8);
+        let row_bytes = payload_at + schema.payload_bytes();
+        Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16 }
+    }
+
+    /// Whether a table can have such records.
+    ///
+    /// # Errors
+    /// If its full keys do not fit the first line: indexes compare them where they are contiguous.
+    pub(super) fn validate(schema: &TableSchema) -> Result<(), UsageError> {
+        let key_bytes = schema.stored_key_bytes();
+        if key_bytes <= FIRST_BYTES {
+            return Ok(());
+        }
+        Err(UsageError {
+            field: format!("table {}: key width", schema.name),
+            value: key_bytes.to_string(),
+            allowed: format!("1 to {FIRST_BYTES} bytes where every line has a version"),
+        })
+    }
+
+    /// The slot for rows of `schema`.
+    pub(super) fn slot(self, schema: &TableSchema) -> Slot {
+        Slot {
+            slot_bytes: self.record_bytes(),
+            body_at: None,
+            full_key_at: LINED_ROW_AT,
+            full_key_bytes: schema.stored_key_bytes(),
+            payload_at: LINED_ROW_AT + self.payload_at(),
+            payload_bytes: self.row_bytes() - self.payload_at(),
+            by_bucket: false,
+            record: RecordLayout::Lined(self),
+            plain: false,
+            out_of_line: false,
+            used_bytes: self.used_bytes(),
+        }
+    }
+
+    /// Where the payload begins in a row.
+    #[inline]
+    pub fn payload_at(self) -> usize {
+        usize::from(self.payload_at)
+    }
+
+    /// Bytes of a row: the full key and the payload.
+    #[inline]
+    pub fn row_bytes(self) -> usize {
+        usize::from(self.row_bytes)
+    }
+
+    /// Lines of a record.
+    #[inline]
+    pub fn lines(self) -> usize {
+        1 + self.row_bytes().saturating_sub(FIRST_BYTES).div_ceil(LATER_BYTES)
+    }
+
+    /// Bytes of a record: whole lines.
+    #[inline]
+    pub fn record_bytes(self) -> usize {
+        self.lines() * LINE_BYTES
+    }
+
+    /// The parts of a row from `from` on, `len_bytes` long, as they lie in the record, in order.
+    ///
+    /// # Panics
+    /// If the row is not so long.
+    #[inline]
+    pub fn parts(self, from: usize, len_bytes: usize) -> impl Iterator<Item = LinePart> {
+        assert!(from + len_bytes <= self.row_bytes());
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            if at == len_bytes {
+                return None;
+            }
+            let (record_at, room) = place(from + at);
+            let part = LinePart { record_at, at, len_bytes: room.min(len_bytes - at) };
+            at += part.len_bytes;
+            Some(part)
+        })
+    }
+
+    /// Copies a part of a record's row, from `from` on, out of its lines.
+    pub fn gather(self, record: &[u8], from: usize, into: &mut [u8]) {
+        for LinePart { record_at, at, len_bytes } in self.parts(from, into.len()) {
+            into[at..at + len_bytes].copy_from_slice(&record[record_at..record_at + len_bytes]);
+        }
+    }
+
+    /// Copies `bytes` into the lines of a record, as its row from `from` on.
+    pub fn scatter(self, bytes: &[u8], from: usize, record: &mut [u8]) {
+        for LinePart { record_at, at, len_bytes } in self.parts(from, bytes.len()) {
+            record[record_at..record_at + len_bytes].copy_from_slice(&bytes[at..at + len_bytes]);
+        }
+    }
+
+    /// Copies a record's payload out of its lines.
+    #[inline]
+    pub fn gather_payload(self, record: &[u8], into: &mut [u8]) {
+        self.gather(record, self.payload_at(), into);
+    }
+
+    /// Copies a payload into a record's lines.
+    #[inline]
+    pub fn scatter_payload(self, payload: &[u8], record: &mut [u8]) {
+        self.scatter(payload, self.payload_at(), record);
+    }
+
+    /// Whether these bytes of a row, from `from` on, are `bytes`: keys longer than a line are compared so.
+    pub fn is_there(self, record: &[u8], from: usize, bytes: &[u8]) -> bool {
+        self.parts(from, bytes.len()).all(|LinePart { record_at, at, len_bytes }| {
+            record[record_at..record_at + len_bytes] == bytes[at..at + len_bytes]
+        })
+    }
+
+    /// Gives every line of a record this version, and its WRITER.
+    pub fn stamp(self, record: &mut [u8], version: Version, writer: u64) {
+        set(record, VERSION_AT, version.word());
+        set(record, LINED_WRITER_AT, writer);
+        (1..self.lines()).for_each(|line| set(record, line * LINE_BYTES, version.word()));
+    }
+
+    /// Whether what one READ brought of a record, all of it, is of one moment.
+    #[inline]
+    pub fn is_whole(self, record: &[u8]) -> bool {
+        let version = word(record, VERSION_AT);
+        (1..self.lines()).all(|line| word(record, line * LINE_BYTES) == version)
+    }
+
+    /// Whether a copy at rest has all of what `version` wrote: then recovery need not write it again.
+    #[inline]
+    pub fn has_all_of(self, record: &[u8], version: Version) -> bool {
+        word(record, VERSION_AT) == version.word() && self.is_whole(record)
+    }
+
+    /// The newest version of which any line of a copy is: one beyond a transaction's says that the transaction had
+    /// ended, and that others have written since.
+    pub fn newest_line(self, record: &[u8]) -> Version {
+        let first = word(record, VERSION_AT);
+        let later = (1..self.lines()).map(|line| word(record, line * LINE_BYTES));
+        let counters = later.chain([first]).map(Version::from_word);
+        counters.max_by_key(|version| version.counter()).unwrap_or(Version::NEVER)
+    }
+
+    /// Bytes of a record up to the end of its row, in whole words.
+    fn used_bytes(self) -> usize {
+        match self.lines() {
+            1 => (LINED_ROW_AT + self.row_bytes()).next_multiple_of(8),
+            lines => {
+                let before = FIRST_BYTES + (lines - 2) * LATER_BYTES;
+                let last = LVER_BYTES + self.row_bytes() - before;
+                (lines - 1) * LINE_BYTES + last.next_multiple_of(8)
+            }
+        }
+    }
+
+    /// What of a record's bytes is written, in the order of the verbs. All but LOCK.
+    #[inline]
+    pub fn writes(self) -> impl Iterator<Item = Range<usize>> {
+        let used_bytes = self.used_bytes();
+        let first_end = used_bytes.min(LINE_BYTES);
+        [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
+    }
+}
+
+/// Who wrote VERSION of a record.
+#[inline]
+pub fn lined_writer(record: &[u8]) -> u64 {
+    word(record, LINED_WRITER_AT)
+}
+
+/// Where a byte of a row lies in its record, and how many follow in its line.
+#[inline]
+fn place(at: usize) -> (usize, usize) {
+    if at < FIRST_BYTES {
+        return (LINED_ROW_AT + at, FIRST_BYTES - at);
+    }
+    let (line, within) = ((at - FIRST_BYTES) / LATER_BYTES, (at - FIRST_BYTES) % LATER_BYTES);
+    ((line + 1) * LINE_BYTES + LVER_BYTES + within, LATER_BYTES - within)
+}
+
+fn word(record: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*record[at..].first_chunk().expect("a record is whole lines"))
+}
+
+fn set(record: &mut [u8], at: usize, word: u64) {
+    record[at..at + 8].copy_from_slice(&word.to_le_bytes());
+}
+
+#[cfg(test)]
+#[path = "lined_tests.rs"]
+mod tests;

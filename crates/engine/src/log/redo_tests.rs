@@ -1,0 +1,167 @@
+//! Entries of new bytes, and what recovery makes of everything that a dead writer may have left.
+//!
+//! Invariant: at each copy the verbs land in their order, the lines of one in any; copies know nothing of one another.
+
+use super::*;
+use crate::index::prints::Prints;
+use crate::schema::{ColumnType, TableSchema};
+use crate::working_set::LockKind;
+use tarn_fabric::address::{GroupId, Incarnation, LINE_BYTES, NodeId, NodeSlot};
+use tarn_fabric::round::VerbIndex;
+
+const OLD: u64 = 4;
+const NEW: u64 = 5;
+
+fn tag(count: u64) -> OwnerTag {
+    let node = NodeId { slot: NodeSlot(3), incarnation: Incarnation(1) };
+    OwnerTag::new(node, 0, count)
+}
+
+fn lined(payload: u16) -> Lined {
+    Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload)))
+}
+
+fn record(of: Lined, number: u64, writer: u64) -> Vec<u8> {
+    let mut record = vec![0; of.record_bytes()];
+    of.scatter(&vec![(number * 16 + writer) as u8; of.row_bytes()], 0, &mut record);
+    of.stamp(&mut record, Version::from_word(number), tag(writer).word());
+    record
+}
+
+/// Everything that a copy may be while `new` is written over `old`, by verbs as they are sent or all lines in one.
+fn on_the_way(of: Lined, old: &[u8], new: &[u8], in_one: bool) -> Vec<Vec<u8>> {
+    let mut verbs: Vec<_> = of.writes().collect();
+    if in_one {
+        let end = verbs.last().map_or(0, |range| range.end);
+        verbs = std::iter::once(VERSION_AT..end).collect();
+    }
+    let (mut states, mut done) = (Vec::new(), old.to_vec());
+    for verb in verbs {
+        let lines: Vec<usize> = (verb.start / LINE_BYTES..verb.end.div_ceil(LINE_BYTES)).collect();
+        for landed in 0u32..1 << lines.len() {
+            let mut copy = done.clone();
+            for (_, line) in lines.iter().enumerate().filter(|(bit, _)| landed >> bit & 1 == 1) {
+                let (from, to) = (line * LINE_BYTES, (line + 1) * LINE_BYTES);
+                let part = from.max(verb.start)..to.min(verb.end);
+                copy[part.clone()].copy_from_slice(&new[part]);
+            }
+            states.push(copy);
+        }
+        done = states.last().cloned().unwrap_or(done);
+    }
+    states
+}
+
+fn found<'a>(lock: LockLeft, copies: &'a [&'a [u8]]) -> Found<'a> {
+    Found { new: Version::from_word(NEW), lock, copies }
+}
+
+/// Two records of two copies each, every one as it may be left.
+fn each_left(in_one: bool, mut each: impl FnMut([&[u8]; 4], bool)) {
+    let (small, large) = (lined(8), lined(100));
+    let states = |of| on_the_way(of, &record(of, OLD, 1), &record(of, NEW, 2), in_one);
+    let (small, large) = (states(small), states(large));
+    for (one, other) in small.iter().flat_map(|one| small.iter().map(move |other| (one, other))) {
+        for (first, second) in large.iter().flat_map(|it| large.iter().map(move |at| (it, at))) {
+            let begun = [one, other].iter().any(|it| **it != small[0])
+                || [first, second].iter().any(|it| **it != large[0]);
+            each([&one[..], &other[..], &first[..], &second[..]], begun);
+        }
+    }
+}
+
+#[test]
+fn whoever_has_written_anything_is_finished_and_who_has_not_leaves_nothing() {
+    for lock in [LockLeft::Held, LockLeft::Lost] {
+        let (mut finished, mut gone) = (0, 0);
+        each_left(false, |copies, begun| {
+            let records = [found(lock, &copies[..2]), found(lock, &copies[2..])];
+            let verdict = verdict(tag(2), &records);
+            assert_eq!(verdict == Verdict::Committed, begun, "{verdict:?}");
+            for (at, copy) in copies.into_iter().enumerate() {
+                let of = if at < 2 { lined(8) } else { lined(100) };
+                let is_done = copy == &record(of, NEW, 2)[..];
+                assert_eq!(is_wanting(of, copy, Version::from_word(NEW)), !is_done);
+            }
+            *(if begun { &mut finished } else { &mut gone }) += 1;
+        });
+        assert!(finished > 100 && gone > 0, "{finished} and {gone}");
+    }
+}
+
+/// With all lines of a record in one WRITE there are copies that nobody would finish, and that nobody could undo.
+#[test]
+fn without_the_first_line_first_some_stay_torn() {
+    let mut torn = 0;
+    each_left(true, |copies, begun| {
+        let records = [found(LockLeft::Held, &copies[..2]), found(LockLeft::Held, &copies[2..])];
+        torn += u32::from(begun && verdict(tag(2), &records) == Verdict::Nothing);
+    });
+    assert!(torn > 0);
+}
+
+/// One that failed its validation has left an entry, and another has written the same version since. Comparing versions alone
+/// would write over it.
+#[test]
+fn an_entry_whose_version_is_another_s_is_not_replayed() {
+    let of = lined(100);
+    let old = record(of, OLD, 1);
+    for (at, copy) in on_the_way(of, &old, &record(of, NEW, 3), false).iter().enumerate() {
+        let copies = [&copy[..]];
+        assert_eq!(verdict(tag(2), &[found(LockLeft::Lost, &copies)]), Verdict::Nothing);
+        let others = verdict(tag(3), &[found(LockLeft::Lost, &copies)]);
+        assert_eq!(others == Verdict::Committed, *copy != old, "state {at}");
+    }
+}
+
+/// One that has committed and given its locks back is over; where they are lost, what others have written since stays.
+#[test]
+fn later_writes_stay() {
+    let (of, other) = (lined(100), lined(8));
+    let (mine, later) = (record(of, NEW, 2), record(of, NEW + 1, 3));
+    let beside = record(other, NEW, 2);
+    let beside = [&beside[..]];
+    for copy in on_the_way(of, &mine, &later, false) {
+        let copies = [&copy[..]];
+        let records = |lock| [found(lock, &copies), found(LockLeft::Lost, &beside)];
+        assert_eq!(verdict(tag(2), &records(LockLeft::Released)), Verdict::Over);
+        assert_eq!(verdict(tag(2), &records(LockLeft::Lost)), Verdict::Committed);
+        assert!(!is_wanting(of, &copy, Version::from_word(NEW)), "as it is, or beyond");
+    }
+}
+
+#[test]
+fn an_entry_says_what_is_to_be_written_first_line_first() {
+    let (of, mut round) = (lined(100), Round::new());
+    let (at, new) = (Address::new(GroupId(1), 640), record(of, NEW, 2));
+    let image = round.reserve_lines(of.record_bytes());
+    round.bytes_mut(image, of.record_bytes()).copy_from_slice(&new);
+    let lock = Lock {
+        address: at,
+        kind: LockKind::Record,
+        granted: true,
+        writes: true,
+        old_version: Version::from_word(OLD),
+        new_version: Version::from_word(NEW),
+        prints: Prints::UNKNOWN,
+        verb: VerbIndex(0),
+    };
+    let writings = || std::iter::once(Writing { record: at, lined: of, image });
+    let len = entry_bytes(1, writings());
+    let start = write_entry(&mut round, tag(2), &[lock], writings(), len);
+    let entry = RedoEntry::decode(&round, start, len).expect("an entry");
+    assert_eq!((entry.tag(), entry.records()), (tag(2), vec![at]));
+    assert_eq!(entry.versions()[0].new_version, Version::from_word(NEW));
+    let mut copy = record(of, OLD, 1);
+    let starts: Vec<usize> = entry
+        .writes()
+        .map(|(address, bytes)| {
+            let from = (address.offset_bytes() - at.offset_bytes()) as usize;
+            copy[from..from + bytes.len()].copy_from_slice(bytes);
+            from
+        })
+        .collect();
+    assert_eq!(starts, [VERSION_AT, LINE_BYTES]);
+    assert_eq!(copy, new);
+    assert_eq!(RedoEntry::decode(&round, start, len - 8), None, "cut");
+}
