@@ -105,7 +105,7 @@ impl Holds {
 
     /// Whether nobody else holds a name's lock; also of a name that is not held.
     pub fn is_alone(&self, table: &LockTable, name: LockName) -> bool {
-        let held = self.list.iter().find(|held| held.name == name);
+        let held = self.list.iter().find(|held| held.name() == name);
         held.is_none_or(|held| table.has_one_holder(held.place))
     }
 
