@@ -308,3 +308,49 @@ fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
     assert_eq!(stage.values(&[ONE, TWO]), [2, 3]);
     stage.assert_clean();
 }
+
+/// A life dies as its insert has landed at the primary alone, without its log. Whoever inserts the key after it is
+/// acknowledged, and then the primary dies: the other copy must have the whole slot, and not the version alone.
+#[test]
+fn what_is_inserted_over_a_stray_slot_is_whole_at_every_copy() {
+    const NEW: u64 = KEY + 1;
+    let stage = Stage::new(4, "corrected");
+    let stray = stage.fabric.context(3, 0);
+    let mut lost = Box::pin({
+        let mut by = stage.by(&stray, 3);
+        async move {
+            by.transact(async |tx| {
+                let logged = tx.update(ONE, KEY, Cells::one(A));
+                let new = tx.insert(THREE, NEW);
+                tx.fetch().await?;
+                tx.set(logged, A, 666u64);
+                tx.set(new, A, 666u64);
+                Ok(())
+            })
+            .await
+        }
+    });
+    stage.until(&mut lost.as_mut(), &stray, "invisible");
+    [0, 1, 3].iter().for_each(|node| stage.fabric.hold(stray.node.id, NodeSlot(*node)));
+    stage.fabric.land(stray.node.id, NodeSlot(2));
+    std::mem::forget(lost);
+    stage.fabric.database.membership.expel(stray.node.id);
+    recovered(&stage.fabric, &stage.other, stray.node.id);
+    (0..40).for_each(|_| stage.step());
+    let mut by = stage.by(&stage.watched, 1);
+    let inserting = by.transact(async |tx| {
+        let new = tx.insert(THREE, NEW);
+        tx.fetch().await?;
+        tx.set(new, A, 2u64);
+        Ok(())
+    });
+    assert_eq!(stage.drive(inserting, STEPS_MAX), Some(Ok(())));
+    (0..40).for_each(|_| stage.step());
+    stage.fabric.fail_node(NodeSlot(2));
+    stage.mend(&[&stage.watched]);
+    let mut reader = stage.by(&stage.other, 2);
+    let reading =
+        reader.transact(async |tx| Ok(tx.get_row(THREE, NEW).await?.map(|row| row.u64(A))));
+    assert_eq!(stage.drive(reading, STEPS_MAX), Some(Ok(Some(2))), "it was acknowledged");
+    stage.assert_clean();
+}

@@ -122,11 +122,14 @@ pub(super) fn writing(it: &Written) -> Writing {
     }
 }
 
-/// Where the entry's version goes, and what its PREV_TS is; an empty slot has nothing to overwrite.
+/// Where the entry's version goes, and what its PREV_TS is, and whether the slot comes to be used. A slot that is free has
+/// nothing to overwrite. Nor has one in which nothing was ever committed: a life left it that died within C1, perhaps at one
+/// copy alone, so that all of the slot is to be written at each.
 fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place, bool), Failure> {
     let slot = &cx.table(entry.table).slot;
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
-    if slot.is_free(image) {
+    let is_stray = || entry.mode == Mode::Insert && slot.newest_committed(image).is_none();
+    if slot.is_free(image) || is_stray() {
         let nothing = (Timestamp::ZERO, Address::NULL);
         return Ok((Place { cell: 0, prev_ts: nothing.0, discarded: nothing.1 }, true));
     }
