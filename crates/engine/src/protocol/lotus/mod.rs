@@ -447,8 +447,12 @@ impl Protocol for Lotus {
 
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.on(On::SettleBeforeLog) {
-            // A coordinator that is no more may have left writes on their way.
-            true => Ok(!cx.is_closing(coordinator) && recovery::is_settled(cx, coordinator).await?),
+            // A coordinator that is no more may have left writes on their way. As they end its transaction may
+            // go in doubt, and as that is settled what was there before be written back.
+            true => Ok(!cx.is_closing(coordinator)
+                && cx.is_number_free(coordinator).await?
+                && !cx.is_closing(coordinator)
+                && recovery::is_settled(cx, coordinator).await?),
             false => Ok(true),
         }
     }

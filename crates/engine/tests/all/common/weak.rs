@@ -183,9 +183,9 @@ impl WeakFabric {
         }
     }
 
-    /// From now on a round that fails at a memory node goes no further at any.
-    pub fn stop_at_the_dead(&self) {
-        self.world.borrow_mut().stops_at_the_dead = true;
+    /// Whether from now on a round that fails at a memory node goes no further at any.
+    pub fn stop_at_the_dead(&self, stops: bool) {
+        self.world.borrow_mut().stops_at_the_dead = stops;
     }
 
     /// A compute node loses its access everywhere; of what it has posted any prefix has landed, often all.
