@@ -4,17 +4,12 @@
 
 use super::*;
 use crate::catalog::{Catalog, Options};
-use crate::context::{ComputeNode, Database};
+use crate::inspect_scene::thread_on;
 use crate::layout::{LINED_WRITER_AT, LayoutKind};
 use crate::load::{Loader, Part};
-use crate::membership::EmbeddedMembership;
-use crate::protocol::{ALL, AnyProtocol};
-use crate::replica_groups::ReplicaGroups;
 use crate::schema::{ColumnId, ColumnType, TableSchema};
-use std::sync::Arc;
-use tarn_fabric::address::{LINE_BYTES, NodeSlot};
+use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::executor::block_on;
-use tarn_fabric::local::{Backing, LocalConfig, LocalFabric};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
@@ -48,21 +43,7 @@ fn full_key(key: u64) -> [u8; 20] {
 
 fn loaded() -> Context {
     let catalog = plan(20).expect("a plan");
-    let config = LocalConfig {
-        memory_nodes: 3,
-        replicas: 2,
-        group_bytes: catalog.group_bytes(),
-        backing: Backing::Private,
-        ..LocalConfig::default()
-    };
-    let fabric = LocalFabric::new(&config).expect("a fabric");
-    let groups = ReplicaGroups::new(fabric.groups().to_vec());
-    let protocol = AnyProtocol::by_name(ALL[0].name, "corrected").expect("the first");
-    let membership = Arc::new(EmbeddedMembership::new(1));
-    let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-    let id = database.membership.join(NodeSlot(0)).expect("a place");
-    let node = Arc::new(ComputeNode::new(database, id));
-    let cx = Context::new(node, fabric.port(id, 0, 7), 0, 0).expect("a thread");
+    let cx = thread_on(catalog);
     block_on(load(&cx));
     cx
 }

@@ -4,22 +4,16 @@
 
 use super::*;
 use crate::catalog::{Catalog, Options};
-use crate::context::{ComputeNode, Database};
 use crate::index::hash_of;
 use crate::inspect::{Audit, audit, scan};
+use crate::inspect_scene::thread_on;
 use crate::layout::{
     CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DIRECTORY_BYTES, LayoutKind,
     PACKED_VERSIONS_AT, RECORD_HEAD_BYTES, Records, VERSION_AT, Version, VersionWord,
 };
 use crate::load::{Loader, Part};
-use crate::membership::EmbeddedMembership;
-use crate::protocol::{ALL, AnyProtocol};
-use crate::replica_groups::ReplicaGroups;
 use crate::schema::{ColumnId, ColumnType, TableId, TableSchema};
-use std::sync::Arc;
-use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
-use tarn_fabric::local::{Backing, LocalConfig, LocalFabric};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
@@ -39,21 +33,7 @@ fn loaded(cells: u8, records: Records) -> Context {
     let small = Options { chunk_bytes: 16 << 10, spare_bytes: 1 << 20, ..Options::default() };
     let options = Options { layout, coordinators_max: 4, slots_per_100_records: 80, ..small };
     let catalog = Catalog::plan(&schemas(), &options, 3).expect("a plan");
-    let config = LocalConfig {
-        memory_nodes: 3,
-        replicas: 2,
-        group_bytes: catalog.group_bytes(),
-        backing: Backing::Private,
-        ..LocalConfig::default()
-    };
-    let fabric = LocalFabric::new(&config).expect("a fabric");
-    let groups = ReplicaGroups::new(fabric.groups().to_vec());
-    let protocol = AnyProtocol::by_name(ALL[0].name, "corrected").expect("the first");
-    let membership = Arc::new(EmbeddedMembership::new(1));
-    let database = Arc::new(Database::new(catalog, groups, protocol, membership));
-    let id = database.membership.join(NodeSlot(0)).expect("a place");
-    let node = Arc::new(ComputeNode::new(database, id));
-    let cx = Context::new(node, fabric.port(id, 0, 7), 0, 0).expect("a thread");
+    let cx = thread_on(catalog);
     block_on(load(&cx));
     cx
 }

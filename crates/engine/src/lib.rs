@@ -30,6 +30,8 @@ pub mod history;
 pub mod index;
 mod index_schema;
 pub mod inspect;
+#[cfg(test)]
+mod inspect_scene;
 mod inspect_trees;
 mod inspect_versions;
 pub mod last_writes;
