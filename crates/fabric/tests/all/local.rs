@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
+use crate::one_core;
 use proptest::prelude::*;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,14 +43,6 @@ fn outcome(port: &Port, round: &mut Round) -> Result<(), FabricError> {
 
 fn run(port: &Port, round: &mut Round) {
     assert_eq!(outcome(port, round), Ok(()));
-}
-
-fn one_core() -> bool {
-    let one = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
-    if one {
-        println!("skipped: needs two threads at once, and there is one core");
-    }
-    one
 }
 
 // Order and granularity, against a model.

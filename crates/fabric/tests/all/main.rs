@@ -13,3 +13,12 @@ use tarn_fabric::local::probe::CountingAllocator;
 /// For the tests that a warm path allocates nothing.
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Whether a test that needs two threads at once has to be left out; it is said.
+fn one_core() -> bool {
+    let one = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
+    if one {
+        println!("skipped: needs two threads at once, and there is one core");
+    }
+    one
+}

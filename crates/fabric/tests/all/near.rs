@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
+use crate::one_core;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,14 +35,6 @@ fn compute(slot: u16) -> NodeId {
 /// A place in one of two nodes' groups.
 fn at(node: u16, offset: u64) -> Target {
     Address::new(GroupId(node), offset).at(NodeSlot(node))
-}
-
-fn one_core() -> bool {
-    let one = std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1);
-    if one {
-        println!("skipped: needs two threads at once, and there is one core");
-    }
-    one
 }
 
 #[derive(Clone, Debug)]
