@@ -105,6 +105,23 @@ impl Stage {
         panic!("it never came to {phase}");
     }
 
+    /// A life dies and is recovered when of its transaction's C1 nothing has landed but at one of four memory nodes.
+    fn lose_in_c1<T>(
+        &self,
+        cx: &Rc<Context>,
+        mut lost: Pin<Box<impl Future<Output = T>>>,
+        at: u16,
+    ) {
+        self.until(&mut lost.as_mut(), cx, "invisible");
+        let others = (0..4).filter(|node| *node != at);
+        others.for_each(|node| self.fabric.hold(cx.node.id, NodeSlot(node)));
+        self.fabric.land(cx.node.id, NodeSlot(at));
+        std::mem::forget(lost);
+        self.fabric.database.membership.expel(cx.node.id);
+        recovered(&self.fabric, &self.other, cx.node.id);
+        (0..40).for_each(|_| self.step());
+    }
+
     /// Dead memory nodes leave the map; whoever of these nodes still runs goes on meanwhile.
     fn mend(&self, also: &[&Rc<Context>]) {
         let services = also.iter().map(|cx| tarn_engine::services::settle(cx));
@@ -257,17 +274,11 @@ fn versions_without_a_log_are_taken_back_where_nodes_live() {
 fn what_stands_at_one_copy_without_a_log_is_no_follower() {
     let stage = Stage::new(4, "corrected");
     let stray = stage.fabric.context(3, 0);
-    let mut lost = Box::pin({
+    let lost = Box::pin({
         let mut by = stage.by(&stray, 3);
         async move { set(&mut by, &[ONE, THREE], 666).await }
     });
-    stage.until(&mut lost.as_mut(), &stray, "invisible");
-    [0, 1, 3].iter().for_each(|node| stage.fabric.hold(stray.node.id, NodeSlot(*node)));
-    stage.fabric.land(stray.node.id, NodeSlot(2));
-    std::mem::forget(lost);
-    stage.fabric.database.membership.expel(stray.node.id);
-    recovered(&stage.fabric, &stage.other, stray.node.id);
-    (0..40).for_each(|_| stage.step());
+    stage.lose_in_c1(&stray, lost, 2);
     let mut dying = Box::pin({
         let mut by = stage.by(&stage.watched, 1);
         async move { set(&mut by, &[THREE], 2).await }
@@ -316,7 +327,7 @@ fn what_is_inserted_over_a_stray_slot_is_whole_at_every_copy() {
     const NEW: u64 = KEY + 1;
     let stage = Stage::new(4, "corrected");
     let stray = stage.fabric.context(3, 0);
-    let mut lost = Box::pin({
+    let lost = Box::pin({
         let mut by = stage.by(&stray, 3);
         async move {
             by.transact(async |tx| {
@@ -330,13 +341,7 @@ fn what_is_inserted_over_a_stray_slot_is_whole_at_every_copy() {
             .await
         }
     });
-    stage.until(&mut lost.as_mut(), &stray, "invisible");
-    [0, 1, 3].iter().for_each(|node| stage.fabric.hold(stray.node.id, NodeSlot(*node)));
-    stage.fabric.land(stray.node.id, NodeSlot(2));
-    std::mem::forget(lost);
-    stage.fabric.database.membership.expel(stray.node.id);
-    recovered(&stage.fabric, &stage.other, stray.node.id);
-    (0..40).for_each(|_| stage.step());
+    stage.lose_in_c1(&stray, lost, 2);
     let mut by = stage.by(&stage.watched, 1);
     let inserting = by.transact(async |tx| {
         let new = tx.insert(THREE, NEW);
