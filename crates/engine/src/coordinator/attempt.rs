@@ -31,22 +31,27 @@ impl<'c> Attempt<'c> {
     #[inline]
     pub(super) fn is_committed(&self) -> bool {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
+        self.is_fetched() && cx.database().protocol.is_committed(txn)
+    }
+
+    /// Whether all that the body asked for is there.
+    #[inline]
+    fn is_fetched(&self) -> bool {
+        let txn = &self.coordinator.txn;
         txn.fetched == txn.entries.len()
             && !txn.ordered.pending
             && !txn.mistaken
             && txn.failed.is_none()
-            && cx.database().protocol.is_committed(txn)
     }
 
     /// Commits what is fetched, if that needs no wait.
     #[inline]
     pub(super) fn commit_near(&mut self) -> Option<Result<(), Failure>> {
+        if !self.is_fetched() {
+            return None;
+        }
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let is_fetched = txn.fetched == txn.entries.len()
-            && !txn.ordered.pending
-            && !txn.mistaken
-            && txn.failed.is_none();
-        if is_fetched { cx.database().protocol.commit_near(cx, txn) } else { None }
+        cx.database().protocol.commit_near(cx, txn)
     }
 
     /// Fetches what the body added last, and commits.

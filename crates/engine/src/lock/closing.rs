@@ -3,8 +3,9 @@
 //! Invariants: a lock of a transaction that has written is given up when its writes are over, not before; until
 //! then its thread counts as busy, so that no configuration changes under them. If a memory node dies under them nobody
 //! knows which were executed, at other nodes neither: the transaction is in doubt then, with its locks, until
-//! somebody of the thread has made it final from its log. Nothing that another node granted is lost: the RELEASE is repeated until that node has it or is no member. A reply that never came
-//! makes no difference, since the session is ordered: a RELEASE runs after the LOCK, or the LOCK never.
+//! somebody of the thread has made it final from its log. Nothing that another node granted is lost: the RELEASE is
+//! repeated until that node has it or is no member. A reply that never came makes no difference, since the session is
+//! ordered: a RELEASE runs after the LOCK, or the LOCK never.
 
 use super::message::{self, RELEASE};
 use super::set::LockSet;
