@@ -1,7 +1,7 @@
 //! Standard benchmarks: one folder each, with schema, load, one file a transaction, invariants.
 //!
 //! Map: [`workload`] is what a benchmark is; [`distribution`] draws keys; [`routes`] says where a
-//! transaction belongs; [`untold`] is what committed uncounted; then one module a benchmark: [`kvs`], [`smallbank`], [`tatp`], [`tpcc`],
+//! transaction belongs; [`untold`] is what committed uncounted; then one module a benchmark: [`kvs`], [`smallbank`], [`taobench`], [`tatp`], [`tpcc`],
 //! [`ycsb`]. [`NAMES`] lists them, and [`with_workload!`] runs code for the one that a command line
 //! names:
 //!
@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod distribution;
+mod field;
 pub mod routes;
 pub mod untold;
 pub mod workload;
@@ -58,6 +59,7 @@ macro_rules! workloads {
 workloads! { $;
     kvs::Kvs,
     smallbank::SmallBank,
+    taobench::TaoBench,
     tatp::Tatp,
     tpcc::Tpcc,
     ycsb::Ycsb,

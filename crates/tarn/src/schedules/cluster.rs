@@ -4,7 +4,7 @@
 //! logs, chunks and heaps, so that a seed costs little.
 
 use super::Subject;
-use super::drawn::{ASKED_FOR, Drawn};
+use super::drawn::{Drawn, is_asked_for};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Cluster {
             placement: drawn.placement,
             coordinators_max: drawn.coordinators() as u32,
             // Short ones, but for who needs more.
-            log_bytes: if drawn.workload == ASKED_FOR.0 { workload.log_bytes() } else { 8 << 10 },
+            log_bytes: if is_asked_for(&drawn.workload) { workload.log_bytes() } else { 8 << 10 },
             chunk_bytes: 4 << 10,
             spare_bytes: 1 << 20,
             bucket: drawn.bucket,

@@ -34,9 +34,15 @@ const WORKLOADS: [(&str, &[&str]); 8] = [
     ("kvs", &["mixed", "wo"]),
 ];
 
-/// Run if a caller asks for it: a load takes as long as some hundred schedules of the others. Its records
-/// are warehouses, and it has keys of its own.
-pub(super) const ASKED_FOR: (&str, &[&str]) = ("tpcc", &["tiny"]);
+/// Run if a caller asks for them, with so many records: a load takes as long as some hundred schedules of the others. TPC-C's
+/// records are warehouses, TAOBench's are edges; their keys are their own.
+const ASKED_FOR: [(&str, &[&str], &[u64]); 2] =
+    [("tpcc", &["tiny"], &[1, 2]), ("taobench", &["a", "oocc"], &[2, 8, 60])];
+
+/// Whether it is run only if a caller asks for it.
+pub(super) fn is_asked_for(workload: &str) -> bool {
+    ASKED_FOR.iter().any(|(name, ..)| *name == workload)
+}
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -159,11 +165,10 @@ impl Drawn {
             (!profiles.is_empty()).then(|| profiles[rng.random_range(0..profiles.len())]);
         let records = match is_mixture {
             true => mix.keys,
-            false if workload == ASKED_FOR.0 => pick(&mut rng, &[1, 2]),
-            false => pick(&mut rng, &[2, 4, 8, 20, 60]),
+            false => pick(&mut rng, records_of(workload)),
         };
         let mut chaos = Chaos::of(seed);
-        let faults = match is_mixture || workload == ASKED_FOR.0 {
+        let faults = match is_mixture || is_asked_for(workload) {
             true => faults(&mut rng, (memory_nodes, replicas), compute_nodes),
             false => Vec::new(),
         };
@@ -270,8 +275,15 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Profiles that are drawn from, of a workload that the user asked for.
 fn profiles_of(workload: &str) -> &'static [&'static str] {
-    let mut known = WORKLOADS.iter().chain(std::iter::once(&ASKED_FOR));
+    let asked_for = ASKED_FOR.iter().map(|&(name, profiles, _)| (name, profiles));
+    let mut known = WORKLOADS.iter().copied().chain(asked_for);
     known.find(|(name, _)| *name == workload).map_or(&[], |(_, profiles)| profiles)
+}
+
+/// Numbers of records that are drawn from.
+fn records_of(workload: &str) -> &'static [u64] {
+    let asked_for = ASKED_FOR.iter().find(|(name, ..)| *name == workload);
+    asked_for.map_or(&[2, 4, 8, 20, 60], |(_, _, records)| records)
 }
 
 fn pick<T: Copy>(rng: &mut Rng, choices: &[T]) -> T {

@@ -6,7 +6,7 @@
 
 use super::cluster::Cluster;
 use super::coverage::{Deaths, Kind};
-use super::drawn::{ASKED_FOR, Drawn};
+use super::drawn::{Drawn, is_asked_for};
 use super::faults::{self, Event, PACE, is_mended};
 use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
@@ -303,7 +303,7 @@ impl<'a, W: Workload> Play<'a, W> {
     /// If nothing has committed for so long, nothing ever will: copying a workload's tables, and sweeping
     /// them, takes longer than a mixture's few records.
     fn patience(&self) -> Nanos {
-        let is_large = self.drawn.workload == ASKED_FOR.0;
+        let is_large = is_asked_for(&self.drawn.workload);
         if is_large { Nanos(PATIENCE.0 * 50) } else { PATIENCE }
     }
 

@@ -5,7 +5,7 @@
 
 use super::cluster::Cluster;
 use super::coverage::Deaths;
-use super::drawn::{ASKED_FOR, Drawn};
+use super::drawn::{Drawn, is_asked_for};
 use super::judge::{self, Evidence, Finding, FindingKind};
 use super::messages::Calls;
 use super::mixture::{self, Mixture};
@@ -116,7 +116,7 @@ pub fn run_seed(subject: &Subject, seed: u64) -> Result<Ran, UsageError> {
     let settings = Settings {
         profile: drawn.mix_profile.map(str::to_owned),
         records: Some(drawn.records),
-        zipf: (drawn.workload != ASKED_FOR.0).then_some(drawn.zipf),
+        zipf: (!is_asked_for(&drawn.workload)).then_some(drawn.zipf),
     };
     with_workload!(&drawn.workload, W => run_workload(&W::new(&settings)?, subject, &drawn, seed))?
 }

@@ -174,7 +174,7 @@ fn slower_hardware_gives_fewer_transactions() {
 
 #[test]
 fn every_workload_runs_and_says_what_limits_it() {
-    for workload in ["kvs", "smallbank", "tatp", "tpcc --mix-profile tiny", "ycsb"] {
+    for workload in ["kvs", "smallbank", "taobench", "tatp", "tpcc --mix-profile tiny", "ycsb"] {
         // A warehouse is many records by itself.
         let small = match workload.starts_with("tpcc") {
             true => SMALL.replace("--records 2000", "--records 2"),

@@ -12,16 +12,15 @@
 //! Invariant checked: every field is whole and counts its writes; the counts and the records'
 //! versions add up to the committed writes; reads were whole too.
 
-mod field;
 mod operation;
 mod profiles;
 mod read_only;
 mod read_write;
 
 use crate::distribution::Keys;
+use crate::field::{self, FIELD_BYTES_MAX};
 use crate::untold::{Slack, Untold};
 use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
-use field::FIELD_BYTES_MAX;
 pub use operation::{Input, OPERATIONS_MAX, Operation};
 use profiles::{VARIANTS, Variant};
 use tarn_engine::context::Context;

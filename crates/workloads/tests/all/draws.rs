@@ -15,6 +15,7 @@ use tarn_fabric::rng::seeded;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::routes::Routes;
 use tarn_workloads::smallbank::{self, SmallBank};
+use tarn_workloads::taobench::TaoBench;
 use tarn_workloads::tatp::{self, Tatp};
 use tarn_workloads::tpcc::Tpcc;
 use tarn_workloads::ycsb::{self, Ycsb};
@@ -56,6 +57,7 @@ fn repeats<W: Workload<Input: PartialEq + Debug>>() {
 fn the_same_seed_draws_the_same_inputs() {
     repeats::<tarn_workloads::kvs::Kvs>();
     repeats::<SmallBank>();
+    repeats::<TaoBench>();
     repeats::<Tatp>();
     repeats::<Tpcc>();
     repeats::<Ycsb>();
@@ -66,6 +68,9 @@ fn mixes_have_their_shares() {
     near(&shares::<SmallBank>("spec"), &[15.0, 15.0, 15.0, 25.0, 15.0, 15.0]);
     near(&shares::<SmallBank>("dandelion-hot"), &[15.0, 15.0, 15.0, 25.0, 15.0, 15.0]);
     near(&shares::<SmallBank>("crest-code"), &[20.0, 0.0, 20.0, 20.0, 25.0, 15.0]);
+    // 475 single reads in 958 are of objects, and 325 single writes in 715.
+    near(&shares::<TaoBench>("a"), &[34.7, 35.3, 10.6, 12.7, 6.1, 0.4]);
+    near(&shares::<TaoBench>("oocc"), &[0.0, 0.0, 0.0, 0.0, 95.0, 5.0]);
     near(&shares::<Tatp>("spec"), &[35.0, 10.0, 35.0, 2.0, 14.0, 2.0, 2.0]);
     near(&shares::<Ycsb>("a"), &[50.0, 50.0]);
     near(&shares::<Ycsb>("b"), &[95.0, 5.0]);
@@ -203,7 +208,11 @@ fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
         block_on(workload.run(&mut coordinator, &input, &mut tally)).expect("it ends");
         let kind = W::kind(&input);
         let (read_only, first) = routes.of_input::<W>(&input);
-        let (table, key) = first.expect("every transaction of a benchmark has one");
+        // Only TAOBench draws all records of a transaction: some have none in the table that comes first.
+        let Some((table, key)) = first else {
+            assert_eq!(W::NAME, "taobench", "{}", W::TRANSACTIONS[kind]);
+            continue;
+        };
         let shard = |key| shard_of(cx.table(table), key);
         let fits = |other: u64| other == key || only_shard(&input) && shard(other) == shard(key);
         // Before it the coordinator may have seen to its indexes.
@@ -225,6 +234,7 @@ fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
 fn transactions_use_the_records_that_they_are_routed_by() {
     first_records_are_used::<Kvs>(|_| false);
     first_records_are_used::<SmallBank>(|_| false);
+    first_records_are_used::<TaoBench>(|_| false);
     first_records_are_used::<Tatp>(|_| false);
     first_records_are_used::<Ycsb>(|_| false);
     first_records_are_used::<Tpcc>(|input| {

@@ -57,6 +57,17 @@ fn smallbank_contended() -> Result<(), UsageError> {
 }
 
 #[test]
+fn taobench() -> Result<(), UsageError> {
+    every_profile("taobench", 200)
+}
+
+/// Fewer edges than operations of most transactions.
+#[test]
+fn taobench_contended() -> Result<(), UsageError> {
+    every_profile("taobench", 3)
+}
+
+#[test]
 fn tatp() -> Result<(), UsageError> {
     every_profile("tatp", 200)
 }
@@ -87,7 +98,7 @@ fn ycsb_contended() -> Result<(), UsageError> {
 fn no_workload_is_left_out() {
     assert_eq!(
         NAMES,
-        ["kvs", "smallbank", "tatp", "tpcc", "ycsb"],
+        ["kvs", "smallbank", "taobench", "tatp", "tpcc", "ycsb"],
         "add a test for a new workload"
     );
 }

@@ -9,6 +9,7 @@ use tarn_engine::schema::{ColumnId, TableId};
 use tarn_workloads::Workload;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::smallbank::SmallBank;
+use tarn_workloads::taobench::TaoBench;
 use tarn_workloads::tatp::Tatp;
 use tarn_workloads::ycsb::Ycsb;
 
@@ -48,6 +49,35 @@ fn smallbank_notices_a_wrong_balance_and_a_lost_account() {
         let lost = noticed::<SmallBank>("spec", |cluster| cluster.remove(table, 42));
         assert!(lost.contains(&"every customer has both accounts"), "{lost:?}");
     }
+}
+
+#[test]
+fn taobench_notices_torn_rows_unknown_updates_and_edges_without_their_like() {
+    const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
+    let lost = ["no object's update lost", "no edge's update lost"];
+    // Edges lead from an even id of 28 bits to the next one, and have a type of two bits: those of 1 and 2 go both ways.
+    let edge = |cluster: &Cluster, types: &[u64]| {
+        let keys = (0..100u64).map(|edge| (2 * edge) << 30 | (2 * edge + 1) << 2);
+        let mut keys = keys.flat_map(|key| types.iter().map(move |of_type| key | of_type));
+        keys.find(|&key| cluster.exists(TABLES[1], key)).expect("one of a hundred")
+    };
+    for (table, name) in TABLES.into_iter().zip(lost) {
+        let key = |cluster: &Cluster| if table == TABLES[0] { 7 } else { edge(cluster, &[3]) };
+        let torn = noticed::<TaoBench>("a", |cluster| {
+            cluster.tamper(table, key(cluster), ColumnId(1), b"x");
+        });
+        assert_eq!(torn, [name]);
+        let unknown = noticed::<TaoBench>("a", |cluster| {
+            cluster.set(table, key(cluster), ColumnId(0), &1_000u64.to_le_bytes());
+        });
+        assert_eq!(unknown, [name]);
+        let gone = noticed::<TaoBench>("a", |cluster| cluster.remove(table, key(cluster)));
+        assert_eq!(gone, [name]);
+    }
+    let alone = noticed::<TaoBench>("oocc", |cluster| {
+        cluster.remove(TABLES[1], edge(cluster, &[1, 2]));
+    });
+    assert_eq!(alone, [lost[1], "edge and reverse edge agree"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! of all but the first, so a mixture of them has words that disagree.
 
 /// Longest field.
-pub(super) const FIELD_BYTES_MAX: usize = 104;
+pub(crate) const FIELD_BYTES_MAX: usize = 150;
 
 /// Word `index` of a field written `count` times.
 #[inline]
@@ -16,7 +16,7 @@ fn word(count: u64, index: usize) -> [u8; 8] {
 
 /// Fills a field with the value of its `count`-th write.
 #[inline]
-pub(super) fn fill(field: &mut [u8], count: u64) {
+pub(crate) fn fill(field: &mut [u8], count: u64) {
     for (index, bytes) in field.chunks_mut(8).enumerate() {
         bytes.copy_from_slice(&word(count, index)[..bytes.len()]);
     }
@@ -25,7 +25,7 @@ pub(super) fn fill(field: &mut [u8], count: u64) {
 /// The count of a field that was read; `None` if it is torn. Lines are atomic, so of a field that
 /// lies across up to three lines it is enough to look at its first, middle and last word.
 #[inline]
-pub(super) fn count(field: &[u8]) -> Option<u64> {
+pub(crate) fn count(field: &[u8]) -> Option<u64> {
     let count = u64::from_le_bytes(*field.first_chunk()?);
     let last = (field.len() - 1) / 8;
     let agrees = |index: usize| {
@@ -36,7 +36,7 @@ pub(super) fn count(field: &[u8]) -> Option<u64> {
 }
 
 /// The count of a field of which every byte agrees with it.
-pub(super) fn whole(field: &[u8]) -> Option<u64> {
+pub(crate) fn whole(field: &[u8]) -> Option<u64> {
     let count = count(field)?;
     let mut expected = [0; FIELD_BYTES_MAX];
     fill(&mut expected[..field.len()], count);

@@ -1,0 +1,126 @@
+//! The social graph: objects, edges between them, and how their keys are made.
+//!
+//! Invariant: edge `e` of those loaded leads from object `2e` to object `2e + 1`, as each edge that the benchmark's public
+//! code loads makes two objects of its own. Its type follows from its ends, with the shares of the public workload file. An edge of a type that
+//! goes both ways has a reverse edge, written with it and of one timestamp with it.
+
+use crate::field::{self, FIELD_BYTES_MAX};
+use tarn_engine::row::Row;
+use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
+use tarn_fabric::rng::mix;
+
+pub(super) const OBJECTS: TableId = TableId(0);
+pub(super) const EDGES: TableId = TableId(1);
+
+/// How often a row was written: the benchmark's timestamp, which here counts.
+pub(super) const TIMESTAMP: ColumnId = ColumnId(0);
+/// Its value.
+pub(super) const VALUE: ColumnId = ColumnId(1);
+const VALUE_BYTES: u16 = 150;
+
+const ID_BITS: u32 = 28;
+/// Most objects, those that transactions add included.
+pub(super) const IDS_MAX: u64 = 1 << ID_BITS;
+
+/// Of a thousand edges, those of the types 0 (unique), 1 (both ways), 2 (both) and 3 (other), added up.
+const TYPES_UP_TO: [u64; 4] = [52, 252, 272, 1_000];
+
+/// An edge, by the objects at its ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Edge {
+    from: u64,
+    kind: u64,
+}
+
+impl Edge {
+    /// The one that leads from an object with an even number to the next.
+    #[inline]
+    pub(super) fn from(from: u64) -> Edge {
+        debug_assert!(from.is_multiple_of(2) && from < IDS_MAX);
+        let drawn = mix(from) % 1_000;
+        let kind = TYPES_UP_TO.iter().filter(|&&up_to| up_to <= drawn).count() as u64;
+        Edge { from, kind }
+    }
+
+    /// Its key.
+    #[inline]
+    pub(super) fn key(self) -> u64 {
+        key(self.from, self.from + 1, self.kind)
+    }
+
+    /// The key of its reverse edge, if it goes both ways.
+    #[inline]
+    pub(super) fn reverse(self) -> Option<u64> {
+        goes_both_ways(self.kind).then(|| key(self.from + 1, self.from, self.kind))
+    }
+}
+
+#[inline]
+fn key(from: u64, to: u64, kind: u64) -> u64 {
+    (from << ID_BITS | to) << 2 | kind
+}
+
+#[inline]
+fn goes_both_ways(kind: u64) -> bool {
+    kind == 1 || kind == 2
+}
+
+/// The key of the edge that leads back, if the edge with this key goes both ways.
+pub(super) fn reverse_of(edge: u64) -> Option<u64> {
+    let (kind, from, to) = (edge & 3, edge >> (2 + ID_BITS), edge >> 2 & (IDS_MAX - 1));
+    goes_both_ways(kind).then(|| key(to, from, kind))
+}
+
+/// Edges of a graph, counted: those of both ways twice.
+pub(super) fn edge_rows(edges: u64) -> u64 {
+    (0..edges).map(|edge| 1 + u64::from(Edge::from(2 * edge).reverse().is_some())).sum()
+}
+
+pub(super) fn schemas(edges: u64) -> Vec<TableSchema> {
+    let schema = |name, rows| {
+        let schema = TableSchema::new(name, rows).column("timestamp", ColumnType::U64);
+        schema.column("value", ColumnType::Bytes(VALUE_BYTES))
+    };
+    vec![schema("objects", 2 * edges), schema("edges", edge_rows(edges))]
+}
+
+/// The value that a row of this timestamp has.
+#[inline]
+pub(super) fn value(timestamp: u64) -> [u8; VALUE_BYTES as usize] {
+    const { assert!(VALUE_BYTES as usize <= FIELD_BYTES_MAX) };
+    let mut value = [0; VALUE_BYTES as usize];
+    field::fill(&mut value, timestamp);
+    value
+}
+
+/// The timestamp of a row that is whole.
+#[inline]
+pub(super) fn timestamp(row: &Row<'_>) -> Option<u64> {
+    let timestamp = row.u64(TIMESTAMP);
+    (field::whole(row.bytes(VALUE)) == Some(timestamp)).then_some(timestamp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_have_their_shares_and_reverse_edges_lead_back() {
+        const EDGES: u64 = 100_000;
+        let mut shares = [0u32; 4];
+        for edge in (0..EDGES).map(|edge| Edge::from(2 * edge)) {
+            shares[edge.kind as usize] += 1;
+            assert_eq!(reverse_of(edge.key()), edge.reverse());
+            if let Some(reverse) = edge.reverse() {
+                assert_eq!(reverse_of(reverse), Some(edge.key()));
+            }
+        }
+        for (share, expected) in shares.into_iter().zip([52, 200, 20, 728]) {
+            assert!((share / 100).abs_diff(expected) <= 5, "{shares:?}");
+        }
+        assert_eq!(edge_rows(EDGES), EDGES + u64::from(shares[1] + shares[2]));
+        // The last edge that there can be keeps within a word.
+        let last = Edge::from(IDS_MAX - 2);
+        assert_eq!(last.key() >> (2 + 2 * ID_BITS), 0);
+    }
+}

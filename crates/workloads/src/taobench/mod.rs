@@ -1,0 +1,251 @@
+//! TAOBench: a social graph of objects and edges, read far more than written.
+//!
+//! Cheng, Shi, Kabcenell, Lawande, Qadeer, Chan, Tin, Zhao, Bailis, Balakrishnan, Bronson, Crooks, Stoica, "TAOBench: an
+//! end-to-end benchmark for social network workloads", VLDB 2022; shares of operations, sizes of transactions and types of edges are those
+//! of its public workload files, counted in production.
+//!
+//! Where we differ, in every profile: ids are integers and an edge's key is a word; a timestamp counts its row's writes, and a value follows
+//! from it, so that lost updates and torn reads show; an edge of a type that goes both ways is written with its reverse edge. (The public
+//! code leaves that to the database, and writes one.) Drawing a shard by its weight and then one of its edges, of which it was loaded with as many as its weight says, is drawing an
+//! edge uniformly: so is ours, and `zipf` skews it. What transactions have added is not read, there as here.
+//!
+//! Invariant checked: rows are whole and as many as were loaded and added; their timestamps add up to the committed updates; edge and
+//! reverse edge agree; reads were whole.
+
+mod check;
+mod graph;
+mod operation;
+mod profiles;
+mod reads;
+mod sizes;
+mod writes;
+
+use crate::distribution::Keys;
+use crate::untold::{Slack, Untold};
+use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profiles_of};
+use graph::{EDGES, Edge, IDS_MAX, OBJECTS, TIMESTAMP, VALUE, edge_rows, value};
+use operation::{Source, What};
+pub use operation::{Input, Kind};
+use profiles::{VARIANTS, Variant};
+pub use sizes::OPERATIONS_MAX;
+use sizes::WRITES_MAX;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::load::Loader;
+use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::procedure::Procedure;
+use tarn_engine::schema::{Cells, TableId, TableSchema};
+use tarn_engine::working_set::Mode;
+use tarn_fabric::rng::Rng;
+
+/// The chosen variant.
+pub struct TaoBench {
+    source: Source,
+    zipf: f64,
+}
+
+/// Rows written, of objects and of edges; reverse edges count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// Rows added.
+    pub added: [u64; 2],
+    /// Updates of rows.
+    pub updated: [u64; 2],
+}
+
+/// What committed transactions add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// What they wrote.
+    pub written: Written,
+    /// Rows read that were not whole, or not there.
+    pub torn: u64,
+    /// Rows added by transactions that nobody has counted.
+    pub untold_added: [Slack; 2],
+    /// Updates by them.
+    pub untold_updated: [Slack; 2],
+}
+
+impl Written {
+    #[inline]
+    fn count(&mut self, is_edge: bool, is_new: bool) {
+        let counts = if is_new { &mut self.added } else { &mut self.updated };
+        counts[usize::from(is_edge)] += 1;
+    }
+
+    fn add(&mut self, other: &Written) {
+        for table in 0..2 {
+            self.added[table] += other.added[table];
+            self.updated[table] += other.updated[table];
+        }
+    }
+}
+
+impl Workload for TaoBench {
+    const NAME: &'static str = "taobench";
+    const PROFILES: &'static [Profile] = profiles_of!(VARIANTS);
+    const TRANSACTIONS: &'static [&'static str] = &[
+        "read_object",
+        "read_edge",
+        "write_object",
+        "write_edge",
+        "read_transaction",
+        "write_transaction",
+    ];
+    type Input = Input;
+    type Tally = Tally;
+
+    fn new(settings: &Settings) -> Result<TaoBench, UsageError> {
+        let variant: &Variant = crate::workload::choose(VARIANTS, |v| v.profile.name, settings)?;
+        let zipf = settings.zipf.unwrap_or(0.0);
+        let edges = Keys::new(settings.records.unwrap_or(variant.edges), zipf)?;
+        // Half of all ids are left for what transactions add.
+        let most = IDS_MAX / 4;
+        if edges.records() > most {
+            let (field, value) = ("records".into(), edges.records().to_string());
+            return Err(UsageError { field, value, allowed: format!("1 to {most} edges") });
+        }
+        Ok(TaoBench { source: Source { edges, variant }, zipf })
+    }
+
+    fn profile(&self) -> Profile {
+        self.source.variant.profile
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        let Source { edges, variant } = &self.source;
+        vec![
+            ("objects", (2 * edges.records()).to_string()),
+            ("edges", edges.records().to_string()),
+            ("edge_rows", edge_rows(edges.records()).to_string()),
+            ("zipf", self.zipf.to_string()),
+            ("operations", variant.operations.map(|weight| weight.to_string()).join("/")),
+        ]
+    }
+
+    fn schemas(&self) -> Vec<TableSchema> {
+        graph::schemas(self.source.edges.records())
+    }
+
+    fn procedures(&self) -> Vec<Procedure> {
+        let (read, update, all) = (Mode::Read, Mode::Update, Cells::ALL);
+        let written = |table| [(table, update, all), (table, Mode::Insert, all)];
+        let [updated, added] = written(OBJECTS);
+        let [linked, joined] = written(EDGES);
+        vec![
+            procedure("read_object", &[(OBJECTS, read, all)]),
+            procedure("read_edge", &[(EDGES, read, all)]),
+            procedure("write_object", &[updated, added]),
+            procedure("write_edge", &[linked, joined]),
+            procedure("read_transaction", &[(EDGES, read, all), (OBJECTS, read, all)]),
+            procedure("write_transaction", &[linked, joined, updated, added]),
+        ]
+    }
+
+    /// Each operation of the longest may write two rows, of which an image with what stands before it takes less than this.
+    fn log_bytes(&self) -> u64 {
+        (2 * WRITES_MAX as u64 * 320).next_multiple_of(4096)
+    }
+
+    fn lines_per_transaction(&self) -> usize {
+        // A bin of two lines, a row of three and its head again; of single reads, or of 19 at once.
+        let [reads, writes, ..] = self.source.variant.operations;
+        if reads + writes == 0 { 6 * 19 } else { 6 }
+    }
+
+    async fn load(&self, loader: &mut Loader<'_>) -> Result<(), Failure> {
+        let value = value(0);
+        let mut insert = async |table: TableId, key: u64| {
+            let filled = loader.insert(table, key, |row| {
+                row.set(TIMESTAMP, 0u64);
+                row.set(VALUE, &value);
+            });
+            filled.await
+        };
+        for from in (0..2 * self.source.edges.records()).step_by(2) {
+            insert(OBJECTS, from).await?;
+            insert(OBJECTS, from + 1).await?;
+            let edge = Edge::from(from);
+            insert(EDGES, edge.key()).await?;
+            if let Some(reverse) = edge.reverse() {
+                insert(EDGES, reverse).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> u64 {
+        let edges = self.source.edges.records();
+        2 * edges + edge_rows(edges)
+    }
+
+    #[inline]
+    fn draw(&self, rng: &mut Rng) -> Input {
+        self.source.draw(rng)
+    }
+
+    #[inline]
+    fn kind(input: &Input) -> usize {
+        input.kind() as usize
+    }
+
+    #[inline]
+    fn first_key(input: &Input) -> Option<u64> {
+        input.first_key()
+    }
+
+    #[inline]
+    async fn run(
+        &self,
+        coordinator: &mut Coordinator,
+        input: &Input,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        if input.writes() {
+            writes::run(self, coordinator, input, tally).await
+        } else {
+            reads::run(self, coordinator, input, tally).await
+        }
+    }
+
+    fn untold(&self, input: &Input, ended: Untold, tally: &mut Tally) {
+        let (mut surely, mut perhaps) = (Written::default(), Written::default());
+        for operation in self.source.operations(input).filter(|it| it.what != What::Read) {
+            let rows = 1 + usize::from(operation.keys().1.is_some());
+            for _ in 0..rows {
+                let is_new = operation.what == What::Add;
+                perhaps.count(operation.table == EDGES, is_new);
+                // What is there already is not added.
+                if !is_new {
+                    surely.count(operation.table == EDGES, is_new);
+                }
+            }
+        }
+        for table in 0..2 {
+            let range = |from: u64, to: u64| (from as i64, to as i64);
+            let (from, to) = range(surely.added[table], perhaps.added[table]);
+            tally.untold_added[table].note(ended, from, to);
+            let (from, to) = range(surely.updated[table], perhaps.updated[table]);
+            tally.untold_updated[table].note(ended, from, to);
+        }
+    }
+
+    fn merge(into: &mut Tally, other: Tally) {
+        into.written.add(&other.written);
+        into.torn += other.torn;
+        for table in 0..2 {
+            into.untold_added[table].add(other.untold_added[table]);
+            into.untold_updated[table].add(other.untold_updated[table]);
+        }
+    }
+
+    fn outcomes(&self, tally: &Tally) -> Vec<(&'static str, String)> {
+        let Written { added, updated } = tally.written;
+        let told = |of: [u64; 2]| format!("{} objects, {} edges with reverse edges", of[0], of[1]);
+        vec![("added", told(added)), ("updated", told(updated))]
+    }
+
+    async fn check(&self, cx: &Context, tally: &Tally) -> Result<Vec<Invariant>, Failure> {
+        check::check(self, cx, tally).await
+    }
+}

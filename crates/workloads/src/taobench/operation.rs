@@ -1,0 +1,204 @@
+//! Operations of TAOBench, and transactions as they are drawn.
+//!
+//! Invariant: a transaction's input says from which seed its operations are drawn, not the operations: five
+//! hundred of them would not fit, and drawn again they are the same.
+
+use super::graph::{EDGES, Edge, IDS_MAX, OBJECTS};
+use super::profiles::Variant;
+use super::sizes::{self, WRITES_MAX};
+use crate::distribution::{Dice, Keys};
+use rand::{Rng as _, RngExt};
+use tarn_engine::schema::TableId;
+use tarn_fabric::rng::{Rng, seeded};
+
+/// Single operations of either table, and transactions of several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Reads an object.
+    ReadObject,
+    /// Reads an edge.
+    ReadEdge,
+    /// Adds or updates an object.
+    WriteObject,
+    /// Adds or updates an edge.
+    WriteEdge,
+    /// Reads objects and edges.
+    ReadTransaction,
+    /// Adds and updates objects and edges.
+    WriteTransaction,
+}
+
+/// A transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Input {
+    kind: Kind,
+    len: u16,
+    seed: u64,
+    first: Option<u64>,
+}
+
+impl Input {
+    /// What it is.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many operations it has.
+    #[inline]
+    #[expect(clippy::len_without_is_empty, reason = "every transaction has some")]
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// The key of its first record in its procedure's first table, if it has one there.
+    #[inline]
+    pub(super) fn first_key(&self) -> Option<u64> {
+        self.first
+    }
+
+    pub(super) fn writes(&self) -> bool {
+        matches!(self.kind, Kind::WriteObject | Kind::WriteEdge | Kind::WriteTransaction)
+    }
+}
+
+/// What is done to an object, or to the edge that leads from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Read,
+    Update,
+    Add,
+}
+
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Operation {
+    pub(super) what: What,
+    pub(super) table: TableId,
+    object: u64,
+}
+
+impl Operation {
+    /// Its record, and the reverse edge where it writes one that has it.
+    #[inline]
+    pub(super) fn keys(&self) -> (u64, Option<u64>) {
+        if self.table == OBJECTS {
+            return (self.object, None);
+        }
+        let edge = Edge::from(self.object);
+        let reverse = if self.what == What::Read { None } else { edge.reverse() };
+        (edge.key(), reverse)
+    }
+}
+
+/// One of so many, by weight.
+#[inline]
+fn weighted(weights: &[u32], dice: &mut Dice) -> usize {
+    let mut at = dice.roll(weights.iter().map(|&weight| u64::from(weight)).sum());
+    for (index, &weight) in weights.iter().enumerate() {
+        if at < u64::from(weight) {
+            return index;
+        }
+        at -= u64::from(weight);
+    }
+    unreachable!("a roll below the sum of all weights")
+}
+
+/// What transactions are drawn from.
+pub(super) struct Source {
+    /// Edges that are loaded.
+    pub(super) edges: Keys,
+    pub(super) variant: &'static Variant,
+}
+
+/// Operations of a transaction.
+pub(super) struct Operations<'a> {
+    source: &'a Source,
+    input: Input,
+    rng: Rng,
+    /// Ids that it adds count up from here: no two of its operations add one.
+    fresh: u64,
+    drawn: u16,
+}
+
+impl Source {
+    #[inline]
+    pub(super) fn draw(&self, rng: &mut Rng) -> Input {
+        let kind = match weighted(&self.variant.operations, &mut Dice::new(rng)) {
+            0 if weighted(&self.variant.reads, &mut Dice::new(rng)) == 0 => Kind::ReadObject,
+            0 => Kind::ReadEdge,
+            1 if weighted(&self.variant.writes, &mut Dice::new(rng)) < 2 => Kind::WriteObject,
+            1 => Kind::WriteEdge,
+            2 => Kind::ReadTransaction,
+            _ => Kind::WriteTransaction,
+        };
+        let len = match kind {
+            Kind::ReadTransaction => sizes::draw(sizes::READS, rng),
+            Kind::WriteTransaction => sizes::draw(sizes::WRITES, rng),
+            _ => 1,
+        };
+        let input = Input { kind, len, seed: rng.next_u64(), first: None };
+        let first_table = match kind {
+            Kind::ReadObject | Kind::WriteObject => OBJECTS,
+            _ => EDGES,
+        };
+        let mut firsts = self.operations(&input).filter(|it| it.table == first_table);
+        Input { first: firsts.next().map(|it| it.keys().0), ..input }
+    }
+
+    /// Its operations, the same at each call.
+    #[inline]
+    pub(super) fn operations(&self, input: &Input) -> Operations<'_> {
+        let mut rng = seeded(input.seed, 0);
+        let loaded = 2 * self.edges.records();
+        let fresh = loaded + 2 * rng.random_range(0..(IDS_MAX - loaded) / 2 - WRITES_MAX as u64);
+        Operations { source: self, input: *input, rng, fresh, drawn: 0 }
+    }
+}
+
+impl Operations<'_> {
+    /// What it is, and on which table.
+    #[inline]
+    fn draw_what(&mut self) -> (What, TableId) {
+        let variant = self.source.variant;
+        let [adds_object, updates_object, adds_edge, updates_edge] = variant.writes;
+        let add_or_update = |weights: [u32; 2], dice: &mut Dice| {
+            if weighted(&weights, dice) == 0 { What::Add } else { What::Update }
+        };
+        let mut dice = Dice::new(&mut self.rng);
+        match self.input.kind {
+            Kind::ReadObject => (What::Read, OBJECTS),
+            Kind::ReadEdge => (What::Read, EDGES),
+            Kind::WriteObject => (add_or_update([adds_object, updates_object], &mut dice), OBJECTS),
+            Kind::WriteEdge => (add_or_update([adds_edge, updates_edge], &mut dice), EDGES),
+            Kind::ReadTransaction => {
+                let tables = [OBJECTS, EDGES];
+                (What::Read, tables[weighted(&variant.transaction_reads, &mut dice)])
+            }
+            Kind::WriteTransaction => match weighted(&variant.writes, &mut dice) {
+                0 => (What::Add, OBJECTS),
+                1 => (What::Update, OBJECTS),
+                2 => (What::Add, EDGES),
+                _ => (What::Update, EDGES),
+            },
+        }
+    }
+}
+
+impl Iterator for Operations<'_> {
+    type Item = Operation;
+
+    #[inline]
+    fn next(&mut self) -> Option<Operation> {
+        if self.drawn == self.input.len {
+            return None;
+        }
+        let (what, table) = self.draw_what();
+        let object = match what {
+            What::Add => self.fresh + 2 * u64::from(self.drawn),
+            What::Read | What::Update => 2 * self.source.edges.draw(&mut self.rng),
+        };
+        self.drawn += 1;
+        Some(Operation { what, table, object })
+    }
+}

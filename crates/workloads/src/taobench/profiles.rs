@@ -1,0 +1,56 @@
+//! TAOBench's profiles: the benchmark's public workload files, and what a paper made of them.
+//!
+//! Invariant: weights are those of the files, in their order; every deviation is in the profile's note.
+
+use crate::workload::Profile;
+
+pub(super) struct Variant {
+    pub(super) profile: Profile,
+    /// Edges that are loaded; objects are twice as many.
+    pub(super) edges: u64,
+    /// Single reads, single writes, reading transactions, writing transactions.
+    pub(super) operations: [u32; 4],
+    /// Of single reads: objects, edges.
+    pub(super) reads: [u32; 2],
+    /// Of the reads of transactions: objects, edges.
+    pub(super) transaction_reads: [u32; 2],
+    /// Of all writes: objects added and updated, edges added and updated.
+    pub(super) writes: [u32; 4],
+}
+
+const SPEC: Variant = Variant {
+    profile: Profile {
+        name: "a",
+        note: "workload file A (an application's): 244 parts of 171 single reads, 57 single writes, 15 reading and 1 \
+               writing transactions; 1 M objects and 500 K edges instead of 165 M edges",
+    },
+    edges: 500_000,
+    operations: [171, 57, 15, 1],
+    // Ranges, counts and times of edges are point reads in the public code.
+    reads: [475, 68 + 376 + 39],
+    transaction_reads: [1, 5],
+    writes: [111, 214, 10, 380],
+};
+
+pub(super) const VARIANTS: &[Variant] = &[
+    SPEC,
+    Variant {
+        profile: Profile {
+            name: "2",
+            note: "workload file 2: 97 of 100 operations are single reads, 3 reading transactions; as A otherwise",
+        },
+        operations: [8387, 19, 242, 1],
+        reads: [479, 475],
+        writes: [219, 75, 1, 321],
+        ..SPEC
+    },
+    Variant {
+        profile: Profile {
+            name: "oocc",
+            note: "OOCC: 95 % reading and 5 % writing transactions, 1 M objects and 500 K edges; which file is not said: A's sizes \
+                   and operations",
+        },
+        operations: [0, 0, 95, 5],
+        ..SPEC
+    },
+];

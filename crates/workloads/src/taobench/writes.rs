@@ -1,0 +1,93 @@
+//! Writes of objects and edges, one or up to 103 at once.
+//!
+//! Invariant: an edge that goes both ways is written with its reverse edge, or neither is. What is there already is not
+//! added.
+
+use super::graph::{EDGES, TIMESTAMP, VALUE, timestamp, value};
+use super::operation::{Operation, What};
+use super::sizes::WRITES_MAX;
+use super::{Input, TaoBench, Tally, Written};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::Cells;
+use tarn_engine::transaction::Transaction;
+use tarn_engine::working_set::Handle;
+
+/// An operation's record and, of an edge that goes both ways, the reverse edge's.
+type Asked = Option<(Handle, Option<Handle>)>;
+
+#[inline]
+pub(super) async fn run(
+    bench: &TaoBench,
+    coordinator: &mut Coordinator,
+    input: &Input,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let (written, torn) = coordinator
+        .transact(async |tx| {
+            if input.len() == 1 {
+                let asked = ask(bench, tx, input, [None]);
+                tx.fetch().await?;
+                return Ok(write(bench, tx, input, &asked));
+            }
+            let asked = ask(bench, tx, input, [None; WRITES_MAX]);
+            tx.fetch().await?;
+            Ok(write(bench, tx, input, &asked))
+        })
+        .await?;
+    tally.written.add(&written);
+    tally.torn += torn;
+    Ok(())
+}
+
+#[inline]
+fn ask<const N: usize>(
+    bench: &TaoBench,
+    tx: &mut Transaction<'_>,
+    input: &Input,
+    mut asked: [Asked; N],
+) -> [Asked; N] {
+    for (asked, operation) in asked.iter_mut().zip(bench.source.operations(input)) {
+        let (key, reverse) = operation.keys();
+        let mut one = |key| match operation.what {
+            What::Add => tx.insert(operation.table, key),
+            What::Update | What::Read => tx.update(operation.table, key, Cells::ALL),
+        };
+        *asked = Some((one(key), reverse.map(&mut one)));
+    }
+    asked
+}
+
+/// Writes all that was asked for; what was written, and how many rows were not there or not whole.
+#[inline]
+fn write(
+    bench: &TaoBench,
+    tx: &mut Transaction<'_>,
+    input: &Input,
+    asked: &[Asked],
+) -> (Written, u64) {
+    let (mut written, mut torn) = (Written::default(), 0);
+    for (operation, &(handle, reverse)) in bench.source.operations(input).zip(asked.iter().flatten()) {
+        let rows = [Some(handle), reverse];
+        for handle in rows.into_iter().flatten() {
+            let Some(next) = next_timestamp(tx, &operation, handle) else {
+                torn += u64::from(operation.what == What::Update);
+                continue;
+            };
+            tx.set(handle, TIMESTAMP, next);
+            tx.set(handle, VALUE, &value(next));
+            written.count(operation.table == EDGES, operation.what == What::Add);
+        }
+    }
+    (written, torn)
+}
+
+/// The timestamp that the row gets; none if there is no row to update, it is not whole, or there is one where one was to
+/// be added.
+#[inline]
+fn next_timestamp(tx: &Transaction<'_>, operation: &Operation, handle: Handle) -> Option<u64> {
+    match operation.what {
+        What::Add => (!tx.existed(handle)).then_some(0),
+        What::Update | What::Read => tx.get(handle).as_ref().and_then(timestamp).map(|was| was + 1),
+    }
+}
