@@ -8,7 +8,6 @@ use std::io;
 use std::sync::Arc;
 use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::THREADS_MAX;
@@ -58,7 +57,8 @@ pub struct ClusterConfig {
     pub prefetch: bool,
     /// Addresses that each thread remembers; 0 for none.
     pub address_cache_entries: usize,
-    /// Version tables that each compute node remembers, of a protocol whose locks are in compute nodes; 0 for none.
+    /// Version tables that each compute node remembers, of a protocol whose locks are in compute nodes; 0 for none. A READ of
+    /// this machine's memory costs less than to remember what it brings (`docs/design/0006-embedded-speed.md`).
     pub version_cache_entries: usize,
 }
 
@@ -76,7 +76,7 @@ impl Default for ClusterConfig {
             atomicity: LineAtomicity::Striped { bits: 16 },
             prefetch: true,
             address_cache_entries: 0,
-            version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+            version_cache_entries: 0,
         }
     }
 }

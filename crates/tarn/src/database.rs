@@ -103,7 +103,7 @@ impl Builder {
     }
 
     /// Version tables of its own records that the process remembers, under a protocol whose locks are in compute nodes;
-    /// 65,536 unless set.
+    /// none unless set, since in one process it costs more than it saves.
     #[must_use]
     pub fn version_cache(mut self, entries: usize) -> Builder {
         self.config.version_cache_entries = entries;

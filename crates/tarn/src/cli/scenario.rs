@@ -81,7 +81,7 @@ pub struct Settings {
     /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub address_cache: Option<u64>,
-    /// Version tables that each compute node remembers of records whose locks it grants; 0 for none [default: 65536]
+    /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
     /// Memory to ask for: shared can be mapped by another process, private cannot [default: auto]
