@@ -11,7 +11,7 @@ use crate::replica_groups::ReplicaGroups;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::mix;
-use tarn_fabric::round::Round;
+use tarn_fabric::round::{Round, VERB_BYTES_MAX};
 
 #[derive(Clone, Copy)]
 struct Chunk {
@@ -109,39 +109,36 @@ pub async fn claim(
 ) -> Result<(Address, u64), Failure> {
     let chunk_bytes = ground.catalog.options().chunk_bytes;
     let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
-    let mut round = Round::new();
+    let (mut looking, mut taking) = (Round::new(), Round::new());
     let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
-    let (mut run, mut at) = (0, start);
-    for _ in 0..chunks + wanted {
+    // As a rule the first is free. Of a large database half a million may not be: then many are looked at at once.
+    let mut words_max = 1;
+    let (mut run, mut at, mut left) = (0, start, chunks + wanted);
+    while left > 0 {
         if at == chunks {
             (at, run) = (0, 0);
         }
-        let free = is_free(ground, &mut round, group, at).await?;
-        run = if free { run + 1 } else { 0 };
-        at += 1;
-        if run == wanted {
-            let first = at - wanted;
-            if take_run(ground, &mut round, owner, group, first, wanted).await? {
-                return Ok((ground.catalog.chunk(group, first), wanted * chunk_bytes));
+        let words = left.min(chunks - at).min(words_max);
+        looking.clear();
+        let first = ground.groups.primary(ground.catalog.chunk_word(group, at));
+        let seen = looking.read(first, words as usize * 8);
+        ground.port.execute(&mut looking).await?;
+        for word in 0..words as usize {
+            let is_free = looking.words(seen, words as usize)[word] == 0;
+            run = if is_free { run + 1 } else { 0 };
+            at += 1;
+            if run == wanted {
+                let first = at - wanted;
+                if take_run(ground, &mut taking, owner, group, first, wanted).await? {
+                    return Ok((ground.catalog.chunk(group, first), wanted * chunk_bytes));
+                }
+                run = 0;
             }
-            run = 0;
         }
+        left -= words;
+        words_max = (words_max * 8).min(VERB_BYTES_MAX as u64 / 8);
     }
     Err(Failure::OutOfMemory)
-}
-
-/// Whether a chunk has no owner.
-async fn is_free(
-    ground: Ground<'_>,
-    round: &mut Round,
-    group: GroupId,
-    chunk: u64,
-) -> Result<bool, Failure> {
-    round.clear();
-    let target = ground.groups.primary(ground.catalog.chunk_word(group, chunk));
-    let seen = round.read(target, 8);
-    ground.port.execute(round).await?;
-    Ok(round.word(seen) == 0)
 }
 
 /// CASes a run of chunks; on a refusal gives back what it got.

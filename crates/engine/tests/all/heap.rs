@@ -168,3 +168,37 @@ fn a_full_heap_is_an_error_and_everything_is_released() {
     assert_eq!(value_of(&mut by, narrow, 1), Some(1));
     world.assert_clean();
 }
+
+/// In a large database nearly all chunks are taken when a thread comes that needs its first: it must not look at them one
+/// after the other.
+#[test]
+fn the_only_free_chunk_of_thousands_is_found_in_few_rounds() {
+    let rounds_of_an_insert = |is_taken: &dyn Fn(u64) -> bool| {
+        let world = world();
+        let cx = world.context(6, 0);
+        let catalog = &world.database.catalog;
+        assert!(catalog.chunks() > 5_000, "{}", catalog.chunks());
+        for group in 0..world.database.groups().count() {
+            let group = tarn_fabric::address::GroupId(group as u16);
+            for chunk in (0..catalog.chunks()).filter(|chunk| is_taken(*chunk)) {
+                let mut round = Round::new();
+                let somebody = round.reserve(8);
+                round.set_word(somebody, u64::MAX);
+                let target = world.database.groups().primary(catalog.chunk_word(group, chunk));
+                round.write(target, somebody, 8);
+                block_on(cx.port.execute(&mut round)).unwrap();
+            }
+        }
+        let mut by = world.coordinator(0, 0);
+        let before = by.context().port.counts().rounds;
+        fill(&mut by, LAYOUTS[2], [1]);
+        by.context().port.counts().rounds - before
+    };
+    let at_once = rounds_of_an_insert(&|_| false);
+    let searched = rounds_of_an_insert(&|chunk| chunk != 4_321);
+    // 1, 8, 64, 512 and 4,096 words and the rest, twice around the end of the table.
+    assert!(
+        (at_once..at_once + 10).contains(&searched),
+        "{searched}, of {at_once} without a search"
+    );
+}
