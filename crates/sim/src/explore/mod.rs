@@ -33,6 +33,9 @@ mod sharing;
 mod shrink;
 mod state;
 mod table;
+mod time;
+#[cfg(test)]
+mod time_tests;
 mod trace;
 mod transition;
 mod world;

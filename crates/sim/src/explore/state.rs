@@ -53,6 +53,7 @@ impl Machine {
         let spent = u64::from(self.spent.lost) << 32 | u64::from(self.spent.doubled);
         rest = chain(rest, mix(0x5be7, spent));
         rest = chain(rest, self.messages.digest());
+        rest = chain(rest, self.time.digest());
         for sum in [self.order, self.revoked] {
             rest = chain(rest, sum);
         }

@@ -115,6 +115,7 @@ impl World {
                 let (batch, position, line) = place.expect("it is enabled");
                 machine.land(index, batch, position, line);
             }
+            Transition::Time { actor, step } => machine.take_time(actor, step),
             Transition::Die { node } => machine.die(usize::from(node)),
             Transition::Declare { node } => machine.declare(usize::from(node)),
             Transition::MemoryDies { node } => machine.memory_dies(NodeSlot(node.into())),
@@ -193,6 +194,7 @@ impl World {
         if machine.alone(has_shares) >> actor & 1 == 1 && !has_ended && !machine.may_ask(actor) {
             let mut has_pieces = false;
             machine.forced_pieces(actor, from, |_| has_pieces = true);
+            has_pieces |= machine.time.is_asked(actor);
             machine.forced = has_pieces.then_some(Forced::Piece(actor, from));
         }
     }
@@ -220,6 +222,11 @@ impl World {
             };
             if let Some(actor) = ready {
                 self.take(Transition::Poll { actor });
+                continue;
+            }
+            let time = self.machine.borrow().time_at_once();
+            if let Some(transition) = time {
+                self.take(transition);
                 continue;
             }
             let at_once = self.machine.borrow().at_once();
@@ -342,6 +349,7 @@ impl Machine {
         };
         if state.status == Status::Finished {
             state.idle = 0;
+            self.time.leave(actor);
             self.note(Some(actor), What::Finished);
         }
         let group = self.life_of(actor).actors & !(1 << actor);
