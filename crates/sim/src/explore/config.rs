@@ -183,8 +183,8 @@ pub enum Planted {
     ToldForgotten,
     /// Windows and waits are held to be independent.
     TimeForgotten,
-    /// Waits begin at once, whoever opens windows.
-    OpenersForgotten,
+    /// Windows open at once, whoever begins waits.
+    WaitersForgotten,
     /// Which chain of waits a window has seen is no part of the state.
     ChainsForgotten,
     /// Which windows were open when a wait began is no part of the state.

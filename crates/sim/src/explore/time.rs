@@ -295,8 +295,8 @@ impl Machine {
             }
             let others = alive & !(1 << actor);
             let (opens, begins) = self.sharing.windows_and_waits(others);
-            let forgets = self.config.reduction.has(Planted::OpenersForgotten);
-            let is_private = self.time.is_private(actor, opens && !forgets, begins);
+            let forgets = self.config.reduction.has(Planted::WaitersForgotten);
+            let is_private = self.time.is_private(actor, opens, begins && !forgets);
             let step = self.time.steps_of(actor.into()).next()?;
             is_private.then_some(Transition::Time { actor, step })
         })
