@@ -6,6 +6,7 @@ mod common;
 mod dropped;
 mod explore;
 mod explore_found;
+mod explore_time;
 mod nic;
 mod observe;
 mod random;

@@ -97,7 +97,7 @@ fn timed(step: Timed) -> Do {
     Do::Timed(step)
 }
 
-fn lock_or_write(line: u16) -> Op {
+pub fn lock_or_write(line: u16) -> Op {
     Op::Faa { node: 0, line }
 }
 
