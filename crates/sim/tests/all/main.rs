@@ -13,3 +13,4 @@ mod random;
 mod revoke;
 mod service;
 mod timed;
+mod windows;
