@@ -64,8 +64,18 @@ struct Counts {
     refused: u64,
     /// Offered although it is not possible, beside another window that was found shorter.
     alarms: u64,
-    /// Of them, such as no wait was shorter than a lease.
+    /// Of them, such as no wait was shorter than a lease, and such as all had one length.
     alarms_of_leases: u64,
+    alarms_of_one: u64,
+}
+
+/// How long leases and waits are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lengths {
+    Any,
+    /// No wait is shorter than a lease.
+    OfLeases,
+    One,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -79,7 +89,7 @@ struct Scene {
     run: Run,
     open: [Open; ACTORS as usize],
     has_shorter: bool,
-    is_short_wait: bool,
+    lengths: Lengths,
 }
 
 impl Scene {
@@ -98,7 +108,8 @@ impl Scene {
                 self.open[usize::from(actor)].wait = Some(self.run.moments - 1);
             }
             (_, _, Some(since)) => {
-                let length = if self.is_short_wait { rng.random_range(1..4) } else { 3 };
+                let is_any = self.lengths == Lengths::Any;
+                let length = if is_any { rng.random_range(1..4) } else { 3 };
                 self.take(actor, Asked::End { length_ns: length }, TimeStep::End);
                 self.run.at_least(since, self.run.moments - 1, length);
                 self.open[usize::from(actor)].wait = None;
@@ -120,8 +131,11 @@ impl Scene {
         rng: &mut Rng,
         counts: &mut Counts,
     ) -> Result<(), &'static str> {
-        let lease =
-            if self.is_short_wait { rng.random_range(1..8) } else { rng.random_range(1..4) };
+        let lease = match self.lengths {
+            Lengths::Any => rng.random_range(1..8),
+            Lengths::OfLeases => rng.random_range(1..4),
+            Lengths::One => 3,
+        };
         let now = self.run.step();
         self.time.ask(actor, Asked::Close { lease_ns: lease });
         let is_offered = self.time.steps_of(actor.into()).any(|it| it == TimeStep::Shorter);
@@ -136,7 +150,8 @@ impl Scene {
                 return Err("offered, and not possible");
             }
             counts.alarms += 1;
-            counts.alarms_of_leases += u64::from(!self.is_short_wait);
+            counts.alarms_of_leases += u64::from(self.lengths != Lengths::Any);
+            counts.alarms_of_one += u64::from(self.lengths == Lengths::One);
         }
         counts.refused += u64::from(!is_offered);
         let is_shorter = is_possible && rng.random_range(0..4) > 0;
@@ -159,8 +174,9 @@ fn hold_against_time(planted: Option<Planted>, runs: u64) -> (Result<(), &'stati
         let mut time = Time::default();
         time.reset(planted);
         (0..ACTORS).for_each(|_| time.admit());
+        let lengths = [Lengths::Any, Lengths::OfLeases, Lengths::One][(seed % 3) as usize];
         let (run, open) = (Run::default(), [Open::default(); ACTORS as usize]);
-        let mut scene = Scene { time, run, open, has_shorter: false, is_short_wait: seed % 2 == 0 };
+        let mut scene = Scene { time, run, open, has_shorter: false, lengths };
         for _ in 0..STEPS {
             if let Err(wrong) = scene.step(&mut rng, &mut counts) {
                 return (Err(wrong), counts);
@@ -175,6 +191,8 @@ fn what_time_allows_is_offered_and_one_window_is_offered_nothing_else() {
     let (verdict, counts) = hold_against_time(None, 20_000);
     println!("{counts:?}");
     assert_eq!(verdict, Ok(()));
+    // One wait across two windows that overlap, say, and is as long as both together.
+    assert!(counts.alarms_of_leases > 0 && counts.alarms_of_one == 0, "{counts:?}");
     assert!(counts.shorter > 10_000 && counts.refused > 1_000, "{counts:?}");
 }
 
