@@ -120,29 +120,30 @@ fn a_word_that_moves_on_before_all_use_it_is_found() {
     assert!(is_found(&with_words(CloseCompared(0), &[(1, 2), (0, 2)])), "in one step");
 }
 
-/// Whoever finishes what a dead one began waits after having seen its locks, as the dead one would have.
+/// Whoever finishes what a dead one has only locked waits after having seen that, as the dead one would have. What was written in part
+/// the dead one had waited for.
 #[test]
-fn who_finishes_for_the_dead_waits_as_well() {
+fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
     let both = |op: fn(u16, u16) -> Op| Do::Round(vec![op(0, 0), op(0, 1)]);
     let finishes = |waits: &[Timed]| {
         let waits = waits.iter().map(|it| Do::Timed(*it)).collect();
         let steps = [vec![Do::Revoke(1), both(read)], waits, vec![both(write)]].concat();
         Program { after: Some(1), spared: true, ..program(vec![steps]) }
     };
-    let after_death = |waits: &[Timed]| {
+    // By what it has found: it would not have written had it found less.
+    let after_death = |waits: &[Timed], found: [u64; 2]| {
         let reader = Program { spared: true, ..reader(Close(10)) };
         let outcomes = all(&[reader, writer(&[Begin, End(10)]), finishes(waits)], budget(1, 0, 0));
-        // It would not have written had it not found both locked.
-        outcomes
-            .into_iter()
-            .filter(|it| it.logs[2].ends_with(&[LOCKED; 2]))
-            .collect::<BTreeSet<_>>()
+        outcomes.into_iter().filter(|it| it.logs[2].ends_with(&found)).collect::<BTreeSet<_>>()
     };
-    let outcomes = after_death(&[Begin, End(10)]);
-    assert!(!is_found(&outcomes));
     let has_new = |it: &Outcome| in_lease(it) && it.logs[0][0] > 2 && it.logs[0][1] > 2;
-    assert!(outcomes.iter().any(has_new) && outcomes.iter().any(is_torn));
-    assert!(is_found(&after_death(&[])));
+    let waited = after_death(&[Begin, End(10)], [LOCKED; 2]);
+    assert!(!is_found(&waited));
+    assert!(waited.iter().any(has_new) && waited.iter().any(is_torn));
+    assert!(is_found(&after_death(&[], [LOCKED; 2])));
+    let begun = after_death(&[], [2, LOCKED]);
+    assert!(!is_found(&begun));
+    assert!(begun.iter().any(has_new) && begun.iter().any(is_torn));
 }
 
 #[test]
