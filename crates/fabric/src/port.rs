@@ -202,7 +202,7 @@ impl Port {
         poll_fn(|_| self.shared.backend.begin_wait()).await
     }
 
-    /// Waits until `length` has passed since a wait began; at once, if it has already.
+    /// Waits until `length` has passed since a wait began; at once, if it has already. A wait ends once.
     #[inline]
     pub async fn end_wait(&self, wait: Wait, length: Nanos) {
         poll_fn(|_| self.shared.backend.end_wait(wait, length)).await;

@@ -23,6 +23,7 @@ mod land;
 mod machine;
 mod memory;
 mod messages;
+mod moments;
 mod objects;
 mod parts;
 mod replay;
@@ -43,6 +44,7 @@ mod world;
 pub use actor::{Actor, Fault, Trigger};
 pub use config::{Bounds, ExploreConfig, FaultBudget, GROUP_BYTES_MAX, Planted, Reduction};
 pub use fabric::{Begin, End, ExploreFabric};
+pub use moments::has_moments;
 pub use report::{
     ActorEnd, Bound, Explored, Fate, Mark, Marked, Outcome, Progress, Replayed, Summary, Violation,
 };

@@ -1,62 +1,17 @@
 //! The rule of windows and waits against time itself.
 //!
-//! Invariant checked: a sequence of steps with its answers either has moments at which it could have happened, or it has not: that
-//! is a system of differences between moments, decided by itself. Whatever is possible is offered; as long as no other window was
+//! Invariant checked: a sequence of steps with its answers either has moments at which it could have happened, or it has not
+//! ([`Moments`], which knows nothing of the rule). Whatever is possible is offered; as long as no other window was
 //! found shorter, nothing else is.
 
 use super::config::Planted;
+use super::moments::Moments;
 use super::time::{Asked, Time, TimeStep};
 use rand::RngExt as _;
 use tarn_fabric::rng::{Rng, seeded};
 
 const ACTORS: u8 = 4;
 const STEPS: usize = 24;
-/// Of one unit of length: more than there are steps, each of which takes some time.
-const UNIT: i64 = 1_000;
-
-/// Steps and what is known of the time between two of them: the second is at most so long after the first.
-#[derive(Default)]
-struct Run {
-    moments: usize,
-    at_most: Vec<(usize, usize, i64)>,
-}
-
-impl Run {
-    /// One more step, after all others; its number.
-    fn step(&mut self) -> usize {
-        if self.moments > 0 {
-            self.at_most.push((self.moments, self.moments - 1, -1));
-        }
-        self.moments += 1;
-        self.moments - 1
-    }
-
-    fn at_least(&mut self, from: usize, to: usize, units: u64) {
-        self.at_most.push((to, from, -(units as i64) * UNIT));
-    }
-
-    fn shorter(&mut self, from: usize, to: usize, units: u64) {
-        self.at_most.push((from, to, units as i64 * UNIT - 1));
-    }
-
-    /// Whether there are such moments: no cycle of differences is negative (Bellman and Ford).
-    fn is_possible(&self) -> bool {
-        let mut moments = vec![0i64; self.moments];
-        for _ in 0..=self.moments {
-            let mut is_stable = true;
-            for &(from, to, most) in &self.at_most {
-                if moments[from] + most < moments[to] {
-                    (moments[to], is_stable) = (moments[from] + most, false);
-                }
-            }
-            if is_stable {
-                return true;
-            }
-        }
-        false
-    }
-}
-
 /// What was counted.
 #[derive(Default, Debug)]
 struct Counts {
@@ -86,7 +41,7 @@ struct Open {
 
 struct Scene {
     time: Time,
-    run: Run,
+    run: Moments,
     open: [Open; ACTORS as usize],
     has_shorter: bool,
     lengths: Lengths,
@@ -99,29 +54,29 @@ impl Scene {
         let mine = self.open[usize::from(actor)];
         match (rng.random_range(0..2), mine.window, mine.wait) {
             (0, None, _) => {
-                self.take(actor, Asked::Open, TimeStep::Open);
-                self.open[usize::from(actor)].window = Some(self.run.moments - 1);
+                let now = self.take(actor, Asked::Open, TimeStep::Open);
+                self.open[usize::from(actor)].window = Some(now);
             }
             (0, Some(since), _) => return self.close(actor, since, rng, counts),
             (_, _, None) => {
-                self.take(actor, Asked::Begin, TimeStep::Begin);
-                self.open[usize::from(actor)].wait = Some(self.run.moments - 1);
+                let now = self.take(actor, Asked::Begin, TimeStep::Begin);
+                self.open[usize::from(actor)].wait = Some(now);
             }
             (_, _, Some(since)) => {
                 let is_any = self.lengths == Lengths::Any;
                 let length = if is_any { rng.random_range(1..4) } else { 3 };
-                self.take(actor, Asked::End { length_ns: length }, TimeStep::End);
-                self.run.at_least(since, self.run.moments - 1, length);
+                let now = self.take(actor, Asked::End { length_ns: length }, TimeStep::End);
+                self.run.at_least(since, now, length);
                 self.open[usize::from(actor)].wait = None;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, actor: u8, asked: Asked, step: TimeStep) {
-        self.run.step();
+    fn take(&mut self, actor: u8, asked: Asked, step: TimeStep) -> usize {
         self.time.ask(actor, asked);
         self.time.take(actor, step);
+        self.run.step()
     }
 
     fn close(
@@ -141,7 +96,7 @@ impl Scene {
         let is_offered = self.time.steps_of(actor.into()).any(|it| it == TimeStep::Shorter);
         assert!(self.time.steps_of(actor.into()).any(|it| it == TimeStep::Longer));
         self.run.shorter(since, now, lease);
-        let is_possible = self.run.is_possible();
+        let is_possible = self.run.are_possible();
         if is_possible && !is_offered {
             return Err("possible, and not offered");
         }
@@ -159,7 +114,7 @@ impl Scene {
             counts.shorter += 1;
             self.has_shorter = true;
         } else {
-            self.run.at_most.pop();
+            self.run.take_back();
         }
         self.time.take(actor, if is_shorter { TimeStep::Shorter } else { TimeStep::Longer });
         self.open[usize::from(actor)].window = None;
@@ -175,7 +130,7 @@ fn hold_against_time(planted: Option<Planted>, runs: u64) -> (Result<(), &'stati
         time.reset(planted);
         (0..ACTORS).for_each(|_| time.admit());
         let lengths = [Lengths::Any, Lengths::OfLeases, Lengths::One][(seed % 3) as usize];
-        let (run, open) = (Run::default(), [Open::default(); ACTORS as usize]);
+        let (run, open) = (Moments::default(), [Open::default(); ACTORS as usize]);
         let mut scene = Scene { time, run, open, has_shorter: false, lengths };
         for _ in 0..STEPS {
             if let Err(wrong) = scene.step(&mut rng, &mut counts) {

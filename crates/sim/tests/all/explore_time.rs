@@ -7,7 +7,9 @@ use crate::common::cases::{budget, is_all, read, write};
 use crate::common::timed::{LONGER, SHORTER, Timed, changes, lock_or_write, reader, writer};
 use crate::common::toy::{Do, Op, Outcome, Program, Toy, program};
 use std::collections::BTreeSet;
-use tarn_sim::explore::{FaultBudget, Reduction, Step, What, replay};
+use tarn_sim::explore::{
+    Bounds, ExploreConfig, FaultBudget, Reduction, Step, What, has_moments, replay,
+};
 
 use Timed::{Begin, Close, CloseByShorter, CloseCompared, CloseLoaded, End, EndLoaded, Load};
 
@@ -27,7 +29,7 @@ fn in_lease(outcome: &Outcome) -> bool {
 /// All that a reader and others come to.
 fn all(programs: &[Program], faults: FaultBudget) -> BTreeSet<Outcome> {
     let toy = Toy::new(programs, 1, 4);
-    let config = tarn_sim::explore::ExploreConfig { faults, ..toy.config() };
+    let config = ExploreConfig { faults, ..toy.config() };
     let (outcomes, explored) = toy.outcomes(&config, Reduction::Full);
     println!("{} executions, {} states", explored.progress.executions, explored.progress.states);
     assert!(is_all(&explored), "{explored:?}");
@@ -146,6 +148,28 @@ fn who_finishes_for_the_dead_waits_if_nothing_was_written() {
     assert!(begun.iter().any(has_new) && begun.iter().any(is_torn));
 }
 
+/// One wait across two windows that overlap, and is as long as both: the rule lets it pass, and no clock shows it.
+#[test]
+fn what_no_clock_shows_is_told_from_what_one_does() {
+    let window = |mine, theirs| {
+        let (write, read) = (Do::Round(vec![write(0, mine)]), Do::Round(vec![read(0, theirs)]));
+        program(vec![vec![Do::Timed(Timed::Open), write, read, Do::Timed(Close(1))]])
+    };
+    let (begin, end) = (Do::Timed(Begin), Do::Timed(End(2)));
+    let (read, write) = (Do::Round(vec![read(0, 0)]), Do::Round(vec![write(0, 2)]));
+    let waits = program(vec![vec![read, begin, end, write]]);
+    // The wait began after the first window opened and ended before the second closed, which opened before the first closed.
+    let toy = Toy::new(&[window(0, 1), waits, window(1, 2)], 1, 4).objecting(|outcome| {
+        let is_it = outcome.logs == [vec![3000, SHORTER], vec![1000], vec![2000, SHORTER]];
+        if is_it { Err("a wait across both".to_owned()) } else { Ok(()) }
+    });
+    let bounds = Bounds { violations: u32::MAX, ..Bounds::NONE };
+    let config = ExploreConfig { bounds, ..toy.config() };
+    let (_, explored) = toy.outcomes(&config, Reduction::Full);
+    assert!(is_all(&explored) && !explored.violations.is_empty(), "{explored:?}");
+    assert!(explored.violations.iter().all(|it| !has_moments(&it.trace)));
+}
+
 #[test]
 fn steps_of_time_are_in_the_trace_and_replay() {
     let programs = [reader(Close(10)), writer(&[Begin, End(9)])];
@@ -166,6 +190,7 @@ fn steps_of_time_are_in_the_trace_and_replay() {
     assert!(seen.contains(&(Some(0), What::WindowOpened)) && seen.contains(&(Some(0), closed)));
     assert!(seen.contains(&(Some(1), What::WaitBegan)));
     assert!(seen.contains(&(Some(1), What::WaitEnded { length_ns: 9 })));
+    assert!(has_moments(&violation.trace), "clocks show it");
     let again = replay(&toy, &toy.config(), &violation.schedule).unwrap();
     assert_eq!((&again.trace, again.verdict), (&violation.trace, Err(violation.text.clone())));
 }

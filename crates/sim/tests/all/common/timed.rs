@@ -6,6 +6,7 @@
 
 use super::cases::{Case, budget, case, large, read};
 use super::toy::{Do, Op, Program, program};
+use Timed::{Begin, Close, End, Open};
 use proptest::prelude::{Just, Strategy};
 use proptest::prop_oneof;
 use std::cell::Cell;
@@ -93,7 +94,8 @@ impl Held {
     }
 }
 
-fn timed(step: Timed) -> Do {
+/// A step of windows and waits.
+fn t(step: Timed) -> Do {
     Do::Timed(step)
 }
 
@@ -104,13 +106,13 @@ pub fn lock_or_write(line: u16) -> Op {
 /// Reads two records in a window, and closes that as told.
 pub fn reader(close: Timed) -> Program {
     let reads = Do::Round(vec![read(0, 0), read(0, 1)]);
-    program(vec![vec![timed(Timed::Open), reads, timed(close)]])
+    program(vec![vec![t(Timed::Open), reads, t(close)]])
 }
 
 /// Locks two records, waits as told, and writes both.
 pub fn writer(waits: &[Timed]) -> Program {
     let both = || Do::Round(vec![lock_or_write(0), lock_or_write(1)]);
-    let waits = waits.iter().map(|it| timed(*it)).collect();
+    let waits = waits.iter().map(|it| t(*it)).collect();
     program(vec![[vec![both()], waits, vec![both()]].concat()])
 }
 
@@ -120,19 +122,31 @@ pub fn changes(words: &[(u16, u64)]) -> Program {
     program(vec![words.iter().flat_map(|(part, to)| [pause(), Do::PutPart(*part, *to)]).collect()])
 }
 
+fn round(ops: &[Op]) -> Do {
+    Do::Round(ops.to_vec())
+}
+
+fn write(line: u16) -> Op {
+    super::cases::write(0, line)
+}
+
+fn of(steps: Vec<Do>) -> Program {
+    program(vec![steps])
+}
+
+/// Whose second line is seen by who has written the first was within.
+fn window(lease: u64, seen: &[Op]) -> Program {
+    of(vec![t(Open), round(&[write(0)]), round(seen), t(Close(lease))])
+}
+
 /// Toys by hand.
 pub fn cases() -> Vec<Case> {
-    use Timed::{Begin, Close, End, Open};
-    let round = |ops: &[Op]| Do::Round(ops.to_vec());
-    let of = |steps: Vec<Do>| program(vec![steps]);
+    smaller().into_iter().chain(larger()).collect()
+}
+
+/// A window and a wait.
+fn smaller() -> Vec<Case> {
     let none = FaultBudget::NONE;
-    let t = timed;
-    let write = |line| super::cases::write(0, line);
-    // Whose second line is seen by who has written the first was within.
-    let window = |lease: u64, seen: &[Op]| {
-        of(vec![t(Open), round(&[write(0)]), round(seen), t(Close(lease))])
-    };
-    let waiter = || of(vec![round(&[read(0, 0)]), t(Begin), t(End(1)), round(&[lock_or_write(1)])]);
     vec![
         case(
             "a window and a wait",
@@ -186,6 +200,14 @@ pub fn cases() -> Vec<Case> {
             1,
             none,
         ),
+    ]
+}
+
+/// Toys of more actors, or more that may happen.
+fn larger() -> Vec<Case> {
+    let none = FaultBudget::NONE;
+    let waiter = || of(vec![round(&[read(0, 0)]), t(Begin), t(End(1)), round(&[lock_or_write(1)])]);
+    vec![
         large(
             "two waits in a row",
             &[
