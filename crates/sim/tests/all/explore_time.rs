@@ -8,7 +8,7 @@ use crate::common::timed::{LONGER, SHORTER, Timed, changes, lock_or_write, reade
 use crate::common::toy::{Do, Op, Outcome, Program, Toy, program};
 use std::collections::BTreeSet;
 use tarn_sim::explore::{
-    Bounds, ExploreConfig, FaultBudget, Reduction, Step, What, has_moments, replay,
+    Bounds, ExploreConfig, FaultBudget, Reduction, Step, What, has_moments, replay, shrink,
 };
 
 use Timed::{Begin, Close, CloseByShorter, CloseCompared, CloseLoaded, End, EndLoaded, Load};
@@ -191,6 +191,9 @@ fn steps_of_time_are_in_the_trace_and_replay() {
     assert!(seen.contains(&(Some(1), What::WaitBegan)));
     assert!(seen.contains(&(Some(1), What::WaitEnded { length_ns: 9 })));
     assert!(has_moments(&violation.trace), "clocks show it");
+    let small = shrink(&toy, &toy.config(), violation).unwrap();
+    assert!(small.schedule.choices.len() <= violation.schedule.choices.len());
+    assert!(has_moments(&small.trace) && small.text == violation.text);
     let again = replay(&toy, &toy.config(), &violation.schedule).unwrap();
     assert_eq!((&again.trace, again.verdict), (&violation.trace, Err(violation.text.clone())));
 }
