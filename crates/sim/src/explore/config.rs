@@ -185,6 +185,8 @@ pub enum Planted {
     TimeForgotten,
     /// Windows open at once, whoever begins waits.
     WaitersForgotten,
+    /// After a start a piece of its rounds lands next although it has begun a wait.
+    BeginningsMoved,
     /// Which chain of waits a window has seen is no part of the state.
     ChainsForgotten,
     /// Which windows were open when a wait began is no part of the state.

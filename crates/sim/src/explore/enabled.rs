@@ -45,6 +45,9 @@ impl Machine {
                 }
                 return;
             }
+            Some(Forced::Answer(actor)) => {
+                return self.time_steps(actor, |transition| list.push(transition));
+            }
             Some(Forced::StartAfter(node)) => {
                 let waits = self.waiting_for(Trigger::Lost(node));
                 return list.extend(waits.map(|actor| Transition::Start { actor }));

@@ -101,6 +101,8 @@ pub(crate) struct Spent {
 pub(crate) enum Forced {
     /// A piece of a round of this actor, from this number on.
     Piece(u8, u32),
+    /// Whether the window of this actor was shorter.
+    Answer(u8),
     /// The start of an actor that waited for this compute node to be lost.
     StartAfter(NodeId),
 }

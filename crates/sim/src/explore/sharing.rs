@@ -157,9 +157,9 @@ impl Sharing {
         self.has_grown |= is_new && self.windows & !(1 << actor) != 0;
     }
 
-    /// Whether any of these opens windows, and whether any begins waits.
-    pub(crate) fn windows_and_waits(&self, actors: u64) -> (bool, bool) {
-        (self.windows & actors != 0, self.waits & actors != 0)
+    /// Whether any of these begins waits.
+    pub(crate) fn begins_waits(&self, actors: u64) -> bool {
+        self.waits & actors != 0
     }
 
     /// Datagrams are sent from now on.

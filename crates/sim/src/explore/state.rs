@@ -47,6 +47,7 @@ impl Machine {
         let forced = match self.forced {
             None => 0,
             Some(Forced::Piece(actor, _)) => u64::from(actor) + 1,
+            Some(Forced::Answer(actor)) => 2 << 32 | u64::from(actor),
             Some(Forced::StartAfter(node)) => 1 << 32 | u64::from(node.slot.0),
         };
         let mut rest = chain(mix(0xd044, down), mix(0xf0ce, forced));

@@ -47,6 +47,15 @@ impl TimeFootprint {
     pub(crate) const NONE: TimeFootprint =
         TimeFootprint { opened: false, closed: false, began: false, ended: false };
 
+    /// Of whatever may be.
+    pub(crate) const ALL: TimeFootprint =
+        TimeFootprint { opened: true, closed: true, began: true, ended: true };
+
+    /// Whether a wait has begun, which may not be moved to later.
+    pub(crate) fn has_begun(self) -> bool {
+        self.began
+    }
+
     pub(crate) fn join(&mut self, other: TimeFootprint) {
         self.opened |= other.opened;
         self.closed |= other.closed;
@@ -127,6 +136,12 @@ impl Time {
         seen_ns < lease_ns || self.has(Planted::WaitsForgotten)
     }
 
+    /// Who waits to be told whether his window was shorter.
+    pub(crate) fn closing(&self) -> Option<u8> {
+        let is_closing = |of: &Of| matches!(of.asked, Some(Asked::Close { .. }));
+        self.of.iter().position(is_closing).map(|actor| actor as u8)
+    }
+
     /// Whether somebody is about to take a step.
     pub(crate) fn is_asked(&self, actor: u8) -> bool {
         self.of[usize::from(actor)].asked.is_some()
@@ -191,12 +206,13 @@ impl Time {
         *self.at(actor) = Of::default();
     }
 
-    /// Whether nobody can tell when an actor's step is taken, these being the others who may open a window, or begin a wait, yet.
-    fn is_private(&self, actor: u8, opens: bool, begins: bool) -> bool {
+    /// Whether an actor's step need not be chosen: nobody can tell when it is taken, unless others may begin a wait yet; or nothing could
+    /// come of taking a beginning later that does not come of it now.
+    fn is_at_once(&self, actor: u8, others_begin: bool) -> bool {
         let of = &self.of[usize::from(actor)];
         match of.asked {
-            Some(Asked::Open) => !begins,
-            Some(Asked::Begin) => !opens,
+            Some(Asked::Open) => !others_begin,
+            Some(Asked::Begin) => true,
             Some(Asked::End { .. }) => of.wait.iter().all(|(window, _)| *window == actor),
             Some(Asked::Close { .. }) | None => false,
         }
@@ -286,19 +302,18 @@ impl Machine {
         }
     }
 
-    /// A step of time that need not be chosen, because nobody can tell when it is taken.
+    /// A step of time that need not be chosen.
     pub(crate) fn time_at_once(&self) -> Option<Transition> {
         let alive = self.alive();
         (0..self.actors.len() as u8).find_map(|actor| {
             if !self.time.is_asked(actor) || self.may_ask(actor) {
                 return None;
             }
-            let others = alive & !(1 << actor);
-            let (opens, begins) = self.sharing.windows_and_waits(others);
             let forgets = self.config.reduction.has(Planted::WaitersForgotten);
-            let is_private = self.time.is_private(actor, opens, begins && !forgets);
+            let others_begin = !forgets && self.sharing.begins_waits(alive & !(1 << actor));
             let step = self.time.steps_of(actor.into()).next()?;
-            is_private.then_some(Transition::Time { actor, step })
+            let is_at_once = self.time.is_at_once(actor, others_begin);
+            is_at_once.then_some(Transition::Time { actor, step })
         })
     }
 }

@@ -183,6 +183,7 @@ impl Footprint {
     pub(crate) fn after(mut self, other: &Footprint, has_shares: bool) -> Footprint {
         if self.actors & other.actors != 0 && !self.polled {
             (self.polled, self.began, self.ended) = (true, true, true);
+            self.time = TimeFootprint::ALL;
             self.shares_changed |= has_shares;
         }
         self

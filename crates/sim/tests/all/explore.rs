@@ -4,8 +4,9 @@
 //! reaches, plain enumeration does.
 
 use crate::common::cases::{Case, cases, drawn, is_all};
+use crate::common::timed;
 use crate::common::toy::Outcome;
-use proptest::prelude::Strategy as _;
+use proptest::prelude::Strategy;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
@@ -60,12 +61,15 @@ fn bounded(case: &Case, states: u64) -> ExploreConfig {
     ExploreConfig { bounds, ..case.config() }
 }
 
-fn draw_cases(count: u32, mut each: impl FnMut(Case) -> bool) {
+fn draw_cases(
+    count: u32,
+    strategy: &impl Strategy<Value = Case>,
+    mut each: impl FnMut(Case) -> bool,
+) {
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
         TestRng::from_seed(RngAlgorithm::XorShift, &[7; 16]),
     );
-    let strategy = drawn();
     for _ in 0..count {
         if each(strategy.new_tree(&mut runner).expect("nothing is rejected").current()) {
             return;
@@ -75,10 +79,19 @@ fn draw_cases(count: u32, mut each: impl FnMut(Case) -> bool) {
 
 #[test]
 fn drawn_toys_have_the_same_outcomes_under_all_reductions() {
+    compare_drawn(&drawn(), DRAWN_STATES);
+}
+
+#[test]
+fn drawn_toys_with_windows_and_waits_have_them_too() {
+    compare_drawn(&timed::drawn_toys(), STATES);
+}
+
+fn compare_drawn(strategy: &impl Strategy<Value = Case>, states: u64) {
     let count = std::env::var("TARN_TOYS").map_or(50, |count| count.parse().unwrap());
     let (mut compared, mut plain_too) = (0, 0);
-    draw_cases(count, |case| {
-        let config = bounded(&case, DRAWN_STATES);
+    draw_cases(count, strategy, |case| {
+        let config = bounded(&case, states);
         let (truth, states) = case.toy.outcomes(&config, Reduction::States);
         if !is_all(&states) {
             return false;
@@ -118,6 +131,7 @@ fn planted_mistakes_are_noticed() {
         Planted::ToldForgotten,
         Planted::TimeForgotten,
         Planted::WaitersForgotten,
+        Planted::BeginningsMoved,
         Planted::ChainsForgotten,
         Planted::OpenForgotten,
         Planted::WaitsForgotten,
@@ -132,13 +146,13 @@ fn planted_mistakes_are_noticed() {
         };
         let by_hand = cases().into_iter().filter(|case| is_noticed(case, STATES));
         let noticed: Vec<_> = by_hand.map(|case| case.name).collect();
-        let (mut drawn, mut found) = (0, false);
-        draw_cases(if noticed.is_empty() { 400 } else { 0 }, |case| {
-            drawn += 1;
+        let (mut tried, mut found) = (0, false);
+        draw_cases(if noticed.is_empty() { 400 } else { 0 }, &drawn(), |case| {
+            tried += 1;
             found = is_noticed(&case, DRAWN_STATES);
             found
         });
-        println!("{planted:?}: noticed by {noticed:?}, {drawn} drawn");
+        println!("{planted:?}: noticed by {noticed:?}, {tried} drawn");
         assert!(found || !noticed.is_empty(), "{planted:?} went unnoticed");
     }
 }

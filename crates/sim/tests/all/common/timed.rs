@@ -7,7 +7,7 @@
 use super::cases::{Case, budget, case, large, read};
 use super::toy::{Do, Op, Program, program};
 use Timed::{Begin, Close, End, Open};
-use proptest::prelude::{Just, Strategy};
+use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::prop_oneof;
 use std::cell::Cell;
 use tarn_fabric::clock::Nanos;
@@ -266,4 +266,66 @@ pub fn drawn() -> impl Strategy<Value = Do> {
         2 => (1..3u64).prop_map(Timed::End),
     ]
     .prop_map(Do::Timed)
+}
+
+/// Toys of actors that have a window or a wait, with rounds before, within and behind.
+pub fn drawn_toys() -> impl Strategy<Value = Case> {
+    let op = || {
+        prop_oneof![
+            3 => (0..3u16).prop_map(|line| read(0, line)),
+            3 => (0..3u16).prop_map(write),
+            1 => (0..3u16).prop_map(lock_or_write),
+        ]
+    };
+    let step = move || {
+        prop_oneof![
+            8 => op().prop_map(|op| round(&[op])),
+            1 => op().prop_map(|op| Do::Detached(vec![op])),
+            1 => Just(Do::PutPart(0, 3)),
+            1 => Just(Do::LookPart(0)),
+        ]
+    };
+    let some = move |most: usize| prop::collection::vec(step(), 0..=most);
+    let reader = (some(1), some(2), 1..4u64, some(1)).prop_map(|(before, within, lease, after)| {
+        [before, vec![t(Open)], within, vec![t(Close(lease))], after].concat()
+    });
+    let waiter = (some(1), some(1), 1..3u64, any::<bool>(), some(1)).prop_map(
+        |(before, within, length, twice, after)| {
+            let again = if twice { vec![t(Begin), t(End(1))] } else { Vec::new() };
+            [before, vec![t(Begin)], within, vec![t(End(length))], again, after].concat()
+        },
+    );
+    let both = (reader.clone(), waiter.clone()).prop_map(|(one, other)| [one, other].concat());
+    let third = prop_oneof![2 => reader.clone(), 2 => waiter.clone(), 1 => both];
+    let faults = prop_oneof![
+        3 => Just(FaultBudget::NONE),
+        1 => Just(budget(1, 0, 0)),
+        1 => Just(budget(0, 1, 0)),
+    ];
+    let extra = (0..5usize, any::<bool>(), 0..3usize);
+    (reader, waiter, third, faults, extra).prop_map(
+        |(reader, waiter, third, faults, (how, has_third, split))| {
+            let mut actors = vec![of(reader), of(waiter)];
+            if has_third {
+                actors.push(of(third));
+            }
+            let last = actors.len() - 1;
+            let steps = actors[last].transactions[0].clone();
+            match how {
+                0 => {
+                    actors[last].after = Some(0);
+                    actors[last].transactions[0].insert(0, Do::Revoke(0));
+                    actors[last].spared = true;
+                }
+                1 => actors[1].node = Some(0),
+                // A transaction that begins in the middle.
+                2 if steps.len() > split => {
+                    let (one, other) = steps.split_at(split);
+                    actors[last].transactions = vec![one.to_vec(), other.to_vec()];
+                }
+                _ => {}
+            }
+            large("drawn, with time", &actors, 1, faults)
+        },
+    )
 }
