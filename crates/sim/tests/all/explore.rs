@@ -84,7 +84,7 @@ fn drawn_toys_have_the_same_outcomes_under_all_reductions() {
 
 #[test]
 fn drawn_toys_with_windows_and_waits_have_them_too() {
-    compare_drawn(&timed::drawn_toys(), STATES);
+    compare_drawn(&timed::drawn_toys(), DRAWN_STATES);
 }
 
 fn compare_drawn(strategy: &impl Strategy<Value = Case>, states: u64) {

@@ -272,24 +272,24 @@ pub fn drawn() -> impl Strategy<Value = Do> {
 pub fn drawn_toys() -> impl Strategy<Value = Case> {
     let op = || {
         prop_oneof![
-            3 => (0..3u16).prop_map(|line| read(0, line)),
-            3 => (0..3u16).prop_map(write),
-            1 => (0..3u16).prop_map(lock_or_write),
+            4 => (0..2u16).prop_map(|line| read(0, line)),
+            4 => (0..2u16).prop_map(write),
+            2 => (0..2u16).prop_map(lock_or_write),
         ]
     };
     let step = move || {
         prop_oneof![
-            8 => op().prop_map(|op| round(&[op])),
+            18 => op().prop_map(|op| round(&[op])),
             1 => op().prop_map(|op| Do::Detached(vec![op])),
             1 => Just(Do::PutPart(0, 3)),
             1 => Just(Do::LookPart(0)),
         ]
     };
-    let some = move |most: usize| prop::collection::vec(step(), 0..=most);
-    let reader = (some(1), some(2), 1..4u64, some(1)).prop_map(|(before, within, lease, after)| {
-        [before, vec![t(Open)], within, vec![t(Close(lease))], after].concat()
+    let some = move |least: usize, most: usize| prop::collection::vec(step(), least..=most);
+    let reader = (some(0, 1), some(1, 2), 1..3u64).prop_map(|(before, within, lease)| {
+        [before, vec![t(Open)], within, vec![t(Close(lease))]].concat()
     });
-    let waiter = (some(1), some(1), 1..3u64, any::<bool>(), some(1)).prop_map(
+    let waiter = (some(1, 1), some(0, 1), 1..3u64, any::<bool>(), some(1, 1)).prop_map(
         |(before, within, length, twice, after)| {
             let again = if twice { vec![t(Begin), t(End(1))] } else { Vec::new() };
             [before, vec![t(Begin)], within, vec![t(End(length))], again, after].concat()
@@ -302,11 +302,11 @@ pub fn drawn_toys() -> impl Strategy<Value = Case> {
         1 => Just(budget(1, 0, 0)),
         1 => Just(budget(0, 1, 0)),
     ];
-    let extra = (0..5usize, any::<bool>(), 0..3usize);
+    let extra = (0..5usize, 0..4u32, 0..3usize);
     (reader, waiter, third, faults, extra).prop_map(
-        |(reader, waiter, third, faults, (how, has_third, split))| {
+        |(reader, waiter, third, faults, (how, company, split))| {
             let mut actors = vec![of(reader), of(waiter)];
-            if has_third {
+            if company == 0 {
                 actors.push(of(third));
             }
             let last = actors.len() - 1;
