@@ -5,7 +5,8 @@
 //! for each wait that has begun the windows that were open then, with the chains that they had seen: waits that overlap do not add up.
 //!
 //! Opening, closing, beginning and ending are steps of their own. Their order matters between an opening and a beginning (whether that wait counts in
-//! that window), a beginning and an end (whether the one is behind the other), an end and a closing; and nowhere else.
+//! that window), a beginning and an end (whether the one is behind the other), an end and a closing; and nowhere else. Which of these orders
+//! forbid no more than another does, and so are the only ones that are explored, is in `docs/design/0011-explorer.md`.
 
 use super::config::Planted;
 use super::hash::{Digest, chain, mix};
