@@ -10,11 +10,14 @@
 //! rests on revoked access, never on leases: see docs/fault-model.md.
 
 mod embedded;
+mod read_leases;
+mod register;
 mod shards;
 
 pub use embedded::EmbeddedMembership;
 
 use crate::outcome::UsageError;
+use crate::read_lease::{LeaseWord, NotNow};
 use crate::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -34,6 +37,15 @@ pub enum Standing {
     Expelled,
     /// Its access is gone and its transactions are settled; a lock that names it is nobody's.
     Recovered,
+}
+
+/// When a service in one process gives a member up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Patience {
+    /// It has spoken, or was asked, since the service last looked at its clock: counted from the next look.
+    Fresh,
+    /// By the service's clock.
+    Until(Nanos),
 }
 
 /// What a lease is worth. Clocks are taken to gain or lose no more than `drift_ppm`.
@@ -172,6 +184,19 @@ pub enum Succession {
     Pending,
 }
 
+/// What came of asking for readers' leases of another length.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadLeaseChange {
+    /// It is under way, or that is the length: this is the word of record now.
+    Begun(LeaseWord),
+    /// Why not yet.
+    NotNow(NotNow),
+    /// The caller is no member.
+    NotMember,
+    /// No answer yet.
+    Pending,
+}
+
 /// What the engine asks of a membership service.
 pub trait Membership: Send + Sync {
     /// The current view.
@@ -272,4 +297,21 @@ pub trait Membership: Send + Sync {
     /// `by` wants to give out timestamps, and is to do so if whoever did is a member no more. Asked
     /// again by the same, the answer is the same.
     fn succeed_timestamper(&self, by: NodeId) -> Succession;
+
+    /// The word of record of readers' leases: what every node uses, or is about to (`crates/engine/src/read_lease`).
+    fn read_lease(&self) -> LeaseWord;
+
+    /// No thread of `by` will load another word than this before the record's next: a node says so after it was stored
+    /// ([`crate::read_lease::NodeLease`]).
+    fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord);
+
+    /// A member asks for leases of another length. It is come to over a second word, each as soon as all that may still run use the one before; who
+    /// keeps it waiting is expelled in the end, and recovered, which its access is revoked for.
+    ///
+    /// # Errors
+    /// If it is too long.
+    fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError>;
+
+    /// Lives that the word of record waits for, in order: they have not acknowledged it, and may still run.
+    fn read_lease_missing(&self) -> Vec<NodeId>;
 }

@@ -9,6 +9,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::local::Hold;
 use crate::round::Round;
+use crate::window::{Drift, Wait, Window};
 use std::task::Poll;
 
 /// What a backend can do beyond the contract's minimum.
@@ -160,6 +161,36 @@ pub trait Backend {
 
     /// The cluster's time with its uncertainty.
     fn clock(&self) -> ClockInterval;
+
+    /// How far this thread's clock is believed where windows and waits are measured.
+    fn drift(&self) -> Drift;
+
+    /// A window opens, before whatever the coroutine reads from now on. Pending where that is somebody else's to choose: then, as
+    /// with the three calls below, the coroutine asks again and for nothing else of the four meanwhile.
+    fn open_window(&self) -> Poll<Window> {
+        Poll::Ready(Window(self.now().0))
+    }
+
+    /// A window closes, after whatever the coroutine has read: whether it was shorter than `lease`. "No" is always allowed, and the
+    /// only answer to a lease of 0.
+    fn close_window(&self, window: Window, lease: Nanos) -> Poll<bool> {
+        Poll::Ready(self.drift().is_shorter(self.now() - Nanos(window.0), lease))
+    }
+
+    /// A wait begins, after whatever the coroutine knows to have happened.
+    fn begin_wait(&self) -> Poll<Wait> {
+        Poll::Ready(Wait(self.now().0))
+    }
+
+    /// Whether at least `length` has passed since a wait began: then it has ended, before whatever the coroutine posts from now on.
+    fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
+        let end = self.drift().end_of(Nanos(wait.0), length);
+        if self.now() >= end {
+            return Poll::Ready(());
+        }
+        self.park_until(end);
+        Poll::Pending
+    }
 
     /// Accounts for local work.
     fn charge(&self, cost: Cost);

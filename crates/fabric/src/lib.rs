@@ -5,7 +5,7 @@
 //! - [`round`]: one round trip of one-sided verbs, its ordering table, the coordinator's buffer.
 //! - [`backend`]: the seam; [`port`]: one thread's hold on it, through which the engine works.
 //! - [`rpc`]: at-most-once calls over datagrams that may be lost, doubled or reordered.
-//! - [`executor`]: one thread's coroutines. [`clock`], [`rng`], [`counters`], [`error`].
+//! - [`executor`]: one thread's coroutines. [`clock`], [`window`], [`rng`], [`counters`], [`error`].
 //! - [`local`]: the backend of threads and mapped memory, the embedded default.
 //!
 //! Invariant: this crate depends on nothing else of ours.
@@ -42,3 +42,4 @@ pub mod rng;
 pub mod round;
 pub mod rpc;
 mod verb;
+pub mod window;

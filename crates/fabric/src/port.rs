@@ -11,8 +11,9 @@ use crate::error::FabricError;
 use crate::local::Near;
 use crate::rng::{Rng, seeded};
 use crate::round::Round;
+use crate::window::{Drift, Wait, Window};
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -175,6 +176,36 @@ impl Port {
     /// The cluster's time with its uncertainty.
     pub fn clock(&self) -> ClockInterval {
         self.shared.backend.clock()
+    }
+
+    /// How far this thread's clock is believed.
+    pub fn drift(&self) -> Drift {
+        self.shared.backend.drift()
+    }
+
+    /// Opens a window, before the first READ of what is to be trusted is posted. A coroutine has one window: another takes its place.
+    #[inline]
+    pub async fn open_window(&self) -> Window {
+        poll_fn(|_| self.shared.backend.open_window()).await
+    }
+
+    /// Closes a window, when the last READ has ended: whether it was shorter than `lease`, so that no wait of that length has both begun
+    /// and ended in it, of any node.
+    #[inline]
+    pub async fn close_window(&self, window: Window, lease: Nanos) -> bool {
+        poll_fn(|_| self.shared.backend.close_window(window, lease)).await
+    }
+
+    /// Begins a wait, when the last lock is acknowledged. A coroutine has one wait: another takes its place.
+    #[inline]
+    pub async fn begin_wait(&self) -> Wait {
+        poll_fn(|_| self.shared.backend.begin_wait()).await
+    }
+
+    /// Waits until `length` has passed since a wait began; at once, if it has already. A wait ends once.
+    #[inline]
+    pub async fn end_wait(&self, wait: Wait, length: Nanos) {
+        poll_fn(|_| self.shared.backend.end_wait(wait, length)).await;
     }
 
     /// Accounts for local work in virtual time.

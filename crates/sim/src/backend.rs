@@ -15,6 +15,7 @@ use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
+use tarn_fabric::window::{Drift, Wait, Window};
 
 /// See the module's text.
 pub(crate) struct SimBackend {
@@ -31,6 +32,15 @@ impl SimBackend {
     pub(crate) fn new(world: Rc<RefCell<World>>, node: NodeId, number: u16) -> SimBackend {
         let thread = world.borrow_mut().join(node, number);
         SimBackend { world, thread, node, number }
+    }
+
+    /// How far this node's clock has run.
+    fn ran(&self) -> Nanos {
+        self.ran_in(&self.world.borrow())
+    }
+
+    fn ran_in(&self, world: &World) -> Nanos {
+        world.clocks[usize::from(self.node.slot.0)].ran(world.now_of(self.thread))
     }
 }
 
@@ -122,7 +132,7 @@ impl Backend for SimBackend {
     }
 
     fn park_until(&self, until: Nanos) {
-        self.world.borrow_mut().park_until(until);
+        self.world.borrow_mut().park_until(|clock| clock.shows_at(until));
     }
 
     fn now(&self) -> Nanos {
@@ -137,6 +147,33 @@ impl Backend for SimBackend {
     fn clock(&self) -> ClockInterval {
         let world = self.world.borrow();
         world.clocks[usize::from(self.node.slot.0)].read(world.now_of(self.thread))
+    }
+
+    fn drift(&self) -> Drift {
+        self.world.borrow().clocks[usize::from(self.node.slot.0)].believed()
+    }
+
+    fn open_window(&self) -> Poll<Window> {
+        Poll::Ready(Window(self.ran().0))
+    }
+
+    fn close_window(&self, window: Window, lease: Nanos) -> Poll<bool> {
+        Poll::Ready(self.drift().is_shorter(self.ran() - Nanos(window.0), lease))
+    }
+
+    fn begin_wait(&self) -> Poll<Wait> {
+        Poll::Ready(Wait(self.ran().0))
+    }
+
+    fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
+        let end = self.drift().end_of(Nanos(wait.0), length);
+        let world = &mut *self.world.borrow_mut();
+        // At rest there is no time.
+        if world.current.is_none() || self.ran_in(world) >= end {
+            return Poll::Ready(());
+        }
+        world.park_until(|clock| clock.ran_at(end));
+        Poll::Pending
     }
 
     fn charge(&self, cost: Cost) {

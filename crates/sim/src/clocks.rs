@@ -7,12 +7,19 @@
 //! In random mode a port's `now` is its node's reading, with the bounds of the run's `Chaos`; true time
 //! is what an observer stamps histories with. In timed mode `now` is true time, because latencies are
 //! measured by it, and the interval is that of a clock within the profile's bounds.
+//!
+//! Windows and waits are measured by how far a node's clock has run, at its rate and from 0, in both modes: what they are held
+//! against is the bound on rates. `now` would not do, since a clock that is behind stands still at 0.
 
 use crate::config::{CLOCK_STREAM, Mode};
 use crate::profile::Clock as Bounds;
 use rand::RngExt as _;
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::rng::seeded;
+use tarn_fabric::window::Drift;
+
+/// True time comes in whole nanoseconds, and so does what a clock makes of it: two of them are lost.
+const TICK_NS: u32 = 2;
 
 /// One node's clock.
 #[derive(Clone, Copy, Debug)]
@@ -37,9 +44,13 @@ impl Clock {
             }
         };
         let drift_bound = drift_ppm / 1e6;
+        let planted_times = match mode {
+            Mode::Random(chaos) => chaos.planted_drift_times.max(1),
+            Mode::Timed => 1,
+        };
         Clock {
             offset_ns: share() * offset_bound_ns,
-            drift: share() * drift_bound,
+            drift: share() * drift_bound * f64::from(planted_times),
             offset_bound_ns,
             drift_bound,
             is_measured_by: mode == Mode::Timed,
@@ -58,18 +69,29 @@ impl Clock {
         if self.is_measured_by { now } else { Nanos(self.reading(now).max(0.0) as u64) }
     }
 
+    /// How far it has run at the true time `now`.
+    pub(crate) fn ran(&self, now: Nanos) -> Nanos {
+        Nanos((now.0 as f64 * (1.0 + self.drift)) as u64)
+    }
+
+    /// The true time at which it has run so far.
+    pub(crate) fn ran_at(&self, until: Nanos) -> Nanos {
+        first(until.0 as f64 / (1.0 + self.drift), |at| self.ran(at) >= until)
+    }
+
+    /// How far a node believes its clock where it measures how far that has run.
+    pub(crate) fn believed(&self) -> Drift {
+        let ppm = (self.drift_bound * 1e6).ceil() as u32;
+        Drift::new(ppm, TICK_NS).expect("profiles and chaos bound it")
+    }
+
     /// The true time from which on the node takes it for `until` or later.
     pub(crate) fn shows_at(&self, until: Nanos) -> Nanos {
         if self.is_measured_by || until == Nanos(0) || until == Nanos(u64::MAX) {
             return until;
         }
         let about = (until.0 as f64 - self.offset_ns) / (1.0 + self.drift);
-        // Rounding may have cut a nanosecond or two.
-        let mut at = Nanos((about.max(0.0) as u64).saturating_sub(2));
-        while self.now(at) < until {
-            at.0 += 1;
-        }
-        at
+        first(about, |at| self.now(at) >= until)
     }
 
     /// What its node knows of the true time `now`.
@@ -82,6 +104,16 @@ impl Clock {
         let nanos = |at: f64| Nanos(at.max(0.0) as u64);
         ClockInterval { earliest: nanos(reading - bound), latest: nanos((reading + bound).ceil()) }
     }
+}
+
+/// The first moment for which `is_there`, which is near `about`.
+fn first(about: f64, is_there: impl Fn(Nanos) -> bool) -> Nanos {
+    // Rounding may have cut a nanosecond or two.
+    let mut at = Nanos((about.max(0.0) as u64).saturating_sub(2));
+    while at.0 < u64::MAX && !is_there(at) {
+        at.0 += 1;
+    }
+    at
 }
 
 #[cfg(test)]
@@ -129,6 +161,22 @@ mod tests {
                 let at = clock.shows_at(Nanos(until));
                 assert!(clock.now(at) >= Nanos(until), "{clock:?}: woken early");
                 assert!(at == Nanos(0) || clock.now(at - Nanos(1)) < Nanos(until), "woken late");
+            }
+        }
+    }
+
+    #[test]
+    fn windows_and_waits_keep_their_promise_by_true_time() {
+        let clocks: Vec<_> = [Mode::Timed, wild()].into_iter().map(clocks).collect();
+        for clock in clocks.iter().flatten() {
+            for (since, length) in TIMES.iter().flat_map(|it| [(*it, 3), (*it, 70_001)]) {
+                let (since, length) = (Nanos(since), Nanos(length));
+                let end = clock.believed().end_of(clock.ran(since), length);
+                let over = clock.ran_at(end);
+                assert!(clock.ran(over) >= end && over - since >= length, "{clock:?} at {since}");
+                // Whoever closes a window then is not told that it was shorter.
+                let passed = clock.ran(since + length) - clock.ran(since);
+                assert!(!clock.believed().is_shorter(passed, length), "{clock:?} at {since}");
             }
         }
     }

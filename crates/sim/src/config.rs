@@ -76,6 +76,8 @@ pub struct Chaos {
     pub clock_offset_max_ns: u64,
     /// It runs too fast or too slow by so many millionths at the most.
     pub clock_drift_max_ppm: u32,
+    /// A planted bug, unless 0: clocks run off by up to so many times what is said of them.
+    pub planted_drift_times: u32,
     /// A planted bug: a line is read and written word by word, and others come between.
     pub planted_torn_lines: bool,
 }
@@ -100,6 +102,7 @@ impl Chaos {
         change_every_ns: 0,
         clock_offset_max_ns: 0,
         clock_drift_max_ppm: 0,
+        planted_drift_times: 0,
         planted_torn_lines: false,
     };
 
@@ -126,6 +129,7 @@ impl Chaos {
             change_every_ns: pick(&[10_000, 50_000, 200_000]),
             clock_offset_max_ns: pick(&[0, 100, 50_000]),
             clock_drift_max_ppm: pick(&[0, 100, 1_000]) as u32,
+            planted_drift_times: 0,
             planted_torn_lines: false,
         }
     }

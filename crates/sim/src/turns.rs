@@ -3,6 +3,7 @@
 //! Invariant: a coroutine has at most one place in one queue. It becomes ready when a round, a timer or
 //! a message comes; one that yields without any of these comes back by itself.
 
+use crate::clocks::Clock;
 use crate::threads::Status;
 use crate::world::{Event, World};
 use tarn_fabric::clock::Nanos;
@@ -125,13 +126,13 @@ impl World {
         state.yields += 1;
     }
 
-    /// The current coroutine sleeps until its thread's clock shows `until`, unless something else
+    /// The current coroutine sleeps until the true time that its node's clock says, unless something else
     /// that it waits for happens before.
-    pub(crate) fn park_until(&mut self, until: Nanos) {
+    pub(crate) fn park_until(&mut self, at: impl FnOnce(&Clock) -> Nanos) {
         let Some(task) = self.current else { return };
         let state = &mut self.tasks[task as usize];
         let thread = &self.threads[state.thread as usize];
-        let at = self.clocks[usize::from(thread.node.slot.0)].shows_at(until);
+        let at = at(&self.clocks[usize::from(thread.node.slot.0)]);
         state.wake_at_ps = (at.0.saturating_mul(1_000)).max(thread.local_ps);
         self.queue.push(state.wake_at_ps, Event::Wake { task });
         self.is_registered = true;

@@ -4,57 +4,22 @@
 //! view's number with it, is made under the register's lock. No transaction takes that lock: how the latest
 //! life of each slot stands is known without it.
 
+use super::read_leases::PublishedLease;
+use super::register::{Ended, Register};
 use super::shards::Shards;
 use super::{
-    Claim, Heirs, LeaseTerms, Membership, Renewal, Reopening, ShardChange, Standing, Succession,
-    Timestamper, ViewNumber,
+    Claim, Heirs, LeaseTerms, Membership, Patience, ReadLeaseChange, Renewal, Reopening,
+    ShardChange, Standing, Succession, Timestamper, ViewNumber,
 };
 use crate::outcome::UsageError;
 use crate::owner::{INCARNATIONS_MAX, SLOTS_MAX};
+use crate::read_lease::LeaseWord;
 use crate::shard_map::{ShardEntry, ShardId, ShardState};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-
-/// A life that is over.
-#[derive(Clone, Default, Debug)]
-struct Ended {
-    is_recovered: bool,
-    /// Who claimed its recovery, the last one last.
-    claimants: Vec<NodeId>,
-    /// Of whom nothing rests on its locks.
-    acknowledged: BTreeSet<NodeId>,
-}
-
-/// When the service gives a member up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Patience {
-    /// It has spoken since the service last looked at its clock: counted from the next look.
-    Fresh,
-    /// By the service's clock.
-    Until(Nanos),
-}
-
-#[derive(Default, Debug)]
-struct Register {
-    /// Lives given out, by slot.
-    given: Vec<u16>,
-    ended: BTreeMap<NodeId, Ended>,
-    members: BTreeMap<NodeId, Patience>,
-    /// Those that run nothing any more.
-    retired: BTreeSet<NodeId>,
-    /// Who gave out timestamps, the last one last.
-    timestampers: Vec<Timestamper>,
-}
-
-impl Register {
-    /// Members that may run transactions.
-    fn running(&self) -> impl DoubleEndedIterator<Item = NodeId> {
-        self.members.keys().filter(|node| !self.retired.contains(node)).copied()
-    }
-}
 
 /// The service in one process: a register behind a lock, which no transaction takes. How the latest
 /// life of each slot stands is known without it.
@@ -67,6 +32,7 @@ pub struct EmbeddedMembership {
     ended: AtomicU64,
     terms: LeaseTerms,
     shards: Shards,
+    read_lease: PublishedLease,
     /// The last of the timestampers, packed; 0 while there is none.
     timestamper: AtomicU64,
     register: Mutex<Register>,
@@ -87,31 +53,45 @@ impl EmbeddedMembership {
             ended: AtomicU64::new(0),
             terms,
             shards: Shards::default(),
+            read_lease: PublishedLease::default(),
             timestamper: AtomicU64::new(0),
             register: Mutex::new(Register { given, ..Register::default() }),
         }
     }
 
-    /// The service looks at its clock, which is the caller's: those whose lease has lapsed. They are
-    /// still members; the caller expels them. A lease that was renewed since the last look is counted
+    /// The service looks at its clock, which is the caller's: those whose lease has lapsed, and those that have kept a change of readers'
+    /// leases waiting for as long. They are still members; the caller expels them. A lease that was renewed since the last look is counted
     /// from this one, which is later than when its holder asked.
     pub fn tick(&self, now: Nanos) -> Vec<NodeId> {
         if self.terms.lease_ns == u64::MAX {
             return Vec::new();
         }
         let mut lapsed = Vec::new();
-        for (node, patience) in &mut self.register().members {
+        let mut register = self.register();
+        for (node, patience) in &mut register.members {
             match *patience {
                 Patience::Fresh => *patience = Patience::Until(now + Nanos(self.terms.lease_ns)),
                 Patience::Until(end) if end <= now => lapsed.push(*node),
                 Patience::Until(_) => {}
             }
         }
+        if register.read_lease.has_lapsed(now, self.terms.lease_ns) {
+            let missing = register.read_lease.missing(&register.may_run());
+            lapsed.extend(missing.iter().filter(|it| register.members.contains_key(it)));
+            lapsed.sort_unstable();
+            lapsed.dedup();
+        }
         lapsed
     }
 
     fn register(&self) -> MutexGuard<'_, Register> {
         self.register.lock().expect("no panic under this lock")
+    }
+
+    /// Somebody has acknowledged the word of readers' leases, or counts no more.
+    fn go_on_with_lease(&self, register: &mut Register) {
+        let counting = register.may_run();
+        register.read_lease.go_on(&counting, &self.read_lease);
     }
 
     /// Under the register's lock.
@@ -149,6 +129,7 @@ impl EmbeddedMembership {
         let standing = if is_recovered { Standing::Recovered } else { Standing::Expelled };
         self.publish(node, standing);
         self.next_view();
+        self.go_on_with_lease(&mut register);
     }
 }
 
@@ -274,14 +255,15 @@ impl Membership for EmbeddedMembership {
     }
 
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool {
-        let Register { ended, members, .. } = &mut *self.register();
-        let Some(ended) = ended.get_mut(&dead) else { return false };
-        if ended.claimants.last() != Some(&by) || !members.contains_key(&by) {
+        let register = &mut *self.register();
+        let Some(ended) = register.ended.get_mut(&dead) else { return false };
+        if ended.claimants.last() != Some(&by) || !register.members.contains_key(&by) {
             return false;
         }
         if !std::mem::replace(&mut ended.is_recovered, true) {
             self.publish(dead, Standing::Recovered);
             self.next_view();
+            self.go_on_with_lease(register);
         }
         true
     }
@@ -336,7 +318,9 @@ impl Membership for EmbeddedMembership {
     }
 
     fn retire(&self, by: NodeId) {
-        self.register().retired.insert(by);
+        let register = &mut *self.register();
+        register.retired.insert(by);
+        self.go_on_with_lease(register);
     }
 
     fn bereaved(&self) -> Vec<NodeId> {
@@ -348,8 +332,7 @@ impl Membership for EmbeddedMembership {
         let Some(lost) = register.ended.get(&dead).filter(|ended| ended.is_recovered) else {
             return Reopening::NotRecovered;
         };
-        let unsettled = register.ended.iter().filter(|(_, ended)| !ended.is_recovered);
-        let living = register.running().chain(unsettled.map(|(node, _)| *node));
+        let living = register.may_run().into_iter();
         let missing: Vec<NodeId> =
             living.filter(|node| !lost.acknowledged.contains(node)).collect();
         if !missing.is_empty() {
@@ -400,8 +383,36 @@ impl Membership for EmbeddedMembership {
         let (_, before) = register.timestampers.split_last().expect("the caller is the last");
         Succession::Granted { since, before: before.iter().map(|it| it.node).collect() }
     }
+
+    fn read_lease(&self) -> LeaseWord {
+        self.read_lease.word()
+    }
+
+    fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord) {
+        let register = &mut *self.register();
+        register.read_lease.acknowledge(by, word);
+        self.go_on_with_lease(register);
+    }
+
+    fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError> {
+        let register = &mut *self.register();
+        let counting = register.may_run();
+        if !register.members.contains_key(&by) {
+            return Ok(ReadLeaseChange::NotMember);
+        }
+        let begun = register.read_lease.propose(length_ns, &counting, &self.read_lease)?;
+        Ok(begun.map_or_else(ReadLeaseChange::NotNow, ReadLeaseChange::Begun))
+    }
+
+    fn read_lease_missing(&self) -> Vec<NodeId> {
+        let register = self.register();
+        register.read_lease.missing(&register.may_run())
+    }
 }
 
+#[cfg(test)]
+#[path = "read_leases_tests.rs"]
+mod read_leases_tests;
 #[cfg(test)]
 #[path = "embedded_tests.rs"]
 mod tests;

@@ -352,9 +352,6 @@ fn margins_are_those_of_the_worst_clocks() {
     assert_eq!(may_write_at(drift, LeaseWord::NONE, Nanos(5)), Nanos(5));
     let none = (LeaseWord::NONE, LeaseWord::NONE);
     assert!(!super::in_lease(drift, none, (Nanos(5), Nanos(5))), "no time is still a tick");
-    let refused = |ppm, tick| Drift::new(ppm, tick).map_err(|it| it.field).err();
-    assert_eq!(refused(1_000_000, 1).as_deref(), Some("drift_ppm"));
-    assert_eq!(refused(999_999, 0).as_deref(), Some("tick_ns"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A node's lease word, and what its clocks make of it.
+//! A node's lease word, and what a clock makes of it.
 //!
 //! ```text
 //! 63 CHANGE 48 | 47 READ, ns 24 | 23 WAIT, ns 0
@@ -7,11 +7,10 @@
 //! comes back is not taken for one that stayed; it starts anew after 65,536 changes, which no lease outlasts. Every rounding
 //! makes a lease shorter and a wait longer.
 
-use crate::outcome::UsageError;
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::window::Drift;
 
 const LENGTH_BITS: u32 = 24;
-const MILLION: u64 = 1_000_000;
 
 /// The longest lease.
 pub const LEASE_NS_MAX: u32 = (1 << LENGTH_BITS) - 1;
@@ -65,6 +64,18 @@ impl LeaseWord {
         self.0 as u32 & LEASE_NS_MAX
     }
 
+    /// What a reader's window is held against.
+    #[inline]
+    pub fn lease(self) -> Nanos {
+        Nanos(self.read_ns().into())
+    }
+
+    /// What a writer waits out.
+    #[inline]
+    pub fn wait(self) -> Nanos {
+        Nanos(self.wait_ns().into())
+    }
+
     /// Whether its length is not on its way to another.
     #[inline]
     pub fn is_settled(self) -> bool {
@@ -78,32 +89,6 @@ impl std::fmt::Debug for LeaseWord {
     }
 }
 
-/// How far a thread's clock is believed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Drift {
-    ppm: u32,
-    tick_ns: u32,
-}
-
-impl Drift {
-    /// Clocks gain or lose no more than `ppm`, and show multiples of `tick_ns`.
-    ///
-    /// # Errors
-    /// Names the field that cannot be, its value, and what is allowed.
-    pub fn new(ppm: u32, tick_ns: u32) -> Result<Drift, UsageError> {
-        let refuse = |field: &str, value: u32, allowed: String| {
-            Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
-        };
-        if u64::from(ppm) >= MILLION {
-            return refuse("drift_ppm", ppm, format!("0 to {}", MILLION - 1));
-        }
-        if tick_ns == 0 {
-            return refuse("tick_ns", tick_ns, "1 or more: clocks show whole ticks".to_owned());
-        }
-        Ok(Drift { ppm, tick_ns })
-    }
-}
-
 /// Whether a reader whose word was `at_start` before its first time and is `at_end` after its second is in lease: then nobody
 /// has written what it read unlocked, in between.
 #[inline]
@@ -112,20 +97,12 @@ pub fn in_lease(
     (at_start, at_end): (LeaseWord, LeaseWord),
     (first, second): (Nanos, Nanos),
 ) -> bool {
-    // On a clock that is slow more time has passed than it shows, and up to a tick more.
-    let trusted = u64::from(at_start.read_ns()) * (MILLION - u64::from(drift.ppm)) / MILLION;
-    let passed = (second - first).0.saturating_add(u64::from(drift.tick_ns));
-    at_start == at_end && passed <= trusted
+    at_start == at_end && drift.is_shorter(second - first, at_start.lease())
 }
 
 /// From when on, by the same clock, a writer may post data whose last lock was acknowledged before that clock showed
 /// `locked`; its word was loaded after that.
 #[inline]
 pub fn may_write_at(drift: Drift, word: LeaseWord, locked: Nanos) -> Nanos {
-    if word.wait_ns() == 0 {
-        return locked;
-    }
-    // On a clock that is fast less time has passed than it shows, and up to a tick less.
-    let waited = u64::from(word.wait_ns()) * (MILLION + u64::from(drift.ppm));
-    locked + Nanos(waited.div_ceil(MILLION) + u64::from(drift.tick_ns))
+    drift.end_of(locked, word.wait())
 }

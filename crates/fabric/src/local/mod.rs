@@ -58,6 +58,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::port::Port;
 use crate::round::Round;
+use crate::window::{Drift, Window};
 use mailbox::{Mailboxes, Receiver, Sender};
 use quiesce::Faults;
 use std::cell::RefCell;
@@ -65,7 +66,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use sync::full_fence;
+use sync::{clock_fence, full_fence};
 
 /// The shape of a local cluster.
 #[derive(Clone, Debug)]
@@ -307,6 +308,19 @@ impl Backend for LocalBackend {
     fn clock(&self) -> ClockInterval {
         let now = self.now();
         ClockInterval { earliest: now, latest: now }
+    }
+
+    /// Compute nodes are threads of one machine.
+    fn drift(&self) -> Drift {
+        Drift::ONE_CLOCK
+    }
+
+    /// A READ is loads here: none may be older than the time that the window opens with. That a clock is read after the loads before
+    /// it the operating system sees to.
+    fn open_window(&self) -> Poll<Window> {
+        let window = Window(self.now().0);
+        clock_fence();
+        Poll::Ready(window)
     }
 
     fn charge(&self, _: Cost) {}

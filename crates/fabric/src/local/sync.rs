@@ -101,6 +101,20 @@ pub(super) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// Nothing after it is executed before a clock was read that was read before it.
+#[inline(always)]
+pub(super) fn clock_fence() {
+    // The counter of time is no memory, so that no fence of memory holds it: `lfence` waits for all instructions.
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    // SAFETY: every x86-64 processor has it, and it changes nothing; to the compiler it may touch any memory, so that nothing is moved
+    // across it.
+    unsafe {
+        std::arch::asm!("lfence", options(nostack, preserves_flags));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+    full_fence();
+}
+
 /// Lets another thread run.
 pub(super) fn yield_now() {
     #[cfg(not(loom))]

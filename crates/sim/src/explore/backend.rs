@@ -8,6 +8,7 @@ use super::flight::Interest;
 use super::hash::{chain, mix, of_bytes};
 use super::machine::Machine;
 use super::messages::Message;
+use super::time::Asked;
 use super::trace::What;
 use super::world::World;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, P
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
+use tarn_fabric::window::{Drift, Wait, Window};
 
 /// Largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 4096;
@@ -36,6 +38,10 @@ impl ExploreBackend {
     pub(crate) fn new(world: Rc<World>, node: NodeId, thread: u16) -> ExploreBackend {
         let connection = world.machine.borrow_mut().join(node, thread);
         ExploreBackend { world, node, thread, connection }
+    }
+
+    fn ask_time(&self, asked: Asked) -> Poll<bool> {
+        self.world.machine.borrow_mut().ask_time(asked)
     }
 }
 
@@ -209,6 +215,27 @@ impl Backend for ExploreBackend {
     /// Nobody knows anything of the others' time.
     fn clock(&self) -> ClockInterval {
         ClockInterval { earliest: Nanos(0), latest: Nanos(u64::MAX) }
+    }
+
+    /// Lengths are lengths: what clocks make of them is whether a window is found shorter.
+    fn drift(&self) -> Drift {
+        Drift::ONE_CLOCK
+    }
+
+    fn open_window(&self) -> Poll<Window> {
+        self.ask_time(Asked::Open).map(|_| Window(0))
+    }
+
+    fn close_window(&self, _: Window, lease: Nanos) -> Poll<bool> {
+        self.ask_time(Asked::Close { lease_ns: lease.0 })
+    }
+
+    fn begin_wait(&self) -> Poll<Wait> {
+        self.ask_time(Asked::Begin).map(|_| Wait(0))
+    }
+
+    fn end_wait(&self, _: Wait, length: Nanos) -> Poll<()> {
+        self.ask_time(Asked::End { length_ns: length.0 }).map(|_| ())
     }
 
     fn charge(&self, _: Cost) {}

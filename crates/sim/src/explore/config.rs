@@ -181,4 +181,20 @@ pub enum Planted {
     PartsForgotten,
     /// What a coroutine was told of a part is no part of the state.
     ToldForgotten,
+    /// Windows and waits are held to be independent.
+    TimeForgotten,
+    /// Windows open at once, whoever begins waits.
+    WaitersForgotten,
+    /// After a start a piece of its rounds lands next although it has begun a wait.
+    BeginningsMoved,
+    /// Which chain of waits a window has seen is no part of the state.
+    ChainsForgotten,
+    /// Which windows were open when a wait began is no part of the state.
+    OpenForgotten,
+    /// A window is found shorter than its lease whatever waits it has seen.
+    WaitsForgotten,
+    /// A wait counts in a window that opened after it began.
+    BeginningsForgotten,
+    /// Waits beside one another add up.
+    OverlapsForgotten,
 }

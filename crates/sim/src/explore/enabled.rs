@@ -23,6 +23,7 @@ impl Machine {
         for index in 0..self.flights.live.len() {
             self.pieces(self.flights.live[index], |transition, _| list.push(transition));
         }
+        self.time_enabled(list);
         self.messages_enabled(list);
         self.faults_enabled(list, true);
     }
@@ -37,11 +38,15 @@ impl Machine {
             None => {}
             Some(Forced::Piece(actor, from)) => {
                 self.forced_pieces(actor, from, |transition| list.push(transition));
+                self.time_steps(actor, |transition| list.push(transition));
                 let life = self.actors[usize::from(actor)].life;
                 if self.spent.compute < self.config.faults.compute && self.is_worth_dying(life) {
                     list.push(Transition::Die { node: life as u8 });
                 }
                 return;
+            }
+            Some(Forced::Answer(actor)) => {
+                return self.time_steps(actor, |transition| list.push(transition));
             }
             Some(Forced::StartAfter(node)) => {
                 let waits = self.waiting_for(Trigger::Lost(node));
@@ -54,6 +59,7 @@ impl Machine {
         for index in 0..self.flights.live.len() {
             self.pieces(self.flights.live[index], |transition, _| list.push(transition));
         }
+        self.time_enabled(list);
         self.messages_enabled(list);
         self.faults_enabled(list, false);
     }
@@ -76,7 +82,7 @@ impl Machine {
                 let trigger = self.actors[usize::from(actor)].trigger;
                 !trigger.is_none_or(|trigger| self.has_happened(trigger))
             }
-            Transition::Poll { .. } | Transition::Deliver { .. } => false,
+            Transition::Poll { .. } | Transition::Deliver { .. } | Transition::Time { .. } => false,
             _ => true,
         })
     }

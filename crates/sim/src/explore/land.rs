@@ -210,6 +210,7 @@ impl Machine {
         for (index, actor) in self.actors.iter_mut().enumerate() {
             if actors >> index & 1 == 1 && actor.status != Status::Finished {
                 actor.status = Status::Dead;
+                self.time.leave(index as u8);
             }
         }
         for at in 0..self.flights.live.len() {

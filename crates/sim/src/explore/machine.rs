@@ -6,7 +6,7 @@
 //! observed too.
 
 use super::actor::{Actor, Fault, Trigger};
-use super::config::{ExploreConfig, Planted};
+use super::config::{ExploreConfig, Planted, Reduction};
 use super::flight::{Flights, Interest};
 use super::hash::{Digest, chain, mix};
 use super::memory::Memory;
@@ -14,6 +14,7 @@ use super::messages::Messages;
 use super::parts::Parts;
 use super::report::{Mark, Marked};
 use super::sharing::Sharing;
+use super::time::Time;
 use super::trace::{Step, What};
 use super::transition::Footprint;
 use tarn_fabric::address::{NodeId, NodeSlot};
@@ -100,6 +101,8 @@ pub(crate) struct Spent {
 pub(crate) enum Forced {
     /// A piece of a round of this actor, from this number on.
     Piece(u8, u32),
+    /// Whether the window of this actor was shorter.
+    Answer(u8),
     /// The start of an actor that waited for this compute node to be lost.
     StartAfter(NodeId),
 }
@@ -112,6 +115,7 @@ pub(crate) struct Machine {
     pub(crate) flights: Flights,
     pub(crate) messages: Messages,
     pub(crate) parts: Parts,
+    pub(crate) time: Time,
     pub(crate) actors: Vec<ActorState>,
     pub(crate) lives: Vec<Life>,
     pub(crate) is_down: Vec<bool>,
@@ -160,6 +164,7 @@ impl Machine {
             config: config.clone(),
             flights: Flights::default(),
             messages: Messages::default(),
+            time: Time::default(),
             actors: Vec::new(),
             lives: Vec::new(),
             is_down: vec![false; config.memory_nodes + config.spares],
@@ -192,6 +197,10 @@ impl Machine {
         self.flights.clear();
         self.messages.clear();
         self.parts.reset();
+        self.time.reset(match self.config.reduction {
+            Reduction::Planted(planted) => Some(planted),
+            _ => None,
+        });
         self.actors.clear();
         self.lives.clear();
         self.is_down.fill(false);
@@ -228,6 +237,7 @@ impl Machine {
             self.lives.len() - 1
         });
         self.lives[life].actors |= 1 << self.actors.len();
+        self.time.admit();
         self.lives[life].is_spared |= actor.is_spared;
         self.actors.push(ActorState {
             life,

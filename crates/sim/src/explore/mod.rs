@@ -23,6 +23,7 @@ mod land;
 mod machine;
 mod memory;
 mod messages;
+mod moments;
 mod objects;
 mod parts;
 mod replay;
@@ -33,6 +34,9 @@ mod sharing;
 mod shrink;
 mod state;
 mod table;
+mod time;
+#[cfg(test)]
+mod time_tests;
 mod trace;
 mod transition;
 mod world;
@@ -40,6 +44,7 @@ mod world;
 pub use actor::{Actor, Fault, Trigger};
 pub use config::{Bounds, ExploreConfig, FaultBudget, GROUP_BYTES_MAX, Planted, Reduction};
 pub use fabric::{Begin, End, ExploreFabric};
+pub use moments::has_moments;
 pub use report::{
     ActorEnd, Bound, Explored, Fate, Mark, Marked, Outcome, Progress, Replayed, Summary, Violation,
 };

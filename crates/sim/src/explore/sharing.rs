@@ -29,6 +29,9 @@ pub(crate) struct Sharing {
     parts: Vec<LineId>,
     /// Of each registered object who has changed it, and who sees it.
     objects: Vec<(u64, u64)>,
+    /// Who opens windows, and who begins waits, a bit each.
+    windows: u64,
+    waits: u64,
     /// A planted mistake: nothing is learned.
     pub(crate) is_frozen: bool,
     /// Datagrams are sent.
@@ -53,6 +56,8 @@ impl Sharing {
             count: 0,
             revoked_alive: Vec::new(),
             objects: Vec::new(),
+            windows: 0,
+            waits: 0,
             is_frozen: false,
             has_messages: false,
             has_asks: false,
@@ -136,6 +141,25 @@ impl Sharing {
             (changes || readers >> actor & 1 == 1) && self.is_disputed(*part, changes, others)
         };
         !self.parts.iter().any(meets)
+    }
+
+    /// An actor opens a window.
+    pub(crate) fn open_window(&mut self, actor: u8) {
+        let is_new = self.windows >> actor & 1 == 0 && !self.is_frozen;
+        self.windows |= u64::from(is_new) << actor;
+        self.has_grown |= is_new && self.waits & !(1 << actor) != 0;
+    }
+
+    /// An actor begins a wait.
+    pub(crate) fn begin_wait(&mut self, actor: u8) {
+        let is_new = self.waits >> actor & 1 == 0 && !self.is_frozen;
+        self.waits |= u64::from(is_new) << actor;
+        self.has_grown |= is_new && self.windows & !(1 << actor) != 0;
+    }
+
+    /// Whether any of these begins waits.
+    pub(crate) fn begins_waits(&self, actors: u64) -> bool {
+        self.waits & actors != 0
     }
 
     /// Datagrams are sent from now on.

@@ -1,13 +1,15 @@
 //! A violation with less in it.
 //!
-//! Invariant: whatever is returned was run and judged. Steps are left out and drawn together greedily
+//! Invariant: whatever is returned was run and judged, and clocks show it if they show what was given. Steps are left out and drawn together greedily
 //! (as in Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", TSE 2002); what
 //! must happen and was left out happens at the end.
 
 use super::Model;
 use super::config::ExploreConfig;
+use super::moments::has_moments;
 use super::replay::{Pilot, by_schedule, fly};
 use super::report::{Replayed, Violation};
+use super::trace::Step;
 use super::transition::Transition;
 use crate::config::ConfigError;
 
@@ -43,20 +45,20 @@ impl Pilot for Noted<'_> {
     }
 }
 
-/// Faults, transitions, changes from one actor to another.
-type Size = (usize, usize, usize);
+/// Whether no clock shows it, faults, transitions, changes from one actor to another.
+type Size = (bool, usize, usize, usize);
 
-fn size(list: &[Transition]) -> Size {
+fn size(list: &[Transition], trace: &[Step]) -> Size {
     let faults = list.iter().filter(|it| it.is_fault()).count();
     let switches = list.windows(2).filter(|pair| pair[0].actor() != pair[1].actor()).count();
-    (faults, list.len(), switches)
+    (!has_moments(trace), faults, list.len(), switches)
 }
 
 struct Shrinking<'a> {
     model: &'a dyn Model,
     config: &'a ExploreConfig,
     best: Vec<Transition>,
-    found: Option<Replayed>,
+    found: Replayed,
     tries: usize,
 }
 
@@ -68,10 +70,11 @@ impl Shrinking<'_> {
         }
         self.tries += 1;
         let (replayed, taken) = fly(self.model, self.config, &mut ByList { list, next: 0 })?;
-        if replayed.verdict.is_ok() || size(&taken) >= size(&self.best) {
+        let is_smaller = size(&taken, &replayed.trace) < size(&self.best, &self.found.trace);
+        if replayed.verdict.is_ok() || !is_smaller {
             return Ok(false);
         }
-        (self.best, self.found) = (taken, Some(replayed));
+        (self.best, self.found) = (taken, replayed);
         Ok(true)
     }
 
@@ -138,9 +141,9 @@ pub(crate) fn shrink(
     if first.verdict.is_ok() {
         return Ok(violation.clone());
     }
-    let mut it = Shrinking { model, config, best: taken, found: Some(first), tries: 0 };
+    let mut it = Shrinking { model, config, best: taken, found: first, tries: 0 };
     while it.leave_out()? | it.draw_together()? {}
-    let Some(Replayed { trace, verdict: Err(text), schedule }) = it.found else {
+    let Replayed { trace, verdict: Err(text), schedule } = it.found else {
         return Ok(violation.clone());
     };
     Ok(Violation { text, schedule, trace })

@@ -47,12 +47,14 @@ impl Machine {
         let forced = match self.forced {
             None => 0,
             Some(Forced::Piece(actor, _)) => u64::from(actor) + 1,
+            Some(Forced::Answer(actor)) => 2 << 32 | u64::from(actor),
             Some(Forced::StartAfter(node)) => 1 << 32 | u64::from(node.slot.0),
         };
         let mut rest = chain(mix(0xd044, down), mix(0xf0ce, forced));
         let spent = u64::from(self.spent.lost) << 32 | u64::from(self.spent.doubled);
         rest = chain(rest, mix(0x5be7, spent));
         rest = chain(rest, self.messages.digest());
+        rest = chain(rest, self.time.digest());
         for sum in [self.order, self.revoked] {
             rest = chain(rest, sum);
         }

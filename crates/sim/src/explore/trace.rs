@@ -81,6 +81,22 @@ pub enum What {
     Panicked(String),
     /// Something broke.
     Broke(Fault),
+    /// The coroutine's window opened.
+    WindowOpened,
+    /// Its window closed.
+    WindowClosed {
+        /// What it was held against.
+        lease_ns: u64,
+        /// Whether it was found shorter.
+        is_shorter: bool,
+    },
+    /// Its wait began.
+    WaitBegan,
+    /// Its wait has ended.
+    WaitEnded {
+        /// For so long it has waited.
+        length_ns: u64,
+    },
     /// A revocation was asked for.
     RevokeAsked {
         /// Who is to lose access.

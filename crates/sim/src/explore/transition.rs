@@ -5,6 +5,7 @@
 //! if the two, one after the other, could end in another state the other way round.
 
 use super::memory::LineId;
+use super::time::{TimeFootprint, TimeStep};
 
 /// One thing that may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,8 @@ pub(crate) enum Transition {
     Poll { actor: u8 },
     /// A line or an atomic of a round is executed, or a revocation.
     Piece { actor: u8, round: u32, verb: u16, line: u16 },
+    /// A window opens or closes, a wait begins or ends.
+    Time { actor: u8, step: TimeStep },
     /// A compute node dies.
     Die { node: u8 },
     /// A compute node is declared dead.
@@ -36,6 +39,7 @@ impl Transition {
             Transition::Start { actor }
             | Transition::Poll { actor }
             | Transition::Piece { actor, .. }
+            | Transition::Time { actor, .. }
             | Transition::Deliver { actor, .. }
             | Transition::Lose { actor, .. }
             | Transition::Double { actor, .. } => Some(usize::from(actor)),
@@ -67,6 +71,8 @@ pub(crate) struct Footprint {
     /// The one round that it landed a piece of, if that is all it did: actor and number.
     round: Option<(u8, u32)>,
     rounds: u8,
+    /// Windows and waits.
+    pub(crate) time: TimeFootprint,
     /// Some coroutine was polled.
     pub(crate) polled: bool,
     /// A registered object changed.
@@ -88,6 +94,7 @@ impl Footprint {
         line_count: 0,
         round: None,
         rounds: 0,
+        time: TimeFootprint::NONE,
         polled: false,
         shares_changed: false,
         began: false,
@@ -137,6 +144,7 @@ impl Footprint {
         }
         self.actors |= other.actors;
         self.rounds = 2;
+        self.time.join(other.time);
         self.polled |= other.polled;
         self.shares_changed |= other.shares_changed;
         self.began |= other.began;
@@ -160,6 +168,7 @@ impl Footprint {
             || self.fault && other.fault
             || self.began && other.ended
             || self.ended && other.began
+            || self.time.meets(other.time)
             || self.shares_changed && other.polled
             || self.polled && other.shares_changed
             || self.actors & other.actors != 0 && !self.is_sibling(other)
@@ -174,6 +183,7 @@ impl Footprint {
     pub(crate) fn after(mut self, other: &Footprint, has_shares: bool) -> Footprint {
         if self.actors & other.actors != 0 && !self.polled {
             (self.polled, self.began, self.ended) = (true, true, true);
+            self.time = TimeFootprint::ALL;
             self.shares_changed |= has_shares;
         }
         self

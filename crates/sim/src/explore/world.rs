@@ -10,6 +10,7 @@ use super::fabric::ExploreFabric;
 use super::hash::{Digest, mix};
 use super::machine::{Forced, Machine, Polled, Status};
 use super::objects::{Kept, Object, Remains};
+use super::time::TimeStep;
 use super::trace::What;
 use super::transition::{Footprint, Transition};
 use std::cell::RefCell;
@@ -115,6 +116,7 @@ impl World {
                 let (batch, position, line) = place.expect("it is enabled");
                 machine.land(index, batch, position, line);
             }
+            Transition::Time { actor, step } => machine.take_time(actor, step),
             Transition::Die { node } => machine.die(usize::from(node)),
             Transition::Declare { node } => machine.declare(usize::from(node)),
             Transition::MemoryDies { node } => machine.memory_dies(NodeSlot(node.into())),
@@ -156,11 +158,21 @@ impl World {
             self.start(actor);
         } else if let Transition::Die { node } = transition {
             self.die(node);
+        } else if let Transition::Time { actor, step: TimeStep::Open | TimeStep::End } = transition
+        {
+            let from = self.machine.borrow().actors[usize::from(actor)].rounds + 1;
+            self.take(transition);
+            self.settle();
+            self.force_landing(actor, from);
         } else {
             self.take(transition);
             self.settle();
         }
-        self.machine.borrow().footprint
+        let machine = &mut *self.machine.borrow_mut();
+        if let Some(actor) = machine.time.closing().filter(|_| machine.config.reduction.reduces()) {
+            machine.forced = Some(Forced::Answer(actor));
+        }
+        machine.footprint
     }
 
     /// What need not be chosen before the first choice.
@@ -184,15 +196,26 @@ impl World {
         }
         self.take(Transition::Start { actor });
         self.settle();
+        self.force_landing(actor, from);
+    }
+
+    /// What an actor has just done is moved to just before the first landing of what it has posted by that, from a round on, or its next
+    /// step of time, if it may be done later.
+    fn force_landing(&self, actor: u8, from: u32) {
         let has_shares = self.has_shares();
         let machine = &mut *self.machine.borrow_mut();
         // Who has ended something meanwhile would end it later if it started later.
         let has_ended =
             machine.footprint.ended && !machine.config.reduction.has(Planted::EndsForgotten);
+        // A wait that begins later counts in more windows.
+        let has_begun = machine.footprint.time.has_begun()
+            && !machine.config.reduction.has(Planted::BeginningsMoved);
         // What it asks about would have landed before it started otherwise.
-        if machine.alone(has_shares) >> actor & 1 == 1 && !has_ended && !machine.may_ask(actor) {
+        let may_be_later = !has_ended && !has_begun && !machine.may_ask(actor);
+        if machine.alone(has_shares) >> actor & 1 == 1 && may_be_later {
             let mut has_pieces = false;
             machine.forced_pieces(actor, from, |_| has_pieces = true);
+            has_pieces |= machine.time.is_asked(actor);
             machine.forced = has_pieces.then_some(Forced::Piece(actor, from));
         }
     }
@@ -220,6 +243,11 @@ impl World {
             };
             if let Some(actor) = ready {
                 self.take(Transition::Poll { actor });
+                continue;
+            }
+            let time = self.machine.borrow().time_at_once();
+            if let Some(transition) = time {
+                self.take(transition);
                 continue;
             }
             let at_once = self.machine.borrow().at_once();
@@ -342,6 +370,7 @@ impl Machine {
         };
         if state.status == Status::Finished {
             state.idle = 0;
+            self.time.leave(actor);
             self.note(Some(actor), What::Finished);
         }
         let group = self.life_of(actor).actors & !(1 << actor);

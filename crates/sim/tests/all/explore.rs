@@ -4,8 +4,9 @@
 //! reaches, plain enumeration does.
 
 use crate::common::cases::{Case, cases, drawn, is_all};
+use crate::common::timed;
 use crate::common::toy::Outcome;
-use proptest::prelude::Strategy as _;
+use proptest::prelude::Strategy;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
@@ -34,10 +35,11 @@ fn every_reduction_reaches_what_plain_enumeration_reaches() {
         assert!(is_all(&plain), "{}: {plain:?}", case.name);
         let (full, reduced) = case.toy.outcomes(&config, Reduction::Full);
         println!(
-            "{}: {} outcomes; plain {} executions; full {} outcomes, {} executions, {} states",
+            "{}: {} outcomes; plain {} executions, {} states; full {} outcomes, {} executions, {} states",
             case.name,
             truth.len(),
             plain.progress.executions,
+            plain.progress.states,
             full.len(),
             reduced.progress.executions,
             reduced.progress.states,
@@ -51,18 +53,23 @@ fn every_reduction_reaches_what_plain_enumeration_reaches() {
 
 /// So many states are explored of a drawn toy, or it is passed over.
 const DRAWN_STATES: u64 = 6_000;
+/// The same of one by hand: all of them have less.
+const STATES: u64 = 12_000;
 
-fn bounded(case: &Case) -> ExploreConfig {
-    let bounds = Bounds { states: DRAWN_STATES, executions: 20_000, ..Bounds::NONE };
+fn bounded(case: &Case, states: u64) -> ExploreConfig {
+    let bounds = Bounds { states, executions: 20_000, ..Bounds::NONE };
     ExploreConfig { bounds, ..case.config() }
 }
 
-fn draw_cases(count: u32, mut each: impl FnMut(Case) -> bool) {
+fn draw_cases(
+    count: u32,
+    strategy: &impl Strategy<Value = Case>,
+    mut each: impl FnMut(Case) -> bool,
+) {
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
         TestRng::from_seed(RngAlgorithm::XorShift, &[7; 16]),
     );
-    let strategy = drawn();
     for _ in 0..count {
         if each(strategy.new_tree(&mut runner).expect("nothing is rejected").current()) {
             return;
@@ -72,10 +79,19 @@ fn draw_cases(count: u32, mut each: impl FnMut(Case) -> bool) {
 
 #[test]
 fn drawn_toys_have_the_same_outcomes_under_all_reductions() {
+    compare_drawn(&drawn(), DRAWN_STATES);
+}
+
+#[test]
+fn drawn_toys_with_windows_and_waits_have_them_too() {
+    compare_drawn(&timed::drawn_toys(), DRAWN_STATES);
+}
+
+fn compare_drawn(strategy: &impl Strategy<Value = Case>, states: u64) {
     let count = std::env::var("TARN_TOYS").map_or(50, |count| count.parse().unwrap());
     let (mut compared, mut plain_too) = (0, 0);
-    draw_cases(count, |case| {
-        let config = bounded(&case);
+    draw_cases(count, strategy, |case| {
+        let config = bounded(&case, states);
         let (truth, states) = case.toy.outcomes(&config, Reduction::States);
         if !is_all(&states) {
             return false;
@@ -113,22 +129,30 @@ fn planted_mistakes_are_noticed() {
         Planted::RemainsForgotten,
         Planted::PartsForgotten,
         Planted::ToldForgotten,
+        Planted::TimeForgotten,
+        Planted::WaitersForgotten,
+        Planted::BeginningsMoved,
+        Planted::ChainsForgotten,
+        Planted::OpenForgotten,
+        Planted::WaitsForgotten,
+        Planted::BeginningsForgotten,
+        Planted::OverlapsForgotten,
     ] {
-        let is_noticed = |case: &Case| {
-            let config = bounded(case);
+        let is_noticed = |case: &Case, states| {
+            let config = bounded(case, states);
             let (wrong, _) = case.toy.outcomes(&config, Reduction::Planted(planted));
             let (truth, states) = case.toy.outcomes(&config, Reduction::States);
             is_all(&states) && compare(&truth, &wrong).is_err()
         };
-        let noticed: Vec<_> =
-            cases().into_iter().filter(is_noticed).map(|case| case.name).collect();
-        let (mut drawn, mut found) = (0, false);
-        draw_cases(if noticed.is_empty() { 400 } else { 0 }, |case| {
-            drawn += 1;
-            found = is_noticed(&case);
+        let by_hand = cases().into_iter().filter(|case| is_noticed(case, STATES));
+        let noticed: Vec<_> = by_hand.map(|case| case.name).collect();
+        let (mut tried, mut found) = (0, false);
+        draw_cases(if noticed.is_empty() { 400 } else { 0 }, &drawn(), |case| {
+            tried += 1;
+            found = is_noticed(&case, DRAWN_STATES);
             found
         });
-        println!("{planted:?}: noticed by {noticed:?}, {drawn} drawn");
+        println!("{planted:?}: noticed by {noticed:?}, {tried} drawn");
         assert!(found || !noticed.is_empty(), "{planted:?} went unnoticed");
     }
 }

@@ -18,8 +18,8 @@ use std::time::Instant;
 use tarn_engine::outcome::UsageError;
 use tarn_sim::config::ConfigError;
 use tarn_sim::explore::{
-    ExploreConfig, Explored, Outcome, Progress, Replayed, Schedule, Step, What, explore, replay,
-    shrink,
+    ExploreConfig, Explored, Outcome, Progress, Replayed, Schedule, Step, What, explore,
+    has_moments, replay, shrink,
 };
 
 /// How far an order is.
@@ -192,8 +192,10 @@ fn found(
     for violation in &explored.violations {
         let small = shrink(model, config, violation).map_err(usage)?;
         let schedule = small.schedule.to_string();
+        let untimed =
+            if has_moments(&small.trace) { "" } else { " (in an execution that no clock shows)" };
         all.push(Found {
-            text: small.text.clone(),
+            text: format!("{}{untimed}", small.text),
             steps: steps(&small.trace),
             transitions: small.trace.last().map_or(0, |step| step.number),
             replay: order.replay(item, &schedule),

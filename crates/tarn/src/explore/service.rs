@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tarn_engine::membership::{
-    Claim, EmbeddedMembership, Heirs, Membership, Renewal, Reopening, ShardChange, Standing,
-    Succession, Timestamper, ViewNumber,
+    Claim, EmbeddedMembership, Heirs, Membership, ReadLeaseChange, Renewal, Reopening, ShardChange,
+    Standing, Succession, Timestamper, ViewNumber,
 };
 use tarn_engine::outcome::UsageError;
+use tarn_engine::read_lease::LeaseWord;
 use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
@@ -143,6 +144,22 @@ impl Membership for Service {
 
     fn succeed_timestamper(&self, by: NodeId) -> Succession {
         self.inner.succeed_timestamper(by)
+    }
+
+    fn read_lease(&self) -> LeaseWord {
+        self.inner.read_lease()
+    }
+
+    fn acknowledge_read_lease(&self, by: NodeId, word: LeaseWord) {
+        self.inner.acknowledge_read_lease(by, word);
+    }
+
+    fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError> {
+        self.inner.change_read_lease(by, length_ns)
+    }
+
+    fn read_lease_missing(&self) -> Vec<NodeId> {
+        self.inner.read_lease_missing()
     }
 }
 

@@ -17,6 +17,7 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_fabric::round::Round;
+use tarn_fabric::window::Drift;
 
 /// How unkind the network is.
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +157,10 @@ impl Backend for ChaosBackend {
     fn clock(&self) -> ClockInterval {
         let now = self.now();
         ClockInterval { earliest: now, latest: now }
+    }
+
+    fn drift(&self) -> Drift {
+        Drift::ONE_CLOCK
     }
 
     fn charge(&self, _: Cost) {}

@@ -3,6 +3,7 @@
 //! Invariant: a toy by hand stands for one argument of docs/design/0011-explorer.md, or for one mistake that
 //! was planted; drawn ones are those that no person thought of.
 
+use super::timed;
 use super::toy::{Do, Op, Program, Toy, program};
 use proptest::prelude::{Just, Strategy, any, prop};
 use proptest::prop_oneof;
@@ -25,7 +26,7 @@ fn pair(line: u16) -> [Op; 2] {
     [Op::Read { node: 0, line, lines: 2 }, Op::Write { node: 0, line, lines: 2, fenced: false }]
 }
 
-fn budget(compute: u32, zombie: u32, memory: u32) -> FaultBudget {
+pub fn budget(compute: u32, zombie: u32, memory: u32) -> FaultBudget {
     FaultBudget { compute, zombie, memory, ..FaultBudget::NONE }
 }
 
@@ -49,16 +50,20 @@ impl Case {
     }
 }
 
-fn case(name: &'static str, programs: &[Program], nodes: u16, faults: FaultBudget) -> Case {
+pub fn case(name: &'static str, programs: &[Program], nodes: u16, faults: FaultBudget) -> Case {
     Case { name, toy: Toy::new(programs, nodes, 4), faults, is_large: false }
 }
 
-fn large(name: &'static str, programs: &[Program], nodes: u16, faults: FaultBudget) -> Case {
+pub fn large(name: &'static str, programs: &[Program], nodes: u16, faults: FaultBudget) -> Case {
     Case { is_large: true, ..case(name, programs, nodes, faults) }
 }
 
 /// Toys by hand.
 pub fn cases() -> Vec<Case> {
+    [of_rounds(), timed::cases()].into_iter().flatten().collect()
+}
+
+fn of_rounds() -> Vec<Case> {
     let round = |ops: &[Op]| Do::Round(ops.to_vec());
     let one = |ops: &[Op]| program(vec![vec![round(ops)]]);
     let none = FaultBudget::NONE;
@@ -413,6 +418,7 @@ pub fn drawn() -> impl Strategy<Value = Case> {
         2 => ops.clone().prop_map(Do::Detached),
         2 => ops.prop_map(Do::Dropped),
         1 => Just(Do::Ask),
+        4 => timed::drawn(),
         1 => (0..2u16).prop_map(Do::LookPart),
         1 => (0..2u16).prop_map(|part| Do::PutPart(part, 3)),
         1 => (0..2u16).prop_map(Do::TakePart),

@@ -1,6 +1,7 @@
 //! Small clusters for the tests.
 
 pub mod cases;
+pub mod timed;
 pub mod toy;
 
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot, Target};

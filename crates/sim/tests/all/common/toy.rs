@@ -4,6 +4,7 @@
 //! how it ended, and which transactions began after which had ended.
 
 use super::compute;
+use super::timed::{Held, Timed};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -64,6 +65,8 @@ pub enum Do {
     TakePart(u16),
     /// Gives it back, if it has it.
     GivePart(u16),
+    /// Windows and waits.
+    Timed(Timed),
 }
 
 /// Parts of node 0's local memory.
@@ -228,6 +231,7 @@ impl Model for Toy {
                 detached: Cell::new(None),
                 object: Rc::clone(&object),
                 parts: Rc::clone(&parts),
+                held: Held::default(),
             };
             let actor =
                 Actor::new(format!("actor {at}"), node, at as u16, run.all(program.clone()));
@@ -298,6 +302,7 @@ struct Run {
     detached: Cell<Option<Detached>>,
     object: Rc<Cell<u64>>,
     parts: Rc<[Cell<u64>; PARTS]>,
+    held: Held,
 }
 
 /// Where a verb's result is found.
@@ -383,10 +388,10 @@ impl Run {
                 part.set(part.get() * 8 + what);
                 self.port.looked_at(part_of(at), 0, true);
             }
-            Do::LookPart(at) => {
-                let seen = self.parts[usize::from(at)].get();
-                self.port.looked_at(part_of(at), seen, false);
-                self.say(seen);
+            Do::LookPart(at) => self.say(self.look_at_part(at)),
+            Do::Timed(step) => {
+                let said = self.held.step(&self.port, step, |at| self.look_at_part(at)).await;
+                said.into_iter().for_each(|word| self.say(word));
             }
             Do::TakePart(at) => {
                 let part = &self.parts[usize::from(at)];
@@ -406,6 +411,12 @@ impl Run {
                 self.port.looked_at(part_of(at), u64::from(is_mine), is_mine);
             }
         }
+    }
+
+    fn look_at_part(&self, at: u16) -> u64 {
+        let seen = self.parts[usize::from(at)].get();
+        self.port.looked_at(part_of(at), seen, false);
+        seen
     }
 
     fn fill(&self, round: &mut Round, ops: &[Op]) -> Vec<Seen> {

@@ -293,6 +293,13 @@ fn words(what: &What) -> Option<(String, Tone)> {
         What::Broke(Fault::MessageDoubled(to)) => {
             (format!("a message to node {} is DOUBLED", to.0), Tone::Bad)
         }
+        What::WindowOpened => ("its window opens".to_owned(), Tone::Plain),
+        What::WindowClosed { lease_ns, is_shorter } => {
+            let found = if *is_shorter { "shorter" } else { "longer" };
+            (format!("its window closes: {found} than {lease_ns} ns"), Tone::Plain)
+        }
+        What::WaitBegan => ("its wait begins".to_owned(), Tone::Plain),
+        What::WaitEnded { length_ns } => (format!("it has waited {length_ns} ns"), Tone::Plain),
         What::RevokeAsked { whom, at } => {
             (format!("asks M{} to revoke {}", at.0, node(whom)), Tone::Plain)
         }

@@ -10,6 +10,7 @@ use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, VerbKind};
+use tarn_fabric::window::Drift;
 
 pub(super) struct WeakBackend {
     pub(super) fabric: WeakFabric,
@@ -93,6 +94,10 @@ impl Backend for WeakBackend {
 
     fn clock(&self) -> ClockInterval {
         ClockInterval { earliest: self.now(), latest: self.now() }
+    }
+
+    fn drift(&self) -> Drift {
+        Drift::ONE_CLOCK
     }
 
     fn charge(&self, _: Cost) {}

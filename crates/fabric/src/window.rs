@@ -1,0 +1,113 @@
+//! Bounded time: *windows*, of which a thread is told whether they were shorter than a lease, and *waits*, which are not over before so
+//! much time has passed.
+//!
+//! Invariant: a window that is said to be shorter than its lease has no wait of that length in it, whose beginning and end were both
+//! within, on whichever nodes the two were. That is all that may be concluded, and all that whoever explores every order enforces: there
+//! neither is a time. Elsewhere both are [`Drift`]'s arithmetic on one thread's clock, whose every rounding makes a lease shorter
+//! and a wait longer; two clocks are never compared.
+
+use crate::clock::Nanos;
+use std::fmt;
+
+const MILLION: u64 = 1_000_000;
+
+/// A window that is open ([`crate::port::Port::open_window`]); what is in it is the backend's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window(pub u64);
+
+/// A wait that has begun ([`crate::port::Port::begin_wait`]); what is in it is the backend's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait(pub u64);
+
+/// How far a thread's clock is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drift {
+    ppm: u32,
+    tick_ns: u32,
+}
+
+impl Drift {
+    /// Of threads that all read one clock, in whole nanoseconds.
+    pub const ONE_CLOCK: Drift = Drift { ppm: 0, tick_ns: 1 };
+
+    /// Clocks gain or lose no more than `ppm`, and show multiples of `tick_ns`.
+    ///
+    /// # Errors
+    /// Names the field that cannot be, its value, and what is allowed.
+    pub fn new(ppm: u32, tick_ns: u32) -> Result<Drift, DriftError> {
+        if u64::from(ppm) >= MILLION {
+            let allowed = "0 to 999999";
+            return Err(DriftError { field: "drift_ppm", value: ppm, allowed });
+        }
+        if tick_ns == 0 {
+            let allowed = "1 or more: clocks show whole ticks";
+            return Err(DriftError { field: "tick_ns", value: tick_ns, allowed });
+        }
+        Ok(Drift { ppm, tick_ns })
+    }
+
+    /// Whether a window was shorter than `lease` by every clock that drifts no further, if by one of them so much `passed`.
+    #[inline]
+    pub fn is_shorter(self, passed: Nanos, lease: Nanos) -> bool {
+        // On a clock that is slow more time has passed than it shows, and up to a tick more.
+        let trusted = u128::from(lease.0) * u128::from(MILLION - u64::from(self.ppm));
+        passed.0.saturating_add(u64::from(self.tick_ns)) <= (trusted / u128::from(MILLION)) as u64
+    }
+
+    /// What a clock shows that has shown `since` when at least `wait` has passed by every clock that drifts no further.
+    #[inline]
+    pub fn end_of(self, since: Nanos, wait: Nanos) -> Nanos {
+        if wait == Nanos(0) {
+            return since;
+        }
+        // On a clock that is fast less time has passed than it shows, and up to a tick less.
+        let shown = u128::from(wait.0) * u128::from(MILLION + u64::from(self.ppm));
+        let shown = u64::try_from(shown.div_ceil(u128::from(MILLION))).unwrap_or(u64::MAX);
+        since + Nanos(shown.saturating_add(u64::from(self.tick_ns)))
+    }
+}
+
+/// A drift that cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriftError {
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub value: u32,
+    /// What is allowed.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for DriftError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}; allowed: {}", self.field, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for DriftError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn margins_are_those_of_the_worst_clocks() {
+        let drift = Drift::new(1_000, 1).expect("below a million");
+        let lease = Nanos(20_000);
+        assert!(drift.is_shorter(Nanos(19_979), lease), "20 ns in 20 µs, and a tick");
+        assert!(!drift.is_shorter(Nanos(19_980), lease));
+        assert_eq!(drift.end_of(Nanos(5), lease), Nanos(5 + 20_021));
+        assert_eq!(drift.end_of(Nanos(5), Nanos(0)), Nanos(5));
+        assert!(!drift.is_shorter(Nanos(0), Nanos(0)), "no time is still a tick");
+        assert!(Drift::ONE_CLOCK.is_shorter(Nanos(9), Nanos(10)));
+        assert!(!Drift::ONE_CLOCK.is_shorter(Nanos(10), Nanos(10)));
+        assert_eq!(drift.end_of(Nanos(1), Nanos(u64::MAX)), Nanos(u64::MAX), "for ever");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let refused = |ppm, tick| Drift::new(ppm, tick).expect_err("refused").to_string();
+        assert_eq!(refused(1_000_000, 1), "drift_ppm = 1000000; allowed: 0 to 999999");
+        assert!(refused(999_999, 0).contains("tick_ns = 0"));
+    }
+}
