@@ -122,6 +122,12 @@ impl LockTable {
         fetch_to_write(&self.bucket(self.home(hash))[0]);
     }
 
+    /// Where a lock's bucket lies: a hint, for whoever asks for its line among others.
+    #[inline(always)]
+    pub fn line(&self, hash: u64) -> *const u8 {
+        std::ptr::from_ref(self.bucket(self.home(hash))).cast()
+    }
+
     /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the
     /// grant; it may not come back to this table.
     #[inline(always)]

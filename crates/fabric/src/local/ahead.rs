@@ -75,6 +75,17 @@ impl Ahead {
         }
     }
 
+    /// As [`Ahead::add_lines`], of one line that lies anywhere: of no stripe, or not of a region.
+    #[inline(always)]
+    pub(super) fn add_line(&self, line: *const u8) {
+        let gathered = self.gathered.get();
+        self.lines[gathered % LINES].set(line);
+        self.gathered.set(gathered + 1);
+        if gathered + 1 >= LINES - RUN {
+            self.fetch();
+        }
+    }
+
     /// The round's lines have been added; so many rounds are in flight with it.
     #[inline(always)]
     pub(super) fn posted(&self, in_flight: usize) {

@@ -55,6 +55,15 @@ impl<'a> Near<'a> {
         }
     }
 
+    /// As [`Near::ask`], lines of this node's own memory that are used with those, by any address in each: asked for side by
+    /// side with them, so that their pages are translated side by side too.
+    #[inline(always)]
+    pub fn ask_own(self, lines: impl Iterator<Item = *const u8>) {
+        if self.hold.prefetch {
+            lines.for_each(|line| self.hold.ahead.add_line(line));
+        }
+    }
+
     /// Lets the thread's other coroutines run, while what was asked for travels.
     #[inline(always)]
     pub fn travel(self) -> Travel<'a> {

@@ -253,6 +253,7 @@ fn others_run_while_lines_travel_whatever_is_asked_for() {
         let (near, order) = (port.near().unwrap(), &order);
         executor.spawn(async move {
             // The second and third are nowhere: hints all the same.
+            near.ask_own([std::ptr::null(), std::ptr::from_ref(&number).cast()].into_iter());
             near.ask::<2>([at(0, 128), at(0, 1 << 32), at(7, 0), at(0, 192)].into_iter());
             near.travel().await;
             order.borrow_mut().push(number);

@@ -15,13 +15,14 @@ use crate::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
 /// Takes up a record that the transaction has not.
 #[inline(always)]
 pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-    if txn.intent == Intent::ReadWrite {
-        cx.node_services().locks.fetch_ahead(LockName::row(table.id.0, added.key).hash());
-    }
     let cells = if added.cells == Cells::NONE { Cells::NONE } else { Cells::ALL };
     let mut entry = Entry::new(table.id, added.key, added.mode, cells, Progress::Lock);
     entry.full_key = added.full_key;
-    short::note(cx, txn, table, added, &mut entry);
+    let is_noted = short::note(cx, txn, table, added, &mut entry);
+    // With the record's own lines, where all of them are asked for side by side.
+    if txn.intent == Intent::ReadWrite && !(is_noted && cx.port.near().is_some()) {
+        cx.node_services().locks.fetch_ahead(LockName::row(table.id.0, added.key).hash());
+    }
     txn.push(entry)
 }
 

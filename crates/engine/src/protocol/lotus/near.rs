@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::index::hash::Geometry;
 use crate::index::hash_of;
 use crate::layout::{DIRECTORY_BYTES, KEY_AT, VERSION_AT, Version};
+use crate::lock::name::LockName;
 use crate::outcome::Failure;
 use crate::services::Transport;
 use crate::timestamp::Timestamp;
@@ -133,9 +134,16 @@ pub(super) async fn fetch_as_of(
     }
 }
 
-/// Asks for the lines of all homes.
+/// Asks for the lines of all homes, and for those of their locks in this node's table.
 #[inline(never)]
 fn ask(cx: &Context, txn: &Txn, near: Near<'_>) {
+    if txn.intent == Intent::ReadWrite {
+        let locks = &cx.node_services().locks;
+        let name = |entry: &Entry| LockName::row(entry.table.0, entry.key);
+        near.ask_own(
+            txn.entries[txn.fetched..].iter().map(|entry| locks.line(name(entry).hash())),
+        );
+    }
     let homes = txn.entries[txn.fetched..].iter().map(|entry| cx.groups.primary(entry.address));
     near.ask::<HOME_SLOTS>(homes);
 }

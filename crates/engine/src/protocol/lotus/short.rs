@@ -24,16 +24,26 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 pub(super) const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// Takes note of a record that is asked for, if it is looked for at its home and has its versions there.
+/// Takes note of a record that is asked for, if it is looked for at its home and has its versions there; whether
+/// it is.
 #[inline(always)]
-pub(super) fn note(cx: &Context, txn: &mut Txn, table: &Table, added: Added, entry: &mut Entry) {
+pub(super) fn note(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+    entry: &mut Entry,
+) -> bool {
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
     // A snapshot's first READ in a table without homes brings the whole bucket.
     let has_home = txn.intent == Intent::ReadWrite || !table.slot.by_bucket;
-    if is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_)) {
+    let is_noted =
+        is_common && has_home && matches!(table.slot.record, RecordLayout::Packed(_));
+    if is_noted {
         entry.address = home(cx.surroundings(), table, added.hash);
         txn.at_home += 1;
     }
+    is_noted
 }
 
 /// Whether all that is to be fetched was noted.
