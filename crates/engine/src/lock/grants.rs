@@ -10,7 +10,6 @@ use super::name::LockName;
 use super::table::LockTable;
 use crate::outcome::TxnId;
 use crate::shard_map::ShardId;
-use std::collections::BTreeMap;
 use tarn_fabric::address::NodeId;
 
 /// One transaction's.
@@ -24,8 +23,11 @@ struct Granted {
 /// See the module's text.
 #[derive(Default, Debug)]
 pub struct Grants {
-    /// A life's are next to one another.
-    by_txn: BTreeMap<TxnId, Granted>,
+    /// Whose, in no order: there are about as many as other nodes have coordinators, and to look through their words costs less
+    /// than to keep them sorted.
+    txns: Vec<TxnId>,
+    /// What, in the same places.
+    held: Vec<Granted>,
     /// Empty, with their room.
     spare: Vec<Granted>,
 }
@@ -42,8 +44,12 @@ impl Grants {
         asks: impl Iterator<Item = Ask>,
         mut on_write: impl FnMut(&Ask),
     ) -> bool {
-        let spare = &mut self.spare;
-        let granted = self.by_txn.entry(txn).or_insert_with(|| spare.pop().unwrap_or_default());
+        let at = self.place(txn).unwrap_or_else(|| {
+            self.txns.push(txn);
+            self.held.push(self.spare.pop().unwrap_or_default());
+            self.held.len() - 1
+        });
+        let granted = &mut self.held[at];
         let (names, shards) = (granted.holds.len(), granted.shards.len());
         for ask in asks {
             if !granted.holds.ask(table, ask.name, ask.mode, || on_write(&ask)) {
@@ -61,9 +67,21 @@ impl Grants {
         true
     }
 
+    #[inline]
+    fn place(&self, txn: TxnId) -> Option<usize> {
+        self.txns.iter().position(|it| *it == txn)
+    }
+
+    /// Each transaction with what it holds.
+    fn all(&self) -> impl Iterator<Item = (TxnId, &Granted)> {
+        self.txns.iter().copied().zip(&self.held)
+    }
+
     /// Gives up what `txn` holds; whether it held anything.
     pub fn release(&mut self, table: &LockTable, txn: TxnId) -> bool {
-        let Some(mut granted) = self.by_txn.remove(&txn) else { return false };
+        let Some(at) = self.place(txn) else { return false };
+        self.txns.swap_remove(at);
+        let mut granted = self.held.swap_remove(at);
         granted.holds.release(table);
         granted.shards.clear();
         if self.spare.len() < SPARE_MAX {
@@ -80,10 +98,13 @@ impl Grants {
         is_over: impl Fn(NodeId) -> bool,
         dropped: &mut Vec<LockName>,
     ) -> usize {
-        let over: Vec<TxnId> =
-            self.by_txn.keys().copied().filter(|txn| is_over(txn.node())).collect();
+        let over = |txn: &TxnId| is_over(txn.node());
+        let mut over: Vec<TxnId> = self.txns.iter().copied().filter(over).collect();
+        over.sort_unstable();
         for txn in &over {
-            dropped.extend(self.by_txn[txn].holds.names().map(|(name, _)| name));
+            let granted = self.place(*txn).map(|at| &self.held[at]);
+            dropped
+                .extend(granted.into_iter().flat_map(|it| it.holds.names()).map(|(name, _)| name));
             self.release(table, *txn);
         }
         over.len()
@@ -91,7 +112,8 @@ impl Grants {
 
     /// The lives that hold anything, each once.
     pub fn lives(&self) -> Vec<NodeId> {
-        let mut lives: Vec<NodeId> = self.by_txn.keys().map(|txn| txn.node()).collect();
+        let mut lives: Vec<NodeId> = self.txns.iter().map(|txn| txn.node()).collect();
+        lives.sort_unstable();
         lives.dedup();
         lives
     }
@@ -107,29 +129,27 @@ impl Grants {
     /// Transactions that hold locks of a shard.
     pub fn of_shard(&self, shard: ShardId) -> impl Iterator<Item = TxnId> {
         let has = move |granted: &Granted| granted.shards.iter().any(|(its, _)| *its == shard);
-        self.by_txn.iter().filter(move |(_, granted)| has(granted)).map(|(txn, _)| *txn)
+        self.all().filter(move |(_, granted)| has(granted)).map(|(txn, _)| txn)
     }
 
     /// Transactions that hold anything.
     pub fn len(&self) -> usize {
-        self.by_txn.len()
+        self.txns.len()
     }
 
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.by_txn.is_empty()
+        self.txns.is_empty()
     }
 
     /// Stands for all that is granted, for whoever tells states apart.
     pub fn digest(&self) -> u64 {
         use tarn_fabric::rng::mix;
-        let mut digest = 0u64;
-        for (txn, granted) in &self.by_txn {
-            digest = mix(digest ^ txn.word());
-            for (name, mode) in granted.holds.names() {
-                digest = mix(digest ^ name.hash() ^ mode as u64);
-            }
-        }
-        digest
+        let one = |(txn, granted): (TxnId, &Granted)| {
+            let names = granted.holds.names();
+            names.fold(mix(txn.word()), |all, (name, mode)| mix(all ^ name.hash() ^ mode as u64))
+        };
+        // The same in whatever order they stand.
+        self.all().map(one).fold(0, u64::wrapping_add)
     }
 }
