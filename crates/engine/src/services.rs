@@ -20,7 +20,7 @@ use crate::recovery::Inheritance;
 use crate::resharding::Planted;
 use crate::resharding::drain::Drains;
 use crate::resharding::load::Load;
-use crate::shard_map::{ShardEntry, ShardId, ShardMap, ShardState};
+use crate::shard_map::{Serving, ShardEntry, ShardId, ShardMap, ShardState};
 use crate::timestamp::LastSeen;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,8 +51,10 @@ impl Needs {
 pub enum Transport {
     /// There is one compute node: all locks are its own, whatever their shard.
     Own,
-    /// By calls.
+    /// By messages.
     Rpc,
+    /// By a call of what the other node keeps, at once: where all nodes are in one process.
+    Near,
     /// By a look into the other node's memory, in one step: where all nodes are in one process and each
     /// message would be a choice (the explorer).
     Direct,
@@ -99,6 +101,13 @@ impl ServiceOptions {
         }
     }
 
+    /// For nodes in one process, which need no messages.
+    pub fn near(threads: u16, compute_nodes: usize) -> ServiceOptions {
+        let more = ServiceOptions::new(threads, compute_nodes);
+        let transport = if compute_nodes == 1 { Transport::Own } else { Transport::Near };
+        ServiceOptions { transport, ..more }
+    }
+
     /// For nodes in one process that look into each other's memory: small ones, of which there may be many.
     pub fn direct(threads: u16) -> ServiceOptions {
         let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
@@ -120,7 +129,8 @@ struct Lost {
     present: u64,
 }
 
-/// See the module's text.
+/// See the module's text. By itself in its lines: who counts on its being there from elsewhere disturbs nobody here.
+#[repr(align(128))]
 pub struct NodeServices {
     /// The node.
     pub id: NodeId,
@@ -130,6 +140,8 @@ pub struct NodeServices {
     pub versions: VersionCache,
     /// What it believes of shards.
     pub shards: ShardMap,
+    /// What that says of shards which are its own to grant.
+    pub(crate) serving: Serving,
     pub(crate) membership: Arc<dyn Membership>,
     pub(crate) seen: Arc<LastSeen>,
     options: ServiceOptions,
@@ -163,7 +175,8 @@ impl NodeServices {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        let is_alone = options.threads == 1 && options.transport != Transport::Direct;
+        let is_reached = matches!(options.transport, Transport::Near | Transport::Direct);
+        let is_alone = options.threads == 1 && !is_reached;
         let bits = if is_alone { Bits::Alone } else { Bits::Shared };
         let bits = options.planted_bits.unwrap_or(bits);
         Ok(NodeServices {
@@ -171,6 +184,7 @@ impl NodeServices {
             locks: LockTable::new(options.lock_table_bytes, bits)?,
             versions: VersionCache::new(options.version_cache_entries, version_table_bytes / 8),
             shards: ShardMap::default(),
+            serving: Serving::by(id),
             membership,
             seen,
             options: options.clone(),

@@ -110,6 +110,18 @@ impl ShardEntry {
     }
 }
 
+/// Stands for a life that grants a shard's locks: the part of an entry's word that says so, whatever the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Serving(u32);
+
+impl Serving {
+    /// That of a life.
+    pub fn by(node: NodeId) -> Serving {
+        let entry = ShardEntry { owner: node, state: ShardState::Open, epoch: 0 };
+        Serving(entry.word() as u32)
+    }
+}
+
 /// How a table's keys come to their shards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sharding {
@@ -219,7 +231,13 @@ impl ShardMap {
     /// it knows to be closed.
     #[inline]
     pub fn is_served_by(&self, shard: ShardId, node: NodeId) -> bool {
-        self.entry(shard).is_some_and(|entry| entry.is_served_by(node))
+        self.is_served(shard, Serving::by(node))
+    }
+
+    /// As [`ShardMap::is_served_by`].
+    #[inline(always)]
+    pub fn is_served(&self, shard: ShardId, serving: Serving) -> bool {
+        Serving(self.words[usize::from(shard.0)].load(Ordering::Acquire) as u32) == serving
     }
 
     /// Takes over what the record says of a shard, and returns what the node believes then.

@@ -60,6 +60,8 @@ pub struct ClusterConfig {
     /// Version tables that each compute node remembers, of a protocol whose locks are in compute nodes; 0 for none. A READ of
     /// this machine's memory costs less than to remember what it brings (`docs/design/0006-embedded-speed.md`).
     pub version_cache_entries: usize,
+    /// Whether compute nodes ask each other for locks by messages, as they would from process to process. Otherwise they call.
+    pub lock_messages: bool,
 }
 
 impl Default for ClusterConfig {
@@ -77,6 +79,7 @@ impl Default for ClusterConfig {
             prefetch: true,
             address_cache_entries: 0,
             version_cache_entries: 0,
+            lock_messages: false,
         }
     }
 }
@@ -209,10 +212,13 @@ impl Cluster {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let port = self.fabric.port(id, 0, self.config.seed);
         self.compare_stamp(&port)?;
-        let services = ServiceOptions {
-            version_cache_entries: self.config.version_cache_entries,
-            ..ServiceOptions::new(self.threads, self.config.compute_nodes)
+        let nodes = self.config.compute_nodes;
+        let services = match self.config.lock_messages {
+            true => ServiceOptions::new(self.threads, nodes),
+            false => ServiceOptions::near(self.threads, nodes),
         };
+        let version_cache_entries = self.config.version_cache_entries;
+        let services = ServiceOptions { version_cache_entries, ..services };
         Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
     }
 

@@ -6,6 +6,7 @@
 //! - [`versions`]: what a node remembers of the records that it grants.
 //! - [`holds`]: one transaction's in one table. [`grants`]: those of other nodes' transactions.
 //! - [`message`]: what nodes say to one another. `service` answers. `closing`: what still runs after a reply.
+//!   `at_once`: the same without messages, within a process.
 //! - `watched`: what whoever explores every order is told of all this.
 //! - `sync`: its atomics, so that they can be modelled. `planted`: what it must not do.
 //!
@@ -13,6 +14,7 @@
 //! See docs/locks.md. (Hu, Zuo, Hu, Chen, Wang, Yang, "LOTUS: Optimizing Disaggregated Transactions with
 //! Disaggregated Locks".)
 
+pub(crate) mod at_once;
 mod bucket;
 pub(crate) mod closing;
 pub mod grants;

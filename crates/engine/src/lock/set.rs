@@ -64,23 +64,66 @@ impl LockSet {
         if self.refused.is_some() {
             return;
         }
-        if services.transport() != Transport::Own {
-            match cx.believed(services, shard) {
-                Some(entry) if entry.is_served_by(services.id) => {}
-                entry => return self.note(services, name, shard, mode, entry),
-            }
-            if self.period.is_none() {
-                self.period = Some(cx.thread_services().periods.enter());
-            }
-            if let Some(load) = services.load() {
-                load.ask(shard);
-            }
-            if services.transport() == Transport::Direct {
+        match services.transport() {
+            Transport::Own => _ = self.ask_own(cx, services, name, mode),
+            Transport::Rpc | Transport::Near => self.ask_owner(cx, services, (name, mode), shard),
+            Transport::Direct => {
+                let entry = cx.believed(services, shard);
+                if !entry.is_some_and(|it| it.is_served_by(services.id)) {
+                    return self.note(services, name, shard, mode, entry);
+                }
+                self.enter_own(cx, services, shard);
                 let granted = self.ask_own(cx, services, name, mode);
-                return cx.saw_own(name, granted);
+                cx.saw_own(name, granted);
             }
         }
+    }
+
+    /// A lock of the node that owns its shard.
+    #[inline(always)]
+    fn ask_owner(
+        &mut self,
+        cx: &Context,
+        services: &NodeServices,
+        (name, mode): (LockName, LockMode),
+        shard: ShardId,
+    ) {
+        if !services.shards.is_served(shard, services.serving) {
+            let entry = services.entry_of(shard);
+            if !entry.is_some_and(|it| it.is_served_by(services.id)) {
+                return self.note(services, name, shard, mode, entry);
+            }
+        }
+        self.enter_own(cx, services, shard);
         self.ask_own(cx, services, name, mode);
+    }
+
+    /// Something of this node is about to be asked for, whose shards can move.
+    #[inline(always)]
+    fn enter_own(&mut self, cx: &Context, services: &NodeServices, shard: ShardId) {
+        if self.period.is_none() {
+            self.period = Some(cx.thread_services().periods.enter());
+        }
+        if let Some(load) = services.load() {
+            load.ask(shard);
+        }
+    }
+
+    /// As [`LockSet::ask`] for each, of a node whose neighbours are asked without messages.
+    #[inline(always)]
+    pub(crate) fn ask_owners(
+        &mut self,
+        cx: &Context,
+        services: &NodeServices,
+        asks: impl Iterator<Item = (LockName, LockMode, ShardId)>,
+    ) {
+        debug_assert!(services.transport() == Transport::Near);
+        for (name, mode, shard) in asks {
+            if self.refused.is_some() {
+                return;
+            }
+            self.ask_owner(cx, services, (name, mode), shard);
+        }
     }
 
     /// As [`LockSet::ask`] for each, of a node that grants all locks there are and tells nobody.
@@ -153,23 +196,23 @@ impl LockSet {
     /// open), `OwnerLost` (a node that was asked is no member any more). What was granted stays until
     /// [`LockSet::release`].
     pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
-        if self.refused.is_none() && self.granted < self.remote.len() {
-            debug_assert!(self.id.is_none_or(|before| before == id), "one set, one transaction");
-            self.id = Some(id);
-            self.send(cx, id);
+        if self.send(cx, id) {
             poll_fn(|waiting| self.await_replies(cx, waiting)).await;
             self.granted = self.remote.len();
         }
         self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
     }
 
-    /// Whether all that was asked for of this node alone was granted.
+    /// As [`LockSet::collect`], where nobody is asked by a message.
     ///
     /// # Errors
     /// As [`LockSet::collect`].
     #[inline]
-    pub(crate) fn granted_here(&self) -> Result<(), Failure> {
-        debug_assert!(self.remote.is_empty());
+    pub(crate) fn collect_at_once(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
+        if !self.remote.is_empty() && self.send(cx, id) {
+            debug_assert!(self.sent.is_empty(), "nobody is waited for");
+            self.granted = self.remote.len();
+        }
         self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
     }
 
@@ -179,7 +222,13 @@ impl LockSet {
         self.refused.is_none() && self.granted == self.remote.len()
     }
 
-    fn send(&mut self, cx: &Context, id: TxnId) {
+    /// Asks other nodes for what was noted; whether there was anything.
+    fn send(&mut self, cx: &Context, id: TxnId) -> bool {
+        if self.refused.is_some() || self.granted == self.remote.len() {
+            return false;
+        }
+        debug_assert!(self.id.is_none_or(|before| before == id), "one set, one transaction");
+        self.id = Some(id);
         let fresh = &self.remote[self.granted..];
         let known = cx.timestamps.known(cx);
         for (at, Remote { owner, .. }) in fresh.iter().enumerate() {
@@ -190,8 +239,8 @@ impl LockSet {
             if !self.owners.contains(owner) {
                 self.owners.push(*owner);
             }
-            if cx.node_services().transport() == Transport::Direct {
-                let reply = cx.lock_directly(*owner, (id, known), asks);
+            if cx.reaches_nodes() {
+                let reply = cx.lock_at_once(*owner, (id, known), asks);
                 if !take_reply(cx, *owner, reply, &mut self.refused) {
                     forget(&mut self.owners, &self.remote[..self.granted], *owner);
                 }
@@ -201,6 +250,7 @@ impl LockSet {
             let call = rpc.call(peer, LOCK, |bytes| message::put_lock(bytes, id, known, asks));
             self.sent.push(Sent { owner: *owner, call });
         }
+        true
     }
 
     /// Ready once every message is answered, or never will be.
@@ -352,12 +402,11 @@ impl LockSet {
         let id = self.id.take();
         for owner in self.owners.drain(..) {
             let id = id.expect("asked under a name");
-            match cx.node_services().transport() {
-                Transport::Direct => {
-                    let its = self.remote.iter().filter(|it| it.owner == owner);
-                    cx.release_directly(owner, (id, committed), its.map(|it| it.ask.name));
-                }
-                _ => cx.send_release(owner, id, committed),
+            if cx.reaches_nodes() {
+                let its = self.remote.iter().filter(|it| it.owner == owner);
+                cx.release_at_once(owner, (id, committed), its.map(|it| it.ask.name));
+            } else {
+                cx.send_release(owner, id, committed);
             }
         }
         self.remote.clear();

@@ -106,8 +106,14 @@ fn assert_nothing_held(nodes: &[Context]) {
     }
 }
 
-const TRANSPORTS: [(u16, Transport); 4] =
-    [(1, Transport::Own), (2, Transport::Rpc), (2, Transport::Direct), (3, Transport::Rpc)];
+const TRANSPORTS: [(u16, Transport); 6] = [
+    (1, Transport::Own),
+    (2, Transport::Rpc),
+    (2, Transport::Near),
+    (2, Transport::Direct),
+    (3, Transport::Rpc),
+    (3, Transport::Near),
+];
 
 #[test]
 fn a_lock_is_had_by_writers_alone_or_by_readers_wherever_it_is() {
@@ -197,7 +203,7 @@ fn names_that_share_a_slot_do_not_refuse_their_own_transaction() {
 
 #[test]
 fn who_asks_the_wrong_node_learns_it_and_finds_the_right_one() {
-    for transport in [Transport::Rpc, Transport::Direct] {
+    for transport in [Transport::Rpc, Transport::Near, Transport::Direct] {
         let nodes = nodes(3, transport);
         let membership = &nodes[0].database().membership;
         let (_, shard) = name(&nodes, 1, 7);

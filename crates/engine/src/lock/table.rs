@@ -125,7 +125,13 @@ impl LockTable {
     /// Where a lock's bucket lies: a hint, for whoever asks for its line among others.
     #[inline(always)]
     pub fn line(&self, hash: u64) -> *const u8 {
-        std::ptr::from_ref(self.bucket(self.home(hash))).cast()
+        self.line_in(self.words.as_ptr().cast(), hash)
+    }
+
+    /// The same in a table as large as this one whose first line is there: a hint, which may point to what is gone.
+    #[inline(always)]
+    pub(crate) fn line_in(&self, first: *const u8, hash: u64) -> *const u8 {
+        first.wrapping_add(self.home(hash) as usize * BUCKET_BYTES)
     }
 
     /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the

@@ -241,7 +241,7 @@ impl Context {
     }
 
     /// Tells another node what this one knows of timestamps, in one step; whether it is a member.
-    pub(crate) fn transfer_directly(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
+    pub(super) fn transfer_directly(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
         let Some(services) = self.database().directory.find(to) else { return false };
         let (is_new, before) = (services.seen.get() < known, services.shards.entry(shard));
         services.transfer(shard, known);

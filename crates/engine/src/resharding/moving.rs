@@ -17,7 +17,6 @@
 use crate::context::Context;
 use crate::lock::message::{self, TRANSFER};
 use crate::membership::ShardChange;
-use crate::services::Transport;
 use crate::shard_map::{ShardEntry, ShardId, ShardState};
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
@@ -159,8 +158,8 @@ async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
 /// Tells the receiver what this node knows of timestamps; whether it has heard it.
 async fn tell(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     let known = cx.timestamps.known(cx).max(cx.heard());
-    if cx.node_services().transport() == Transport::Direct {
-        return cx.transfer_directly(to, shard, known);
+    if cx.reaches_nodes() {
+        return cx.transfer_at_once(to, shard, known);
     }
     let (rpc, peer) = cx.lock_peer(to);
     let mut call =

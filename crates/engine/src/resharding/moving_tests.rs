@@ -20,7 +20,7 @@ use tarn_fabric::clock::Nanos;
 /// Node 0's, at first.
 const SHARD: ShardId = ShardId(0);
 const LONG: Nanos = Nanos(10_000_000_000);
-const TRANSPORTS: [Transport; 2] = [Transport::Rpc, Transport::Direct];
+const TRANSPORTS: [Transport; 3] = [Transport::Rpc, Transport::Near, Transport::Direct];
 
 fn entry(nodes: &[Context]) -> ShardEntry {
     nodes[0].database().membership.shard(SHARD).expect("it is somebody's")

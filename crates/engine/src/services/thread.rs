@@ -5,7 +5,7 @@
 //! taken its commit timestamp by then is refused one ([`crate::lock::set::LockSet::secure`]), the others are
 //! counted. Both are decided on this thread, between two polls.
 
-use super::{NodeServices, Transport};
+use super::{Directory, NodeServices, Transport};
 use crate::context::Context;
 use crate::lock::closing::Closing;
 use crate::lock::service::register;
@@ -13,15 +13,24 @@ use crate::lock::set::LockSet;
 use crate::lock::watched::looked_after;
 use crate::membership::{Standing, ViewNumber};
 use crate::resharding::drain::Periods;
+use crate::shard_map::ShardId;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::port::Port;
-use tarn_fabric::rpc::{Peer, Rpc};
+use tarn_fabric::rpc::{Peer as Called, Rpc};
 
 /// Datagrams that a thread takes at a time.
 const DATAGRAMS_A_POLL: usize = 64;
+
+/// Another node of this process, as a thread that asks it for locks knows it.
+struct Peer {
+    id: NodeId,
+    services: Weak<NodeServices>,
+    /// The first line of its lock table, which may be gone.
+    locks: *const u8,
+}
 
 /// See the module's text.
 pub struct ThreadServices {
@@ -34,6 +43,8 @@ pub struct ThreadServices {
     pub(crate) spare: RefCell<Vec<LockSet>>,
     /// When its transactions began to lock what is its own node's.
     pub(crate) periods: Periods,
+    /// Whom it has asked for locks without a message.
+    peers: RefCell<Vec<Peer>>,
     /// How many secured transactions rest on grants of each node.
     resting: RefCell<BTreeMap<NodeId, u32>>,
     /// The view that it has looked after.
@@ -62,6 +73,7 @@ impl ThreadServices {
             closing: RefCell::default(),
             spare: RefCell::default(),
             periods: Periods::default(),
+            peers: RefCell::default(),
             resting: RefCell::default(),
             view: Cell::new(ViewNumber(0)),
             watches: Cell::new(false),
@@ -86,6 +98,32 @@ impl ThreadServices {
                 resting.remove(owner);
             }
         }
+    }
+
+    /// What another node of this process keeps, if it is a member. The directory is asked once a life.
+    pub(crate) fn peer(&self, directory: &Directory, node: NodeId) -> Option<Arc<NodeServices>> {
+        if let Some(peer) = self.peers.borrow().iter().find(|peer| peer.id == node) {
+            return peer.services.upgrade().filter(|it| it.membership.is_member(node));
+        }
+        let found = directory.find(node)?;
+        let (services, locks) = (Arc::downgrade(&found), found.locks.line(0));
+        let mut peers = self.peers.borrow_mut();
+        peers.retain(|peer| peer.services.strong_count() > 0);
+        peers.push(Peer { id: node, services, locks });
+        Some(found)
+    }
+
+    /// Where a lock's line is, as far as it is known whose it is: a hint.
+    #[inline(always)]
+    pub(crate) fn lock_line(&self, shard: ShardId, hash: u64) -> *const u8 {
+        let node = &*self.node;
+        if node.shards.is_served(shard, node.serving) {
+            return node.locks.line(hash);
+        }
+        let owner = node.shards.entry(shard).map(|entry| entry.owner);
+        let peers = self.peers.borrow();
+        let peer = peers.iter().find(|peer| Some(peer.id) == owner);
+        peer.map_or(std::ptr::from_ref(node).cast(), |peer| node.locks.line_in(peer.locks, hash))
     }
 
     /// Whether nothing runs on after its transaction.
@@ -164,10 +202,10 @@ impl Context {
     }
 
     /// Whom to ask for locks of another node, in an ordered session.
-    pub(crate) fn lock_peer(&self, owner: NodeId) -> (&Rpc, Peer) {
+    pub(crate) fn lock_peer(&self, owner: NodeId) -> (&Rpc, Called) {
         let (services, rpc) = (self.thread_services(), self.rpc());
         let thread = services.thread % services.node.options().threads;
-        let peer = Peer { node: owner, thread };
+        let peer = Called { node: owner, thread };
         // What cannot be ordered cannot be called either, and the call says so.
         let _ = rpc.order(peer);
         (rpc, peer)
@@ -238,7 +276,8 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     }
     settle_closed(cx).await;
     services.node.stop_running(services.thread);
-    while services.node.transport() == Transport::Rpc && cx.database().directory.is_any_running() {
+    let is_asked = matches!(services.node.transport(), Transport::Rpc | Transport::Near);
+    while is_asked && cx.database().directory.is_any_running() {
         cx.serve();
         cx.port.yield_now().await;
     }

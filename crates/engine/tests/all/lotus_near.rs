@@ -12,7 +12,7 @@ use tarn_engine::context::ComputeNode;
 use tarn_engine::history::RecordedTxn;
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{Cells, TableId};
-use tarn_engine::services::ServiceOptions;
+use tarn_engine::services::{self, ServiceOptions};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::{Rng, seeded};
@@ -36,20 +36,30 @@ fn memory(world: &World) -> Vec<u64> {
     words
 }
 
-/// A node that grants all locks itself, by every other seed: then a fetch has no future of its own.
-fn join(world: &World, seed: u64) -> Arc<ComputeNode> {
-    if seed.is_multiple_of(2) {
-        return world.join(0);
+/// By its seed: a node that looks into others' memory, one that grants all locks itself, one whose neighbour, which comes with it,
+/// grants half of them when it is called. In the last two a fetch has no future of its own.
+fn join(world: &World, seed: u64) -> Vec<Arc<ComputeNode>> {
+    let serving = |slot, services: &ServiceOptions| {
+        let id = world.database.membership.join(NodeSlot(slot)).unwrap();
+        Arc::new(ComputeNode::serving(Arc::clone(&world.database), id, services).unwrap())
+    };
+    match seed % 3 {
+        0 => vec![world.join(0)],
+        1 => vec![serving(0, &ServiceOptions::new(1, 1))],
+        _ => {
+            let small = ServiceOptions { lock_table_bytes: 1 << 16, ..ServiceOptions::near(1, 2) };
+            let nodes: Vec<_> = (0..2).map(|slot| serving(slot, &small)).collect();
+            services::share_out(&world.database, &[nodes[0].id, nodes[1].id]);
+            nodes
+        }
     }
-    let id = world.database.membership.join(NodeSlot(0)).unwrap();
-    let services = ServiceOptions::new(1, 1);
-    Arc::new(ComputeNode::serving(Arc::clone(&world.database), id, &services).unwrap())
 }
 
 fn run(mix: Mix, near: bool, seed: u64) -> Left {
     let shape = Shape { near, ..mix::shape(1, 1, "corrected").protocol("lotus") };
     let world = World::new(&shape);
-    let mut by = coordinator(&world.thread(&join(&world, seed), 0, 0), 0);
+    let nodes = join(&world, seed);
+    let mut by = coordinator(&world.thread(&nodes[0], 0, 0), 0);
     by.record_history();
     let cx = Rc::clone(by.context());
     let mut rng: Rng = seeded(seed, 1);
@@ -66,6 +76,12 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     }
     let [reads, others @ ..] = cx.port.counts().verbs;
     let history = by.take_history();
+    let granted = |node: &Arc<ComputeNode>| node.services().map_or(0, |it| it.granted());
+    assert_eq!(nodes.iter().map(granted).sum::<usize>(), 0, "locks of a neighbour");
+    // The neighbour, if there is one, granted some of them.
+    let has_granted =
+        |node: &Arc<ComputeNode>| node.services().is_some_and(|it| it.locks.counts_digest() != 0);
+    assert!(nodes.iter().all(has_granted), "one was asked for nothing");
     world.assert_clean();
     Left { outcomes, history, memory: memory(&world), verbs: (reads, others.iter().sum()) }
 }

@@ -19,6 +19,7 @@ mod measured;
 mod memory_nodes;
 mod model;
 mod motor;
+mod near_locks;
 mod ordered;
 mod ordered_corners;
 mod ordered_faults;

@@ -62,6 +62,8 @@ pub struct Chosen {
     pub coroutines: usize,
     /// How transactions come to compute nodes, if the protocol's locks have shards.
     pub routing: Option<&'static str>,
+    /// How compute nodes ask each other for locks, if there are several and the protocol's locks have shards.
+    pub lock_asks: Option<&'static str>,
     /// Whether threads kept to one core each.
     pub pinned: bool,
     /// Memory nodes.
@@ -131,6 +133,11 @@ impl Report {
         match self.config.routing {
             Some("by-shard") => row(f, "routing", "by shard: whoever draws, owners run")?,
             Some(_) => row(f, "routing", "none: threads run what they draw")?,
+            None => {}
+        }
+        match self.config.lock_asks {
+            Some("calls") => row(f, "others' locks", "by calls within the process")?,
+            Some(_) => row(f, "others' locks", "by messages")?,
             None => {}
         }
         row(f, "machine", &self.machine)?;

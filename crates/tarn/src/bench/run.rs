@@ -232,6 +232,8 @@ where
         compute_nodes: as_made.compute_nodes,
         coroutines: config.coroutines,
         routing: protocol.needs().locks.then_some(if config.routed { "by-shard" } else { "none" }),
+        lock_asks: (protocol.needs().locks && as_made.compute_nodes > 1)
+            .then_some(if as_made.lock_messages { "messages" } else { "calls" }),
         pinned: config.pin,
         memory_nodes: as_made.memory_nodes,
         replicas: as_made.replicas,

@@ -3,7 +3,7 @@
 //! Invariant: everything that can be refused is refused before memory is laid out.
 
 use super::own_input::refuse_own_input;
-use super::scenario::{Coroutines, Expect, Lines, Memory, Placement, Routing, Settings};
+use super::scenario::{Coroutines, Expect, Lines, LockAsks, Memory, Placement, Routing, Settings};
 use super::verdict::{self, Expected};
 use super::{Stop, Verdict, progress::Progress};
 use crate::bench::report::Report;
@@ -186,6 +186,16 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
             });
         }
         config.version_cache_entries = entries as usize;
+    }
+    if let Some(asks) = settings.lock_asks {
+        if !AnyProtocol::by_name(protocol, variant)?.needs().locks {
+            return Err(UsageError {
+                field: "lock-asks".into(),
+                value: format!("{asks:?}, with the protocol {protocol}").to_lowercase(),
+                allowed: "of a protocol whose locks are in compute nodes".into(),
+            });
+        }
+        config.lock_messages = asks == LockAsks::Messages;
     }
     config.options.placement = match settings.placement.unwrap_or(Placement::Hash) {
         Placement::Hash => catalog::Placement::Hash,

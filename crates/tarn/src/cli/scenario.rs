@@ -84,6 +84,10 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
+    /// How compute nodes ask each other for locks, under a protocol whose locks have shards: calls within the process; messages, as from
+    /// process to process [default: calls]
+    #[arg(long, value_name = "HOW")]
+    pub lock_asks: Option<LockAsks>,
     /// Memory to ask for: shared can be mapped by another process, private cannot [default: auto]
     #[arg(long, value_name = "KIND")]
     pub memory: Option<Memory>,
@@ -151,6 +155,16 @@ pub enum Routing {
     ByShard,
     /// Whoever draws it.
     None,
+}
+
+/// `--lock-asks`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockAsks {
+    /// By calls.
+    Calls,
+    /// By messages.
+    Messages,
 }
 
 /// `--memory`.
@@ -241,6 +255,7 @@ impl Settings {
             no_verify: self.no_verify || (scenario.no_verify && !verifies),
             address_cache: self.address_cache.or(scenario.address_cache),
             version_cache: self.version_cache.or(scenario.version_cache),
+            lock_asks: self.lock_asks.or(scenario.lock_asks),
             memory: self.memory.or(scenario.memory),
             line_atomicity: self.line_atomicity.or(scenario.line_atomicity),
             expect: self.expect.or(scenario.expect),

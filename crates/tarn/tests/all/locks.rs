@@ -1,5 +1,5 @@
-//! Locks of compute nodes on a simulated network that loses, doubles, delays and reorders messages, while
-//! shards move and nodes die.
+//! Locks of compute nodes on a simulated network that loses, doubles, delays and reorders messages, and of nodes that call each
+//! other instead, while shards move and nodes die.
 //!
 //! Invariants checked: no lock ever has two writers, or a writer and a reader, from the moment at which a
 //! transaction may take its commit timestamp until it gives its locks up; when nothing runs any more no node
@@ -23,7 +23,7 @@ use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::resharding::{Move, move_shard};
 use tarn_engine::schema::{ColumnType, TableSchema};
-use tarn_engine::services::{self, ServiceOptions};
+use tarn_engine::services::{self, ServiceOptions, Transport};
 use tarn_engine::shard_map::{ShardId, ShardState};
 use tarn_engine::timestamp::Timestamp;
 use tarn_fabric::address::NodeSlot;
@@ -140,7 +140,7 @@ struct Stage {
     contexts: Vec<Rc<Context>>,
 }
 
-fn stage(seed: u64, rpc: RpcConfig) -> Stage {
+fn stage(seed: u64, rpc: RpcConfig, transport: Transport) -> Stage {
     let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
     let options = Options { coordinators_max: 4, spare_bytes: 0, ..Options::default() };
     let protocol = AnyProtocol::by_name(ALL[0].name, "corrected").expect("there is one");
@@ -161,6 +161,7 @@ fn stage(seed: u64, rpc: RpcConfig) -> Stage {
     let options = ServiceOptions {
         lock_table_bytes: 1 << 10,
         rpc,
+        transport,
         ..ServiceOptions::new(THREADS, usize::from(NODES))
     };
     let node = |slot| {
@@ -275,8 +276,8 @@ struct Seen {
 }
 
 /// Runs one seed; what is wrong with it.
-fn run(seed: u64, rpc: RpcConfig, dies: bool, moves: bool) -> Seen {
-    let stage = stage(seed, rpc);
+fn run(seed: u64, (rpc, transport): (RpcConfig, Transport), dies: bool, moves: bool) -> Seen {
+    let stage = stage(seed, rpc, transport);
     let oracle = Oracle::default();
     let is_dead = Rc::new(Cell::new(false));
     let corpses: Rc<RefCell<Vec<Coroutine<'_>>>> = Rc::default();
@@ -336,20 +337,28 @@ fn run(seed: u64, rpc: RpcConfig, dies: bool, moves: bool) -> Seen {
 }
 
 /// Calls that are sent again soon, so that virtual time is short.
-fn hasty() -> RpcConfig {
-    RpcConfig {
+fn hasty() -> (RpcConfig, Transport) {
+    let rpc = RpcConfig {
         retransmit_after: Nanos(50_000),
         deadline: Nanos(5_000_000),
         ..RpcConfig::default()
-    }
+    };
+    (rpc, Transport::Rpc)
+}
+
+/// None: all nodes are in one process.
+fn called() -> (RpcConfig, Transport) {
+    (hasty().0, Transport::Near)
 }
 
 #[test]
 fn nobody_holds_a_lock_against_another_whatever_happens_to_messages() {
     let mut seen = BTreeMap::<&str, u32>::new();
     let (mut moved, mut taken_back) = (0, 0);
-    for seed in 0..60 {
-        let found = run(seed, hasty(), false, seed % 2 == 0);
+    for (seed, how) in
+        (0..60).map(|seed| (seed, hasty())).chain((200..260).map(|seed| (seed, called())))
+    {
+        let found = run(seed, how, false, seed % 2 == 0);
         assert!(found.wrong.is_empty(), "seed {seed}: {:?}", found.wrong);
         found.refused.iter().for_each(|(kind, count)| *seen.entry(kind).or_default() += count);
         moved += found.moved;
@@ -364,8 +373,10 @@ fn nobody_holds_a_lock_against_another_whatever_happens_to_messages() {
 fn a_node_that_dies_takes_no_lock_along_and_leaves_none() {
     let mut seen = BTreeMap::<&str, u32>::new();
     let mut moved = 0;
-    for seed in 100..160 {
-        let found = run(seed, hasty(), true, seed % 3 > 0);
+    for (seed, how) in
+        (100..160).map(|seed| (seed, hasty())).chain((300..360).map(|seed| (seed, called())))
+    {
+        let found = run(seed, how, true, seed % 3 > 0);
         moved += found.moved;
         assert!(found.wrong.is_empty(), "seed {seed}: {:?}", found.wrong);
         found.refused.iter().for_each(|(kind, count)| *seen.entry(kind).or_default() += count);
@@ -377,10 +388,11 @@ fn a_node_that_dies_takes_no_lock_along_and_leaves_none() {
 /// Hole L8 of the paper's text.
 #[test]
 fn a_lock_that_comes_twice_and_is_granted_twice_is_noticed() {
-    let planted = RpcConfig { planted_no_reply_cache: true, ..hasty() };
+    let planted = RpcConfig { planted_no_reply_cache: true, ..hasty().0 };
     // The seeds with which all is well otherwise: see above.
     let mut seeds = (1..60).step_by(2);
-    let noticed = seeds.find(|&seed| !run(seed, planted, false, false).wrong.is_empty());
+    let noticed =
+        seeds.find(|&seed| !run(seed, (planted, Transport::Rpc), false, false).wrong.is_empty());
     println!("noticed with seed {noticed:?}");
     assert!(noticed.is_some(), "a LOCK was granted twice and nobody saw it");
 }

@@ -15,6 +15,7 @@ use crate::layout::{DIRECTORY_BYTES, KEY_AT, VERSION_AT, Version};
 use crate::lock::name::LockName;
 use crate::outcome::Failure;
 use crate::services::Transport;
+use crate::shard_map::shard_of;
 use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
 use crate::working_set::{Entry, Intent, Progress, Txn};
@@ -30,7 +31,7 @@ const HOME_SLOTS: usize = Geometry::SLOTS_PER_BIN;
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
     let is_plain = txn.intent == Intent::ReadWrite && !txn.mistaken && txn.failed.is_none();
     let is_short = !lotus.starts_writers() && lotus.on(On::LocksApart);
-    if !is_plain || !is_short || cx.node_services().transport() != Transport::Own {
+    if !is_plain || !is_short || matches!(cx.node_services().transport(), Transport::Rpc | Transport::Direct) {
         return None;
     }
     let near = cx.port.near()?;
@@ -52,7 +53,7 @@ pub(super) fn end(
     near: Near<'_>,
 ) -> Option<Result<(), Failure>> {
     short::lock(cx, txn);
-    let shown = match txn.held.granted_here() {
+    let shown = match txn.held.collect_at_once(cx, txn.tag) {
         Ok(()) => read_locked(lotus, cx, txn, near),
         Err(refused) => Err(refused),
     };
@@ -138,14 +139,24 @@ pub(super) async fn fetch_as_of(
 #[inline(never)]
 fn ask(cx: &Context, txn: &Txn, near: Near<'_>) {
     if txn.intent == Intent::ReadWrite {
-        let locks = &cx.node_services().locks;
-        let name = |entry: &Entry| LockName::row(entry.table.0, entry.key);
-        near.ask_own(
-            txn.entries[txn.fetched..].iter().map(|entry| locks.line(name(entry).hash())),
-        );
+        ask_locks(cx, txn, near);
     }
     let homes = txn.entries[txn.fetched..].iter().map(|entry| cx.groups.primary(entry.address));
     near.ask::<HOME_SLOTS>(homes);
+}
+
+/// Asks for the lines of the locks, in the tables of those who grant them.
+#[inline(always)]
+fn ask_locks(cx: &Context, txn: &Txn, near: Near<'_>) {
+    let services = cx.node_services();
+    let hash = |entry: &Entry| LockName::row(entry.table.0, entry.key).hash();
+    let wanted = txn.entries[txn.fetched..].iter();
+    if services.transport() == Transport::Own {
+        return near.ask_own(wanted.map(|entry| services.locks.line(hash(entry))));
+    }
+    let thread = cx.thread_services();
+    let shard = |entry: &Entry| shard_of(cx.table(entry.table), entry.key);
+    near.ask_own(wanted.map(|entry| thread.lock_line(shard(entry), hash(entry))));
 }
 
 /// What of a slot is shown at once: under its lock, or as of a T_start.

@@ -95,13 +95,24 @@ pub(super) fn lock(cx: &Context, txn: &mut Txn) {
         let mode = if entry.mode == Mode::Read { LockMode::Read } else { LockMode::Write };
         (LockName::row(entry.table.0, entry.key), mode)
     };
+    let wanted = entries[*fetched..].iter();
     let services = cx.node_services();
-    if services.transport() == Transport::Own {
-        return held.ask_each(cx, services, entries[*fetched..].iter().map(asked));
-    }
-    for entry in &entries[*fetched..] {
-        let (name, mode) = asked(entry);
-        held.ask(cx, name, shard_of(cx.table(entry.table), entry.key), mode);
+    let shard = |entry: &Entry| shard_of(cx.table(entry.table), entry.key);
+    match services.transport() {
+        Transport::Own => held.ask_each(cx, services, wanted.map(asked)),
+        Transport::Near => {
+            let asked = |entry: &Entry| {
+                let (name, mode) = asked(entry);
+                (name, mode, shard(entry))
+            };
+            held.ask_owners(cx, services, wanted.map(asked));
+        }
+        Transport::Rpc | Transport::Direct => {
+            for entry in wanted {
+                let (name, mode) = asked(entry);
+                held.ask(cx, name, shard(entry), mode);
+            }
+        }
     }
 }
 

@@ -1,0 +1,61 @@
+//! What compute nodes of one process ask of one another: by a call, in the asker's thread, instead of a message.
+//!
+//! Invariant: the owner's side is what runs for a message ([`super::service`]), under the same mutexes and with the same checks: whoever
+//! closes a shard waits for who was let in before, and whoever recovers a life finds what it was granted. A call runs
+//! once and in order by itself. What an owner grants whose life is over is caught where a message's reply would be: before anything is
+//! written ([`super::set::LockSet::secure`]).
+
+use super::message::{Ask, LockReply};
+use super::name::LockName;
+use crate::context::Context;
+use crate::outcome::TxnId;
+use crate::services::Transport;
+use crate::shard_map::ShardId;
+use crate::timestamp::Timestamp;
+use tarn_fabric::address::NodeId;
+
+impl Context {
+    /// Whether nodes reach each other without messages.
+    #[inline]
+    pub(crate) fn reaches_nodes(&self) -> bool {
+        matches!(self.node_services().transport(), Transport::Near | Transport::Direct)
+    }
+
+    /// Asks another node for locks; no reply if it is no member.
+    pub(super) fn lock_at_once(
+        &self,
+        owner: NodeId,
+        (id, known): (TxnId, Timestamp),
+        asks: impl Iterator<Item = Ask> + Clone,
+    ) -> Option<LockReply> {
+        if self.node_services().transport() == Transport::Direct {
+            return self.lock_directly(owner, (id, known), asks);
+        }
+        let services = self.thread_services().peer(&self.database().directory, owner)?;
+        Some(services.lock(id, known, asks))
+    }
+
+    /// Gives back what another node has granted: `names` are all of it. What a life granted that is over needs nobody to give it back.
+    pub(super) fn release_at_once(
+        &self,
+        owner: NodeId,
+        (id, committed): (TxnId, Option<Timestamp>),
+        names: impl Iterator<Item = LockName>,
+    ) {
+        if self.node_services().transport() == Transport::Direct {
+            return self.release_directly(owner, (id, committed), names);
+        }
+        if let Some(services) = self.thread_services().peer(&self.database().directory, owner) {
+            services.release(id, committed);
+        }
+    }
+
+    /// Tells another node what this one knows of timestamps; whether it is a member.
+    pub(crate) fn transfer_at_once(&self, to: NodeId, shard: ShardId, known: Timestamp) -> bool {
+        if self.node_services().transport() == Transport::Direct {
+            return self.transfer_directly(to, shard, known);
+        }
+        let services = self.thread_services().peer(&self.database().directory, to);
+        services.inspect(|services| services.transfer(shard, known)).is_some()
+    }
+}
