@@ -414,7 +414,10 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
 /// Bodies of so many records: one for each version, and those that wait until nobody can read them.
 fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     let waiting = match options.layout {
-        LayoutKind::SingleVersion | LayoutKind::Deltas { .. } | LayoutKind::Lined => 0,
+        LayoutKind::SingleVersion
+        | LayoutKind::Deltas { .. }
+        | LayoutKind::Wholes { .. }
+        | LayoutKind::Lined => 0,
         LayoutKind::MultiVersion { .. } => {
             records * u64::from(options.versions_spare_percent) / 100
         }

@@ -176,10 +176,11 @@ async fn show(
             row
         }
         PayloadAt::Apart(body) => {
+            let into = table.slot.newest_apart_at(slot_at(round, table, image));
             round.begin();
             let image = round.read(cx.groups.primary(body), table.slot.body_bytes());
             cx.port.execute(round).await?;
-            image.plus(table.slot.payload_at)
+            image.plus(into + table.slot.payload_at)
         }
     };
     let row = Row::new(&table.schema, round.bytes(payload, table.slot.payload_bytes));
@@ -307,11 +308,14 @@ async fn compare_replicas(
                 let second = round.read(cx.groups.whole().replica(body, position), bytes);
                 cx.port.execute(round).await?;
                 // What lies behind the payload may be left of another record.
-                let lines = |at| round.bytes(at, table.slot.apart_bytes()).chunks(64);
+                let lines = |at| round.bytes(at, table.slot.kept_bytes()).chunks(64);
                 let lines = lines(first).zip(lines(second));
                 let counts = |line: usize| table.slot.is_replicated_apart(&slot_image, line * 64);
-                let differing =
-                    lines.enumerate().filter(|(line, (one, two))| one != two && counts(*line));
+                let differs = |(line, (one, two)): &(usize, (&[u8], &[u8]))| {
+                    let used = table.slot.version_bytes_in_line(line * 64).min(one.len());
+                    one[..used] != two[..used] && counts(*line)
+                };
+                let differing = lines.enumerate().filter(differs);
                 audit.replicas_differ += differing.count() as u64;
             }
         }

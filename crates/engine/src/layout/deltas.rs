@@ -1,4 +1,4 @@
-//! Motor's record: the newest version whole, of each older one what was different.
+//! Motor's record: the newest version whole, of each older one what was different; or every version whole.
 //!
 //! ```text
 //! a record's slot: whole lines
@@ -10,6 +10,8 @@
 //! a value's block, at VALUE: whole lines, then N − 1 deltas of whole lines each
 //!   0       8
 //!   | STAMP | payload …         | delta 0 | delta 1 | …
+//! the same with every version whole: N places, each of whole lines
+//!   | STAMP | payload …         | STAMP | payload …         | …
 //! ```
 //! Invariants: VERSION is what indexes, copies and recovery compare: it changes with every commit, and when
 //! one is undone. NEWEST is the version that readers name: an undone commit leaves it as it was. A cell is 0
@@ -17,6 +19,10 @@
 //! next newer version came; if OLD is absent there was no record until then. So a version's row is the newest
 //! row, with the deltas of all newer cells and its own put over it, newest first. STAMP is the NEWEST of the
 //! payload behind it: in one line they are of one moment.
+//!
+//! Where every version is whole, a commit writes it into the place of the oldest one, and which place is whose is a permutation that the
+//! cells keep: cell `i` has place `DELTA ^ (i + 1)`, and the newest version has what is left, which is all DELTAs xored. So a slot of
+//! zeros has its newest in place 0, and an undone commit gives back a cell without a version whose DELTA is as before.
 //!
 //! After Zhang, Hua, Yang: "Motor: Enabling Multi-Versioning for Distributed Transactions on Disaggregated
 //! Memory", OSDI 2024, as its public code lays it out, whose head is 64 bytes and whose value ends with a
@@ -98,6 +104,7 @@ pub enum Shown {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deltas {
     versions: u8,
+    is_whole: bool,
 }
 
 impl Deltas {
@@ -118,7 +125,63 @@ impl Deltas {
 
     /// With so many versions, which [`Deltas::validate`] allows.
     pub fn new(versions: u8) -> Deltas {
-        Deltas { versions }
+        Deltas { versions, is_whole: false }
+    }
+
+    /// The same with every version whole.
+    pub fn whole(versions: u8) -> Deltas {
+        Deltas { versions, is_whole: true }
+    }
+
+    /// Whether every version is whole.
+    #[inline]
+    pub fn is_whole(self) -> bool {
+        self.is_whole
+    }
+
+    /// Offset of a version's place in its block, where every version is whole.
+    #[inline]
+    pub fn place_at(self, payload_bytes: usize, place: usize) -> usize {
+        place * (STAMP_BYTES + payload_bytes).next_multiple_of(LINE_BYTES)
+    }
+
+    /// The newest version's place: where older ones are not whole, the first.
+    #[inline]
+    pub fn newest_place(self, image: &[u64]) -> usize {
+        match self.is_whole {
+            true => {
+                (0..self.cells()).fold(0, |all, cell| all ^ self.cell(image, cell).delta as usize)
+            }
+            false => 0,
+        }
+    }
+
+    /// The place of a cell's version, where every version is whole.
+    #[inline]
+    pub fn place_of(self, image: &[u64], cell: usize) -> usize {
+        self.cell(image, cell).delta as usize ^ (cell + 1)
+    }
+
+    /// What a cell is to say when its place goes to the next version, and the version that was the newest is its own: `None`, nobody's.
+    pub fn cell_after(self, image: &[u64], cell: usize, old: Option<Version>) -> DeltaCell {
+        match old {
+            Some(old) => {
+                let delta = (self.newest_place(image) ^ (cell + 1)) as u64;
+                DeltaCell { old, columns: Cells::ALL, delta }
+            }
+            None => DeltaCell { delta: self.cell(image, cell).delta, ..DeltaCell::default() },
+        }
+    }
+
+    /// Whether what lies so many bytes into a record's block is a version that the record has.
+    pub fn is_kept(self, image: &[u64], payload_bytes: usize, at: usize) -> bool {
+        let is_in = |place: usize| {
+            let from = self.place_at(payload_bytes, place);
+            (from..from + STAMP_BYTES + payload_bytes).contains(&at)
+        };
+        let kept = |cell: &usize| self.cell(image, *cell).is_used();
+        is_in(self.newest_place(image))
+            || (0..self.cells()).filter(kept).any(|cell| is_in(self.place_of(image, cell)))
     }
 
     /// Cells of a slot: one for each version but the newest.
@@ -162,6 +225,9 @@ impl Deltas {
     /// Bytes of a value's block.
     #[inline]
     pub fn block_bytes(self, payload_bytes: usize) -> usize {
+        if self.is_whole {
+            return self.place_at(payload_bytes, usize::from(self.versions));
+        }
         self.delta_at(payload_bytes, self.cells())
     }
 
@@ -295,17 +361,41 @@ mod tests {
         let bytes = schema.payload_bytes();
         for seed in 0..200 {
             let mut rng = rand::rngs::SmallRng::seed_from_u64(seed);
-            let deltas = Deltas::new(rng.random_range(1..=DELTA_VERSIONS_MAX));
+            let versions = rng.random_range(1..=DELTA_VERSIONS_MAX);
+            let deltas = match seed % 2 {
+                0 => Deltas::new(versions),
+                _ => Deltas::whole(versions),
+            };
             let slot = deltas.slot(&schema);
             let mut head = vec![0u64; slot.slot_bytes / 8];
             let mut block = vec![0u8; deltas.block_bytes(bytes)];
             let mut row: Vec<u8> = (0..bytes).map(|_| rng.random()).collect();
             head[NEWEST_AT / 8] = Version::LOADED.word();
+            let whole_at = |place| deltas.place_at(bytes, place) + STAMP_BYTES;
+            let at = whole_at(deltas.newest_place(&head));
+            block[at..at + bytes].copy_from_slice(&row);
+            let mut lost = 0;
             let (mut truth, mut now) = (vec![(Timestamp::LOADED, row.clone())], Timestamp(1));
             for _ in 0..rng.random_range(0..12) {
                 now = Timestamp(now.0 + rng.random_range(1..3));
                 let columns = Cells(rng.random_range(1..8));
-                if let Some(cell) = deltas.cell_to_overwrite(&head) {
+                let cell = deltas.cell_to_overwrite(&head);
+                if let Some(cell) = cell.filter(|_| deltas.is_whole()) {
+                    // One that is undone takes the oldest version along.
+                    let next = match rng.random_range(0..4) {
+                        0 => None,
+                        _ => Some(newest(&head)),
+                    };
+                    let words = deltas.cell_after(&head, cell, next).words();
+                    let newest_before = deltas.newest_place(&head);
+                    head[deltas.cell_at(cell) / 8..][..3].copy_from_slice(&words);
+                    assert_eq!(next.is_none(), deltas.newest_place(&head) == newest_before);
+                    if next.is_none() {
+                        lost = deltas.cells().min(lost + 1);
+                        continue;
+                    }
+                    lost = lost.saturating_sub(1);
+                } else if let Some(cell) = cell {
                     let at = deltas.delta_at(bytes, cell);
                     take_delta(&schema, columns, &row, &mut block[at..]);
                     let old = DeltaCell { old: newest(&head), columns, delta: at as u64 };
@@ -314,8 +404,16 @@ mod tests {
                 for_each_column(&schema, columns, |from, width| {
                     row[from..from + width].fill_with(|| rng.random());
                 });
+                if deltas.is_whole() {
+                    let at = whole_at(deltas.newest_place(&head));
+                    block[at..at + bytes].copy_from_slice(&row);
+                }
                 head[NEWEST_AT / 8] = version_at(now).word();
                 truth.push((now, row.clone()));
+            }
+            if deltas.is_whole() {
+                let at = whole_at(deltas.newest_place(&head));
+                assert_eq!(&block[at..at + bytes], &row, "seed {seed}");
             }
             for start in (1..=now.0 + 1).map(Timestamp) {
                 let (of, expected) = truth.iter().rfind(|(at, _)| *at <= start).expect("loaded");
@@ -323,6 +421,11 @@ mod tests {
                 let mut seen = row.clone();
                 let version = match deltas.shown(&head, start) {
                     Shown::Newest(version) => version,
+                    Shown::Older(cell, version) if deltas.is_whole() => {
+                        let at = whole_at(deltas.place_of(&head, cell));
+                        seen = block[at..at + bytes].to_vec();
+                        version
+                    }
                     Shown::Older(cell, version) => {
                         for step in deltas.steps_to(&head, cell) {
                             let DeltaCell { columns, delta, .. } = deltas.cell(&head, step);
@@ -331,7 +434,8 @@ mod tests {
                         version
                     }
                     Shown::TooOld => {
-                        assert!(back > deltas.cells(), "seed {seed}: kept, and not found");
+                        let kept = deltas.cells() - lost;
+                        assert!(back > kept, "seed {seed}: kept, and not found");
                         continue;
                     }
                     Shown::Absent(_) => unreachable!("it was always there"),

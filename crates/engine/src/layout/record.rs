@@ -14,7 +14,7 @@ use crate::schema::{TableId, TableSchema};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tarn_fabric::address::Address;
+use tarn_fabric::address::{Address, LINE_BYTES};
 
 /// Which layout all records of a database have: the protocol says which, and the plan's stamp holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -32,6 +32,11 @@ pub enum LayoutKind {
     },
     /// The newest version in one place, of older ones what was different.
     Deltas {
+        /// How many versions, 1 to [`super::DELTA_VERSIONS_MAX`].
+        cells: u8,
+    },
+    /// As many versions, beside the same heads, each whole.
+    Wholes {
         /// How many versions, 1 to [`super::DELTA_VERSIONS_MAX`].
         cells: u8,
     },
@@ -63,6 +68,7 @@ impl LayoutKind {
                 packed.map_or_else(|| Cells::new(cells).slot(schema), |it| it.slot(schema))
             }
             LayoutKind::Deltas { cells } => Deltas::new(cells).slot(schema),
+            LayoutKind::Wholes { cells } => Deltas::whole(cells).slot(schema),
             LayoutKind::Lined => Lined::new(schema).slot(schema),
         }
         .shaped(0, false)
@@ -75,7 +81,9 @@ impl LayoutKind {
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
         let cells = match self {
             LayoutKind::SingleVersion | LayoutKind::Lined => return Ok(()),
-            LayoutKind::Deltas { cells } => return Deltas::validate(cells),
+            LayoutKind::Deltas { cells } | LayoutKind::Wholes { cells } => {
+                return Deltas::validate(cells);
+            }
             LayoutKind::MultiVersion { cells, .. } => cells,
         };
         let refuse = |field: &str, value: String, allowed: String| {
@@ -115,6 +123,7 @@ impl fmt::Display for LayoutKind {
                 write!(f, "multi-version-1 of {cells}, apart")
             }
             LayoutKind::Deltas { cells } => write!(f, "deltas-1 of {cells}"),
+            LayoutKind::Wholes { cells } => write!(f, "wholes-1 of {cells}"),
             LayoutKind::Lined => f.write_str("lined-1"),
         }
     }
@@ -129,7 +138,7 @@ pub enum RecordLayout {
     Packed(Packed),
     /// Several versions, each where its cell in the slot says.
     Cells(Cells),
-    /// One version in memory of its own, beside what is different in older ones.
+    /// One version in memory of its own, beside what is different in older ones, or beside them.
     Deltas(Deltas),
     /// One version in the slot, which each of its lines says.
     Lined(Lined),
@@ -232,14 +241,46 @@ impl Slot {
         }
     }
 
-    /// Whether what lies so many bytes into memory of its own is the same at every replica at rest: of a delta that
-    /// no cell names it is not, since a copy that joined later has not got it.
+    /// Whether what lies so many bytes into memory of its own is the same at every replica at rest: of a delta, or of a
+    /// place, that no cell names it is not, since a copy that joined later has not got it.
     pub fn is_replicated_apart(&self, image: &[u8], at: usize) -> bool {
         let RecordLayout::Deltas(deltas) = self.record else { return true };
+        if deltas.is_whole() {
+            return deltas.is_kept(&words(image), self.payload_bytes, at);
+        }
         let begins = |cell: usize| deltas.delta_at(self.payload_bytes, cell);
         match (0..deltas.cells()).rfind(|&cell| begins(cell) <= at) {
             None => true,
             Some(cell) => word(image, deltas.cell_at(cell)) != 0,
+        }
+    }
+
+    /// How far into memory of its own the newest version lies, of the record in a slot of this image.
+    pub fn newest_apart_at(&self, image: &[u8]) -> usize {
+        match self.record {
+            RecordLayout::Deltas(deltas) if deltas.is_whole() => {
+                deltas.place_at(self.payload_bytes, deltas.newest_place(&words(image)))
+            }
+            _ => 0,
+        }
+    }
+
+    /// How much of a line so many bytes into what lies apart is a version's: the rest may be left of another record.
+    pub fn version_bytes_in_line(&self, at: usize) -> usize {
+        match self.record {
+            RecordLayout::Deltas(deltas) if deltas.is_whole() => {
+                let into = at % deltas.place_at(self.payload_bytes, 1);
+                (self.payload_at + self.payload_bytes).saturating_sub(into).min(LINE_BYTES)
+            }
+            _ => LINE_BYTES,
+        }
+    }
+
+    /// How much of what lies apart belongs to a record: what is behind it may be left of another.
+    pub fn kept_bytes(&self) -> usize {
+        match self.record {
+            RecordLayout::Deltas(deltas) if deltas.is_whole() => self.body_bytes(),
+            _ => self.apart_bytes(),
         }
     }
 
@@ -296,6 +337,10 @@ impl Slot {
 
 fn version(image: &[u8]) -> Version {
     Version::from_word(word(image, VERSION_AT))
+}
+
+fn words(image: &[u8]) -> Vec<u64> {
+    image.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
 fn word(image: &[u8], at: usize) -> u64 {

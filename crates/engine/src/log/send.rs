@@ -23,6 +23,18 @@ pub(crate) fn add_data(
     log: Option<(BufferOffset, usize)>,
     choose: impl Fn(usize) -> bool,
 ) {
+    add_pieces(cx, txn, group, log, choose, |_| true);
+}
+
+/// As [`add_data`], of the data those pieces alone that `is_meant` names.
+pub(crate) fn add_pieces(
+    cx: &Context,
+    txn: &mut Txn,
+    group: GroupId,
+    log: Option<(BufferOffset, usize)>,
+    choose: impl Fn(usize) -> bool,
+    is_meant: impl Fn(&Piece) -> bool,
+) {
     let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
     let replicas = groups.replicas(group);
     for position in (0..replicas).filter(|&position| choose(position)) {
@@ -30,7 +42,8 @@ pub(crate) fn add_data(
             add_log(&mut txn.round, groups.replica(area, position), entry, len);
         }
         let Txn { round, pieces, .. } = txn;
-        let mut rest = pieces.iter().filter(|piece| piece.address.group() == group).peekable();
+        let its = |piece: &&Piece| piece.address.group() == group && is_meant(piece);
+        let mut rest = pieces.iter().filter(its).peekable();
         while let Some(piece) = rest.next() {
             let target = groups.replica(piece.address, position);
             let mut len_bytes = piece.len_bytes as usize;

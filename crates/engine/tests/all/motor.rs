@@ -5,13 +5,17 @@
 use crate::common::*;
 use tarn_engine::layout::LayoutKind;
 use tarn_engine::schema::{Cells, TableId, TableSchema};
-use tarn_engine::transaction::{IndexKey, Scan};
+use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
 
 const T: TableId = TableId(0);
 
 fn world(schema: TableSchema, cells: u8) -> World {
-    let mut shape = Shape::of(&[schema]).nodes(2, 2).protocol("motor");
+    world_of("corrected", schema, cells)
+}
+
+fn world_of(variant: &str, schema: TableSchema, cells: u8) -> World {
+    let mut shape = Shape::of(&[schema]).nodes(2, 2).protocol("motor").variant(variant);
     shape.options.layout = LayoutKind::Deltas { cells };
     World::new(&shape)
 }
@@ -19,7 +23,12 @@ fn world(schema: TableSchema, cells: u8) -> World {
 /// A bucket is read in any order: what it says of a head of several lines only tells where that is.
 #[test]
 fn a_record_whose_head_is_not_of_one_moment_is_changed_and_deleted() {
-    let world = world(narrow("t", 100), 4);
+    for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
+        change_and_delete(&world_of(variant, narrow("t", 100), 4));
+    }
+}
+
+fn change_and_delete(world: &World) {
     let mut by = world.coordinator(0, 0);
     fill(&mut by, T, 0..20);
     for key in 0..20 {
@@ -35,6 +44,41 @@ fn a_record_whose_head_is_not_of_one_moment_is_changed_and_deleted() {
         assert_eq!(seen, Ok(false), "{key}");
     }
     assert_eq!(world.assert_clean().records, 0);
+}
+
+/// However often a record was written, as many snapshots as it has versions see what was there; an older one begins anew.
+#[test]
+fn a_snapshot_sees_the_versions_that_are_kept() {
+    for variant in ["corrected", "corrected,-deltas", "corrected,-deltas,-at-once"] {
+        for cells in [1, 2, 3, 5] {
+            let world = world_of(variant, narrow("t", 100), cells);
+            let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
+            fill(&mut by, T, 0..10);
+            for later in 0..6 {
+                let (mut tries, before) = (0, value_of(&mut by, T, 7).unwrap());
+                let seen = block_on(by.transact_read_only(async |tx| {
+                    tries += 1;
+                    // T_start is taken here.
+                    tx.get_row(T, 1).await?;
+                    for step in (0..later).filter(|_| tries == 1) {
+                        let write = async |tx: &mut Transaction<'_>| {
+                            let row = tx.update(T, 7, Cells::one(A));
+                            tx.fetch().await?;
+                            tx.set(row, A, before + step + 1);
+                            Ok(())
+                        };
+                        other.transact(write).await?;
+                    }
+                    Ok(tx.get_row(T, 7).await?.expect("there").u64(A))
+                }));
+                let is_kept = later < u64::from(cells);
+                let expected = if is_kept { (before, 1) } else { (before + later, 2) };
+                let what = format!("{variant}, {cells} versions, {later} later");
+                assert_eq!((seen, tries), (Ok(expected.0), expected.1), "{what}");
+            }
+            world.assert_clean();
+        }
+    }
 }
 
 /// Leaves have one version: a snapshot that they are too new for is begun anew, and shows all of them.

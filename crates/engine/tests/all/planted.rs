@@ -63,6 +63,8 @@ const HARMLESS: &[(&str, &str)] = &[
     ("ford", "write-changes-only"),
     ("ford", "lock-at-primary"),
     ("motor", "read-together"),
+    ("motor", "deltas"),
+    ("motor", "at-once"),
 ];
 
 /// Switches that matter to scans: ordered.rs and ordered_faults.rs show that each is missed.

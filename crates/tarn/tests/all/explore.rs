@@ -93,6 +93,8 @@ const HARMLESS: &[(&str, &str)] = &[
     ("ford", "-log-every-group"),
     ("ford", "-write-changes-only"),
     ("motor", "-read-together"),
+    ("motor", "-deltas"),
+    ("motor", "-at-once"),
     ("lotus", "-newest-in-sr"),
     ("lotus", "-version-cache"),
     ("lotus", "-locks-apart"),

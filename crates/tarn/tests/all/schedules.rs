@@ -61,8 +61,14 @@ const IN_THE_EXPLORER: &[(&str, &str)] =
     &[("motor", "-stamp-first"), ("ford", "-sibling-with-split")];
 
 /// Switches that change cost and nothing else, also beside deaths.
-const HARMLESS: &[(&str, &str)] =
-    &[("ford", "-log-every-group"), ("ford", "-write-changes-only"), ("motor", "-read-together")];
+const HARMLESS: &[(&str, &str)] = &[
+    ("ford", "-log-every-group"),
+    ("ford", "-write-changes-only"),
+    ("motor", "-read-together"),
+    ("motor", "-deltas"),
+    ("motor", "-at-once"),
+    ("motor", "-deltas,-at-once"),
+];
 
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
     let order = Order {

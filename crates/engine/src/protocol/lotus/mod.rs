@@ -327,7 +327,9 @@ impl Protocol for Lotus {
     fn layout(&self, asked: &Options) -> LayoutKind {
         match asked.layout {
             several @ LayoutKind::MultiVersion { .. } => several,
-            LayoutKind::SingleVersion | LayoutKind::Deltas { .. } | LayoutKind::Lined => {
+            LayoutKind::SingleVersion | LayoutKind::Deltas { .. }
+            | LayoutKind::Wholes { .. }
+            | LayoutKind::Lined => {
                 LayoutKind::MultiVersion { cells: 2, records: Records::Auto }
             }
         }

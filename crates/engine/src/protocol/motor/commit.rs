@@ -13,13 +13,14 @@ use super::{Motor, enter};
 use crate::context::Context;
 use crate::index::changes::finish;
 use crate::layout::{LOCK_AT, version_at};
-use crate::log::send::add_data;
+use crate::log::send::{add_data, add_pieces};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, post_release};
 use crate::outcome::{AbortReason, Explanation, Failure};
 use crate::recorder;
 use crate::structure::leaves;
 use crate::working_set::{Intent, Txn};
+use tarn_fabric::round::BufferOffset;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -127,8 +128,12 @@ async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure
         recorder::enter_doubt(cx, txn);
     }
     txn.round.begin();
-    for index in 0..txn.groups.len() {
-        add_data(cx, txn, txn.groups[index], log, |_| true);
+    if motor.on(On::AtOnce) {
+        for index in 0..txn.groups.len() {
+            add_data(cx, txn, txn.groups[index], log, |_| true);
+        }
+    } else {
+        write_apart(cx, txn, log).await?;
     }
     let unlocks = if !motor.on(On::UnlockLate) {
         add_unlocks_everywhere(cx, txn);
@@ -148,6 +153,25 @@ async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure
     }
     if unlocks {
         txn.locks.clear();
+    }
+    Ok(())
+}
+
+/// The log, and what nobody is led to yet; when every replica has it, the heads are next. Where every version is whole that is all of
+/// them: in place of an INVISIBLE version there is one that no head names.
+async fn write_apart(
+    cx: &Context,
+    txn: &mut Txn,
+    log: Option<(BufferOffset, usize)>,
+) -> Result<(), Failure> {
+    for index in 0..txn.groups.len() {
+        add_pieces(cx, txn, txn.groups[index], log, |_| true, |piece| !piece.logged);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    enter(cx, Phase::Show);
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_pieces(cx, txn, txn.groups[index], None, |_| true, |piece| piece.logged);
     }
     Ok(())
 }

@@ -185,10 +185,11 @@ fn plan_head(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, tabl
     }
 }
 
-/// Whether a value is read in its head's batch.
+/// Whether a value is read in its head's batch. Where every version is whole its head alone knows its place.
 #[inline]
 pub(super) fn comes_along(motor: &Motor, entry: &Entry) -> bool {
     motor.on(On::ReadTogether)
+        && motor.on(On::Deltas)
         && !entry.body.is_null()
         && entry.cells != Cells::NONE
         && entry.mode != Mode::Insert

@@ -117,11 +117,15 @@ impl Protocol for Motor {
     }
 
     fn layout(&self, asked: &Options) -> LayoutKind {
-        match asked.layout {
-            LayoutKind::MultiVersion { cells, .. } | LayoutKind::Deltas { cells } => {
-                LayoutKind::Deltas { cells }
-            }
-            LayoutKind::SingleVersion | LayoutKind::Lined => LayoutKind::Deltas { cells: VERSIONS },
+        let cells = match asked.layout {
+            LayoutKind::MultiVersion { cells, .. }
+            | LayoutKind::Deltas { cells }
+            | LayoutKind::Wholes { cells } => cells,
+            LayoutKind::SingleVersion | LayoutKind::Lined => VERSIONS,
+        };
+        match self.on(On::Deltas) {
+            true => LayoutKind::Deltas { cells },
+            false => LayoutKind::Wholes { cells },
         }
     }
 

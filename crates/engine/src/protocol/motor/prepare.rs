@@ -60,10 +60,16 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
 fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
     set_new_version(txn, entry.lock, version);
     let cell = deltas(table).cell_to_overwrite(image_words(txn, entry.image, table));
-    if let Some(cell) = cell {
-        delta_piece(txn, entry, table, cell);
+    match cell {
+        Some(cell) if deltas(table).is_whole() => {
+            whole_piece(txn, entry, table, (cell, version));
+        }
+        Some(cell) => {
+            delta_piece(txn, entry, table, cell);
+            value_pieces(txn, entry, table, version);
+        }
+        None => value_pieces(txn, entry, table, version),
     }
-    value_pieces(txn, entry, table, version);
     let head = copy_of(txn, entry.image, table.slot.slot_bytes);
     txn.round.set_word(head.plus(VERSION_AT), version.word());
     txn.round.set_word(head.plus(NEWEST_AT), version.word());
@@ -73,12 +79,22 @@ fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     // Undone, the cell is nobody's.
     let old = copy_of(txn, entry.image, table.slot.slot_bytes);
     let deltas = deltas(table);
-    let delta = deltas.delta_at(table.slot.payload_bytes, cell) as u64;
-    let words = DeltaCell { old: entry.version, columns: entry.dirty, delta }.words();
+    let (after, undone) = match deltas.is_whole() {
+        true => {
+            let image = image_words(txn, entry.image, table);
+            let after = deltas.cell_after(image, cell, Some(entry.version));
+            (after, deltas.cell_after(image, cell, None))
+        }
+        false => {
+            let delta = deltas.delta_at(table.slot.payload_bytes, cell) as u64;
+            let after = DeltaCell { old: entry.version, columns: entry.dirty, delta };
+            (after, DeltaCell::default())
+        }
+    };
     let at = deltas.cell_at(cell);
-    for (index, word) in words.into_iter().enumerate() {
+    for (index, (word, before)) in after.words().into_iter().zip(undone.words()).enumerate() {
         txn.round.set_word(head.plus(at + 8 * index), word);
-        txn.round.set_word(old.plus(at + 8 * index), 0);
+        txn.round.set_word(old.plus(at + 8 * index), before);
     }
     if at + DELTA_CELL_BYTES <= LINE_BYTES {
         return head_pieces(txn, entry, (head, old), at + DELTA_CELL_BYTES);
@@ -134,6 +150,25 @@ fn delta_piece(txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
     let len = take_delta(&table.schema, entry.dirty, &row, to).next_multiple_of(WORD_BYTES);
     let at = deltas(table).delta_at(payload_bytes, cell);
     piece(txn, entry.body.plus(at), (delta, zeros), 0, len);
+}
+
+/// The new version, into the place of a cell's: nobody names it before the head does, and undone it is nobody's.
+fn whole_piece(
+    txn: &mut Txn,
+    entry: &Entry,
+    table: &Table,
+    (cell, version): (usize, Version),
+) {
+    let (new, deltas) = (block_of(entry), deltas(table));
+    let place = deltas.place_of(image_words(txn, entry.image, table), cell);
+    txn.round.set_word(new, version.word());
+    txn.pieces.push(Piece {
+        address: entry.body.plus(deltas.place_at(table.slot.payload_bytes, place)),
+        new,
+        old: new,
+        len_bytes: value_bytes(table).next_multiple_of(WORD_BYTES) as u32,
+        logged: false,
+    });
 }
 
 /// STAMP and the changed columns: one piece if a line holds all of the value, so that both change at once.

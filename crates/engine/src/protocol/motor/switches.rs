@@ -26,6 +26,8 @@ pub(super) enum On {
     ReleaseOwn = 15,
     LockCas = 16,
     ProtectRanges = 17,
+    Deltas = 18,
+    AtOnce = 19,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -131,6 +133,18 @@ pub(super) const SWITCHES: &[Switch] = &[
          not noticed",
         true,
     ),
+    switch(
+        "deltas",
+        "of older versions what was different is kept; off: every version is whole, and a commit writes it into the place \
+         of the oldest",
+        true,
+    ),
+    switch(
+        "at-once",
+        "heads are written in one batch with what they lead to; off: in a batch of their own, when every replica has \
+         acknowledged the log and the versions",
+        true,
+    ),
 ];
 
 /// A switch that the published system has, or not: its text, as far as we know it, and its code are one.
@@ -162,6 +176,7 @@ pub(super) enum Phase {
     Restructure = 12,
     Scan = 13,
     LockLeaf = 14,
+    Show = 15,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -180,6 +195,7 @@ pub(super) const PHASES: &[&str] = &[
     "restructure",
     "scan",
     "lock_leaf",
+    "show",
 ];
 
 pub(super) const LIMITS: &[Limit] = &[
@@ -188,6 +204,11 @@ pub(super) const LIMITS: &[Limit] = &[
         only: Only::WithoutMemoryDeath,
         why: "locks are released together with the data where there is one copy, and where there is one \
               copy no memory node dies",
+    },
+    Limit {
+        phase: "show",
+        only: Only::InVariant("corrected,-deltas,-at-once"),
+        why: "heads are written in their data's batch",
     },
     Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
     Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },

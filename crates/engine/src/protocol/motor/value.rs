@@ -1,4 +1,5 @@
-//! A record's value: how it is read, whether what came is of one moment, and how older versions are made.
+//! A record's value: how it is read, whether what came is of one moment, and how older versions are made, or found where every
+//! version is whole.
 //!
 //! Invariant: under the record's lock everything is of one moment. Without it a value in one line is the one
 //! that its STAMP names; of a value of several lines, and of deltas, that is known if LOCK and VERSION are
@@ -64,7 +65,18 @@ pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> S
 
 /// READs the newest value; the buffer has room for its block.
 pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let target = cx.groups.primary(entry.body);
+    let deltas = deltas(table);
+    let place = match deltas.is_whole() {
+        true => deltas.newest_place(image_words(txn, entry.image, table)),
+        false => 0,
+    };
+    plan_place(cx, txn, entry, table, place);
+}
+
+/// READs one of the places of a record's block, the first if older versions are not whole.
+fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, place: usize) {
+    let at = deltas(table).place_at(table.slot.payload_bytes, place);
+    let target = cx.groups.primary(entry.body).plus(at);
     let block = txn.round.reserve_lines(table.slot.body_bytes() + HEAD_BYTES);
     txn.round.read_into(target, block, value_bytes(table));
     entry.payload = block.plus(STAMP_BYTES);
@@ -73,6 +85,14 @@ pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table:
 /// READs the value that the transaction is to see: the newest, the deltas that lead back from it, and the head
 /// once more if it takes that.
 pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    if entry.lock == NO_LOCK
+        && deltas(table).is_whole()
+        && let Shown::Older(cell, _) = shown(motor, txn, entry, table)
+    {
+        let place = deltas(table).place_of(image_words(txn, entry.image, table), cell);
+        plan_place(cx, txn, entry, table, place);
+        return plan_again(motor, cx, txn, entry, table);
+    }
     plan_newest(cx, txn, entry, table);
     if entry.lock != NO_LOCK {
         return;
@@ -91,6 +111,14 @@ pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry
     }
     if again {
         let head = cx.groups.primary(entry.address);
+        txn.round.read_into(head, block.plus(table.slot.body_bytes()), HEAD_BYTES);
+    }
+}
+
+/// READs the head once more, behind a value that needs it.
+fn plan_again(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table) {
+    if needs_head(motor, table) {
+        let (head, block) = (cx.groups.primary(entry.address), block_of(entry));
         txn.round.read_into(head, block.plus(table.slot.body_bytes()), HEAD_BYTES);
     }
 }
@@ -134,9 +162,15 @@ fn same_head_but_lock(txn: &Txn, first: BufferOffset, second: BufferOffset) -> b
 pub(super) fn take(motor: &Motor, txn: &mut Txn, entry: &Entry, table: &Table) -> bool {
     let (block, bytes) = (block_of(entry), table.slot.body_bytes());
     let again = block.plus(bytes);
-    let Shown::Older(cell, _) = shown(motor, txn, entry, table) else {
+    let Shown::Older(cell, old) = shown(motor, txn, entry, table) else {
         return fits(motor, txn, entry, table, again);
     };
+    if deltas(table).is_whole() {
+        return match needs_head(motor, table) {
+            true => is_unchanged(txn, entry, again),
+            false => Version::from_word(txn.round.word(block)) == old,
+        };
+    }
     let is_whole = match motor.on(On::CheckHead) {
         true => is_unchanged(txn, entry, again),
         false => fits(motor, txn, entry, table, again),

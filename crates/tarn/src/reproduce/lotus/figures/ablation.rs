@@ -34,12 +34,12 @@ fn step(bench: Bench, at: usize, form: Form, coordinators: &[usize]) -> Case {
         1 => of(Who::Motor).with(
             "Motor + full records",
             "every version whole instead of deltas",
-            "measured,+full-record",
+            "measured,-deltas",
         ),
         2 => of(Who::Motor).with(
             "Motor + full records + log and visible",
-            "and a log, and versions that are made visible",
-            "measured,+full-record,+log-visible",
+            "and a log, and a round in which the new versions are made visible",
+            "measured,-deltas,-at-once,+undo-log",
         ),
         3 if is_literal => of(Who::Lotus)
             .with("LOTUS, literal, no routing, no cache", "locks in compute nodes", "literal")
