@@ -39,6 +39,12 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("bench kvs --threads-per-node 2", "error: --threads-per-node = 2; allowed: ", "1 to 1"),
         ("bench kvs --routing by-shard", "error: --routing = by-shard; allowed: ", "none: "),
         (
+            "bench kvs --lock-asks messages",
+            "error: lock-asks = messages, with the protocol ford; allowed: ",
+            "of a protocol whose locks are in compute nodes",
+        ),
+        ("bench kvs --lock-asks shouts", "error: --lock-asks = shouts; ", "calls, messages"),
+        (
             "bench kvs --protocol lotus --threads 3 --threads-per-node 2",
             "error: --threads = 3; allowed: ",
             "a multiple of --threads-per-node 2",
@@ -145,6 +151,21 @@ fn json_is_one_object_with_figures_and_verdicts() {
     assert!(report["committed"].as_u64().is_some_and(|count| count > 0));
     assert!(report["per_txn"]["rounds"].as_f64().is_some_and(|rounds| rounds > 1.0));
     assert_eq!(report["baseline_loops"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn nodes_of_one_process_call_each_other_for_locks_unless_they_are_to_send_messages() {
+    for how in ["calls", "messages"] {
+        let line = "bench smallbank --protocol lotus --threads 2 --routing none --json";
+        let flag = if how == "calls" { "" } else { "--lock-asks messages" };
+        let ended = tarn_line(&format!("{line} {flag} {SMALL}"));
+        assert_eq!(ended.code, Some(0), "{how}: {}", ended.err);
+        let report: Value = serde_json::from_str(&ended.out).expect("one object");
+        assert_eq!(report["config"]["lock_asks"], how);
+        let messages = report["per_txn"]["messages"].as_f64().expect("a figure");
+        assert_eq!(messages > 0.1, how == "messages", "{how}: {messages} a transaction");
+        assert_eq!(report["history"]["verdict"], "accepted");
+    }
 }
 
 #[test]
