@@ -162,7 +162,7 @@ impl Cluster {
     pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
         let port = self.fabric.port(node.id, thread, self.seed);
         let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
-        if node.services().is_some() {
+        if self.database.protocol.needs().timestamps {
             // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that:
             // then a snapshot misses what had ended before. A round takes its time.
             cx.timestamps = Timestamps::Pool(pool_word());
