@@ -267,3 +267,42 @@ fn a_scan_of_a_snapshot_is_not_validated_and_an_index_costs_a_round() {
         world.assert_clean();
     }
 }
+
+/// With whole versions no delta is written, and a value waits for its head. With heads in a round of their own there is a round
+/// more, and nothing else.
+#[test]
+fn a_whole_version_is_one_write_less_and_a_round_of_heads_one_round_more() {
+    for replicas in REPLICAS {
+        for (extra, log, round) in [("", 0, 0), (",-at-once", 1, 1)] {
+            let corrected = format!("corrected,-deltas{extra}");
+            let Bench { world, mut cold, mut warm, .. } = bench(replicas, &corrected);
+            for keys in [&[1][..], &[1, 2, 3]] {
+                let count = keys.len() as u64;
+                let whole = |rounds, reads| {
+                    let cost = writing(replicas, rounds + round, reads, count);
+                    let writes = cost.writes - count * replicas as u64;
+                    Cost { writes, ..cost }
+                };
+                let cost = measure(&mut cold, false, async |tx| add_one(tx, NARROW, keys).await);
+                assert_eq!(cost, whole(4, 3 * count), "{corrected}");
+                let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, keys).await);
+                assert_eq!(cost, whole(3, 2 * count), "{corrected}");
+                let cost = measure(&mut warm, true, async |tx| read(tx, NARROW, keys).await);
+                assert_eq!(cost, reading(2, 2 * count), "{corrected}");
+            }
+            world.assert_clean();
+            // As published: values, heads, unlocks; and a log, which the steps towards LOTUS bring.
+            let with_log = if log > 0 { ",+undo-log" } else { "" };
+            let measured = format!("measured,-deltas{extra}{with_log}");
+            let Bench { mut warm, .. } = bench(replicas, &measured);
+            for keys in [&[1][..], &[1, 2, 3]] {
+                let count = keys.len() as u64;
+                let writes = (3 * count + log) * replicas as u64;
+                let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, keys).await);
+                let rounds = 2 + round;
+                let (reads, cas) = (2 * count, count);
+                assert_eq!(cost, Cost { rounds, detached: 1, reads, writes, cas }, "{measured}");
+            }
+        }
+    }
+}
