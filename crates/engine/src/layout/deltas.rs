@@ -179,7 +179,8 @@ impl Deltas {
             let from = self.place_at(payload_bytes, place);
             (from..from + STAMP_BYTES + payload_bytes).contains(&at)
         };
-        let kept = |cell: &usize| self.cell(image, *cell).is_used();
+        // Before it came there was no record: nothing was written then.
+        let kept = |cell: &usize| self.cell(image, *cell).old.is_present();
         is_in(self.newest_place(image))
             || (0..self.cells()).filter(kept).any(|cell| is_in(self.place_of(image, cell)))
     }
