@@ -113,6 +113,7 @@ enum Step {
     Bucket,
     Chain,
     Header,
+    Again,
 }
 
 /// What a lookup has found out.
@@ -204,6 +205,12 @@ impl Lookup {
         }
     }
 
+    /// An absence that the bucket's chain has shown is to be seen once more: what is read next is the directory record's
+    /// head, which says whether any record has moved since it was read first.
+    pub fn look_again(&mut self) {
+        self.step = Step::Again;
+    }
+
     /// The replica group.
     pub fn group(&self) -> GroupId {
         GroupId(self.group)
@@ -216,6 +223,9 @@ impl Lookup {
             Step::Bucket => self.plan_bucket(near, table, round),
             Step::Directory => {
                 self.at = round.read(near.groups.primary(self.directory), DIRECTORY_BYTES);
+            }
+            Step::Again => {
+                self.at = round.read(near.groups.primary(self.directory), 16);
             }
             Step::Whole | Step::Chain => {
                 let target = near.groups.primary(self.block);
@@ -284,6 +294,11 @@ impl Lookup {
                 self.absorb_block(table, wanted, round, Address::from_word(next))
             }
             Step::Header => self.absorb_header(near, table, wanted, round),
+            Step::Again => {
+                let seen = [0, self.directory_version.word()];
+                self.stable = *round.array(self.at) == seen;
+                if self.stable { Answer::Absent } else { Answer::Unstable }
+            }
         }
     }
 
@@ -291,7 +306,7 @@ impl Lookup {
     pub fn met(&self, table: &Table, round: &Round) -> Option<(Address, u64)> {
         let word = |at: BufferOffset| round.word(at.plus(LOCK_AT));
         let (address, word) = match self.step {
-            Step::Bucket | Step::Directory => (self.directory, word(self.at)),
+            Step::Bucket | Step::Directory | Step::Again => (self.directory, word(self.at)),
             Step::Header => (table.geometry.header(self.group()), word(self.at)),
             Step::Bin => {
                 let bin = DIRECTORY_BYTES + usize::from(self.bin) * table.geometry.bin_bytes;

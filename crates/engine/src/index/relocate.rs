@@ -20,7 +20,7 @@ use super::growth::Step;
 use super::hash::{Geometry, growth_bit};
 use super::locate::{bin_of, hash_of};
 use crate::catalog::Table;
-use crate::layout::{DIRECTORY_BYTES, KEY_AT, VERSION_AT, Version};
+use crate::layout::{DIRECTORY_BYTES, KEY_AT, RecordLayout, VERSION_AT, Version};
 use crate::working_set::{Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
@@ -57,6 +57,11 @@ pub struct SeenSlot {
 }
 
 impl SeenSlot {
+    /// The key of the record that it holds before.
+    pub fn held_key(&self) -> Option<u64> {
+        self.version.is_present().then_some(self.key)
+    }
+
     /// Whether a record of this version may come: VERSIONs grow, and over another record's by more than an
     /// update's does.
     fn may_take(&self, version: Version) -> bool {
@@ -69,9 +74,16 @@ impl SeenSlot {
 #[derive(Default)]
 pub struct Relocation {
     slots: Vec<SeenSlot>,
+    /// In how many copies they lie.
+    copies: usize,
 }
 
 impl Relocation {
+    /// Of slots in a group with so many copies.
+    pub fn of(copies: usize) -> Relocation {
+        Relocation { slots: Vec::new(), copies }
+    }
+
     /// Takes in a block: a bucket (`in_chain` false) or a block of its chain.
     pub fn add_block(
         &mut self,
@@ -189,6 +201,9 @@ impl Relocation {
     /// Adds the bytes to write, and the versions to the locks: those from `first_lock` on are of
     /// the changed slots, in order.
     pub fn write(&self, table: &Table, txn: &mut Txn, first_lock: usize) {
+        if matches!(table.slot.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
+            return self.write_whole(table, txn);
+        }
         let mut left_over = self.left_over_bodies(table, &txn.round);
         let slots = &self.slots;
         let mut lock = first_lock;
@@ -211,6 +226,28 @@ impl Relocation {
             debug_assert_eq!(held.address, slot.address);
             (held.writes, held.old_version, held.new_version) = (true, slot.version, new_version);
             lock += 1;
+        }
+    }
+
+    /// As [`Relocation::write`], of slots with several versions, which move whole and as they are, in one line each. Their
+    /// VERSION is no version of theirs. A slot that is free at the primary may have been left at another copy by an insert
+    /// that died: it is made free at each, so that a key whose slot is chosen anew has no other there.
+    fn write_whole(&self, table: &Table, txn: &mut Txn) {
+        let bytes = table.slot.slot_bytes;
+        let empty = txn.round.reserve_lines(bytes);
+        txn.round.bytes_mut(empty, bytes).fill(0);
+        for (at, slot) in self.slots.iter().enumerate() {
+            let present = slot.version.is_present();
+            let (new, logged) = match slot.holds {
+                Some(from) if from == at => continue,
+                Some(from) => (self.slots[from].image, true),
+                None if present => (empty, true),
+                None if self.copies > 1 => (empty, false),
+                None => continue,
+            };
+            debug_assert!(slot.is_one_line);
+            let (address, old, len_bytes) = (slot.address, slot.image, bytes as u32);
+            txn.pieces.push(Piece { address, new, old, len_bytes, logged });
         }
     }
 

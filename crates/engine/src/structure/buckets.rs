@@ -6,16 +6,15 @@
 //! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
 //! must move is known before the slots are locked; only slots that change are.
 
-use super::{Structure, begin, raise};
+use super::{Part, Structure, begin, raise};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, IndexHeader, Next, Shard, Step};
 use crate::index::hash::Geometry;
 use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_word};
 use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Version};
-use crate::log::undo;
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{LockKind, Txn};
+use crate::working_set::Txn;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
@@ -35,7 +34,8 @@ pub(crate) async fn restructure(
     let address = table.geometry.header(shard.group);
     begin(protocol, cx, txn);
     txn.round.begin();
-    let (_, image) = protocol.ask(cx, txn, address, (LockKind::Directory, Geometry::HEADER_BYTES));
+    let header = (address, Geometry::HEADER_BYTES);
+    let image = protocol.ask_part(cx, txn, (table, Part::Bucket), header);
     if protocol.await_locks(cx, txn, 0).await? == 0 {
         return Err(AbortReason::LockRefused.into());
     }
@@ -126,7 +126,7 @@ async fn split(
         break;
     }
     lock_changed(protocol, cx, txn, table, &mut row).await?;
-    let changed = write_row(txn, table, &row, limit);
+    let changed = write_row(protocol, txn, table, (&row, limit));
     cx.growth.note_fit(shard, changed == row.len());
     give_back_unused(cx, txn, &row[..changed]);
     let Some(last) = row[..changed].last() else { return Ok(Grown::TooLarge) };
@@ -151,10 +151,11 @@ async fn lock_buckets(
     txn.round.begin();
     let mut row = Vec::with_capacity(steps.len());
     for &step in steps {
-        let mut ask =
-            |address| protocol.ask(cx, txn, address, (LockKind::Directory, bucket_bytes)).1;
+        let part = (table, Part::Bucket);
+        let mut ask = |address| protocol.ask_part(cx, txn, part, (address, bucket_bytes));
         let (old, new) = (ask(step.old), ask(step.new));
-        let (relocation, next, blocks) = (Relocation::default(), Address::NULL, Vec::new());
+        let copies = cx.groups.whole().replicas(shard.group);
+        let (relocation, next, blocks) = (Relocation::of(copies), Address::NULL, Vec::new());
         row.push(Halves { step, relocation, old, new, next, blocks, first_lock: 0 });
     }
     let (near, state) = (cx.surroundings(), steps[0].before);
@@ -243,8 +244,8 @@ async fn lock_changed(
     for halves in row.iter_mut() {
         halves.first_lock = txn.locks.len();
         for slot in halves.relocation.changed() {
-            let what = (LockKind::Record, table.slot.slot_bytes);
-            slot.image = protocol.ask(cx, txn, slot.address, what).1;
+            let (part, lies) = (Part::Slot(slot.held_key()), (slot.address, table.slot.slot_bytes));
+            slot.image = protocol.ask_part(cx, txn, (table, part), lies);
         }
     }
     let asked = txn.locks.len();
@@ -260,14 +261,19 @@ async fn lock_changed(
 
 /// Adds what is to be written, bucket by bucket, as far as the log has room; returns how many
 /// buckets that is.
-fn write_row(txn: &mut Txn, table: &Table, row: &[Halves], limit: usize) -> usize {
+fn write_row(
+    protocol: &impl Structure,
+    txn: &mut Txn,
+    table: &Table,
+    (row, limit): (&[Halves], usize),
+) -> usize {
     for (index, halves) in row.iter().enumerate() {
         let pieces = txn.pieces.len();
         let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
         write_halves(txn, table, halves, 1 + 2 * index);
         // VERSION of the directories so far; the header's VERSION and STATE.
         let words = 2 * (index + 1) + 2;
-        if undo::encoded_bytes(txn) + words * WORD_LOG_BYTES > limit {
+        if protocol.log_bytes(txn) + words * WORD_LOG_BYTES > limit {
             txn.pieces.truncate(pieces);
             for lock in slots.chain(1 + 2 * index..3 + 2 * index) {
                 txn.locks[lock].writes = false;

@@ -14,9 +14,11 @@ mod merges;
 pub(crate) mod scans;
 pub(crate) mod trees;
 
+use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::btree::scan::Visit;
 use crate::layout::{VERSION_AT, Version};
+use crate::log::undo;
 use crate::node_locks::{self, suspect_all_locks};
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{LockKind, Txn};
@@ -47,9 +49,18 @@ pub(crate) enum Rule {
     SiblingWithSplit,
 }
 
+/// What a lock in a hash index is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// The index header, or a bucket: who holds it decides what enters and leaves.
+    Bucket,
+    /// A slot: of the record with this key, or free.
+    Slot(Option<u64>),
+}
+
 /// What of all this is the protocol's. The locks that stand here are words of memory nodes, taken by CAS; a protocol
-/// whose locks are elsewhere replaces [`Structure::ask`], [`Structure::send`], [`Structure::granted`] and
-/// [`Structure::await_locks`], and nothing else.
+/// whose locks are elsewhere replaces [`Structure::ask`], [`Structure::ask_part`], [`Structure::send`],
+/// [`Structure::granted`] and [`Structure::await_locks`]; one whose log is another, [`Structure::log_bytes`].
 pub(crate) trait Structure {
     /// A phase begins.
     fn enter(&self, cx: &Context, step: Step);
@@ -88,6 +99,23 @@ pub(crate) trait Structure {
     ) -> (u32, BufferOffset) {
         let lock = node_locks::ask(cx, txn, address, kind);
         (lock, txn.round.read(cx.groups.primary(address), len_bytes))
+    }
+
+    /// As [`Structure::ask`], of a part of a hash index; where the image will lie.
+    fn ask_part(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        (_, part): (&Table, Part),
+        (address, len_bytes): (Address, usize),
+    ) -> BufferOffset {
+        let kind = if part == Part::Bucket { LockKind::Directory } else { LockKind::Record };
+        self.ask(cx, txn, address, (kind, len_bytes)).1
+    }
+
+    /// Length of the log's entry of what stands in a structural transaction's pieces and locks.
+    fn log_bytes(&self, txn: &Txn) -> usize {
+        undo::encoded_bytes(txn)
     }
 
     /// Sends a round that may ask for locks.

@@ -219,7 +219,7 @@ fn absorb(
         match txn.entries[index].progress {
             Progress::Done | Progress::Lock => {}
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
-            _ => match find::absorb(cx, txn, index) {
+            _ => match find::absorb(lotus, cx, txn, (index, is_locked(lotus, txn, index))) {
                 Place::There if lotus.reads_snapshot(&txn.entries[index]) => {
                     cached::after_reading(lotus, cx, txn, index);
                     let cell = snapshot::choose(lotus, cx, txn, index)?;
@@ -231,16 +231,23 @@ fn absorb(
                 }
                 Place::Absent => take_absent(lotus, cx, txn, index),
                 Place::More => look_elsewhere(txn, index),
+                Place::Changing => return Err(AbortReason::ReadLocked.into()),
             },
         }
     }
     Ok(undecided)
 }
 
+/// Whether the entry's key is locked.
+fn is_locked(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
+    !lotus.reads_snapshot(&txn.entries[index])
+}
+
 /// The way of one that may come can lead to another bucket than was thought, whose lock it then needs.
 fn look_elsewhere(txn: &mut Txn, index: usize) {
     let entry = &txn.entries[index];
-    if entry.mode == Mode::Insert && txn.held.is_held(bucket_name(txn, index)).is_none() {
+    let comes = entry.mode == Mode::Insert && !entry.found;
+    if comes && txn.held.is_held(bucket_name(txn, index)).is_none() {
         txn.entries[index].progress = Progress::Lock;
     }
 }

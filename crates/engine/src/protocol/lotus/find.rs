@@ -1,10 +1,12 @@
 //! The way from a key to its slot, and so to its table of versions: for transactions with locks and without.
 //!
-//! Invariant: a slot keeps its key as long as anybody may ask for one of its versions, and an insert makes a slot
-//! under the bucket's lock before any version in it is visible. So a key that is in no line of its bucket was not
-//! there when the first of them was read, in whatever order they were.
+//! Invariant: a slot keeps its key as long as anybody may ask for one of its versions, unless a split moves it, and an insert
+//! makes a slot under the bucket's lock before any version in it is visible. A slot moves under its key's lock, and while its
+//! bucket's directory record is marked: so whoever holds the key's lock finds it or it is not there; to whoever does not,
+//! a key is absent that is in no line of its bucket, if the directory record was the same, unmarked, before the first of
+//! them was read and after the last.
 
-use super::{Phase, enter};
+use super::{Lotus, On, Phase, enter};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
@@ -23,6 +25,13 @@ pub(super) enum Place {
     Absent,
     /// Another round is needed.
     More,
+    /// Records of its bucket are being moved.
+    Changing,
+}
+
+/// Whether the table's buckets are split: slots of one line move, and are whole wherever they are read.
+pub(super) fn may_grow(table: &Table) -> bool {
+    table.slot.is_one_line()
 }
 
 /// Whether a key's home says whether it is there: its key is a word, and it has a home.
@@ -76,14 +85,19 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn, index: usize) {
     }
 }
 
-/// Takes in what they brought.
-pub(super) fn absorb(cx: &Context, txn: &mut Txn, index: usize) -> Place {
+/// Takes in what they brought. `by_lock`: the key's lock is held, so that its slot does not move.
+pub(super) fn absorb(
+    lotus: &Lotus,
+    cx: &Context,
+    txn: &mut Txn,
+    (index, by_lock): (usize, bool),
+) -> Place {
     let mut entry = txn.entries[index];
     let table = cx.table(entry.table);
     let place = match entry.progress {
         Progress::Home => absorb_home(cx, txn, &mut entry, table),
         Progress::Direct => absorb_direct(cx, txn, &mut entry, table),
-        _ => absorb_lookup(cx, txn, &mut entry, table),
+        _ => absorb_lookup(cx, txn, (&mut entry, table), by_lock || !lotus.on(On::SecondLook)),
     };
     if place == Place::There && cx.remembers {
         cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, Address::NULL);
@@ -123,14 +137,24 @@ fn absorb_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) 
     Place::More
 }
 
-fn absorb_lookup(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) -> Place {
+fn absorb_lookup(
+    cx: &Context,
+    txn: &mut Txn,
+    (entry, table): (&mut Entry, &Table),
+    by_lock: bool,
+) -> Place {
     let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
     let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
     let Txn { lookups, round, .. } = txn;
-    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
-        // Somebody changes the bucket: what was read is read again.
-        Answer::More | Answer::Unstable => Place::More,
-        Answer::Absent => Place::Absent,
+    let lookup = &mut lookups[entry.lookup as usize];
+    match lookup.absorb(cx.surroundings(), table, wanted, round) {
+        Answer::More => Place::More,
+        Answer::Unstable => Place::Changing,
+        Answer::Absent if by_lock || lookup.stable || !may_grow(table) => Place::Absent,
+        Answer::Absent => {
+            lookup.look_again();
+            Place::More
+        }
         Answer::Found { address, image, .. } => {
             (entry.address, entry.image) = (address, image);
             Place::There

@@ -17,7 +17,7 @@
 //! atomic of a memory node.
 //!
 //! # Not built yet
-//! Growth of the hash index, slots of deleted records that are used for other keys.
+//! Growth of tables whose slots take several lines; slots of deleted records that are used for other keys.
 
 mod add;
 mod cached;
@@ -39,11 +39,12 @@ use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
+use crate::index::growth::{Grown, Shard};
 use crate::layout::{Discards, LayoutKind, Records, Rules};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
 use crate::services::Needs;
-use crate::structure::trees;
+use crate::structure::{buckets, trees};
 use crate::working_set::{Added, Entry, Further, Handle, Mode, Txn};
 use recover::Left;
 use tarn_fabric::local::Near;
@@ -71,6 +72,8 @@ enum On {
     DropAtGrant = 16,
     WholeDecision = 17,
     LocksApart = 18,
+    SecondLook = 19,
+    LockMoved = 20,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -173,6 +176,16 @@ const SWITCHES: &[Switch] = &[
         "locks-apart",
         "a lock costs memory nodes nothing; off: an FAA when a node's first holder comes and its last goes, as with the \
          ideal lock of the paper's comparison",
+        true,
+    ),
+    switch(
+        "second-look",
+        "who finds a key in no block of a chain without a lock looks whether the bucket was split meanwhile; off: it is absent",
+        true,
+    ),
+    switch(
+        "lock-moved",
+        "a split locks the records that it moves; off: writers and readers beside it find their slots another's",
         true,
     ),
 ];
@@ -398,6 +411,23 @@ impl Protocol for Lotus {
             // What is prepared and not sent is nobody's affair: the locks may not hold any more.
             false => self.rollback(cx, txn),
         }
+    }
+
+    async fn restructure(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        shard: Shard,
+    ) -> Result<Grown, Failure> {
+        if !find::may_grow(cx.table(shard.table)) {
+            return Ok(Grown::TooLarge);
+        }
+        let grown = buckets::restructure(self, cx, txn, shard).await;
+        if matches!(grown, Err(Failure::Abort(_))) {
+            // Locks come all or none: a shorter row is refused less often.
+            cx.growth.note_fit(shard, false);
+        }
+        grown
     }
 
     async fn reshape(

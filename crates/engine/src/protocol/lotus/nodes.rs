@@ -6,7 +6,8 @@
 //! read after that was taken: whoever took a T_commit up to T_start had marked it before. Whoever undoes a change
 //! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
 
-use super::{Lotus, On, Phase, commit, enter};
+use super::{Lotus, On, Phase, commit, enter, prepare};
+use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::btree::scan::Visit;
 use crate::index::prints::Prints;
@@ -14,8 +15,8 @@ use crate::layout::{LOCK_AT, VERSION_AT, Version, version_at};
 use crate::lock::name::{LockMode, LockName};
 use crate::node_locks::HELD;
 use crate::outcome::{AbortReason, Failure};
-use crate::shard_map::shard_of_address;
-use crate::structure::{Rule, Step, Structure};
+use crate::shard_map::{shard_of, shard_of_address};
+use crate::structure::{Part, Rule, Step, Structure};
 use crate::timestamp::Timestamp;
 use crate::working_set::{Intent, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
@@ -77,19 +78,33 @@ impl Structure for Lotus {
         (kind, len_bytes): (LockKind, usize),
     ) -> (u32, BufferOffset) {
         txn.held.ask(cx, name(address), shard_of_address(address), LockMode::Write);
-        let index = txn.locks.len() as u32;
-        txn.note_lock(address);
-        txn.locks.push(Lock {
-            address,
-            kind,
-            granted: true,
-            writes: false,
-            old_version: Version::NEVER,
-            new_version: Version::NEVER,
-            prints: Prints::UNKNOWN,
-            verb: HELD,
-        });
+        let index = note_lock(txn, address, kind);
         (index, txn.round.read(cx.groups.primary(address), len_bytes))
+    }
+
+    /// Buckets and records are locked by the names that inserts and writers have. A slot without a record is its bucket's.
+    fn ask_part(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        (table, part): (&Table, Part),
+        (address, len_bytes): (Address, usize),
+    ) -> BufferOffset {
+        let id = table.id.0;
+        let lock = match part {
+            Part::Bucket => Some((LockName::bucket(id, address), shard_of_address(address))),
+            Part::Slot(key) => key.map(|key| (LockName::row(id, key), shard_of(table, key))),
+        };
+        if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.on(On::LockMoved)) {
+            txn.held.ask(cx, name, shard, LockMode::Write);
+        }
+        let kind = if part == Part::Bucket { LockKind::Directory } else { LockKind::Record };
+        note_lock(txn, address, kind);
+        txn.round.read(cx.groups.primary(address), len_bytes)
+    }
+
+    fn log_bytes(&self, txn: &Txn) -> usize {
+        prepare::log_bytes(txn)
     }
 
     /// All locks are granted before anything is read.
@@ -106,12 +121,29 @@ impl Structure for Lotus {
     ) -> Result<usize, Failure> {
         self.send(cx, txn).await?;
         let Txn { round, locks, .. } = txn;
-        assert_eq!(round.verbs().len(), locks.len() - first, "one READ a lock");
+        assert!(round.verbs().len() >= locks.len() - first, "a READ a lock, then others");
         for (lock, read) in locks[first..].iter_mut().zip(round.verbs()) {
             lock.old_version = Version::from_word(round.word(read.buffer().plus(VERSION_AT)));
         }
         Ok(locks.len() - first)
     }
+}
+
+/// Notes what is locked, and read behind it: its index.
+fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
+    let index = txn.locks.len() as u32;
+    txn.note_lock(address);
+    txn.locks.push(Lock {
+        address,
+        kind,
+        granted: true,
+        writes: false,
+        old_version: Version::NEVER,
+        new_version: Version::NEVER,
+        prints: Prints::UNKNOWN,
+        verb: HELD,
+    });
+    index
 }
 
 /// A node's lock. Its address is of one index alone, so that the table need not be told.

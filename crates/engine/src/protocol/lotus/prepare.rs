@@ -74,7 +74,7 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
 }
 
 /// Length of the transaction's log entry.
-fn log_bytes(txn: &Txn) -> usize {
+pub(super) fn log_bytes(txn: &Txn) -> usize {
     let former = txn.written.iter().map(|it| it.former_bytes).sum();
     let old = node_bytes(txn).map(|piece| (piece.len_bytes as usize).next_multiple_of(8));
     let (pieces, bytes) = old.fold((0, 0), |(count, sum), len| (count + 1, sum + len));

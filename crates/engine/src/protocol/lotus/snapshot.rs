@@ -120,7 +120,7 @@ fn absorb(
         match txn.entries[index].progress {
             Progress::Done => {}
             Progress::Body => absorb_record(lotus, cx, txn, index)?,
-            _ => match find::absorb(cx, txn, index) {
+            _ => match find::absorb(lotus, cx, txn, (index, false)) {
                 Place::There => {
                     cached::after_reading(lotus, cx, txn, index);
                     let cell = choose(lotus, cx, txn, index)?;
@@ -128,6 +128,7 @@ fn absorb(
                 }
                 Place::Absent => settle_absent(txn, index),
                 Place::More => {}
+                Place::Changing => return Err(AbortReason::ReadLocked.into()),
             },
         }
     }
