@@ -35,7 +35,7 @@ fn tiny(schema: &TableSchema, replicas: usize, spare: u64) -> World {
     tiny_of(ALL[0].name, schema, replicas, spare)
 }
 
-fn tiny_of(protocol: &'static str, schema: &TableSchema, replicas: usize, spare: u64) -> World {
+pub fn tiny_of(protocol: &'static str, schema: &TableSchema, replicas: usize, spare: u64) -> World {
     let shape = Shape::of(std::slice::from_ref(schema)).nodes(replicas, replicas);
     let mut shape = shape.protocol(protocol);
     shape.options.spare_bytes = spare << 20;
@@ -81,7 +81,7 @@ async fn put(
     Ok(())
 }
 
-async fn get(
+pub async fn get(
     tx: &mut Transaction<'_>,
     schema: &TableSchema,
     key: u64,
@@ -91,7 +91,7 @@ async fn get(
     Ok(tx.get(row).map(|row| row.u64(A)))
 }
 
-fn splits(cx: &Context) -> u64 {
+pub fn splits(cx: &Context) -> u64 {
     cx.metrics.snapshot().splits
 }
 
@@ -109,7 +109,7 @@ fn a_tiny_table_grows_large_and_loses_nothing() {
     }
 }
 
-fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
+pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
     let world = tiny_of(protocol, schema, replicas, 4);
     let mut by = world.coordinator(0, 512);
     // It never splits, so its belief is always behind.
@@ -239,43 +239,49 @@ fn transactions_during_splits_are_strictly_serializable() {
         for replicas in [1, 3] {
             // With one copy under the last protocol, with three under the first.
             let protocols = [ALL[ALL.len() - 1].name, ALL[0].name];
-            let world = tiny_of(protocols[usize::from(replicas > 1)], &schema, replicas, 8);
-            let run = run_two_threads(&world, &schema, 1_200, 6_000);
-            let records = records_left(&run.history);
-            let report =
-                check(&history(&world.database, run.history), Isolation::StrictSerializable);
-            assert!(report.is_accepted(), "{} × {replicas}: {report}", schema.name);
-            assert_eq!(world.assert_clean().records, records, "{} × {replicas}", schema.name);
-            let Tally { splits, splits_refused, .. } = run.tally;
-            println!(
-                "{} × {replicas}: {records} records, {splits} splits, {splits_refused} refused",
-                schema.name
-            );
-            assert!(splits > 200, "{splits}");
+            grow_under_threads(protocols[usize::from(replicas > 1)], &schema, replicas);
         }
     }
 }
 
+pub fn grow_under_threads(protocol: &'static str, schema: &TableSchema, replicas: usize) {
+    let world = tiny_of(protocol, schema, replicas, 8);
+    let run = run_two_threads(&world, schema, 1_200, 6_000);
+    let records = records_left(&run.history);
+    let report = check(&history(&world.database, run.history), Isolation::StrictSerializable);
+    assert!(report.is_accepted(), "{} × {replicas}: {report}", schema.name);
+    assert_eq!(world.assert_clean().records, records, "{} × {replicas}", schema.name);
+    let Tally { splits, splits_refused, .. } = run.tally;
+    println!(
+        "{} × {replicas}: {records} records, {splits} splits, {splits_refused} refused",
+        schema.name
+    );
+    assert!(splits > 200, "{splits}");
+}
+
 /// Inserts until a split is due, without letting one happen.
-fn crowd(by: &mut Coordinator, keys: std::ops::Range<u64>) {
+pub fn crowd(by: &mut Coordinator, keys: std::ops::Range<u64>) {
     by.context().growth.enable(false);
     fill(by, T, keys);
     by.context().growth.enable(true);
 }
 
-const SHARD: Shard = Shard { table: T, group: GroupId(0) };
+pub const SHARD: Shard = Shard { table: T, group: GroupId(0) };
 
 #[test]
 fn a_split_dropped_at_any_moment_leaves_nothing() {
-    let schema = narrow("narrow", 8);
+    drop_at_any_moment(ALL[0].name, &narrow("narrow", 8));
+}
+
+pub fn drop_at_any_moment(protocol: &'static str, schema: &TableSchema) {
     let mut committed = 0;
     for polls in 0..40 {
-        let world = tiny(&schema, 3, 4);
+        let world = tiny_of(protocol, schema, 3, 4);
         let mut by = world.coordinator(0, 0);
         crowd(&mut by, 0..60);
         by.context().growth.request(SHARD);
         {
-            let mut future = pin!(by.transact(async |tx| get(tx, &schema, 1).await));
+            let mut future = pin!(by.transact(async |tx| get(tx, schema, 1).await));
             let mut task = TaskContext::from_waker(Waker::noop());
             for _ in 0..polls {
                 if let Poll::Ready(seen) = future.as_mut().poll(&mut task) {
@@ -303,7 +309,11 @@ fn a_split_dropped_at_any_moment_leaves_nothing() {
 
 #[test]
 fn a_split_gives_way_to_a_transaction_and_a_transaction_to_a_split() {
-    let world = tiny(&narrow("narrow", 8), 1, 4);
+    give_way(ALL[0].name, &narrow("narrow", 8));
+}
+
+pub fn give_way(protocol: &'static str, schema: &TableSchema) {
+    let world = tiny_of(protocol, schema, 1, 4);
     let mut by = world.coordinator(0, 0);
     let mut holder = world.coordinator(1, 0);
     crowd(&mut by, 0..60);
