@@ -103,13 +103,18 @@ const HARMLESS: &[(&str, &str)] = &[
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and
 /// explored time does not pass (the engine's `lotus_torn.rs`); `backups-first` and `whole-decision` need deaths of a memory node and of a coordinator beside a
 /// reader, which half a million executions do not come to (the engine's tests drive them there: `lotus_memory.rs`); nobody
-/// opens shards of the dead here, which is when `await-survivors` matters, nor reads again what `stray-cells` is about.
+/// opens shards of the dead here, which is when `await-survivors` matters, nor reads again what `stray-cells` is about; and no
+/// index grows here, so that the rules of splits are not asked for (the engine's `growth_lotus.rs` and `growth_weak.rs`).
 const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-checksum"),
     ("lotus", "-backups-first"),
     ("lotus", "-whole-decision"),
     ("lotus", "-stray-cells"),
     ("lotus", "-await-survivors"),
+    ("lotus", "-second-look"),
+    ("lotus", "-lock-moved"),
+    ("lotus", "-bucket-names"),
+    ("lotus", "-forget-moved"),
 ];
 
 /// Switches that nothing here shows within the time of a test; the random schedules do:

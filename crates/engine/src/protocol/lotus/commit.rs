@@ -41,6 +41,9 @@ pub(super) async fn commit_structure(
     txn: &mut Txn,
 ) -> Result<(), Failure> {
     prepare(lotus, cx, txn).await?;
+    if !lotus.on(On::ForgetMoved) {
+        cached::unchanged(lotus, cx, txn);
+    }
     write(lotus, cx, txn).await
 }
 
@@ -100,7 +103,7 @@ pub(super) fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resu
 }
 
 /// The log area is used again only when what it decides is visible everywhere.
-async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(super) async fn settle_log(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // Should this future be dropped, what has not settled is still to be waited for.
     while let Some(&showing) = txn.unlocking.last() {
         if lotus.on(On::SettleBeforeLog) && cx.port.settle(showing).await.is_err() {

@@ -74,6 +74,8 @@ enum On {
     LocksApart = 18,
     SecondLook = 19,
     LockMoved = 20,
+    BucketNames = 21,
+    ForgetMoved = 22,
 }
 
 const SWITCHES: &[Switch] = &[
@@ -186,6 +188,16 @@ const SWITCHES: &[Switch] = &[
     switch(
         "lock-moved",
         "a split locks the records that it moves; off: writers and readers beside it find their slots another's",
+        true,
+    ),
+    switch(
+        "bucket-names",
+        "a split locks buckets by the names that inserts lock; off: by names of its own",
+        true,
+    ),
+    switch(
+        "forget-moved",
+        "where a record's version table was is not remembered once a split has moved it; off: it is",
         true,
     ),
 ];
@@ -422,6 +434,9 @@ impl Protocol for Lotus {
         if !find::may_grow(cx.table(shard.table)) {
             return Ok(Grown::TooLarge);
         }
+        // The locks of the growth before are given up when all of it is over.
+        commit::settle_log(self, cx, txn).await?;
+        cx.advance_closing();
         let grown = buckets::restructure(self, cx, txn, shard).await;
         if matches!(grown, Err(Failure::Abort(_))) {
             // Locks come all or none: a shorter row is refused less often.

@@ -92,7 +92,10 @@ impl Structure for Lotus {
     ) -> BufferOffset {
         let id = table.id.0;
         let lock = match part {
-            Part::Bucket => Some((LockName::bucket(id, address), shard_of_address(address))),
+            Part::Bucket if self.on(On::BucketNames) => {
+                Some((LockName::bucket(id, address), shard_of_address(address)))
+            }
+            Part::Bucket => Some((name(address), shard_of_address(address))),
             Part::Slot(key) => key.map(|key| (LockName::row(id, key), shard_of(table, key))),
         };
         if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.on(On::LockMoved)) {
