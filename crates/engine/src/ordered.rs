@@ -204,11 +204,7 @@ pub fn effects(
         len => round.bytes(entry.full_key, len),
     };
     let payload = |at: BufferOffset| round.bytes(at, slot.payload_bytes);
-    // Where versions lie beside one another, the old one is not where the slot's first is.
-    let before = match slot.is_out_of_line() || slot.cells() > 1 {
-        true => entry.old_payload,
-        false => entry.image.plus(slot.payload_at),
-    };
+    let before = entry.payload_before(slot);
     let key = |index: &Index, at| index.key_of(entry.key, full_key, payload(at));
     let old_key = |index: &Index| {
         let is_read = !slot.is_out_of_line() || entry.cells.covers(index.columns);
@@ -228,5 +224,50 @@ pub fn effects(
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Options;
+    use crate::layout::LayoutKind;
+    use crate::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
+
+    /// Eight bytes in the first line, and eight of which half lie behind the second line's version.
+    fn catalog() -> Catalog {
+        let schema = TableSchema::new("t", 60).column("text", ColumnType::Bytes(28));
+        let schema = schema.column("a", ColumnType::U64);
+        let schema = schema.index("by_a", &[IndexPart::Column(ColumnId(1))], false);
+        let small = Options { chunk_bytes: 16 << 10, spare_bytes: 1 << 20, ..Options::default() };
+        let options = Options { layout: LayoutKind::Lined, coordinators_max: 4, ..small };
+        Catalog::plan(&[schema], &options, 3).expect("a plan")
+    }
+
+    #[test]
+    fn an_old_key_is_read_past_the_lines_versions() {
+        let catalog = catalog();
+        let table = catalog.table(TableId(0));
+        let lined = table.slot.lined().expect("a version in every line");
+        assert_eq!(lined.lines(), 2);
+        let mut row = [0; 36];
+        row[28..].copy_from_slice(&0x0102_0304_0506_0708_u64.to_le_bytes());
+        let (mut round, len_bytes) = (Round::new(), row.len());
+        let mut entry = Entry::new(TableId(0), 1, Mode::Update, Cells::ALL, Progress::Done);
+        entry.image = round.reserve_lines(lined.record_bytes());
+        let record = round.bytes_mut(entry.image, lined.record_bytes());
+        lined.stamp(record, Version::LOADED, 0);
+        lined.scatter_payload(&row, record);
+        entry.old_payload = round.reserve_lines(len_bytes);
+        round.bytes_mut(entry.old_payload, len_bytes).copy_from_slice(&row);
+        entry.payload = round.reserve_lines(len_bytes);
+        round.bytes_mut(entry.payload, len_bytes).fill(0);
+        (entry.dirty, entry.writable) = (Cells::one(ColumnId(1)), true);
+
+        let mut told = Vec::new();
+        effects(&catalog, table, (&round, &entry), |_, key, comes| {
+            told.push((u64::from_be_bytes(*key.first_chunk().expect("a column")), comes));
+        });
+        assert_eq!(told, [(0x0102_0304_0506_0708, false), (0, true)]);
     }
 }

@@ -99,11 +99,7 @@ fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead>
     let fingerprint = match (entry.mode, entry.found) {
         (_, false) | (Mode::Delete, true) => 0,
         (Mode::Read | Mode::Insert, true) => hash(entry.payload),
-        // Where versions lie beside one another, the old one is not where the slot's first is.
-        (Mode::Update, true) if slot.is_out_of_line() || slot.cells() > 1 => {
-            hash(entry.old_payload)
-        }
-        (Mode::Update, true) => hash(entry.image.plus(slot.payload_at)),
+        (Mode::Update, true) => hash(entry.payload_before(slot)),
     };
     let (table, key, present) = (entry.table, entry.key, entry.found);
     let version = entry.version.counter();

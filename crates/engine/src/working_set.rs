@@ -8,7 +8,7 @@
 
 use crate::index::hash::Lookup;
 use crate::index::prints::Prints;
-use crate::layout::Version;
+use crate::layout::{Slot, Version};
 use crate::lock::set::LockSet;
 use crate::lock::versions::Stamp;
 use crate::membership::ViewNumber;
@@ -151,7 +151,8 @@ pub struct Entry {
     pub image: BufferOffset,
     /// The payload in the round's buffer; for an update the one to change.
     pub payload: BufferOffset,
-    /// For an update of a payload that lies apart: the payload as it was.
+    /// For a change of a payload that is not contiguous where the slot's first is ([`Slot::keeps_old_payload`]): the
+    /// payload as it was.
     pub old_payload: BufferOffset,
     /// Full key in the round's buffer; position 0 means none (the buffer's first bytes are never
     /// a key).
@@ -216,6 +217,15 @@ impl Entry {
             void: false,
             writable: false,
             place: NO_PLACE,
+        }
+    }
+
+    /// Where the payload of a record that is changed lies as it was, contiguous.
+    #[inline]
+    pub fn payload_before(&self, slot: &Slot) -> BufferOffset {
+        match slot.keeps_old_payload() {
+            true => self.old_payload,
+            false => self.image.plus(slot.payload_at),
         }
     }
 

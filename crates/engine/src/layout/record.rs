@@ -325,6 +325,16 @@ impl Slot {
         }
     }
 
+    /// Whether who changes a record keeps its payload as it was beside the image that was read: where that lies apart,
+    /// in a version of its own, or in lines with their versions between, it is not contiguous where the slot's first is.
+    #[inline]
+    pub fn keeps_old_payload(&self) -> bool {
+        match self.record {
+            RecordLayout::Lined(lined) => lined.lines() > 1,
+            _ => self.is_out_of_line() || self.cells() > 1,
+        }
+    }
+
     /// How its record lies in lines, if it does: then a payload is copied out of them and into them.
     #[inline]
     pub fn lined(&self) -> Option<Lined> {
