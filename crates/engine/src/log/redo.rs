@@ -13,7 +13,7 @@
 use super::Entry;
 use super::pieces::OldBytes;
 use super::undo::{self, LogEntry, LoggedRecord};
-use crate::layout::{LINED_WRITER_AT, Lined, VERSION_AT, Version, lined_writer};
+use crate::layout::{LINED_WRITER_AT, Lined, LockWord, VERSION_AT, Version, lined_writer};
 use crate::owner::OwnerTag;
 use crate::working_set::Lock;
 use tarn_fabric::address::Address;
@@ -100,6 +100,18 @@ pub enum LockLeft {
     Released,
     /// Nobody knows: it died with its node, and no other has been granted since.
     Lost,
+}
+
+impl LockLeft {
+    /// What is left of the lock of `tag` on a record whose LOCK word was found so; none was found where its node is down.
+    /// In either mode it is held: an entry is sent beside the raising of locks, and may be there before them.
+    pub fn of(found: Option<u64>, tag: OwnerTag) -> LockLeft {
+        match found.map(|word| LockWord::from_word(word).owner()) {
+            None => LockLeft::Lost,
+            Some(owner) if owner == Some(tag) => LockLeft::Held,
+            Some(_) => LockLeft::Released,
+        }
+    }
 }
 
 /// What became of a transaction of a dead life.

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::index::prints::Prints;
+use crate::layout::LockMode;
 use crate::schema::{ColumnType, TableSchema};
 use crate::working_set::LockKind;
 use tarn_fabric::address::{GroupId, Incarnation, LINE_BYTES, NodeId, NodeSlot};
@@ -164,4 +165,15 @@ fn an_entry_says_what_is_to_be_written_first_line_first() {
     assert_eq!(starts, [VERSION_AT, LINE_BYTES]);
     assert_eq!(copy, new);
     assert_eq!(RedoEntry::decode(&round, start, len - 8), None, "cut");
+}
+
+#[test]
+fn a_lock_that_was_not_raised_is_held() {
+    let held = |count, mode| Some(LockWord::held(tag(count), mode).word());
+    for mode in [LockMode::Intent, LockMode::Exclusive] {
+        assert_eq!(LockLeft::of(held(2, mode), tag(2)), LockLeft::Held);
+        assert_eq!(LockLeft::of(held(3, mode), tag(2)), LockLeft::Released);
+    }
+    assert_eq!(LockLeft::of(Some(0), tag(2)), LockLeft::Released);
+    assert_eq!(LockLeft::of(None, tag(2)), LockLeft::Lost);
 }
