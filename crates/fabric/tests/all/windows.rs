@@ -94,7 +94,8 @@ fn nothing_is_allocated_and_a_wait_takes_its_time() {
         for _ in 0..100 {
             let window = port.open_window().await;
             assert!(port.close_window(window, Nanos(u64::MAX)).await);
-            let (wait, begun) = (port.begin_wait().await, port.now());
+            let begun = port.now();
+            let wait = port.begin_wait().await;
             port.end_wait(wait, Nanos(1_000)).await;
             assert!(port.now() - begun >= Nanos(1_000));
             let window = port.open_window().await;
