@@ -60,6 +60,14 @@ pub enum Transport {
     Direct,
 }
 
+impl Transport {
+    /// Whether who asks looks into the owner's memory himself, in his own thread.
+    #[inline]
+    pub fn is_at_once(self) -> bool {
+        matches!(self, Transport::Near | Transport::Direct)
+    }
+}
+
 /// A compute node's services, as its driver wants them. All nodes of a database have the same.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
@@ -175,8 +183,7 @@ impl NodeServices {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        let is_reached = matches!(options.transport, Transport::Near | Transport::Direct);
-        let is_alone = options.threads == 1 && !is_reached;
+        let is_alone = options.threads == 1 && !options.transport.is_at_once();
         let bits = if is_alone { Bits::Alone } else { Bits::Shared };
         let bits = options.planted_bits.unwrap_or(bits);
         Ok(NodeServices {

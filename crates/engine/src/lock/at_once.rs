@@ -15,12 +15,6 @@ use crate::timestamp::Timestamp;
 use tarn_fabric::address::NodeId;
 
 impl Context {
-    /// Whether nodes reach each other without messages.
-    #[inline]
-    pub(crate) fn reaches_nodes(&self) -> bool {
-        matches!(self.node_services().transport(), Transport::Near | Transport::Direct)
-    }
-
     /// Asks another node for locks; no reply if it is no member.
     pub(super) fn lock_at_once(
         &self,

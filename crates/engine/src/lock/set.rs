@@ -239,7 +239,7 @@ impl LockSet {
             if !self.owners.contains(owner) {
                 self.owners.push(*owner);
             }
-            if cx.reaches_nodes() {
+            if cx.node_services().transport().is_at_once() {
                 let reply = cx.lock_at_once(*owner, (id, known), asks);
                 if !take_reply(cx, *owner, reply, &mut self.refused) {
                     forget(&mut self.owners, &self.remote[..self.granted], *owner);
@@ -402,7 +402,7 @@ impl LockSet {
         let id = self.id.take();
         for owner in self.owners.drain(..) {
             let id = id.expect("asked under a name");
-            if cx.reaches_nodes() {
+            if cx.node_services().transport().is_at_once() {
                 let its = self.remote.iter().filter(|it| it.owner == owner);
                 cx.release_at_once(owner, (id, committed), its.map(|it| it.ask.name));
             } else {

@@ -158,7 +158,7 @@ async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
 /// Tells the receiver what this node knows of timestamps; whether it has heard it.
 async fn tell(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
     let known = cx.timestamps.known(cx).max(cx.heard());
-    if cx.reaches_nodes() {
+    if cx.node_services().transport().is_at_once() {
         return cx.transfer_at_once(to, shard, known);
     }
     let (rpc, peer) = cx.lock_peer(to);
