@@ -65,11 +65,7 @@ pub(super) fn shown(motor: &Motor, txn: &Txn, entry: &Entry, table: &Table) -> S
 
 /// READs the newest value; the buffer has room for its block.
 pub(super) fn plan_newest(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    let deltas = deltas(table);
-    let place = match deltas.is_whole() {
-        true => deltas.newest_place(image_words(txn, entry.image, table)),
-        false => 0,
-    };
+    let place = deltas(table).newest_place(image_words(txn, entry.image, table));
     plan_place(cx, txn, entry, table, place);
 }
 
@@ -82,44 +78,41 @@ fn plan_place(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table, pla
     entry.payload = block.plus(STAMP_BYTES);
 }
 
-/// READs the value that the transaction is to see: the newest, the deltas that lead back from it, and the head
-/// once more if it takes that.
+/// READs the value that the transaction is to see: the newest, the deltas that lead back from it or an older one in its place, and
+/// the head once more if it takes that.
 pub(super) fn plan(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    if entry.lock == NO_LOCK
-        && deltas(table).is_whole()
-        && let Shown::Older(cell, _) = shown(motor, txn, entry, table)
-    {
-        let place = deltas(table).place_of(image_words(txn, entry.image, table), cell);
-        plan_place(cx, txn, entry, table, place);
-        return plan_again(motor, cx, txn, entry, table);
-    }
-    plan_newest(cx, txn, entry, table);
     if entry.lock != NO_LOCK {
-        return;
+        return plan_newest(cx, txn, entry, table);
     }
-    let (block, target) = (block_of(entry), cx.groups.primary(entry.body));
+    let deltas = deltas(table);
     let mut again = needs_head(motor, table);
-    if let Shown::Older(cell, _) = shown(motor, txn, entry, table) {
-        again = motor.on(On::CheckHead);
-        let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
-        let steps: Vec<DeltaCell> =
-            deltas.steps_to(image, cell).map(|step| deltas.cell(image, step)).collect();
-        for DeltaCell { columns, delta, .. } in steps {
-            let (at, len) = (delta as usize, delta_bytes(&table.schema, columns));
-            txn.round.read_into(target.plus(at), block.plus(at), len.next_multiple_of(8));
+    match shown(motor, txn, entry, table) {
+        Shown::Older(cell, _) if deltas.is_whole() => {
+            let place = deltas.place_of(image_words(txn, entry.image, table), cell);
+            plan_place(cx, txn, entry, table, place);
         }
+        Shown::Older(cell, _) => {
+            again = motor.on(On::CheckHead);
+            plan_newest(cx, txn, entry, table);
+            plan_deltas(cx, txn, entry, table, cell);
+        }
+        Shown::Newest(_) | Shown::Absent(_) | Shown::TooOld => plan_newest(cx, txn, entry, table),
     }
     if again {
-        let head = cx.groups.primary(entry.address);
+        let (head, block) = (cx.groups.primary(entry.address), block_of(entry));
         txn.round.read_into(head, block.plus(table.slot.body_bytes()), HEAD_BYTES);
     }
 }
 
-/// READs the head once more, behind a value that needs it.
-fn plan_again(motor: &Motor, cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table) {
-    if needs_head(motor, table) {
-        let (head, block) = (cx.groups.primary(entry.address), block_of(entry));
-        txn.round.read_into(head, block.plus(table.slot.body_bytes()), HEAD_BYTES);
+/// READs the deltas that lead from the newest row back to a cell's version.
+fn plan_deltas(cx: &Context, txn: &mut Txn, entry: &Entry, table: &Table, cell: usize) {
+    let (block, target) = (block_of(entry), cx.groups.primary(entry.body));
+    let (deltas, image) = (deltas(table), image_words(txn, entry.image, table));
+    let steps: Vec<DeltaCell> =
+        deltas.steps_to(image, cell).map(|step| deltas.cell(image, step)).collect();
+    for DeltaCell { columns, delta, .. } in steps {
+        let (at, len) = (delta as usize, delta_bytes(&table.schema, columns));
+        txn.round.read_into(target.plus(at), block.plus(at), len.next_multiple_of(8));
     }
 }
 
