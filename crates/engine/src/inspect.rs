@@ -176,7 +176,7 @@ async fn show(
             row
         }
         PayloadAt::Apart(body) => {
-            let into = table.slot.newest_apart_at(slot_at(round, table, image));
+            let into = table.slot.versions_apart(slot_at(round, table, image))[0];
             round.begin();
             let image = round.read(cx.groups.primary(body), table.slot.body_bytes());
             cx.port.execute(round).await?;
@@ -307,16 +307,13 @@ async fn compare_replicas(
                 let first = round.read(cx.groups.primary(body), bytes);
                 let second = round.read(cx.groups.whole().replica(body, position), bytes);
                 cx.port.execute(round).await?;
-                // What lies behind the payload may be left of another record.
-                let lines = |at| round.bytes(at, table.slot.kept_bytes()).chunks(64);
-                let lines = lines(first).zip(lines(second));
-                let counts = |line: usize| table.slot.is_replicated_apart(&slot_image, line * 64);
-                let differs = |(line, (one, two)): &(usize, (&[u8], &[u8]))| {
-                    let used = table.slot.version_bytes_in_line(line * 64).min(one.len());
-                    one[..used] != two[..used] && counts(*line)
-                };
-                let differing = lines.enumerate().filter(differs);
-                audit.replicas_differ += differing.count() as u64;
+                for at in table.slot.versions_apart(&slot_image) {
+                    let version = |image: BufferOffset| {
+                        round.bytes(image.plus(at), table.slot.apart_bytes()).chunks(64)
+                    };
+                    let lines = version(first).zip(version(second));
+                    audit.replicas_differ += lines.filter(|(one, two)| one != two).count() as u64;
+                }
             }
         }
     }

@@ -79,12 +79,6 @@ impl DeltaCell {
     pub fn words(&self) -> [u64; 3] {
         [self.old.word(), self.columns.0, self.delta]
     }
-
-    /// Whether it says anything.
-    #[inline]
-    pub fn is_used(&self) -> bool {
-        self.old != Version::NEVER
-    }
 }
 
 /// What a snapshot shows of a record.
@@ -173,16 +167,13 @@ impl Deltas {
         }
     }
 
-    /// Whether what lies so many bytes into a record's block is a version that the record has.
-    pub fn is_kept(self, image: &[u64], payload_bytes: usize, at: usize) -> bool {
-        let is_in = |place: usize| {
-            let from = self.place_at(payload_bytes, place);
-            (from..from + STAMP_BYTES + payload_bytes).contains(&at)
-        };
+    /// Where in its block each version of a record lies that can be read by itself, the newest first: of deltas none.
+    pub fn versions_at(self, image: &[u64], payload_bytes: usize) -> Vec<usize> {
         // Before it came there was no record: nothing was written then.
-        let kept = |cell: &usize| self.cell(image, *cell).old.is_present();
-        is_in(self.newest_place(image))
-            || (0..self.cells()).filter(kept).any(|cell| is_in(self.place_of(image, cell)))
+        let is_kept = |cell: &usize| self.is_whole && self.cell(image, *cell).old.is_present();
+        let older = (0..self.cells()).filter(is_kept).map(|cell| self.place_of(image, cell));
+        let places = std::iter::once(self.newest_place(image)).chain(older);
+        places.map(|place| self.place_at(payload_bytes, place)).collect()
     }
 
     /// Cells of a slot: one for each version but the newest.

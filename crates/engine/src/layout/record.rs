@@ -14,7 +14,7 @@ use crate::schema::{TableId, TableSchema};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::address::Address;
 
 /// Which layout all records of a database have: the protocol says which, and the plan's stamp holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -241,46 +241,13 @@ impl Slot {
         }
     }
 
-    /// Whether what lies so many bytes into memory of its own is the same at every replica at rest: of a delta, or of a
-    /// place, that no cell names it is not, since a copy that joined later has not got it.
-    pub fn is_replicated_apart(&self, image: &[u8], at: usize) -> bool {
-        let RecordLayout::Deltas(deltas) = self.record else { return true };
-        if deltas.is_whole() {
-            return deltas.is_kept(&words(image), self.payload_bytes, at);
-        }
-        let begins = |cell: usize| deltas.delta_at(self.payload_bytes, cell);
-        match (0..deltas.cells()).rfind(|&cell| begins(cell) <= at) {
-            None => true,
-            Some(cell) => word(image, deltas.cell_at(cell)) != 0,
-        }
-    }
-
-    /// How far into memory of its own the newest version lies, of the record in a slot of this image.
-    pub fn newest_apart_at(&self, image: &[u8]) -> usize {
+    /// How far into memory of its own each version lies of the record in a slot of this image, the newest first:
+    /// [`Slot::apart_bytes`] of each are the same at every replica at rest. Of what no cell names they are not, since a copy that joined
+    /// later has not got it, and what is behind a version may be left of another record.
+    pub fn versions_apart(&self, image: &[u8]) -> Vec<usize> {
         match self.record {
-            RecordLayout::Deltas(deltas) if deltas.is_whole() => {
-                deltas.place_at(self.payload_bytes, deltas.newest_place(&words(image)))
-            }
-            _ => 0,
-        }
-    }
-
-    /// How much of a line so many bytes into what lies apart is a version's: the rest may be left of another record.
-    pub fn version_bytes_in_line(&self, at: usize) -> usize {
-        match self.record {
-            RecordLayout::Deltas(deltas) if deltas.is_whole() => {
-                let into = at % deltas.place_at(self.payload_bytes, 1);
-                (self.payload_at + self.payload_bytes).saturating_sub(into).min(LINE_BYTES)
-            }
-            _ => LINE_BYTES,
-        }
-    }
-
-    /// How much of what lies apart belongs to a record: what is behind it may be left of another.
-    pub fn kept_bytes(&self) -> usize {
-        match self.record {
-            RecordLayout::Deltas(deltas) if deltas.is_whole() => self.body_bytes(),
-            _ => self.apart_bytes(),
+            RecordLayout::Deltas(deltas) => deltas.versions_at(&words(image), self.payload_bytes),
+            _ => vec![0],
         }
     }
 
