@@ -8,10 +8,26 @@
 //! this thread's ([`crate::numbers`]).
 
 use crate::context::Context;
-use crate::outcome::{Failure, Resolution, TxnId};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::recorder;
 use crate::recovery::Asker;
 use crate::working_set::Txn;
 use std::cell::RefCell;
+
+/// From here on the outcome is what the memory says.
+#[inline]
+pub(crate) fn begin_doubt(cx: &Context, txn: &mut Txn) {
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
+    }
+}
+
+/// The failure of who does not know what has landed.
+#[cold]
+pub(crate) fn unknown(cx: &Context, txn: &Txn) -> Failure {
+    cx.explain(Explanation::Unknown(txn.tag))
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {

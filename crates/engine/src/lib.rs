@@ -5,6 +5,7 @@
 //! - [`coordinator`], [`transaction`], [`row`]: what callers see. [`outcome`]: how it ends.
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`record_gc`], [`log`], [`replica_groups`]: shared by protocols.
+//! - `access`: records as transactions get at them, where locks stand beside them. `structure`: indexes likewise.
 //! - `restructure`: what a coordinator does for its indexes between transactions.
 //! - [`lock`], [`services`]: locks in compute nodes, and what nodes do for one another. [`resharding`]: who grants which.
 //! - [`membership`], [`timestamp`]: seams for services. [`history`], [`recorder`], [`metrics`]: what
@@ -17,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod address_cache;
 pub mod catalog;
 pub mod clearance;

@@ -96,3 +96,58 @@ pub(crate) fn add_unlocks(cx: &Context, txn: &mut Txn) {
         round.cas(target.plus(LOCK_AT), tag.word(), 0);
     }
 }
+
+/// What a variant keeps when it rolls back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keeps {
+    /// Its locks, as it must not: they outlive the transaction.
+    pub(crate) locks: bool,
+    /// The locks of others: only what was granted is given back, by CAS of its own tag.
+    pub(crate) others: bool,
+}
+
+/// Rolls back a transaction that has written nothing: gives up locks and blocks; whether it had any lock to give up.
+/// Does not wait for anything, so that it can also run when a transaction's future is dropped.
+pub(crate) fn give_up(cx: &Context, txn: &mut Txn, keeps: Keeps) -> bool {
+    while let Some((address, bytes)) = txn.allocated.pop() {
+        cx.give_back(address, bytes);
+    }
+    let none = !txn.locks.iter().any(|lock| lock.granted);
+    if none || keeps.locks {
+        return false;
+    }
+    txn.round.begin();
+    if keeps.others {
+        add_unlocks(cx, txn);
+    } else {
+        let zero = txn.round.reserve(8);
+        txn.round.set_word(zero, 0);
+        for lock in &txn.locks {
+            txn.round.write(cx.groups.primary(lock.address), zero, 8);
+        }
+    }
+    // A node that does not answer has lost the lock, or keeps it for recovery.
+    post_release(cx, txn);
+    true
+}
+
+/// The log area is used again only when the locks of all earlier transactions are gone, unless the variant does not
+/// wait. A node that failed to release them has lost them.
+#[inline]
+pub(crate) async fn settle_unlocks(cx: &Context, txn: &mut Txn, waits: bool) {
+    // Should this future be dropped, what has not settled is still to be waited for.
+    while let Some(&unlocking) = txn.unlocking.last() {
+        if waits {
+            let _ = cx.port.settle(unlocking).await;
+        }
+        txn.unlocking.pop();
+    }
+}
+
+/// Whether everything that the transaction writes or locks has one copy, all on one node: then its
+/// locks can be released in the data's batch, after the data. No replica's acknowledgement is
+/// awaited because there is none.
+pub(crate) fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
+    let [group] = txn.groups[..] else { return false };
+    cx.groups.replicas(group) == 1 && txn.locks.iter().all(|lock| lock.address.group() == group)
+}

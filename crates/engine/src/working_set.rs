@@ -176,6 +176,8 @@ pub struct Entry {
     /// Whether the caller was shown this version of the record without a lock on it: validation
     /// re-reads it, and a lock that comes later compares.
     pub watched: bool,
+    /// Whether it was locked by another when it was read, in a way that lets readers pass: they look at it again.
+    pub marked: bool,
     /// Whether nothing of it is to be written after all (inserted and deleted again).
     pub void: bool,
     /// Whether what the caller sets of it will be written: the protocol has made the record this
@@ -214,6 +216,7 @@ impl Entry {
             found: false,
             stable: false,
             watched: false,
+            marked: false,
             void: false,
             writable: false,
             place: NO_PLACE,

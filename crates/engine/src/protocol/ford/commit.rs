@@ -5,14 +5,14 @@
 //! data, or has it in the same batch before; an abort releases exactly what was granted.
 
 use super::prepare::prepare;
-use super::validate::{is_needless, validate};
 use super::{Ford, On, Phase, enter, published, short};
 use crate::context::Context;
+use crate::access::{is_needless, validate};
+use crate::doubts::{begin_doubt, unknown};
 use crate::log::send::{add_data, add_log};
 use crate::log::undo;
-use crate::node_locks::{add_release, add_unlocks, post_release};
-use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::recorder;
+use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
+use crate::outcome::{AbortReason, Failure};
 use crate::structure::leaves;
 use crate::working_set::Txn;
 use tarn_fabric::round::BufferOffset;
@@ -31,7 +31,7 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         return commit_short(ford, cx, txn).await;
     }
     prepare(ford, cx, txn)?;
-    settle_unlocks(ford, cx, txn).await;
+    settle_unlocks(cx, txn, ford.on(On::SettleBeforeLog)).await;
     if !ford.on(On::FuseLog) {
         log_apart(ford, cx, txn).await?;
     }
@@ -63,7 +63,7 @@ async fn judge(ford: &Ford, cx: &Context, txn: &mut Txn, failure: Failure) -> Fa
 /// As [`commit`], where log, data and releases are one batch at one node.
 async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.unlocking.is_empty() {
-        settle_unlocks(ford, cx, txn).await;
+        settle_unlocks(cx, txn, ford.on(On::SettleBeforeLog)).await;
     }
     if !is_needless(txn) {
         validate(ford, cx, txn).await?;
@@ -80,19 +80,6 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     Ok(())
 }
 
-/// Whether everything that a read-only transaction saw was seen by one consistent READ.
-#[inline]
-pub(super) fn is_committed(txn: &Txn) -> bool {
-    txn.is_read_only()
-        && match &txn.entries[..] {
-            // A leaf is seen as of one moment, several are not.
-            [] => txn.checks.len() <= 1,
-            // Not if it was seen absent and then there.
-            [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
-            _ => false,
-        }
-}
-
 /// The published form: the undo log in a round of its own, to the replicas of every group or of one.
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::LogApart);
@@ -107,19 +94,6 @@ async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failu
     }
     cx.port.execute(&mut txn.round).await?;
     Ok(())
-}
-
-/// The log area is used again only when the locks of all earlier transactions are gone. A node that
-/// failed to release them has lost them.
-#[inline]
-async fn settle_unlocks(ford: &Ford, cx: &Context, txn: &mut Txn) {
-    // Should this future be dropped, what has not settled is still to be waited for.
-    while let Some(&unlocking) = txn.unlocking.last() {
-        if ford.on(On::SettleBeforeLog) {
-            let _ = cx.port.settle(unlocking).await;
-        }
-        txn.unlocking.pop();
-    }
 }
 
 /// Undo log and data to every replica, each node's in one batch; from here on the outcome is what
@@ -167,29 +141,6 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Whether everything that the transaction writes or locks has one copy, all on one node: then its
-/// locks can be released in the data's batch, after the data. No replica's acknowledgement is
-/// awaited because there is none.
-fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
-    let [group] = txn.groups[..] else { return false };
-    cx.groups.replicas(group) == 1
-        && txn.locks.iter().all(|lock| lock.address.group() == group)
-}
-
-/// From here on the outcome is what the memory says.
-#[inline]
-fn begin_doubt(cx: &Context, txn: &mut Txn) {
-    txn.in_doubt = true;
-    if txn.recorded_in.is_some() {
-        recorder::enter_doubt(cx, txn);
-    }
-}
-
-#[cold]
-fn unknown(cx: &Context, txn: &Txn) -> Failure {
-    cx.explain(Explanation::Unknown(txn.tag))
-}
-
 /// The published form: data and unlock in one batch at the primary, the backups not awaited. Here
 /// the backups' batch comes after the primary's, which is one of the orders in which they may land.
 async fn write_and_unlock_early(
@@ -221,30 +172,5 @@ fn unlock(ford: &Ford, cx: &Context, txn: &mut Txn) {
         true => add_unlocks(cx, txn),
         false => published::clear(cx, txn),
     }
-    post_release(cx, txn);
-}
-
-/// Rolls back: gives up locks and blocks. Nothing was written. Does not wait for anything, so that
-/// it can also run when a transaction's future is dropped.
-pub(super) fn release(ford: &Ford, cx: &Context, txn: &mut Txn) {
-    while let Some((address, bytes)) = txn.allocated.pop() {
-        cx.give_back(address, bytes);
-    }
-    let none = !txn.locks.iter().any(|lock| lock.granted);
-    if none || !ford.on(On::ReleaseOnAbort) {
-        return;
-    }
-    enter(cx, Phase::Release);
-    txn.round.begin();
-    if ford.on(On::ReleaseGranted) {
-        add_unlocks(cx, txn);
-    } else {
-        let zero = txn.round.reserve(8);
-        txn.round.set_word(zero, 0);
-        for lock in &txn.locks {
-            txn.round.write(cx.groups.primary(lock.address), zero, 8);
-        }
-    }
-    // A node that does not answer has lost the lock, or keeps it for recovery.
     post_release(cx, txn);
 }

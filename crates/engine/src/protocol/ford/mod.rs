@@ -26,16 +26,13 @@
 //! # Deviations from the published system, each a switch
 //! See [`Ford::INFO`](crate::protocol::Protocol::INFO).
 
-mod absorb;
 mod commit;
-mod execute;
-mod home;
 mod prepare;
 mod published;
 mod short;
-mod validate;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::access::{self, Access, Guard, Judged, Look};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
@@ -43,13 +40,15 @@ use crate::index::btree::scan::Visit;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
-use crate::node_locks::suspect_all_locks;
+use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
+use crate::owner::OwnerTag;
 use crate::recovery::undo::{self, Left, Whose};
 use crate::recovery::{Asker, Unsettled};
 use crate::structure::{Rule, Step, Structure, buckets, trees};
-use crate::working_set::{Added, Further, Handle, Txn};
+use crate::working_set::{Added, Further, Handle, Mode, Txn};
 use tarn_fabric::address::NodeId;
+use tarn_fabric::round::BufferOffset;
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -289,6 +288,14 @@ impl Ford {
         self.switches.is_on(switch as usize)
     }
 
+    /// Rolls back; waits for nothing.
+    fn give_up(&self, cx: &Context, txn: &mut Txn) {
+        let keeps = Keeps { locks: !self.on(On::ReleaseOnAbort), others: self.on(On::ReleaseGranted) };
+        if node_locks::give_up(cx, txn, keeps) {
+            enter(cx, Phase::Release);
+        }
+    }
+
     fn whose(&self) -> Whose {
         if self.on(On::ReleaseOwn) { Whose::Own } else { Whose::Anybodys }
     }
@@ -321,6 +328,52 @@ impl Structure for Ford {
 
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         commit::commit(self, cx, txn).await
+    }
+}
+
+impl Access for Ford {
+    #[inline(always)]
+    fn look(&self, cx: &Context, look: Look) {
+        enter(cx, match look {
+            Look::Locate => Phase::Locate,
+            Look::ReadDirect => Phase::ReadDirect,
+            Look::Lock => Phase::Lock,
+            Look::LockDirect => Phase::LockDirect,
+            Look::LockDirectory => Phase::LockDirectory,
+            Look::ReadBody => Phase::ReadBody,
+            Look::Validate => Phase::Validate,
+        });
+    }
+
+    #[inline(always)]
+    fn minds(&self, guard: Guard) -> bool {
+        match guard {
+            Guard::ValidateReads => self.on(On::ValidateReads),
+            Guard::ProtectAbsent => self.on(On::ProtectAbsent),
+            Guard::LockCas => self.on(On::LockCas),
+            // Records of several lines are read with a second look at the first.
+            Guard::CheckLines => true,
+        }
+    }
+
+    #[inline(always)]
+    fn judge(&self, lock: u64, me: OwnerTag, _: Mode) -> Judged {
+        match lock != 0 && lock != me.word() && self.on(On::RefuseLocked) {
+            true => Judged::InTheWay,
+            false => Judged::Free,
+        }
+    }
+
+    #[inline(always)]
+    fn ride(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
+        match self.on(On::ValidateAfterLocks) {
+            true => None,
+            false => access::plan_early(self, cx, txn),
+        }
+    }
+
+    fn arrive(&self, cx: &Context, txn: &mut Txn, at: BufferOffset) -> Result<(), AbortReason> {
+        access::absorb_early(self, cx, txn, at)
     }
 }
 
@@ -363,11 +416,11 @@ impl Protocol for Ford {
 
     #[inline(always)]
     fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
-        home::add(cx, txn, table, added)
+        access::add(self, cx, txn, table, added)
     }
 
     fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
-        home::wish_again(cx, txn, index, further);
+        access::wish_again(cx, txn, index, further);
     }
 
     fn switches(&self) -> Switches {
@@ -376,12 +429,12 @@ impl Protocol for Ford {
 
     #[inline]
     fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        execute::fetch(self, cx, txn)
+        access::fetch(self, cx, txn)
     }
 
     #[inline]
     fn is_committed(&self, txn: &Txn) -> bool {
-        commit::is_committed(txn)
+        access::is_of_one_read(txn)
     }
 
     #[inline]
@@ -390,12 +443,12 @@ impl Protocol for Ford {
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
-        commit::release(self, cx, txn);
+        self.give_up(cx, txn);
     }
 
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
-        commit::release(self, cx, txn);
+        self.give_up(cx, txn);
     }
 
     async fn restructure(

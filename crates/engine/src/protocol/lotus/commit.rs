@@ -8,9 +8,10 @@ use super::prepare::{encode_log, links, prepare};
 use super::short_commit::{self as short, Weight};
 use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
 use crate::context::Context;
+use crate::doubts::{begin_doubt, unknown};
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
-use crate::outcome::{Explanation, Failure};
+use crate::outcome::Failure;
 use crate::recorder;
 use crate::structure::leaves;
 use crate::timestamp::Timestamps;
@@ -303,20 +304,6 @@ fn show_at_primary(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
     let posted = cx.port.post_detached(&mut txn.round);
     discard(cx, txn);
     close(cx, txn, posted);
-}
-
-/// From here on the outcome is what the memory says.
-#[inline]
-pub(super) fn begin_doubt(cx: &Context, txn: &mut Txn) {
-    txn.in_doubt = true;
-    if txn.recorded_in.is_some() {
-        recorder::enter_doubt(cx, txn);
-    }
-}
-
-#[cold]
-pub(super) fn unknown(cx: &Context, txn: &Txn) -> Failure {
-    cx.explain(Explanation::Unknown(txn.tag))
 }
 
 /// What was posted is the transaction's last: when it is done, its locks are given up.

@@ -5,11 +5,12 @@
 //! C1 and the end, and a commit's future cannot be dropped there; what else may end it halfway, an error of the fabric,
 //! leaves it in doubt as anywhere.
 
-use super::commit::{begin_doubt, end_of_reading, release, secure, unknown};
+use super::commit::{end_of_reading, release, secure};
 use super::prepare::PACKED_BYTES;
 use super::short_commit::{self as short, Weight};
 use super::{Lotus, Phase, enter};
 use crate::context::Context;
+use crate::doubts::{begin_doubt, unknown};
 use crate::layout::{PACKED_VERSIONS_AT, VersionWord};
 use crate::log::versions::{decision, decision_at};
 use crate::outcome::Failure;

@@ -11,13 +11,13 @@ use super::switches::{On, Phase};
 use super::validate::validate;
 use super::{Motor, enter};
 use crate::context::Context;
+use crate::doubts::{begin_doubt, unknown};
 use crate::index::changes::finish;
 use crate::layout::{LOCK_AT, version_at};
 use crate::log::send::{add_data, add_pieces};
 use crate::log::undo;
-use crate::node_locks::{add_release, add_unlocks, post_release};
-use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::recorder;
+use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
+use crate::outcome::{AbortReason, Failure};
 use crate::structure::leaves;
 use crate::working_set::{Intent, Txn};
 use tarn_fabric::round::BufferOffset;
@@ -79,7 +79,8 @@ async fn judge(motor: &Motor, cx: &Context, txn: &mut Txn, failure: Failure) -> 
 }
 
 async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    settle_unlocks(motor, cx, txn).await;
+    let waits = motor.on(On::SettleBeforeLog) && motor.on(On::UndoLog);
+    settle_unlocks(cx, txn, waits).await;
     write(motor, cx, txn).await?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;
     if !txn.locks.is_empty() {
@@ -106,27 +107,12 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
         }
 }
 
-/// The log area is used again only when the locks of all earlier transactions are gone. A node that failed to
-/// release them has lost them.
-async fn settle_unlocks(motor: &Motor, cx: &Context, txn: &mut Txn) {
-    // Should this future be dropped, what has not settled is still to be waited for.
-    while let Some(&unlocking) = txn.unlocking.last() {
-        if motor.on(On::SettleBeforeLog) && motor.on(On::UndoLog) {
-            let _ = cx.port.settle(unlocking).await;
-        }
-        txn.unlocking.pop();
-    }
-}
-
 /// Undo log and data to every replica, each node's in one batch; from here on the outcome is what the memory
 /// says.
 async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Write);
     let log = motor.on(On::UndoLog).then(|| undo::encode(txn));
-    txn.in_doubt = true;
-    if txn.recorded_in.is_some() {
-        recorder::enter_doubt(cx, txn);
-    }
+    begin_doubt(cx, txn);
     txn.round.begin();
     if motor.on(On::AtOnce) {
         for index in 0..txn.groups.len() {
@@ -190,47 +176,10 @@ fn add_unlocks_everywhere(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// Whether everything that the transaction writes or locks has one copy, all on one node: then its locks are
-/// released in the data's batch, after the data.
-fn is_on_one_node(cx: &Context, txn: &Txn) -> bool {
-    let [group] = txn.groups[..] else { return false };
-    cx.groups.replicas(group) == 1 && txn.locks.iter().all(|lock| lock.address.group() == group)
-}
-
-#[cold]
-fn unknown(cx: &Context, txn: &Txn) -> Failure {
-    cx.explain(Explanation::Unknown(txn.tag))
-}
-
 /// Releases every granted lock; nobody waits for it.
 fn unlock(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Unlock);
     txn.round.begin();
     add_unlocks(cx, txn);
-    post_release(cx, txn);
-}
-
-/// Rolls back: gives up locks and blocks. Nothing was written. Does not wait for anything, so that it can also
-/// run when a transaction's future is dropped.
-pub(super) fn release(motor: &Motor, cx: &Context, txn: &mut Txn) {
-    while let Some((address, bytes)) = txn.allocated.pop() {
-        cx.give_back(address, bytes);
-    }
-    let none = !txn.locks.iter().any(|lock| lock.granted);
-    if none || !motor.on(On::ReleaseOnAbort) {
-        return;
-    }
-    enter(cx, Phase::Release);
-    txn.round.begin();
-    if motor.on(On::ReleaseGranted) {
-        add_unlocks(cx, txn);
-    } else {
-        let zero = txn.round.reserve(8);
-        txn.round.set_word(zero, 0);
-        for lock in &txn.locks {
-            txn.round.write(cx.groups.primary(lock.address), zero, 8);
-        }
-    }
-    // A node that does not answer has lost the lock, or keeps it for recovery.
     post_release(cx, txn);
 }

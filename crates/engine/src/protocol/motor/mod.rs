@@ -42,7 +42,7 @@ use crate::history::WriteKind;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
-use crate::node_locks::suspect_all_locks;
+use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{Failure, Resolution, TxnId};
 use crate::recovery::undo::{self, Left, Whose};
 use crate::recovery::{Asker, Unsettled};
@@ -76,6 +76,14 @@ impl Motor {
     fn reads_snapshot(&self, txn: &Txn) -> bool {
         txn.intent == Intent::ReadOnly
             || self.switches.isolation() == Isolation::SnapshotIsolation
+    }
+
+    /// Rolls back; waits for nothing.
+    fn give_up(&self, cx: &Context, txn: &mut Txn) {
+        let keeps = Keeps { locks: !self.on(On::ReleaseOnAbort), others: self.on(On::ReleaseGranted) };
+        if node_locks::give_up(cx, txn, keeps) {
+            enter(cx, Phase::Release);
+        }
     }
 
     fn whose(&self) -> Whose {
@@ -158,12 +166,12 @@ impl Protocol for Motor {
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
-        commit::release(self, cx, txn);
+        self.give_up(cx, txn);
     }
 
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
-        commit::release(self, cx, txn);
+        self.give_up(cx, txn);
     }
 
     async fn restructure(

@@ -1,4 +1,4 @@
-//! FORD's execute phase: find, lock and read the records of a block. Here what is sent; what came
+//! The execute phase: find, lock and read the records of a block. Here what is sent; what came
 //! is taken in by [`super::absorb`].
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
@@ -6,8 +6,7 @@
 //! again in the same batch after its lock; what was read before the lock only told where it lies.
 
 use super::absorb::absorb;
-use super::validate::{absorb_early, plan_early};
-use super::{Ford, On, Phase, enter, home};
+use super::{Access, Guard, Look, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::room::{provide_blocks, wants_blocks};
@@ -19,14 +18,18 @@ use crate::working_set::{Entry, LockKind, Mode, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
 
 /// Fetches every entry that is not fetched yet.
-pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(crate) async fn fetch(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
     if txn.mistaken {
         return Err(Failure::Usage);
     }
     if let Some(failure) = txn.failed {
         return Err(again_after(cx, txn, failure));
     }
-    txn.assumes_locks = !ford.on(On::LockCas);
+    txn.assumes_locks = !access.minds(Guard::LockCas);
     txn.ordered.has_own = false;
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
@@ -34,22 +37,19 @@ pub(super) async fn fetch(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<()
         if txn.fetched == txn.entries.len() && !txn.ordered.pending {
             break Ok(());
         }
-        let early = match ford.on(On::ValidateAfterLocks) {
-            true => None,
-            false => plan_early(ford, cx, txn),
-        };
-        plan(cx, txn);
+        let riding = access.ride(cx, txn);
+        plan(access, cx, txn);
         if txn.ordered.pending {
-            scans::plan(ford, cx, txn);
+            scans::plan(access, cx, txn);
         }
         if let Err(error) = cx.port.execute(&mut txn.round).await {
             suspect_all_locks(txn);
             break Err(error.into());
         }
-        let validated = early.map_or(Ok(()), |first| absorb_early(ford, cx, txn, first));
-        let mut absorbed = absorb(ford, cx, txn).and(validated.map_err(Failure::from));
+        let arrived = riding.map_or(Ok(()), |first| access.arrive(cx, txn, first));
+        let mut absorbed = absorb(access, cx, txn).and(arrived.map_err(Failure::from));
         if txn.ordered.pending {
-            absorbed = absorbed.and(scans::absorb(ford, cx, txn));
+            absorbed = absorbed.and(scans::absorb(access, cx, txn));
         }
         if let Err(failure) = absorbed {
             break Err(failure);
@@ -80,21 +80,21 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
 /// Adds the next verbs of every entry that is not fetched yet. Those that look at a home were
 /// planned when the entry was added.
 #[inline(always)]
-fn plan(cx: &Context, txn: &mut Txn) {
+fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
     if txn.fetched + txn.at_home != txn.entries.len() {
-        plan_others(cx, txn);
+        plan_others(access, cx, txn);
     }
     txn.at_home = 0;
 }
 
-fn plan_others(cx: &Context, txn: &mut Txn) {
+fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
     let mut warm = txn.at_home == 0;
     for index in txn.fetched..txn.entries.len() {
         let progress = txn.entries[index].progress;
         match progress {
             Progress::Home | Progress::Done => {}
-            Progress::Lock if home::plan_lock(cx, txn, index) => {}
-            _ => warm &= plan_rarer(cx, txn, index),
+            Progress::Lock if home::plan_lock(access, cx, txn, index) => {}
+            _ => warm &= plan_rarer(access, cx, txn, index),
         }
     }
     if warm {
@@ -105,24 +105,24 @@ fn plan_others(cx: &Context, txn: &mut Txn) {
 
 /// Adds the next verbs of an entry; returns whether its lines are warm.
 #[inline(never)]
-fn plan_rarer(cx: &Context, txn: &mut Txn, index: usize) -> bool {
+fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let mut entry = txn.entries[index];
     let table = cx.table(entry.table);
     let mut warm = false;
     match entry.progress {
         Progress::Home | Progress::Done => unreachable!("planned by its caller"),
         Progress::Locate => {
-            enter(cx, Phase::Locate);
+            access.look(cx, Look::Locate);
             let Txn { lookups, round, .. } = txn;
             lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
         }
-        Progress::Direct => plan_direct(cx, txn, &mut entry, table),
+        Progress::Direct => plan_direct(access, cx, txn, &mut entry, table),
         Progress::Lock => {
             warm = !table.slot.is_out_of_line();
-            plan_lock(cx, txn, &mut entry, table);
+            plan_lock(access, cx, txn, &mut entry, table);
         }
         Progress::Body => {
-            enter(cx, Phase::ReadBody);
+            access.look(cx, Look::ReadBody);
             plan_body(cx, txn, &mut entry, table);
             let head = cx.groups.primary(entry.address);
             entry.image = txn.round.read(head, 16);
@@ -133,13 +133,19 @@ fn plan_rarer(cx: &Context, txn: &mut Txn, index: usize) -> bool {
 }
 
 /// The record at a remembered address: with its lock if it is to be written.
-fn plan_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+fn plan_direct(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) {
     let target = cx.groups.primary(entry.address);
     if entry.only_reads() {
-        enter(cx, Phase::ReadDirect);
+        access.look(cx, Look::ReadDirect);
         let slot_bytes = table.slot.slot_bytes;
         entry.image = txn.round.reserve_lines(slot_bytes + 32);
-        if !table.slot.is_one_line() {
+        if !table.slot.is_read_at_once() {
             // The lines of one READ come in any order: the head must come before them.
             txn.round.read_into(target, entry.image.plus(slot_bytes + 16), 16);
         }
@@ -147,21 +153,27 @@ fn plan_direct(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
         if !entry.body.is_null() {
             plan_body(cx, txn, entry, table);
         }
-        if !table.slot.is_one_line() || !entry.body.is_null() {
+        if !table.slot.is_read_at_once() || !entry.body.is_null() {
             txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
         }
     } else {
-        enter(cx, Phase::LockDirect);
-        plan_record_lock(cx, txn, entry, table);
+        access.look(cx, Look::LockDirect);
+        plan_record_lock(access, cx, txn, entry, table);
     }
 }
 
 /// The lock, then the record: in one batch, so that the record is read under the lock.
-fn plan_record_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+fn plan_record_lock(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) {
     let target = cx.groups.primary(entry.address);
     entry.lock = match txn.lock_on(entry.address) {
         Some(held) => held,
-        None => ask(cx, txn, entry.address, LockKind::Record),
+        None => access.lock_record(cx, txn, entry.address),
     };
     entry.writable = true;
     entry.image = txn.round.read(target, table.slot.slot_bytes);
@@ -170,21 +182,21 @@ fn plan_record_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Tabl
     }
 }
 
-fn plan_lock(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
-    enter(cx, Phase::Lock);
+fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    access.look(cx, Look::Lock);
     if entry.mode != Mode::Update {
         let directory = txn.lookup(entry).directory;
         if let Some(held) = txn.lock_on(directory) {
             entry.directory_lock = held;
         } else {
-            enter(cx, Phase::LockDirectory);
+            access.look(cx, Look::LockDirectory);
             entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
         }
         let target = cx.groups.primary(directory);
         txn.lookups[entry.lookup as usize].directory_image =
             txn.round.read(target, DIRECTORY_BYTES);
     }
-    plan_record_lock(cx, txn, entry, table);
+    plan_record_lock(access, cx, txn, entry, table);
 }
 
 /// READs the lines of the wanted cells of a payload that lies apart.

@@ -1,54 +1,70 @@
-//! How FORD takes up a record that is asked for, and its commonest case, made short: a record of one line, at
+//! How a record that is asked for is taken up, and the commonest case of it, made short: a record of one line, at
 //! home, to be read or updated.
 //!
 //! Invariant: looking at a record's home is done here alone, and planned as soon as it is asked for, in the
 //! round that the next fetch sends; its lock is asked for and taken in
-//! here only if that is what `execute` and `absorb` would do as well. Most records of most
+//! here only if that is what `fetch` and `absorb` would do as well. Most records of most
 //! transactions pass through here; what is rare (chains, long keys, payloads of their own) goes on
 //! there. A slot on which this transaction holds a lock for another key is asked for once more, and
 //! refused: the key is gone from there.
 
-use super::{Ford, On, Phase, enter};
+use super::{Access, Judged, Look};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{head_at_home, home};
 use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
-use crate::node_locks::{HELD, ask};
+use crate::node_locks::HELD;
 use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
 use crate::schema::Cells;
 use crate::transaction::ask_index;
-use crate::working_set::{
-    Added, Entry, Further, Handle, LockKind, Mode, NO_LOCK, Progress, Txn,
-};
+use crate::working_set::{Added, Entry, Further, Handle, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 
 /// Takes up a record that the transaction has not.
 #[inline(always)]
-pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+pub(crate) fn add(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+) -> Handle {
     let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
     match is_common && table.slot.is_plain() {
-        true => add_at_home(cx, txn, table, added),
-        false => add_rarer(cx, txn, table, added),
+        true => add_at_home(access, cx, txn, table, added),
+        false => add_rarer(access, cx, txn, table, added),
     }
 }
 
 /// A record whose home is looked at: the READ of its bin is planned at once.
 #[inline(always)]
-fn add_at_home(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+fn add_at_home(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+) -> Handle {
     let mut entry = Entry::new(table.id, added.key, added.mode, added.cells, Progress::Home);
     entry.address = home(cx.surroundings(), table, added.hash);
     let target = cx.groups.primary(entry.address);
     entry.image = txn.round.read(target, table.geometry.bin_bytes);
-    enter(cx, Phase::Locate);
+    access.look(cx, Look::Locate);
     txn.at_home += 1;
     txn.push(entry)
 }
 
 /// A record that is read where it was last seen, or looked for at its home or in the index.
 #[inline(never)]
-fn add_rarer(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+fn add_rarer(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+) -> Handle {
     let Added { key, full_key, mode, cells, .. } = added;
     let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
     let seen = match comes_or_goes {
@@ -56,7 +72,7 @@ fn add_rarer(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle
         false => cx.cache.borrow().get(table.id, key),
     };
     if seen.is_none() && !comes_or_goes && table.slot.is_plain() {
-        return add_at_home(cx, txn, table, added);
+        return add_at_home(access, cx, txn, table, added);
     }
     let mut entry = Entry::new(table.id, key, mode, cells, Progress::Locate);
     entry.full_key = full_key;
@@ -72,7 +88,7 @@ fn add_rarer(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle
 
 /// What a further wish for a fetched record needs: its cells are read where it is, its lock is taken there,
 /// its bucket is looked at.
-pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+pub(crate) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
     match further {
         Further::Cells => txn.entries[index].progress = Progress::Direct,
         Further::Lock => txn.entries[index].progress = Progress::Lock,
@@ -86,7 +102,7 @@ pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Fur
 /// Another transaction has locked it.
 #[inline(always)]
 pub(super) fn absorb(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     round: &Round,
     tag: OwnerTag,
@@ -97,10 +113,14 @@ pub(super) fn absorb(
         return Ok(false);
     };
     let lock = head[LOCK_AT / 8];
-    if lock != 0 && lock != tag.word() && ford.on(On::RefuseLocked) {
-        cx.meet(entry.address.plus(offset), lock);
-        let reading = entry.mode == Mode::Read;
-        return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+    match access.judge(lock, tag, entry.mode) {
+        Judged::Free => {}
+        Judged::Marked => entry.marked = true,
+        Judged::InTheWay => {
+            cx.meet(entry.address.plus(offset), lock);
+            let reading = entry.mode == Mode::Read;
+            return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+        }
     }
     entry.address = entry.address.plus(offset);
     entry.image = entry.image.plus(offset);
@@ -131,14 +151,14 @@ fn is_short(entry: &Entry, table: &Table) -> bool {
 
 /// Adds the lock and the READ of a record whose slot is known. Whether that was it.
 #[inline(always)]
-pub(super) fn plan_lock(cx: &Context, txn: &mut Txn, index: usize) -> bool {
+pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
     let (table, address) = (cx.table(entry.table), entry.address);
     if entry.lock != NO_LOCK || !is_short(entry, table) {
         return false;
     }
-    enter(cx, Phase::Lock);
-    let lock = ask(cx, txn, address, LockKind::Record);
+    access.look(cx, Look::Lock);
+    let lock = access.lock_record(cx, txn, address);
     let image = txn.round.read(cx.groups.primary(address), table.slot.slot_bytes);
     let entry = &mut txn.entries[index];
     (entry.lock, entry.image, entry.writable) = (lock, image, true);

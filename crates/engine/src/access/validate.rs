@@ -1,12 +1,12 @@
-//! FORD's validation: is everything that was read and not locked as it was?
+//! Validation: is everything that was read and not locked as it was?
 //!
 //! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
 //! VERSION is what the caller was shown, both in one READ of one line.
 
-use super::{Ford, On, Phase, enter};
+use super::{Access, Guard, Judged, Look};
 use crate::context::Context;
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{Entry, Progress, Txn};
+use crate::working_set::{Check, Entry, Mode, Progress, Txn};
 use tarn_fabric::round::BufferOffset;
 
 /// So many records read by one transaction are still near when it validates them.
@@ -14,45 +14,80 @@ const WARM_CHECKS: usize = 64;
 
 /// Re-reads LOCK and VERSION of everything that was read and not locked.
 #[inline]
-pub(super) async fn validate(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if is_needless(txn) || !ford.on(On::ValidateReads) {
+pub(crate) async fn validate(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    if is_needless(txn) || !access.minds(Guard::ValidateReads) {
         return Ok(());
     }
-    let first = plan_validation(cx, txn);
+    txn.round.begin();
+    let first = add_validation(cx, txn, Which::All);
     if txn.round.is_empty() {
         return Ok(()); // every directory is locked by now
     }
-    enter(cx, Phase::Validate);
+    access.look(cx, Look::Validate);
     if txn.entries.len() + txn.checks.len() <= WARM_CHECKS {
         txn.round.hot();
     }
     cx.port.execute(&mut txn.round).await?;
-    Ok(absorb_validation(ford, cx, txn, first)?)
+    Ok(absorb_validation(access, cx, txn, (first, Which::All))?)
+}
+
+/// What is looked at again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// Everything that was read and not locked.
+    All,
+    /// What another was about to write when it was read.
+    Marked,
+}
+
+impl Which {
+    #[inline]
+    fn names(self, entry: &Entry) -> bool {
+        entry.watched && (self == Which::All || entry.marked)
+    }
+
+    /// Absences and leaves are never marked.
+    #[inline]
+    fn names_check(self, check: &Check) -> bool {
+        self == Which::All && !check.covered
+    }
+}
+
+/// Whether everything that a transaction without locks saw was seen by one consistent READ.
+#[inline]
+pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
+    txn.is_read_only()
+        && match &txn.entries[..] {
+            // A leaf is seen as of one moment, several are not.
+            [] => txn.checks.len() <= 1,
+            // Not if it was seen absent and then there.
+            [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
+            _ => false,
+        }
 }
 
 /// Whether nothing was read without a lock.
 #[inline]
-pub(super) fn is_needless(txn: &Txn) -> bool {
+pub(crate) fn is_needless(txn: &Txn) -> bool {
     txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
 }
 
 /// Adds the READs; what they bring lies in the buffer from the position returned on.
-fn plan_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
-    txn.round.begin();
-    add_validation(cx, txn)
-}
-
 #[inline]
-fn add_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
+pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> BufferOffset {
     let Txn { round, entries, checks, .. } = txn;
     let groups = &cx.groups;
     let first = round.reserve(16 * (entries.len() + checks.len()));
     let mut again = first;
-    for entry in entries.iter().filter(|entry| entry.watched) {
+    for entry in entries.iter().filter(|entry| which.names(entry)) {
         round.read_into(groups.primary(entry.address), again, 16);
         again = again.plus(16);
     }
-    for check in checks.iter().filter(|check| !check.covered) {
+    for check in checks.iter().filter(|check| which.names_check(check)) {
         round.read_into(groups.primary(check.address), again, 16);
         again = again.plus(16);
     }
@@ -60,22 +95,22 @@ fn add_validation(cx: &Context, txn: &mut Txn) -> BufferOffset {
 }
 
 /// Compares what the READs brought with what was seen.
-fn absorb_validation(
-    ford: &Ford,
+pub(crate) fn absorb_validation(
+    access: &impl Access,
     cx: &Context,
     txn: &Txn,
-    first: BufferOffset,
+    (first, which): (BufferOffset, Which),
 ) -> Result<(), AbortReason> {
-    let watched = txn.entries.iter().filter(|entry| entry.watched);
+    let watched = txn.entries.iter().filter(|entry| which.names(entry));
     let watched = watched.map(|entry| (entry.address, entry.version));
-    let directories = txn.checks.iter().filter(|check| !check.covered);
+    let directories = txn.checks.iter().filter(|check| which.names_check(check));
     let directories = directories.map(|check| (check.address, check.version));
     let mut at = first; // first the records', then the directories'
     let mut verdict = Ok(());
     for (address, version) in watched.chain(directories) {
         let [lock, now] = *txn.round.array::<2>(at);
         at = at.plus(16);
-        if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+        if access.judge(lock, txn.tag, Mode::Read) == Judged::InTheWay {
             cx.meet(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
         } else if now != version.word() {
@@ -88,27 +123,31 @@ fn absorb_validation(
 /// As it must not be (the switch `validate-after-locks` is off): adds the READs to a round that still
 /// takes locks; where what they bring will lie, if anything is to be validated.
 #[cold]
-pub(super) fn plan_early(ford: &Ford, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
+pub(crate) fn plan_early(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Option<BufferOffset> {
     let waits_for_lock = |entry: &Entry| {
         entry.progress == Progress::Lock
             || (entry.progress == Progress::Direct && !entry.only_reads())
     };
     let asks = txn.entries[txn.fetched..].iter().any(waits_for_lock);
-    if !asks || is_needless(txn) || !ford.on(On::ValidateReads) {
+    if !asks || is_needless(txn) || !access.minds(Guard::ValidateReads) {
         return None;
     }
-    Some(add_validation(cx, txn))
+    Some(add_validation(cx, txn, Which::All))
 }
 
 /// Takes in what [`plan_early`] asked for: what passed is not looked at again.
 #[cold]
-pub(super) fn absorb_early(
-    ford: &Ford,
+pub(crate) fn absorb_early(
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     first: BufferOffset,
 ) -> Result<(), AbortReason> {
-    absorb_validation(ford, cx, txn, first)?;
+    absorb_validation(access, cx, txn, (first, Which::All))?;
     txn.entries.iter_mut().for_each(|entry| entry.watched = false);
     txn.checks.iter_mut().for_each(|check| check.covered = true);
     Ok(())

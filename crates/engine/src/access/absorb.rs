@@ -1,18 +1,19 @@
-//! What a round of FORD's execute phase brought, taken in.
+//! What a round of a fetch brought, taken in.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
 //! that it is known which locks were granted. What the caller was shown without a lock is either
 //! still so when the lock comes, or the transaction aborts.
 
-use super::{Ford, On, home};
+use super::{Access, Guard, Judged, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Answer, Wanted, same_head};
 use crate::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
-use crate::layout::{LOCK_AT, VERSION_AT, Version, for_each_run};
+use crate::layout::{LOCK_AT, Lined, VERSION_AT, Version, for_each_run};
 use crate::node_locks::{HELD, granted, note_grants};
 use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
+use crate::structure;
 use crate::transaction::begin_lookup;
 use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -21,9 +22,9 @@ use tarn_fabric::round::BufferOffset;
 /// Takes in everything that the round brought; the first reason to abort is returned when all
 /// grants are known.
 #[inline(always)]
-pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if !txn.locks.is_empty() {
-        note_grants(txn, !ford.on(On::ReleaseGranted));
+        note_grants(txn, !access.keeps(structure::Rule::ReleaseGranted));
     }
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
@@ -34,7 +35,7 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         if entry.progress != Progress::Home {
             break;
         }
-        match home::absorb(ford, cx, round, *tag, entry) {
+        match home::absorb(access, cx, round, *tag, entry) {
             Ok(true) => {}
             Ok(false) => begin_lookup(cx, entry, lookups, true),
             Err(reason) => verdict = verdict.and(Err(reason)),
@@ -45,7 +46,7 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
         taken += 1;
     }
     if taken < txn.entries.len() {
-        verdict = verdict.and(absorb_others(ford, cx, txn, taken));
+        verdict = verdict.and(absorb_others(access, cx, txn, taken));
     }
     Ok(verdict?)
 }
@@ -53,7 +54,7 @@ pub(super) fn absorb(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fai
 /// The entries from `start` on, whatever they wait for.
 #[inline(never)]
 fn absorb_others(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     start: usize,
@@ -66,13 +67,13 @@ fn absorb_others(
             Progress::Home => {
                 let Txn { entries, lookups, round, tag, .. } = &mut *txn;
                 let entry = &mut entries[index];
-                home::absorb(ford, cx, round, *tag, entry).map(|found| match found {
+                home::absorb(access, cx, round, *tag, entry).map(|found| match found {
                     true => {}
                     false => begin_lookup(cx, entry, lookups, true),
                 })
             }
             Progress::Lock if home::absorb_locked(cx, txn, index) => Ok(()),
-            _ => absorb_rarer(ford, cx, txn, index),
+            _ => absorb_rarer(access, cx, txn, index),
         };
         verdict = verdict.and(settled);
         if txn.fetched == index && txn.entries[index].progress == Progress::Done {
@@ -84,7 +85,7 @@ fn absorb_others(
 
 #[inline(never)]
 fn absorb_rarer(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     index: usize,
@@ -93,18 +94,18 @@ fn absorb_rarer(
     let (table, it) = (cx.table(entry.table), &mut entry);
     let outcome = match it.progress {
         Progress::Done | Progress::Home => unreachable!("taken in by its caller"),
-        Progress::Locate => absorb_lookup(ford, cx, txn, it, table),
-        Progress::Direct if it.only_reads() => absorb_direct(ford, cx, txn, it, table),
-        Progress::Direct => absorb_direct_lock(ford, cx, txn, it, table),
-        Progress::Lock => absorb_lock(ford, cx, txn, it, table),
-        Progress::Body => absorb_body(ford, cx, txn, it),
+        Progress::Locate => absorb_lookup(access, cx, txn, it, table),
+        Progress::Direct if it.only_reads() => absorb_direct(access, cx, txn, it, table),
+        Progress::Direct => absorb_direct_lock(access, cx, txn, it, table),
+        Progress::Lock => absorb_lock(access, cx, txn, it, table),
+        Progress::Body => absorb_body(access, cx, txn, it),
     };
     txn.entries[index] = entry;
     outcome
 }
 
 fn absorb_lookup(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
@@ -127,18 +128,18 @@ fn absorb_lookup(
             entry.image = image;
             entry.body = body_of(txn, table, image);
             cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
-            if entry.watched && moved && ford.on(On::ValidateReads) {
+            if entry.watched && moved && access.minds(Guard::ValidateReads) {
                 return Err(AbortReason::VersionChanged); // what the caller was shown is gone
             }
-            settle_found(ford, cx, txn, entry, table, consistent)
+            settle_found(access, cx, txn, entry, table, consistent)
         }
-        Answer::Absent => settle_absent(ford, txn, entry),
+        Answer::Absent => settle_absent(access, txn, entry),
     }
 }
 
 /// A record was found, but is not locked by this transaction.
 fn settle_found(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
@@ -147,12 +148,16 @@ fn settle_found(
 ) -> Result<(), AbortReason> {
     entry.found = true;
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
-        cx.meet(entry.address, lock);
-        let reading = entry.mode == Mode::Read;
-        return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+    match access.judge(lock, txn.tag, entry.mode) {
+        Judged::Free => {}
+        Judged::Marked => entry.marked = true,
+        Judged::InTheWay => {
+            cx.meet(entry.address, lock);
+            let reading = entry.mode == Mode::Read;
+            return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+        }
     }
-    show(ford, entry, Version::from_word(txn.round.word(entry.image.plus(VERSION_AT))))?;
+    show(access, entry, Version::from_word(txn.round.word(entry.image.plus(VERSION_AT))))?;
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
         // An insert's caller sees what exists already.
@@ -167,15 +172,59 @@ fn settle_found(
         }
     }
     if entry.progress == Progress::Done {
-        entry.payload = entry.image.plus(table.slot.payload_at);
-        (entry.stable, entry.watched) = (true, true);
+        show_image(access, txn, entry, table)?;
     }
     Ok(())
 }
 
-fn settle_absent(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), AbortReason> {
+/// The image that was read is what the caller sees.
+///
+/// # Errors
+/// It is of several moments.
+#[inline]
+fn show_image(
+    access: &impl Access,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    (entry.stable, entry.watched) = (true, true);
+    entry.payload = match in_lines(table) {
+        None => entry.image.plus(table.slot.payload_at),
+        Some(lined) => {
+            let record = txn.round.bytes(entry.image, table.slot.slot_bytes);
+            if !lined.is_whole(record) && access.minds(Guard::CheckLines) {
+                return Err(AbortReason::VersionChanged);
+            }
+            gathered(txn, entry.image, table, lined)
+        }
+    };
+    Ok(())
+}
+
+/// How a table's records lie whose payload is not contiguous in them.
+#[inline]
+fn in_lines(table: &Table) -> Option<Lined> {
+    table.slot.lined().filter(|lined| lined.lines() > 1)
+}
+
+/// A copy of the payload in an image, contiguous.
+fn gathered(txn: &mut Txn, image: BufferOffset, table: &Table, lined: Lined) -> BufferOffset {
+    let payload = txn.round.reserve_lines(table.slot.payload_bytes);
+    for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
+        let (from, to) = (image.plus(part.record_at), payload.plus(part.at));
+        txn.round.copy_within(from, to, part.len_bytes);
+    }
+    payload
+}
+
+fn settle_absent(
+    access: &impl Access,
+    txn: &mut Txn,
+    entry: &mut Entry,
+) -> Result<(), AbortReason> {
     entry.found = false;
-    if entry.watched && ford.on(On::ValidateReads) {
+    if entry.watched && access.minds(Guard::ValidateReads) {
         return Err(AbortReason::VersionChanged); // the caller was shown that it is there
     }
     entry.version = txn.lookup(entry).directory_version;
@@ -191,11 +240,11 @@ fn settle_absent(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), Ab
     let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
     match held.filter(|lock| lock.verb == HELD) {
         // The lock may have come after the bucket was read, of which a chain is read block by block.
-        Some(lock) if lock.old_version != version && ford.on(On::ProtectAbsent) => {
+        Some(lock) if lock.old_version != version && access.minds(Guard::ProtectAbsent) => {
             return Err(AbortReason::IndexChanged);
         }
         Some(_) => {}
-        None if ford.on(On::ProtectAbsent) => {
+        None if access.minds(Guard::ProtectAbsent) => {
             txn.checks.push(Check { address, version, covered: false });
         }
         None => {}
@@ -204,8 +253,8 @@ fn settle_absent(ford: &Ford, txn: &mut Txn, entry: &mut Entry) -> Result<(), Ab
 }
 
 /// Takes over the version that was read; not another one than the caller was shown before.
-fn show(ford: &Ford, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
-    if entry.watched && entry.version != version && ford.on(On::ValidateReads) {
+fn show(access: &impl Access, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
+    if entry.watched && entry.version != version && access.minds(Guard::ValidateReads) {
         return Err(AbortReason::VersionChanged);
     }
     entry.version = version;
@@ -213,7 +262,7 @@ fn show(ford: &Ford, entry: &mut Entry, version: Version) -> Result<(), AbortRea
 }
 
 fn absorb_direct(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
@@ -224,8 +273,8 @@ fn absorb_direct(
         return Ok(());
     }
     let again = entry.image.plus(table.slot.slot_bytes);
-    let checked = !table.slot.is_one_line() || !entry.body.is_null();
-    let before = match table.slot.is_one_line() {
+    let checked = !table.slot.is_read_at_once() || !entry.body.is_null();
+    let before = match table.slot.is_read_at_once() {
         true => entry.image,
         false => again.plus(16),
     };
@@ -240,9 +289,9 @@ fn absorb_direct(
         return Ok(());
     }
     if body.is_null() || entry.cells == Cells::NONE {
-        return settle_found(ford, cx, txn, entry, table, true);
+        return settle_found(access, cx, txn, entry, table, true);
     }
-    settle_found(ford, cx, txn, entry, table, true)?;
+    settle_found(access, cx, txn, entry, table, true)?;
     entry.payload = payload;
     entry.progress = Progress::Done;
     (entry.stable, entry.watched) = (true, true);
@@ -250,11 +299,14 @@ fn absorb_direct(
 }
 
 fn body_of(txn: &Txn, table: &Table, image: BufferOffset) -> Address {
-    table.slot.body_at.map_or(Address::NULL, |at| Address::from_word(txn.round.word(image.plus(at))))
+    table
+        .slot
+        .body_at
+        .map_or(Address::NULL, |at| Address::from_word(txn.round.word(image.plus(at))))
 }
 
 fn absorb_direct_lock(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
@@ -271,13 +323,13 @@ fn absorb_direct_lock(
     }
     entry.found = true;
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
-    show(ford, entry, version)?;
+    show(access, entry, version)?;
     take_locked_image(txn, entry, table);
     Ok(())
 }
 
 fn absorb_lock(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
@@ -292,7 +344,7 @@ fn absorb_lock(
         return Err(AbortReason::LockRefused);
     }
     if entry.mode != Mode::Update {
-        take_directory(txn, entry, table, ford.on(On::ProtectAbsent))?;
+        take_directory(txn, entry, table, access.minds(Guard::ProtectAbsent))?;
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
@@ -302,7 +354,7 @@ fn absorb_lock(
         }
         keep_attached(cx, txn, entry, (body_of(txn, table, entry.image), table));
     } else {
-        show(ford, entry, version)?;
+        show(access, entry, version)?;
         let moved = body_of(txn, table, entry.image) != entry.body;
         if !is_still_there(txn, entry, table) || moved {
             return Err(AbortReason::VersionChanged);
@@ -314,13 +366,13 @@ fn absorb_lock(
 
 /// The payload that lies apart: was the record free and unchanged while it was read?
 fn absorb_body(
-    ford: &Ford,
+    access: &impl Access,
     cx: &Context,
     txn: &mut Txn,
     entry: &mut Entry,
 ) -> Result<(), AbortReason> {
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    if lock != 0 && lock != txn.tag.word() && ford.on(On::RefuseLocked) {
+    if access.judge(lock, txn.tag, entry.mode) == Judged::InTheWay {
         cx.meet(entry.address, lock);
         return Err(AbortReason::ReadLocked);
     }
@@ -344,6 +396,16 @@ fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     }
     entry.progress = Progress::Done;
     entry.watched = false; // the lock protects it now
+    if let Some(lined) = in_lines(table) {
+        entry.old_payload = gathered(txn, entry.image, table, lined);
+        entry.payload = txn.round.reserve_lines(table.slot.payload_bytes);
+        let (old, new, len) = (entry.old_payload, entry.payload, table.slot.payload_bytes);
+        match inserted {
+            true => txn.round.bytes_mut(new, len).fill(0),
+            false => txn.round.copy_within(old, new, len),
+        }
+        return;
+    }
     if !table.slot.is_out_of_line() {
         let copy = txn.round.reserve_lines(table.slot.slot_bytes);
         if inserted {
@@ -368,4 +430,3 @@ fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     }
     entry.payload = copy;
 }
-

@@ -1,0 +1,108 @@
+//! Records as transactions get at them: found by key, locked if they will be written, read; for every protocol
+//! whose locks stand in its records' heads.
+//!
+//! Map: [`fetch`] is what a block's rounds send, `absorb` takes in what came, `home` is the commonest case of both,
+//! made short; `validate` looks again at what was not locked.
+//!
+//! Invariant: all answers of a round are taken in before any of them aborts the transaction. What a record's bytes
+//! say is the layout's ([`crate::layout::Slot`]), and read here; what a LOCK word means, which lock is
+//! asked for and what goes along in a round is the protocol's: [`Access`]. What a transaction commits by is not here at
+//! all.
+
+mod absorb;
+mod fetch;
+mod home;
+mod validate;
+
+pub(crate) use fetch::fetch;
+pub(crate) use home::{add, wish_again};
+pub(crate) use validate::{
+    Which, absorb_early, absorb_validation, add_validation, is_needless, is_of_one_read,
+    plan_early, validate,
+};
+
+use crate::context::Context;
+use crate::node_locks;
+use crate::outcome::AbortReason;
+use crate::owner::OwnerTag;
+use crate::structure::Structure;
+use crate::working_set::{LockKind, Mode, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::BufferOffset;
+
+/// What is being done: phases of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    /// A record is looked for.
+    Locate,
+    /// A record is read where it was seen last.
+    ReadDirect,
+    /// The lock on a record is asked for.
+    Lock,
+    /// The lock on a record is asked for where it was seen last.
+    LockDirect,
+    /// The lock on a directory record is asked for.
+    LockDirectory,
+    /// A payload is read that lies apart.
+    ReadBody,
+    /// What was read is looked at again.
+    Validate,
+}
+
+/// A rule that a variant may be without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Guard {
+    /// What the caller was shown is compared with what is found later.
+    ValidateReads,
+    /// Who found nothing protects that.
+    ProtectAbsent,
+    /// Locks are asked for.
+    LockCas,
+    /// The versions of a record's lines are compared.
+    CheckLines,
+}
+
+/// What a LOCK word is to who found it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Judged {
+    /// Nobody's, or his own.
+    Free,
+    /// Another's, which lets him pass if he looks at the record again.
+    Marked,
+    /// Another's: he aborts.
+    InTheWay,
+}
+
+/// What of all this is the protocol's.
+pub(crate) trait Access: Structure {
+    /// A phase begins.
+    fn look(&self, cx: &Context, look: Look);
+
+    /// Whether this variant keeps a rule.
+    fn minds(&self, guard: Guard) -> bool;
+
+    /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode.
+    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged;
+
+    /// Asks for the lock on a record, which the transaction does not hold; the lock's index. What it protects is
+    /// read behind it.
+    #[inline(always)]
+    fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        node_locks::ask(cx, txn, address, LockKind::Record)
+    }
+
+    /// Adds what goes along in a round of a fetch that is about to be planned, if anything does; where what it
+    /// brings will lie.
+    #[inline(always)]
+    fn ride(&self, _: &Context, _: &mut Txn) -> Option<BufferOffset> {
+        None
+    }
+
+    /// Takes in what went along.
+    ///
+    /// # Errors
+    /// It says that the transaction cannot commit.
+    fn arrive(&self, _: &Context, _: &mut Txn, _: BufferOffset) -> Result<(), AbortReason> {
+        Ok(())
+    }
+}
