@@ -1,12 +1,13 @@
 //! Locks that are words of memory nodes: taken by CAS, given back by CAS or behind the data.
 //!
-//! Invariant: a lock is 0 or its holder's tag, tags are unique, and nobody gives back what was not granted to
+//! Invariant: a lock is 0 or its holder's tag, with a mark if it lets readers pass, tags are unique, and nobody gives back what was not granted to
 //! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
 
 use crate::context::Context;
 use crate::index::prints::Prints;
-use crate::layout::{LOCK_AT, Version};
-use crate::working_set::{Lock, LockKind, Txn};
+use crate::layout::{LOCK_AT, LockMode, LockWord, Version};
+use crate::owner::OwnerTag;
+use crate::working_set::{HeldAs, Lock, LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{Round, VerbIndex};
 
@@ -24,15 +25,27 @@ pub(crate) fn suspect_all_locks(txn: &mut Txn) {
 /// Asks for a lock that the transaction does not hold.
 #[inline(always)]
 pub(crate) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
+    ask_as(cx, txn, address, (kind, HeldAs::Exclusive))
+}
+
+/// As [`ask`], in a mode.
+#[inline(always)]
+pub(crate) fn ask_as(
+    cx: &Context,
+    txn: &mut Txn,
+    address: Address,
+    (kind, held_as): (LockKind, HeldAs),
+) -> u32 {
     let target = cx.groups.primary(address);
     let verb = match txn.assumes_locks {
-        false => txn.round.cas(target.plus(LOCK_AT), 0, txn.tag.word()),
+        false => txn.round.cas(target.plus(LOCK_AT), 0, word(txn.tag, held_as)),
         true => HELD,
     };
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
     txn.locks.push(Lock {
         address,
+        held_as,
         kind,
         granted: txn.assumes_locks,
         writes: false,
@@ -42,6 +55,46 @@ pub(crate) fn ask(cx: &Context, txn: &mut Txn, address: Address, kind: LockKind)
         verb,
     });
     index
+}
+
+/// What stands in a LOCK word of `tag`'s; of one that is being raised, once it is.
+#[inline(always)]
+fn word(tag: OwnerTag, held_as: HeldAs) -> u64 {
+    let mode = if held_as == HeldAs::Intent { LockMode::Intent } else { LockMode::Exclusive };
+    LockWord::held(tag, mode).word()
+}
+
+/// Adds the verbs that make a lock nobody's which this transaction holds: a CAS for each word that may stand there.
+#[inline]
+fn add_unlock(cx: &Context, round: &mut Round, tag: OwnerTag, lock: &Lock) {
+    let target = cx.groups.primary(lock.address).plus(LOCK_AT);
+    if lock.held_as == HeldAs::Either {
+        // Sent before the other: if it was raised meanwhile, the next finds it.
+        round.cas(target, word(tag, HeldAs::Intent), 0);
+    }
+    round.cas(target, word(tag, lock.held_as), 0);
+}
+
+/// Adds the raising of every lock that lets readers pass.
+pub(crate) fn add_raises(cx: &Context, txn: &mut Txn) {
+    let Txn { round, locks, tag, .. } = txn;
+    for lock in locks.iter_mut().filter(|lock| lock.held_as == HeldAs::Intent) {
+        let target = cx.groups.primary(lock.address).plus(LOCK_AT);
+        let (from, to) = (word(*tag, HeldAs::Intent), word(*tag, HeldAs::Exclusive));
+        (lock.verb, lock.held_as) = (round.cas(target, from, to), HeldAs::Either);
+    }
+}
+
+/// Takes in what [`add_raises`] has asked for, once that round is over; whether all of them are raised. One that is not
+/// was taken away: this node was taken for dead.
+pub(crate) fn note_raises(txn: &mut Txn) -> bool {
+    let Txn { round, locks, .. } = txn;
+    let mut all = true;
+    for lock in locks.iter_mut().filter(|lock| lock.held_as == HeldAs::Either) {
+        all &= round.swapped(lock.verb);
+        (lock.verb, lock.held_as) = (HELD, HeldAs::Exclusive);
+    }
+    all
 }
 
 /// Notes which of the locks asked for in the last round were granted; `or_all`, as it must not be: all of them.
@@ -81,9 +134,8 @@ pub(crate) fn post_release(cx: &Context, txn: &mut Txn) {
     let one_by_one = posted.is_err() && txn.locks.len() > 1;
     txn.unlocking.extend(posted);
     while let Some(lock) = txn.locks.pop().filter(|_| one_by_one) {
-        let target = cx.groups.primary(lock.address);
         txn.round.begin();
-        txn.round.cas(target.plus(LOCK_AT), txn.tag.word(), 0);
+        add_unlock(cx, &mut txn.round, txn.tag, &lock);
         let _ = cx.port.post_detached(&mut txn.round);
     }
     txn.locks.clear();
@@ -92,8 +144,7 @@ pub(crate) fn post_release(cx: &Context, txn: &mut Txn) {
 pub(crate) fn add_unlocks(cx: &Context, txn: &mut Txn) {
     let Txn { round, locks, tag, .. } = txn;
     for lock in locks.iter().filter(|lock| lock.granted) {
-        let target = cx.groups.primary(lock.address);
-        round.cas(target.plus(LOCK_AT), tag.word(), 0);
+        add_unlock(cx, round, *tag, lock);
     }
 }
 

@@ -261,11 +261,25 @@ pub enum LockKind {
     Directory,
 }
 
+/// What stands in a LOCK word that this transaction holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HeldAs {
+    /// Its tag: nobody else has the record.
+    #[default]
+    Exclusive,
+    /// Its tag and a mark, that lets readers pass: see [`crate::layout::LockMode::Intent`].
+    Intent,
+    /// One of both: it is being raised.
+    Either,
+}
+
 /// A lock that was asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Lock {
     /// The LOCK word.
     pub address: Address,
+    /// What stands there, if it was granted.
+    pub held_as: HeldAs,
     /// Record or directory.
     pub kind: LockKind,
     /// Whether it was granted.

@@ -8,7 +8,6 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
-use crate::log::undo;
 use crate::outcome::{Explanation, Failure};
 use crate::working_set::{Entry, Lock, LockKind, Piece, Txn};
 use tarn_fabric::address::Address;
@@ -17,8 +16,12 @@ use tarn_fabric::address::Address;
 /// headers and nodes; the groups.
 ///
 /// # Errors
-/// The undo images do not fit into the log area.
-pub(crate) fn finish(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+/// What is to be logged does not fit into the log area.
+pub(crate) fn finish(
+    cx: &Context,
+    txn: &mut Txn,
+    log_bytes: fn(&Txn) -> usize,
+) -> Result<(), Failure> {
     for index in 0..txn.locks.len() {
         let lock = txn.locks[index];
         if !lock.writes {
@@ -37,10 +40,10 @@ pub(crate) fn finish(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
             groups.push(piece.address.group());
         }
     }
-    let (len, limit) = (undo::encoded_bytes(txn), cx.database().catalog.options().log_bytes);
+    let (len, limit) = (log_bytes(txn), cx.database().catalog.options().log_bytes);
     if len as u64 > limit {
         let allowed = format!("at most {limit} bytes (log_bytes)");
-        let field = "undo images of one transaction, bytes";
+        let field = "log entry of one transaction, bytes";
         return Err(cx.explain(Explanation::usage(field, len, &allowed)));
     }
     Ok(())

@@ -337,7 +337,7 @@ mod tests {
     use crate::log::undo::LoggedRecord;
     use crate::owner::OwnerTag;
     use crate::schema::{ColumnType, TableSchema};
-    use crate::working_set::{Lock, LockKind};
+    use crate::working_set::{HeldAs, Lock, LockKind};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
@@ -417,6 +417,7 @@ mod tests {
         assert!(relocation.still_holds(&txn.round));
         for slot in relocation.changed() {
             txn.locks.push(Lock {
+                held_as: HeldAs::Exclusive,
                 address: slot.address,
                 kind: LockKind::Record,
                 granted: true,

@@ -184,23 +184,8 @@ impl Lined {
     /// Whether what one READ brought of a record, all of it, is of one moment.
     #[inline]
     pub fn is_whole(self, record: &[u8]) -> bool {
-        let version = word(record, VERSION_AT);
-        (1..self.lines()).all(|line| word(record, line * LINE_BYTES) == version)
-    }
-
-    /// Whether a copy at rest has all of what `version` wrote: then recovery need not write it again.
-    #[inline]
-    pub fn has_all_of(self, record: &[u8], version: Version) -> bool {
-        word(record, VERSION_AT) == version.word() && self.is_whole(record)
-    }
-
-    /// The newest version of which any line of a copy is: one beyond a transaction's says that the transaction had
-    /// ended, and that others have written since.
-    pub fn newest_line(self, record: &[u8]) -> Version {
-        let first = word(record, VERSION_AT);
-        let later = (1..self.lines()).map(|line| word(record, line * LINE_BYTES));
-        let counters = later.chain([first]).map(Version::from_word);
-        counters.max_by_key(|version| version.counter()).unwrap_or(Version::NEVER)
+        let version = Version::from_word(word(record, VERSION_AT));
+        is_whole_at(record, self.lines(), version)
     }
 
     /// Bytes of a record up to the end of its row, in whole words.
@@ -222,6 +207,22 @@ impl Lined {
         let first_end = used_bytes.min(LINE_BYTES);
         [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
     }
+}
+
+/// Whether a copy of a record of so many lines has `version` in all of them: then recovery need not write it again.
+#[inline]
+pub fn is_whole_at(record: &[u8], lines: usize, version: Version) -> bool {
+    word(record, VERSION_AT) == version.word()
+        && (1..lines).all(|line| word(record, line * LINE_BYTES) == version.word())
+}
+
+/// The newest version of which any line of a copy is: one beyond a transaction's says that the transaction had
+/// ended, and that others have written since.
+pub fn newest_line(record: &[u8], lines: usize) -> Version {
+    let first = word(record, VERSION_AT);
+    let later = (1..lines).map(|line| word(record, line * LINE_BYTES));
+    let versions = later.chain([first]).map(Version::from_word);
+    versions.max_by_key(|version| version.counter()).unwrap_or(Version::NEVER)
 }
 
 /// Who wrote VERSION of a record.

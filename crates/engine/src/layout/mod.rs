@@ -31,7 +31,10 @@ pub use deltas::{
     version_at,
 };
 pub use field::Field;
-pub use lined::{LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES, LinePart, Lined, lined_writer};
+pub use lined::{
+    LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES, LinePart, Lined, is_whole_at, lined_writer,
+    newest_line,
+};
 pub use lock_word::{LockMode, LockWord};
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};
 pub(crate) use reach::for_each_run;

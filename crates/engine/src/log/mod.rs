@@ -20,10 +20,11 @@ use crate::owner::OwnerTag;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// In the first word of an entry, beside the tag: its transaction is being undone, by somebody who may
-/// die on the way. Without it a record whose LOCK died with its node could not be told from one that was
-/// released: its VERSION is beyond the entry's in both cases (docs/design/0013-memory-node-recovery.md).
-pub const UNDOING: u64 = 1 << 62;
+/// In the first word of an entry, beside the tag: its transaction is being undone, or where entries are of new bytes finished,
+/// by somebody who may die on the way. Without it a record whose LOCK died with its node could not be told from one that was
+/// released: its VERSION is beyond the entry's in both cases (docs/design/0013-memory-node-recovery.md); nor what recovery
+/// has released from what its transaction had.
+pub const SETTLING: u64 = 1 << 62;
 
 /// Bytes of an entry's head.
 pub const LOG_HEADER_BYTES: usize = 32;

@@ -1,7 +1,7 @@
 //! The entry of new bytes: what a transaction will have written, for whoever finishes it.
 //!
-//! It has the form of [`super::undo`]'s, with the new bytes in place of the old ones: those of whole records
-//! ([`Lined::writes`]), first line first.
+//! It has the form of [`super::undo`]'s, with the new bytes in place of the old ones: of whole records
+//! ([`crate::layout::Lined::writes`]), first line first.
 //!
 //! Invariants: the entry is acknowledged, and the transaction validated, before any of its data are posted; at
 //! a copy a record's first line, with its WRITER, lands before its other lines. No lock is given back before every copy has all data, or if
@@ -13,57 +13,46 @@
 use super::Entry;
 use super::pieces::OldBytes;
 use super::undo::{self, LogEntry, LoggedRecord};
-use crate::layout::{LINED_WRITER_AT, Lined, LockWord, VERSION_AT, Version, lined_writer};
+use crate::layout::{
+    LINED_WRITER_AT, LockWord, VERSION_AT, Version, is_whole_at, lined_writer, newest_line,
+};
 use crate::owner::OwnerTag;
-use crate::working_set::Lock;
-use tarn_fabric::address::Address;
+use crate::working_set::Txn;
+use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
 const _: () = assert!(VERSION_AT < LINED_WRITER_AT);
 
-/// A record that will be written, as its entry needs it.
-#[derive(Clone, Copy, Debug)]
-pub struct Writing {
-    /// Where it lies.
-    pub record: Address,
-    /// How.
-    pub lined: Lined,
-    /// All of it, as it will be, in the round's buffer.
-    pub image: BufferOffset,
+/// Length of the transaction's entry.
+pub fn encoded_bytes(txn: &Txn) -> usize {
+    let padded = txn.pieces.iter().map(|each| (each.len_bytes as usize).next_multiple_of(8)).sum();
+    undo::entry_bytes(txn.locks.len(), txn.pieces.len(), padded)
 }
 
-/// Length of an entry of so many locks and these records.
-pub fn entry_bytes(locks: usize, writings: impl Iterator<Item = Writing>) -> usize {
-    let lens = writings.flat_map(|it| it.lined.writes().map(|range| range.len()));
-    let (pieces, bytes) =
-        lens.fold((0, 0), |(pieces, bytes), len| (pieces + 1, bytes + len.next_multiple_of(8)));
-    undo::entry_bytes(locks, pieces, bytes)
-}
-
-/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer; returns where.
-///
-/// # Panics
-/// If the records need more room: our bug.
-pub fn write_entry(
-    round: &mut Round,
-    tag: OwnerTag,
-    locks: &[Lock],
-    writings: impl Iterator<Item = Writing>,
-    len: usize,
-) -> BufferOffset {
-    let new = writings.flat_map(|it| {
-        it.lined.writes().map(move |range| OldBytes {
-            address: it.record.plus(range.start),
-            at: it.image.plus(range.start),
-            len_bytes: range.len(),
-        })
+/// Writes the transaction's entry into its buffer; returns where, and its length.
+pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
+    let len = encoded_bytes(txn);
+    let Txn { tag, round, locks, pieces, .. } = txn;
+    let new = pieces.iter().map(|piece| OldBytes {
+        address: piece.address,
+        at: piece.new,
+        len_bytes: piece.len_bytes as usize,
     });
-    undo::write_entry(round, tag, locks, new, len)
+    (undo::write_entry(round, *tag, locks, new, len), len)
 }
 
 /// A transaction's entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedoEntry(LogEntry);
+
+/// Something of a transaction's that is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Write<'a> {
+    /// Where.
+    pub address: Address,
+    /// What.
+    pub bytes: &'a [u8],
+}
 
 impl RedoEntry {
     /// Which records, and their versions before and after.
@@ -71,9 +60,45 @@ impl RedoEntry {
         &self.0.records
     }
 
-    /// What is written where, in this order at each copy.
-    pub fn writes(&self) -> impl Iterator<Item = (Address, &[u8])> {
-        self.0.pieces.iter().map(|piece| (piece.address, &piece.old[..]))
+    /// What is written of a record, of its first line before its others.
+    pub fn writes_of(&self, record: Address) -> impl Iterator<Item = Write<'_>> {
+        self.writes().filter(move |write| record_of(write.address) == record)
+    }
+
+    /// What is written beside records and directory records: where chains of blocks go on.
+    pub fn others(&self) -> impl Iterator<Item = Write<'_>> {
+        let is_named = |address| self.0.records.iter().any(|it| it.address == record_of(address));
+        self.writes().filter(move |write| !is_named(write.address))
+    }
+
+    fn writes(&self) -> impl Iterator<Item = Write<'_>> {
+        self.0.pieces.iter().map(|piece| Write { address: piece.address, bytes: &piece.old })
+    }
+
+    /// Whether the first line of a record says who wrote it: that of a directory record does not.
+    pub fn has_writer(&self, record: Address) -> bool {
+        let first = record.plus(VERSION_AT);
+        let tells =
+            |it: Write<'_>| it.address == first && it.bytes.len() > LINED_WRITER_AT - VERSION_AT;
+        self.writes_of(record).any(tells)
+    }
+
+    /// Lines of a record that is written.
+    pub fn lines(&self, record: Address) -> usize {
+        let end = |it: Write<'_>| it.address.plus(it.bytes.len()).offset_bytes();
+        let ends = self.writes_of(record).map(end);
+        let len = ends.max().map_or(0, |end| end - record.offset_bytes());
+        (len as usize).div_ceil(LINE_BYTES).max(1)
+    }
+}
+
+/// The record that a WRITE belongs to, whose first line it is in, or whose later lines it begins.
+fn record_of(address: Address) -> Address {
+    let within = (address.offset_bytes() % LINE_BYTES as u64) as usize;
+    let offset = address.offset_bytes() - within as u64;
+    match within {
+        0 => Address::new(address.group(), offset - LINE_BYTES as u64),
+        _ => Address::new(address.group(), offset),
     }
 }
 
@@ -133,6 +158,8 @@ pub struct Found<'a> {
     pub new: Version,
     /// Its lock.
     pub lock: LockLeft,
+    /// Whether its first line says who wrote it.
+    pub has_writer: bool,
     /// All copies that there are.
     pub copies: &'a [&'a [u8]],
 }
@@ -140,7 +167,8 @@ pub struct Found<'a> {
 /// What became of the transaction `tag`, all of whose records were found so.
 pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     let is_released = records.iter().any(|it| it.lock == LockLeft::Released);
-    let is_named = |it: &Found<'_>| it.copies.iter().any(|copy| names(copy, it.new, tag));
+    let is_named =
+        |it: &Found<'_>| it.has_writer && it.copies.iter().any(|copy| is_by(copy, it.new, tag));
     match (is_released, records.iter().any(is_named)) {
         (true, _) => Verdict::Over,
         (false, true) => Verdict::Committed,
@@ -149,13 +177,13 @@ pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
 }
 
 /// Whether a copy's first line is the transaction's.
-fn names(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
+pub fn is_by(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
     version(copy) == new && lined_writer(copy) == tag.word()
 }
 
-/// Whether a copy has not all that a transaction wrote that has committed, and nothing of a later one.
-pub fn is_wanting(lined: Lined, copy: &[u8], new: Version) -> bool {
-    lined.newest_line(copy).counter() <= new.counter() && !lined.has_all_of(copy, new)
+/// Whether a copy of so many lines has not all that a transaction wrote that has committed, and nothing of a later one.
+pub fn is_wanting(copy: &[u8], lines: usize, new: Version) -> bool {
+    newest_line(copy, lines).counter() <= new.counter() && !is_whole_at(copy, lines, new)
 }
 
 fn version(copy: &[u8]) -> Version {

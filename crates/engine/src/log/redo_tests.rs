@@ -4,9 +4,9 @@
 
 use super::*;
 use crate::index::prints::Prints;
-use crate::layout::LockMode;
+use crate::layout::{Lined, LockMode};
 use crate::schema::{ColumnType, TableSchema};
-use crate::working_set::LockKind;
+use crate::working_set::{HeldAs, Lock, LockKind, Piece};
 use tarn_fabric::address::{GroupId, Incarnation, LINE_BYTES, NodeId, NodeSlot};
 use tarn_fabric::round::VerbIndex;
 
@@ -54,7 +54,7 @@ fn on_the_way(of: Lined, old: &[u8], new: &[u8], in_one: bool) -> Vec<Vec<u8>> {
 }
 
 fn found<'a>(lock: LockLeft, copies: &'a [&'a [u8]]) -> Found<'a> {
-    Found { new: Version::from_word(NEW), lock, copies }
+    Found { new: Version::from_word(NEW), lock, has_writer: true, copies }
 }
 
 /// Two records of two copies each, every one as it may be left.
@@ -82,7 +82,7 @@ fn whoever_has_written_anything_is_finished_and_who_has_not_leaves_nothing() {
             for (at, copy) in copies.into_iter().enumerate() {
                 let of = if at < 2 { lined(8) } else { lined(100) };
                 let is_done = copy == &record(of, NEW, 2)[..];
-                assert_eq!(is_wanting(of, copy, Version::from_word(NEW)), !is_done);
+                assert_eq!(is_wanting(copy, of.lines(), Version::from_word(NEW)), !is_done);
             }
             *(if begun { &mut finished } else { &mut gone }) += 1;
         });
@@ -127,36 +127,49 @@ fn later_writes_stay() {
         let records = |lock| [found(lock, &copies), found(LockLeft::Lost, &beside)];
         assert_eq!(verdict(tag(2), &records(LockLeft::Released)), Verdict::Over);
         assert_eq!(verdict(tag(2), &records(LockLeft::Lost)), Verdict::Committed);
-        assert!(!is_wanting(of, &copy, Version::from_word(NEW)), "as it is, or beyond");
+        assert!(!is_wanting(&copy, of.lines(), Version::from_word(NEW)), "as it is, or beyond");
     }
 }
 
 #[test]
 fn an_entry_says_what_is_to_be_written_first_line_first() {
-    let (of, mut round) = (lined(100), Round::new());
+    let (of, mut txn) = (lined(100), Txn::new(tag(2), 0));
     let (at, new) = (Address::new(GroupId(1), 640), record(of, NEW, 2));
-    let image = round.reserve_lines(of.record_bytes());
-    round.bytes_mut(image, of.record_bytes()).copy_from_slice(&new);
-    let lock = Lock {
-        address: at,
-        kind: LockKind::Record,
-        granted: true,
-        writes: true,
-        old_version: Version::from_word(OLD),
-        new_version: Version::from_word(NEW),
-        prints: Prints::UNKNOWN,
-        verb: VerbIndex(0),
+    let (directory, chained) = (Address::new(GroupId(1), 1_280), Address::new(GroupId(1), 4_096));
+    let image = txn.round.reserve_lines(of.record_bytes());
+    txn.round.bytes_mut(image, of.record_bytes()).copy_from_slice(&new);
+    for address in [at, directory] {
+        txn.locks.push(Lock {
+            address,
+            held_as: HeldAs::Exclusive,
+            kind: LockKind::Record,
+            granted: true,
+            writes: true,
+            old_version: Version::from_word(OLD),
+            new_version: Version::from_word(NEW),
+            prints: Prints::UNKNOWN,
+            verb: VerbIndex(0),
+        });
+    }
+    let mut push = |address, new: BufferOffset, len: usize| {
+        txn.pieces.push(Piece { address, new, old: new, len_bytes: len as u32, logged: true });
     };
-    let writings = || std::iter::once(Writing { record: at, lined: of, image });
-    let len = entry_bytes(1, writings());
-    let start = write_entry(&mut round, tag(2), &[lock], writings(), len);
-    let entry = RedoEntry::decode(&round, start, len).expect("an entry");
-    assert_eq!((entry.tag(), entry.records()), (tag(2), vec![at]));
+    for range in of.writes() {
+        push(at.plus(range.start), image.plus(range.start), range.len());
+    }
+    push(chained.plus(24), image, 8);
+    push(directory.plus(VERSION_AT), image, 8);
+    let (start, len) = encode(&mut txn);
+    let entry = RedoEntry::decode(&txn.round, start, len).expect("an entry");
+    assert_eq!((entry.tag(), entry.records()), (tag(2), vec![at, directory]));
     assert_eq!(entry.versions()[0].new_version, Version::from_word(NEW));
+    assert!(entry.has_writer(at) && !entry.has_writer(directory));
+    assert_eq!((entry.lines(at), entry.lines(directory)), (of.lines(), 1));
+    assert_eq!(entry.others().map(|it| it.address).collect::<Vec<_>>(), [chained.plus(24)]);
     let mut copy = record(of, OLD, 1);
     let starts: Vec<usize> = entry
-        .writes()
-        .map(|(address, bytes)| {
+        .writes_of(at)
+        .map(|Write { address, bytes }| {
             let from = (address.offset_bytes() - at.offset_bytes()) as usize;
             copy[from..from + bytes.len()].copy_from_slice(bytes);
             from
@@ -164,7 +177,7 @@ fn an_entry_says_what_is_to_be_written_first_line_first() {
         .collect();
     assert_eq!(starts, [VERSION_AT, LINE_BYTES]);
     assert_eq!(copy, new);
-    assert_eq!(RedoEntry::decode(&round, start, len - 8), None, "cut");
+    assert_eq!(RedoEntry::decode(&txn.round, start, len - 8), None, "cut");
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl Entry for LogEntry {
 mod tests {
     use super::*;
     use crate::index::prints::Prints;
-    use crate::working_set::{LockKind, Piece};
+    use crate::working_set::{HeldAs, LockKind, Piece};
     use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
     use tarn_fabric::round::VerbIndex;
 
@@ -155,6 +155,7 @@ mod tests {
         txn.round.bytes_mut(old, 13).copy_from_slice(b"hello, world!");
         txn.locks.push(Lock {
             address,
+            held_as: HeldAs::Exclusive,
             kind: LockKind::Record,
             granted: true,
             writes: true,

@@ -497,6 +497,7 @@ protocols! {
     ford::Ford,
     lotus::Lotus,
     motor::Motor,
+    oocc::Oocc,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use super::{Answer, Bulk, Wish};
 use crate::context::Context;
-use crate::log::{Entry, LOG_HEADER_BYTES, UNDOING, announced_bytes};
+use crate::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes};
 use crate::outcome::{Failure, Resolution};
 use crate::owner::OwnerTag;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,8 +116,8 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Fail
         let at = round.reserve(LOG_HEADER_BYTES);
         round.bytes_mut(at, LOG_HEADER_BYTES).copy_from_slice(&bytes);
         let (word, bytes) = (round.word(at), announced_bytes(&round, at));
-        if let Some(tag) = OwnerTag::from_word(word & !UNDOING) {
-            let undoing = word & UNDOING != 0;
+        if let Some(tag) = OwnerTag::from_word(word & !SETTLING) {
+            let undoing = word & SETTLING != 0;
             found.push(Head { coordinator, target, tag, undoing, bytes });
         }
     }
@@ -148,7 +148,7 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
         let at = round.reserve_lines(bytes.len());
         round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
         let word = round.word(at);
-        round.set_word(at, word & !UNDOING);
+        round.set_word(at, word & !SETTLING);
         let entry = E::decode(&round, at, bytes.len()).filter(|entry| entry.tag() == head.tag);
         if let Some(entry) = entry {
             let coordinator = head.coordinator;

@@ -17,6 +17,7 @@ mod age;
 mod bulk;
 pub mod logs;
 mod pace;
+pub(crate) mod redo;
 mod reopen;
 mod stray;
 mod sweep;
@@ -37,8 +38,9 @@ use crate::context::Context;
 use crate::log::Entry;
 use crate::membership::Claim;
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Failure, Resolution, TxnId};
+use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::protocol::Protocol;
+use logs::Head;
 use reopen::Reopener;
 use tarn_fabric::address::{Address, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -133,6 +135,60 @@ pub(crate) async fn settle_dead<P: Protocol>(
     turn.writing(protocol.apply(cx, &left)).await?;
     turn.writing(protocol.release(cx, &left)).await?;
     Ok(left.iter().map(|each| (each.entry.tag(), each.resolution())).collect())
+}
+
+/// Which locks recovery releases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whose {
+    /// Those that carry the transaction's tag.
+    Own,
+    /// Those of every record that its log names, whoever holds them by now: wrong, and planted.
+    Anybodys,
+}
+
+/// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final, by its protocol's hooks.
+///
+/// # Errors
+/// The fabric's; `Usage`, if its coordinator has logged others since.
+pub(crate) async fn resolve_logged<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    (id, asker): (TxnId, Asker),
+    coordinator: u32,
+) -> Result<Resolution, Failure> {
+    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
+    let (mine, others): (Vec<Head>, Vec<Head>) =
+        heads.found.iter().partition(|head| head.tag == id);
+    let mut left: Vec<Unsettled<P::Entry>> = logs::entries(cx, &mine).await?;
+    if left.is_empty() {
+        heads.whole(cx)?;
+        if is_gone(others.iter().map(|head| head.tag), id, asker) {
+            let allowed = "a transaction whose coordinator has not written since";
+            return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
+        }
+        // No node has the log, so no node has data of it; locks without data may remain, and are
+        // taken away once its owner's life is recovered.
+        return Ok(Resolution::Aborted);
+    }
+    protocol.decide(cx, &mut left).await?;
+    protocol.apply(cx, &left).await?;
+    protocol.release(cx, &left).await?;
+    Ok(left[0].resolution())
+}
+
+/// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
+/// not be known.
+///
+/// # Errors
+/// The fabric's.
+pub(crate) async fn enumerate_logged<E: Entry>(
+    cx: &Context,
+    dead: NodeId,
+) -> Result<Vec<Unsettled<E>>, Failure> {
+    let numbers = 0..cx.database().catalog.options().coordinators_max;
+    let mut heads = logs::heads(cx, numbers).await?.found;
+    heads.retain(|head| head.tag.node() == dead);
+    logs::entries(cx, &heads).await
 }
 
 /// A transaction that stands in a log, whatever has become of it.

@@ -15,17 +15,16 @@
 //! the log before the data; no unlock before all replicas of all records have acknowledged, or have
 //! executed the data earlier in the same batch; nothing of the owner lands any more.
 
-use super::logs::Head;
-use super::{Asker, Bulk, Wish, is_gone, logs};
+use super::{Bulk, Whose, Wish, logs};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, VERSION_AT, Version};
 use crate::log::undo::{LogEntry, LoggedRecord};
-use crate::log::{Entry, UNDOING};
+use crate::log::{Entry, SETTLING};
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use crate::outcome::{Failure, Resolution};
 use crate::owner::OwnerTag;
 use std::collections::BTreeSet;
-use tarn_fabric::address::{Address, NodeId, Target};
+use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// What is known of a transaction: its undo log, and what that led to.
@@ -49,52 +48,7 @@ impl Entry for Left {
     }
 }
 
-/// Which locks are released.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Whose {
-    /// Those that carry the transaction's tag.
-    Own,
-    /// Those of every record that its log names, whoever holds them by now: wrong, and planted.
-    Anybodys,
-}
-
 type Unsettled = super::Unsettled<Left>;
-
-/// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final.
-pub(crate) async fn resolve(
-    cx: &Context,
-    (id, asker): (TxnId, Asker),
-    coordinator: u32,
-    whose: Whose,
-) -> Result<Resolution, Failure> {
-    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
-    let (mine, others): (Vec<Head>, Vec<Head>) =
-        heads.found.iter().partition(|head| head.tag == id);
-    let mut left: Vec<Unsettled> = logs::entries(cx, &mine).await?;
-    if left.is_empty() {
-        heads.whole(cx)?;
-        if is_gone(others.iter().map(|head| head.tag), id, asker) {
-            let allowed = "a transaction whose coordinator has not written since";
-            return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
-        }
-        // No node has the log, so no node has data of it; locks without data may remain, and are
-        // taken away once its owner's life is recovered.
-        return Ok(Resolution::Aborted);
-    }
-    decide(cx, &mut left).await?;
-    apply(cx, &left).await?;
-    release(cx, &left, whose).await?;
-    Ok(left[0].resolution())
-}
-
-/// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need
-/// not be known.
-pub(crate) async fn enumerate(cx: &Context, dead: NodeId) -> Result<Vec<Unsettled>, Failure> {
-    let numbers = 0..cx.database().catalog.options().coordinators_max;
-    let mut heads = logs::heads(cx, numbers).await?.found;
-    heads.retain(|head| head.tag.node() == dead);
-    logs::entries(cx, &heads).await
-}
 
 /// Decides all of them. See docs/design/0004-fused-undo-log.md for the cases, and
 /// docs/design/0013-memory-node-recovery.md for those whose LOCK words died with a memory node.
@@ -202,11 +156,11 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
         };
         aborted.iter().flat_map(of).collect()
     };
-    let marks = at_all(|copy, tag| Wish::Swap(copy, tag, tag | UNDOING));
+    let marks = at_all(|copy, tag| Wish::Swap(copy, tag, tag | SETTLING));
     bulk.run(&marks).await?;
     let back: Vec<Wish> = aborted.iter().flat_map(|each| write_back(cx, each)).collect();
     bulk.run(&back).await?;
-    let clears = at_all(|copy, tag| Wish::Clear(copy, tag | UNDOING));
+    let clears = at_all(|copy, tag| Wish::Clear(copy, tag | SETTLING));
     bulk.run(&clears).await?;
     Ok(())
 }

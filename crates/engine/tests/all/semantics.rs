@@ -367,7 +367,7 @@ fn mistakes_are_named_and_leave_no_lock() {
         block_on(by.transact(async |tx| change(tx, keys).await)).unwrap();
     }
     let result = block_on(by.transact(async |tx| change(tx, 5).await));
-    assert!(usage(&by, result.unwrap_err()).contains("undo images of one transaction"));
+    assert!(usage(&by, result.unwrap_err()).contains("log entry of one transaction"));
     world.assert_clean();
     assert_eq!(value_of(&mut by, huge, 4), Some(4));
 }

@@ -43,8 +43,8 @@ use crate::layout::LayoutKind;
 use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use crate::recovery::undo::{self, Left, Whose};
-use crate::recovery::{Asker, Unsettled};
+use crate::recovery::undo::{self, Left};
+use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::structure::{Rule, Step, Structure, buckets, trees};
 use crate::working_set::{Added, Further, Handle, Mode, Txn};
 use tarn_fabric::address::NodeId;
@@ -477,7 +477,7 @@ impl Protocol for Ford {
         asker: Asker,
     ) -> Result<Resolution, Failure> {
         enter(cx, Phase::Resolve);
-        undo::resolve(cx, (id, asker), coordinator, self.whose()).await
+        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
     fn fences(&self) -> bool {
@@ -490,7 +490,7 @@ impl Protocol for Ford {
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
         enter(cx, Phase::Resolve);
-        undo::enumerate(cx, dead).await
+        recovery::enumerate_logged(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {

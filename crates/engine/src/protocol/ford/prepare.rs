@@ -11,6 +11,7 @@ use crate::index::changes::{
     change_prints, finish, give_back_body, raise_directory, set_new_version, version_piece,
 };
 use crate::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES, for_each_run};
+use crate::log::undo;
 use crate::outcome::Failure;
 use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::LINE_BYTES;
@@ -36,7 +37,7 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         entry.new_version = txn.locks[entry.lock as usize].new_version;
     }
     txn.entries = entries;
-    finish(cx, txn)
+    finish(cx, txn, undo::encoded_bytes)
 }
 
 fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {

@@ -18,7 +18,7 @@ use crate::outcome::{AbortReason, Failure};
 use crate::shard_map::{shard_of, shard_of_address};
 use crate::structure::{Part, Rule, Step, Structure};
 use crate::timestamp::Timestamp;
-use crate::working_set::{Intent, Lock, LockKind, Txn};
+use crate::working_set::{HeldAs, Intent, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::BufferOffset;
 
@@ -137,6 +137,7 @@ fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
     txn.locks.push(Lock {
+        held_as: HeldAs::Exclusive,
         address,
         kind,
         granted: true,

@@ -17,7 +17,7 @@ use crate::layout::{
     CELL_TXN_AT, CELLS_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout,
     Version, VersionWord, version_at,
 };
-use crate::log::{Entry, UNDOING};
+use crate::log::{Entry, SETTLING};
 use crate::log::versions::{
     DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at,
 };
@@ -166,7 +166,7 @@ async fn find_decisions(cx: &Context, left: &mut [Unsettled]) -> Result<(), Fail
     for ((index, copy), answers) in places.into_iter().zip(answers.chunks_exact(2)) {
         let entry = &mut left[index].entry;
         // Another's entry, which may be over, has its own.
-        let has_it = answers[0].word().is_some_and(|tag| tag & !UNDOING == entry.tag().word());
+        let has_it = answers[0].word().is_some_and(|tag| tag & !SETTLING == entry.tag().word());
         let Answer::Done(bytes) = &answers[1] else { continue };
         let words = to_words(bytes);
         match decided(entry.tag(), [words[0], words[1]]) {

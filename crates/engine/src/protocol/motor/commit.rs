@@ -63,7 +63,7 @@ pub(super) async fn commit_structure(
 ) -> Result<(), Failure> {
     txn.stamps.commit = cx.timestamps.commit(cx).await?;
     stamp(txn, version_at(txn.stamps.commit));
-    finish(cx, txn)?;
+    finish(cx, txn, undo::encoded_bytes)?;
     write_and_unlock(motor, cx, txn).await
 }
 

@@ -44,8 +44,8 @@ use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
 use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{Failure, Resolution, TxnId};
-use crate::recovery::undo::{self, Left, Whose};
-use crate::recovery::{Asker, Unsettled};
+use crate::recovery::undo::{self, Left};
+use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
 use crate::structure::{buckets, trees};
 use crate::working_set::{Added, Further, Handle, Intent, Txn};
@@ -200,7 +200,7 @@ impl Protocol for Motor {
         asker: Asker,
     ) -> Result<Resolution, Failure> {
         enter(cx, Phase::Resolve);
-        undo::resolve(cx, (id, asker), coordinator, self.whose()).await
+        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
     fn fences(&self) -> bool {
@@ -213,7 +213,7 @@ impl Protocol for Motor {
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
         enter(cx, Phase::Resolve);
-        undo::enumerate(cx, dead).await
+        recovery::enumerate_logged(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {

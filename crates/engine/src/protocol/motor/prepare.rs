@@ -15,6 +15,7 @@ use crate::layout::{
     DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version,
     WORD_BYTES, for_each_run, take_delta, version_at,
 };
+use crate::log::undo;
 use crate::outcome::Failure;
 use crate::schema::Cells;
 use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
@@ -54,7 +55,7 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
     }
     txn.entries = entries;
     stamp(txn, version);
-    finish(cx, txn)
+    finish(cx, txn, undo::encoded_bytes)
 }
 
 fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {

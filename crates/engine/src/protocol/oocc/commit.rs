@@ -1,0 +1,155 @@
+//! OOCC's commit: raise, validate and log in one round; write; acknowledge; unlock.
+//!
+//! Invariants: everything that was read and not locked is looked at again when all locks are held, and none of them lets
+//! readers pass any more; no data are written before that has passed and the log is acknowledged; a copy has a
+//! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
+//! the same batch before.
+
+use super::prepare::prepare;
+use super::{Oocc, On, Phase, enter};
+use crate::access::{
+    Which, absorb_validation, add_validation, is_needless, validate,
+};
+use crate::context::Context;
+use crate::doubts::{begin_doubt, unknown};
+use crate::log::redo;
+use crate::log::send::{add_data, add_log};
+use crate::node_locks::{
+    add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks,
+    suspect_all_locks,
+};
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::{HeldAs, Txn};
+
+/// Commits the transaction; see the module's text for what is awaited.
+pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.is_read_only() {
+        return validate(oocc, cx, txn).await;
+    }
+    prepare(oocc, cx, txn)?;
+    settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
+    if txn.pieces.is_empty() {
+        validate(oocc, cx, txn).await?;
+    } else {
+        raise_before(oocc, cx, txn).await?;
+        raise_validate_and_log(oocc, cx, txn).await?;
+        write(oocc, cx, txn).await?;
+    }
+    if !txn.locks.is_empty() {
+        unlock(cx, txn);
+    }
+    Ok(())
+}
+
+/// A round of its own for what should have been raised before: absences that were found in the round of the locks.
+async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
+    if !has_intents || is_needless(txn) || !oocc.on(On::RaiseBeforeValidation) {
+        return Ok(());
+    }
+    enter(cx, Phase::Raise);
+    txn.round.begin();
+    add_raises(cx, txn);
+    send(cx, txn).await?;
+    raised(txn)
+}
+
+/// The last locks, what was read, and what will be written: all in one round, and only then is any verdict looked at.
+async fn raise_validate_and_log(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    txn.round.begin();
+    if txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent) {
+        enter(cx, Phase::Raise);
+        add_raises(cx, txn);
+    }
+    let validates = !is_needless(txn) && oocc.on(On::ValidateReadWrite);
+    let seen = validates.then(|| {
+        enter(cx, Phase::Validate);
+        add_validation(cx, txn, Which::All)
+    });
+    add_redo_log(cx, txn);
+    send(cx, txn).await?;
+    raised(txn)?;
+    match seen {
+        Some(first) => Ok(absorb_validation(oocc, cx, txn, (first, Which::All))?),
+        None => Ok(()),
+    }
+}
+
+/// Sends a round that may raise locks.
+async fn send(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    cx.port.execute(&mut txn.round).await.map_err(|error| {
+        suspect_all_locks(txn);
+        error.into()
+    })
+}
+
+fn raised(txn: &mut Txn) -> Result<(), Failure> {
+    match note_raises(txn) {
+        true => Ok(()),
+        false => Err(AbortReason::LockRefused.into()),
+    }
+}
+
+/// To every copy of one group's log area: as many as the data of that group have, so that the entry is lost only with them.
+fn add_redo_log(cx: &Context, txn: &mut Txn) {
+    enter(cx, Phase::Log);
+    let (entry, len) = redo::encode(txn);
+    let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
+    for target in cx.groups.whole().all(area) {
+        add_log(&mut txn.round, target, entry, len);
+    }
+}
+
+/// The data, to every replica; from here on the outcome is what the memory says.
+async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::Write);
+    begin_doubt(cx, txn);
+    if !oocc.on(On::UnlockLate) {
+        return write_and_unlock_early(cx, txn).await;
+    }
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], None, |_| true);
+    }
+    let together = oocc.on(On::WriteUnlock) && is_on_one_node(cx, txn);
+    if together {
+        enter(cx, Phase::UnlockWithData);
+        add_release(cx, &mut txn.round, &txn.locks);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    if together {
+        txn.locks.clear();
+    }
+    Ok(())
+}
+
+/// The published form: data and unlock in one batch at the primary, the backups not awaited. Here the backups' batch comes
+/// after the primary's, which is one of the orders in which they may land.
+async fn write_and_unlock_early(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], None, |position| position == 0);
+    }
+    add_unlocks(cx, txn);
+    enter(cx, Phase::Unlock);
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], None, |position| position > 0);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    txn.locks.clear();
+    Ok(())
+}
+
+/// Releases every lock; nobody waits for it.
+fn unlock(cx: &Context, txn: &mut Txn) {
+    enter(cx, Phase::Unlock);
+    txn.round.begin();
+    add_unlocks(cx, txn);
+    post_release(cx, txn);
+}

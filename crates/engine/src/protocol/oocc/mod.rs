@@ -1,0 +1,276 @@
+//! OOCC: optimistic readers of one round, because writers wait before they write; locks beside records that say their
+//! version in every line, one-sided verbs only.
+//!
+//! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference), whose text loses serializability and data in
+//! thirteen places; each is a switch here, and what `literal` lacks is a planted bug.
+//!
+//! # Round trips (the RTT budget, asserted by tests/all/oocc.rs)
+//!
+//! | transaction | rounds until the reply | then |
+//! |---|---|---|
+//! | read-only, one record | 1 | |
+//! | read-only, several records | 2: read, validate | |
+//! | write, address remembered | 3: lock + read, raise + validate + log, write | unlock |
+//! | write, address unknown | + 1: the record's bin | |
+//! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
+//! | absence found, or more read, beside locks that let readers pass | + 1 at most: raise | |
+//! | write, all of it on one node, which has the only copy | as above | nothing: unlocked in the data's batch |
+//! | abort | 1 at lock, 2 at validation | release |
+//!
+//! No read costs an atomic. The counts are the same for every number of replicas and every length of records.
+//!
+//! # Deviations from the published system, each a switch
+//! See [`Oocc::INFO`](crate::protocol::Protocol::INFO).
+
+mod commit;
+mod prepare;
+mod switches;
+
+use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
+use crate::access::{self, Access, Guard, Judged, Look};
+use crate::catalog::{Options, Table};
+use crate::context::Context;
+use crate::index::btree::scan::Visit;
+use crate::layout::{LayoutKind, LockMode, LockWord};
+use crate::log::redo;
+use crate::node_locks::{self, Keeps, suspect_all_locks};
+use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
+use crate::owner::OwnerTag;
+use crate::recovery::redo::{self as recovery_of, Left};
+use crate::recovery::{self, Asker, Unsettled, Whose};
+use crate::structure::{Rule, Step, Structure};
+use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
+use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
+use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::round::BufferOffset;
+
+/// The protocol with its switches.
+pub struct Oocc {
+    switches: Switches,
+}
+
+impl Oocc {
+    #[inline]
+    fn on(&self, switch: On) -> bool {
+        self.switches.is_on(switch as usize)
+    }
+
+    /// Rolls back; waits for nothing.
+    fn give_up(&self, cx: &Context, txn: &mut Txn) {
+        let keeps = Keeps { locks: false, others: self.on(On::ReleaseGranted) };
+        if node_locks::give_up(cx, txn, keeps) {
+            enter(cx, Phase::Release);
+        }
+    }
+
+    /// In which mode the records of a transaction are locked, by what is known of it: once it has read what it does not
+    /// write, or found something absent, readers that pass could order it before and behind the same other.
+    fn lock_mode(&self, txn: &Txn) -> HeldAs {
+        let writes_all = || {
+            let writes = |mode| mode == Mode::Update;
+            txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
+        };
+        let passes = self.on(On::Intent) && (!self.on(On::ExclusiveIfReads) || writes_all());
+        if passes { HeldAs::Intent } else { HeldAs::Exclusive }
+    }
+}
+
+#[inline]
+fn enter(cx: &Context, phase: Phase) {
+    cx.metrics.phase(phase as usize);
+}
+
+impl Structure for Oocc {
+    fn enter(&self, _: &Context, step: Step) {
+        unreachable!("no ordered index and no growth: {step:?}");
+    }
+
+    #[inline(always)]
+    fn keeps(&self, rule: Rule) -> bool {
+        rule != Rule::ReleaseGranted || self.on(On::ReleaseGranted)
+    }
+
+    fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
+        Ok(true)
+    }
+
+    async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        commit::commit(self, cx, txn).await
+    }
+
+    fn log_bytes(&self, txn: &Txn) -> usize {
+        redo::encoded_bytes(txn)
+    }
+}
+
+impl Access for Oocc {
+    #[inline(always)]
+    fn look(&self, cx: &Context, look: Look) {
+        enter(cx, match look {
+            Look::Locate => Phase::Locate,
+            Look::ReadDirect => Phase::ReadDirect,
+            Look::Lock => Phase::Lock,
+            Look::LockDirect => Phase::LockDirect,
+            Look::LockDirectory => Phase::LockDirectory,
+            Look::ReadBody => unreachable!("a record lies in its slot"),
+            Look::Validate => Phase::Validate,
+        });
+    }
+
+    #[inline(always)]
+    fn minds(&self, guard: Guard) -> bool {
+        match guard {
+            Guard::ValidateReads => true,
+            Guard::ProtectAbsent => self.on(On::ProtectAbsent),
+            Guard::LockCas => self.on(On::LockCas),
+            Guard::CheckLines => self.on(On::CheckLines),
+        }
+    }
+
+    /// Who wants to write is refused by both modes: it could not have the lock.
+    #[inline(always)]
+    fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+        match LockWord::from_word(lock).held_against(me) {
+            None => Judged::Free,
+            _ if !self.on(On::RefuseLocked) => Judged::Free,
+            Some(LockMode::Intent) if mode == Mode::Read => Judged::Marked,
+            Some(_) => Judged::InTheWay,
+        }
+    }
+
+    #[inline(always)]
+    fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
+        let held_as = self.lock_mode(txn);
+        node_locks::ask_as(cx, txn, address, (LockKind::Record, held_as))
+    }
+
+    /// What is read from now on is not locked: then earlier locks must keep readers away before it is validated.
+    fn ride(&self, cx: &Context, txn: &mut Txn) -> Option<BufferOffset> {
+        let has_intents = txn.locks.iter().any(|lock| lock.held_as == HeldAs::Intent);
+        let is_late = has_intents && self.lock_mode(txn) == HeldAs::Exclusive;
+        if !is_late || !self.on(On::RaiseBeforeValidation) {
+            return None;
+        }
+        enter(cx, Phase::Raise);
+        node_locks::add_raises(cx, txn);
+        Some(BufferOffset::default())
+    }
+
+    fn arrive(&self, _: &Context, txn: &mut Txn, _: BufferOffset) -> Result<(), AbortReason> {
+        match node_locks::note_raises(txn) {
+            true => Ok(()),
+            false => Err(AbortReason::LockRefused),
+        }
+    }
+}
+
+impl Protocol for Oocc {
+    const INFO: ProtocolInfo = ProtocolInfo {
+        name: "oocc",
+        citation: "OOCC: one-round optimistic concurrency control under leases",
+        caps: ProtocolCaps {
+            snapshot_isolation: false,
+            ranges: false,
+            crash_recovery: true,
+            memory_recovery: false,
+        },
+        switches: SWITCHES,
+        phases: PHASES,
+        limits: LIMITS,
+        aborts: ABORTS,
+        undone: |_, _| None,
+        undone_node: |_, new| new,
+    };
+
+    type Entry = Left;
+
+    fn new(switches: Switches) -> Oocc {
+        Oocc { switches }
+    }
+
+    fn isolation(&self) -> Isolation {
+        Isolation::StrictSerializable
+    }
+
+    fn layout(&self, _: &Options) -> LayoutKind {
+        LayoutKind::Lined
+    }
+
+    #[inline(always)]
+    fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+        access::add(self, cx, txn, table, added)
+    }
+
+    fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+        access::wish_again(cx, txn, index, further);
+    }
+
+    fn switches(&self) -> Switches {
+        self.switches
+    }
+
+    #[inline]
+    fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        access::fetch(self, cx, txn)
+    }
+
+    #[inline]
+    fn is_committed(&self, txn: &Txn) -> bool {
+        access::is_of_one_read(txn)
+    }
+
+    #[inline]
+    fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
+        commit::commit(self, cx, txn)
+    }
+
+    fn rollback(&self, cx: &Context, txn: &mut Txn) {
+        self.give_up(cx, txn);
+    }
+
+    fn abandon(&self, cx: &Context, txn: &mut Txn) {
+        suspect_all_locks(txn);
+        self.give_up(cx, txn);
+    }
+
+    async fn resolve(
+        &self,
+        cx: &Context,
+        id: TxnId,
+        coordinator: u32,
+        asker: Asker,
+    ) -> Result<Resolution, Failure> {
+        enter(cx, Phase::Resolve);
+        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
+    }
+
+    fn fences(&self) -> bool {
+        self.on(On::FenceBeforeRecovery)
+    }
+
+    async fn enumerate(
+        &self,
+        cx: &Context,
+        dead: NodeId,
+    ) -> Result<Vec<Unsettled<Left>>, Failure> {
+        enter(cx, Phase::Resolve);
+        recovery::enumerate_logged(cx, dead).await
+    }
+
+    async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
+        recovery_of::decide(cx, left, self.on(On::WriterTag)).await
+    }
+
+    async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
+        recovery_of::apply(cx, left).await
+    }
+
+    async fn release(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {
+        let whose = if self.on(On::ReleaseOwn) { Whose::Own } else { Whose::Anybodys };
+        recovery_of::release(cx, left, whose).await
+    }
+
+    fn settles(&self) -> bool {
+        self.on(On::SettleBeforeLog)
+    }
+}

@@ -1,0 +1,100 @@
+//! What OOCC's commit writes: whole records, whose every line says the new version, and directory records behind them.
+//!
+//! Invariant: what is written of a record is all of it but LOCK, whatever has changed, its first line in front: that names
+//! its writer, and whoever recovers him knows by that that he had been decided to commit. What says less comes behind: where
+//! chains go on, then directory records.
+
+use super::{Oocc, On};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::index::changes::{finish, raise_directory, set_new_version};
+use crate::layout::{KEY_AT, VERSION_AT, Version};
+use crate::log::redo;
+use crate::outcome::Failure;
+use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
+use std::ops::Range;
+use tarn_fabric::round::BufferOffset;
+
+/// Decides the new versions and gathers the bytes to write.
+pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    // What inserts have put behind their buckets.
+    let chains = txn.pieces.len();
+    // The entries step aside, so that each can be read beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
+        let table = cx.table(entry.table);
+        match entry.mode {
+            Mode::Update if entry.dirty.0 != 0 => {
+                let version = entry.version.present_after(Version::NEVER);
+                write_record(oocc, txn, entry, (table, version));
+            }
+            Mode::Insert => insert(oocc, txn, entry, table),
+            Mode::Delete => {
+                let version = entry.version.absent_after();
+                write_record(oocc, txn, entry, (table, version));
+                raise_directory(txn, entry.directory_lock, version);
+            }
+            Mode::Update | Mode::Read => {}
+        }
+        entry.new_version = match entry.void {
+            true => Version::NEVER, // nothing came
+            false => txn.locks[entry.lock as usize].new_version,
+        };
+    }
+    txn.entries = entries;
+    txn.pieces.rotate_left(chains);
+    finish(cx, txn, redo::encoded_bytes)
+}
+
+/// A record comes; of one that was taken back a slot without a record is written, that names its writer as any: its bucket's
+/// chain may have become longer.
+fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
+    let directory = txn.locks[entry.directory_lock as usize];
+    let former = txn.locks[entry.lock as usize].old_version;
+    let version = match (entry.void, oocc.on(On::KeepVersion)) {
+        (true, _) => former.absent_after(),
+        (false, true) => former.present_after(directory.old_version),
+        (false, false) => Version::NEVER.present_after(Version::NEVER),
+    };
+    write_record(oocc, txn, entry, (table, version));
+    raise_directory(txn, entry.directory_lock, Version::NEVER);
+}
+
+/// All of a record, as it will be.
+fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&Table, Version)) {
+    let slot = &table.slot;
+    let Some(lined) = slot.lined() else { unreachable!("every table of this layout is lined") };
+    set_new_version(txn, entry.lock, version);
+    let Txn { round, pieces, tag, .. } = txn;
+    let image = match lined.lines() {
+        // The payload is in a copy of the slot.
+        1 => BufferOffset(entry.payload.0 - slot.payload_at as u32),
+        _ => {
+            let image = round.reserve_lines(slot.slot_bytes);
+            round.copy_within(entry.image, image, slot.slot_bytes);
+            for part in lined.parts(lined.payload_at(), slot.payload_bytes) {
+                let (from, to) = (entry.payload.plus(part.at), image.plus(part.record_at));
+                round.copy_within(from, to, part.len_bytes);
+            }
+            image
+        }
+    };
+    if entry.mode == Mode::Insert {
+        round.set_word(image.plus(KEY_AT), entry.key);
+        round.copy_within(entry.full_key, image.plus(slot.full_key_at), slot.full_key_bytes);
+    }
+    lined.stamp(round.bytes_mut(image, slot.slot_bytes), version, tag.word());
+    let mut push = |range: Range<usize>| {
+        pieces.push(Piece {
+            address: entry.address.plus(range.start),
+            new: image.plus(range.start),
+            old: entry.image.plus(range.start),
+            len_bytes: range.len() as u32,
+            logged: true,
+        });
+    };
+    match oocc.on(On::FirstLineFirst) {
+        true => lined.writes().for_each(push),
+        false => push(VERSION_AT..lined.writes().last().map_or(VERSION_AT, |last| last.end)),
+    }
+}

@@ -1,0 +1,190 @@
+//! OOCC's switches, phases and reasons to abort.
+//!
+//! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
+
+use crate::outcome::AbortReason;
+use crate::protocol::{Limit, Only, Switch};
+
+/// The switches, by position in [`SWITCHES`].
+#[derive(Clone, Copy)]
+pub(super) enum On {
+    Intent = 0,
+    WriteUnlock = 1,
+    ValidateReadWrite = 2,
+    RefuseLocked = 3,
+    RaiseBeforeValidation = 4,
+    ExclusiveIfReads = 5,
+    CheckLines = 6,
+    UnlockLate = 7,
+    WriterTag = 8,
+    FirstLineFirst = 9,
+    FenceBeforeRecovery = 10,
+    SettleBeforeLog = 11,
+    ReleaseOwn = 12,
+    ReleaseGranted = 13,
+    KeepVersion = 14,
+    ProtectAbsent = 15,
+    LockCas = 16,
+}
+
+pub(super) const SWITCHES: &[Switch] = &[
+    switch(
+        "intent",
+        "who reads nothing that it does not write locks with a mark that lets readers pass, and keeps them away only when \
+         it is about to write; off: every lock keeps readers away from the first",
+        true,
+    ),
+    switch(
+        "write-unlock",
+        "data and release are one batch where all of a transaction is on one node, which has the only copy; \
+         off: the locks are released when the data are acknowledged",
+        true,
+    ),
+    switch(
+        "validate-read-write",
+        "a transaction that writes looks again at what it has read and not locked; off: it does not",
+        false,
+    ),
+    switch(
+        "refuse-locked",
+        "a record that another has locked against readers is neither read nor validated; off: versions alone are \
+         compared",
+        false,
+    ),
+    switch(
+        "raise-before-validation",
+        "what lets readers pass is raised before what was read is looked at again; off: in the same round",
+        false,
+    ),
+    switch(
+        "exclusive-if-reads",
+        "who reads anything that it does not write keeps readers away from the first; off: it lets them pass, too",
+        false,
+    ),
+    switch(
+        "check-lines",
+        "the versions of a record's lines are compared; off: what one READ brings is taken for of one moment",
+        false,
+    ),
+    switch(
+        "unlock-late",
+        "locks are released when every replica has acknowledged its data; off: in one batch with the primary's data, \
+         the backups not awaited",
+        false,
+    ),
+    switch(
+        "writer-tag",
+        "a redo log is finished if a record says that its transaction wrote it; off: if a record has the version",
+        false,
+    ),
+    switch(
+        "first-line-first",
+        "a record's first line, which names its writer, is written before its others; off: all in one WRITE",
+        false,
+    ),
+    switch(
+        "fence-before-recovery",
+        "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it",
+        false,
+    ),
+    switch(
+        "settle-before-log",
+        "a log area is used again only when nobody needs what it holds: earlier unlocks have settled, \
+         the recovery of a dead coordinator of the same number is over; off: at once",
+        true,
+    ),
+    switch(
+        "release-own",
+        "recovery takes away only locks that carry the dead transaction's tag, by CAS; \
+         off: it clears the LOCK of every record in the log, whoever holds it by now",
+        false,
+    ),
+    switch(
+        "release-granted",
+        "an abort releases the locks that were granted, by CAS of its own tag; \
+         off: it clears every lock that it asked for",
+        true,
+    ),
+    switch(
+        "keep-version",
+        "a record that comes back counts on from the slot's and its directory's VERSION; \
+         off: it begins anew",
+        true,
+    ),
+    switch(
+        "protect-absent",
+        "an absent read, an insert and a delete protect the bucket's directory record",
+        true,
+    ),
+    Switch {
+        simulated_only: true,
+        ..switch(
+            "lock-cas",
+            "a lock is taken by CAS; off: it is only assumed, and transactions are not isolated",
+            true,
+        )
+    },
+];
+
+/// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
+const fn switch(name: &'static str, effect: &'static str, published: bool) -> Switch {
+    Switch {
+        name,
+        effect,
+        in_literal: published,
+        in_measured: published,
+        simulated_only: false,
+    }
+}
+
+/// The phases, in the order of [`PHASES`].
+#[derive(Clone, Copy)]
+pub(super) enum Phase {
+    Locate = 0,
+    ReadDirect = 1,
+    Lock = 2,
+    LockDirect = 3,
+    LockDirectory = 4,
+    Raise = 5,
+    Validate = 6,
+    Log = 7,
+    Write = 8,
+    Unlock = 9,
+    UnlockWithData = 10,
+    Release = 11,
+    Resolve = 12,
+}
+
+pub(super) const PHASES: &[&str] = &[
+    "locate",
+    "read_direct",
+    "lock",
+    "lock_direct",
+    "lock_directory",
+    "raise",
+    "validate",
+    "log",
+    "write",
+    "unlock",
+    "unlock_with_data",
+    "release",
+    "resolve",
+];
+
+pub(super) const LIMITS: &[Limit] = &[Limit {
+    phase: "unlock_with_data",
+    only: Only::WithoutMemoryDeath,
+    why: "locks are released together with the data where there is one copy, and where there is one \
+          copy no memory node dies",
+}];
+
+pub(super) const ABORTS: &[AbortReason] = &[
+    AbortReason::LockRefused,
+    AbortReason::ReadLocked,
+    AbortReason::VersionChanged,
+    AbortReason::ValidationLocked,
+    AbortReason::IndexChanged,
+    AbortReason::StaleAddress,
+    AbortReason::User,
+];
