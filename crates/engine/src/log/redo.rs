@@ -147,7 +147,7 @@ pub enum Verdict {
     Committed,
     /// Nothing of it was written anywhere.
     Nothing,
-    /// It gave its locks back itself: its coordinator knew how it had ended, and all that is left to do is to give back the rest.
+    /// It gave its locks back itself, in whichever way it had ended: all that is left to do is to give back the rest.
     Over,
 }
 
@@ -168,7 +168,7 @@ pub struct Found<'a> {
 pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     let is_released = records.iter().any(|it| it.lock == LockLeft::Released);
     let is_named =
-        |it: &Found<'_>| it.has_writer && it.copies.iter().any(|copy| is_by(copy, it.new, tag));
+        |it: &Found<'_>| it.has_writer && it.copies.iter().any(|copy| names(copy, it.new, tag));
     match (is_released, records.iter().any(is_named)) {
         (true, _) => Verdict::Over,
         (false, true) => Verdict::Committed,
@@ -177,7 +177,7 @@ pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
 }
 
 /// Whether a copy's first line is the transaction's.
-pub fn is_by(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
+pub fn names(copy: &[u8], new: Version, tag: OwnerTag) -> bool {
     version(copy) == new && lined_writer(copy) == tag.word()
 }
 

@@ -25,7 +25,7 @@ pub struct Unsettled<E> {
     pub coordinator: u32,
     /// Somebody has begun to undo it.
     pub undoing: bool,
-    /// How it ends, once it was decided.
+    /// How it ends, once it was decided; none as well if its coordinator knew, and nobody else can tell.
     pub decision: Option<Resolution>,
 }
 

@@ -54,7 +54,7 @@ pub use turn::Turns;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Recovery {
     /// Its transactions that had a log entry, and how they end. Of those that are not here nothing was
-    /// ever written: if their outcome was unknown, they have aborted.
+    /// ever written, or their coordinator knew how they had ended: if their outcome was unknown, they have aborted.
     pub settled: Vec<(TxnId, Resolution)>,
 }
 
@@ -134,7 +134,8 @@ pub(crate) async fn settle_dead<P: Protocol>(
     protocol.decide(cx, &mut left).await?;
     turn.writing(protocol.apply(cx, &left)).await?;
     turn.writing(protocol.release(cx, &left)).await?;
-    Ok(left.iter().map(|each| (each.entry.tag(), each.resolution())).collect())
+    let end = |each: &Unsettled<P::Entry>| Some((each.entry.tag(), each.decision?));
+    Ok(left.iter().filter_map(end).collect())
 }
 
 /// Which locks recovery releases.
@@ -173,7 +174,10 @@ pub(crate) async fn resolve_logged<P: Protocol>(
     protocol.decide(cx, &mut left).await?;
     protocol.apply(cx, &left).await?;
     protocol.release(cx, &left).await?;
-    Ok(left[0].resolution())
+    left[0].decision.ok_or_else(|| {
+        let allowed = "a transaction whose coordinator did not know how it ended";
+        cx.explain(Explanation::usage("resolve", id, allowed))
+    })
 }
 
 /// Every transaction of a dead life that has a valid entry, in any area: its coordinators' numbers need

@@ -4,7 +4,8 @@
 //! line says that he wrote it was decided to commit, and all that a copy lacks of it is written there; of
 //! everybody else nothing is anywhere. What was decided to commit is marked in its log before anything is done about it, so
 //! that whoever begins anew does not take locks that recovery has given back for the transaction's own doing. Whose end
-//! needs nothing done has his entry made invalid. Last the locks that carry his tag are released, in either mode.
+//! needs nothing done has his entry made invalid. How somebody ended who gave locks back himself his coordinator knew, unless he did
+//! so in one batch with his data: that batch leaves the mark, too. Last the locks that carry his tag are released, in either mode.
 //!
 //! For protocols whose locks are words of memory nodes, whose records lie in lines, and whose entries are
 //! [`crate::log::redo`]'s.
@@ -16,7 +17,7 @@
 use super::{Answer, Bulk, Whose, Wish, logs};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, LockMode, LockWord, Version, newest_line};
-use crate::log::redo::{Found, LockLeft, RedoEntry, Verdict, is_by, is_wanting, verdict};
+use crate::log::redo::{Found, LockLeft, RedoEntry, Verdict, is_wanting, names, verdict};
 use crate::log::undo::LoggedRecord;
 use crate::log::{Entry, SETTLING};
 use crate::metrics::RecoveryEvent;
@@ -110,24 +111,23 @@ pub(crate) async fn decide(
             found.push(FoundRecord { record: *record, lines, has_writer, lock, copies });
         }
         let (is_decided, event) = match judge(tag, found, by_writer) {
-            // Who began to finish it gives locks back when all is written.
-            Verdict::Over if each.undoing => (Verdict::Over, RecoveryEvent::FoundReleased),
-            _ if each.undoing => (Verdict::Committed, RecoveryEvent::Finished),
+            // Who gave locks back himself, or had recovery give them back.
             Verdict::Over => (Verdict::Over, RecoveryEvent::FoundReleased),
+            _ if each.undoing => (Verdict::Committed, RecoveryEvent::Finished),
             Verdict::Committed => (Verdict::Committed, RecoveryEvent::Finished),
             Verdict::Nothing => (Verdict::Nothing, RecoveryEvent::Undone),
         };
         *its = Some(is_decided);
         cx.metrics.recovery(event);
-        let has_committed = match is_decided {
-            Verdict::Committed => true,
-            Verdict::Nothing => false,
-            // Its coordinator knew. What still names it has committed; of what others have written over since, nobody asks.
-            Verdict::Over => each.undoing || names(tag, found),
+        let decision = match is_decided {
+            Verdict::Committed => Some(Resolution::Committed),
+            Verdict::Nothing => Some(Resolution::Aborted),
+            Verdict::Over if each.undoing || is_named(tag, found) => Some(Resolution::Committed),
+            // Its coordinator knew.
+            Verdict::Over => None,
         };
-        let decision = if has_committed { Resolution::Committed } else { Resolution::Aborted };
-        each.decision = Some(decision);
-        if is_decided != Verdict::Over || each.undoing {
+        each.decision = decision;
+        if let Some(decision) = decision {
             cx.note_decision(tag, decision);
         }
     }
@@ -162,10 +162,10 @@ fn is_new(copy: &[u8], new: Version) -> bool {
 }
 
 /// Whether any first line says that the transaction wrote it.
-fn names(tag: OwnerTag, found: &[FoundRecord]) -> bool {
+fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     found.iter().any(|it| {
-        let mut copies = it.copies.iter();
-        it.has_writer && copies.any(|(_, copy)| is_by(copy, it.record.new_version, tag))
+        let new = it.record.new_version;
+        it.has_writer && it.copies.iter().any(|(_, copy)| names(copy, new, tag))
     })
 }
 

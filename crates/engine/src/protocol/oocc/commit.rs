@@ -12,7 +12,7 @@ use crate::access::{
 };
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
-use crate::log::redo;
+use crate::log::{SETTLING, redo};
 use crate::log::send::{add_data, add_log};
 use crate::node_locks::{
     add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks,
@@ -118,6 +118,7 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     let together = oocc.on(On::WriteUnlock) && is_on_one_node(cx, txn);
     if together {
         enter(cx, Phase::UnlockWithData);
+        add_mark(cx, txn);
         add_release(cx, &mut txn.round, &txn.locks);
     }
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -125,6 +126,16 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         txn.locks.clear();
     }
     Ok(())
+}
+
+/// That the transaction has committed, in front of its locks' release: who finds them given back without that takes it that
+/// the coordinator had known how it ended.
+fn add_mark(cx: &Context, txn: &mut Txn) {
+    let Txn { round, groups, tag, coordinator, .. } = txn;
+    let mark = round.reserve(8);
+    round.set_word(mark, tag.word() | SETTLING);
+    let area = cx.database().catalog.log(groups[0], *coordinator);
+    round.write_private(cx.groups.primary(area), mark, 8);
 }
 
 /// The published form: data and unlock in one batch at the primary, the backups not awaited. Here the backups' batch comes

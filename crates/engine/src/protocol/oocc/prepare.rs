@@ -7,12 +7,13 @@
 use super::{Oocc, On};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::changes::{finish, raise_directory, set_new_version};
+use crate::index::changes::{finish, give_back_body, raise_directory, set_new_version};
 use crate::layout::{KEY_AT, VERSION_AT, Version};
 use crate::log::redo;
 use crate::outcome::Failure;
 use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
 use std::ops::Range;
+use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
 /// Decides the new versions and gathers the bytes to write.
@@ -28,33 +29,51 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
                 let version = entry.version.present_after(Version::NEVER);
                 write_record(oocc, txn, entry, (table, version));
             }
-            Mode::Insert => insert(oocc, txn, entry, table),
+            Mode::Insert if !entry.void => insert(oocc, txn, entry, table),
             Mode::Delete => {
                 let version = entry.version.absent_after();
                 write_record(oocc, txn, entry, (table, version));
                 raise_directory(txn, entry.directory_lock, version);
             }
-            Mode::Update | Mode::Read => {}
+            Mode::Insert | Mode::Update | Mode::Read => {}
         }
-        entry.new_version = match entry.void {
-            true => Version::NEVER, // nothing came
-            false => txn.locks[entry.lock as usize].new_version,
-        };
+        entry.new_version = txn.locks[entry.lock as usize].new_version;
     }
     txn.entries = entries;
+    match txn.pieces.len() > chains {
+        true => lengthen_for_void(txn),
+        false => shorten_chains(cx, txn),
+    }
+    let chains = chains.min(txn.pieces.len());
     txn.pieces.rotate_left(chains);
     finish(cx, txn, redo::encoded_bytes)
 }
 
-/// A record comes; of one that was taken back a slot without a record is written, that names its writer as any: its bucket's
-/// chain may have become longer.
+/// Inserts that were taken back may have made their bucket's chain longer.
+fn lengthen_for_void(txn: &mut Txn) {
+    for index in 0..txn.entries.len() {
+        let Entry { void, directory_lock, .. } = txn.entries[index];
+        if void && directory_lock != NO_LOCK {
+            raise_directory(txn, directory_lock, Version::NEVER);
+        }
+    }
+}
+
+/// Nothing comes, so nothing would name the writer: chains stay as they were.
+fn shorten_chains(cx: &Context, txn: &mut Txn) {
+    while let Some(next) = txn.pieces.pop() {
+        let block = Address::from_word(txn.round.word(next.new));
+        give_back_body(cx, txn, block);
+    }
+}
+
+/// A record comes.
 fn insert(oocc: &Oocc, txn: &mut Txn, entry: &Entry, table: &Table) {
     let directory = txn.locks[entry.directory_lock as usize];
     let former = txn.locks[entry.lock as usize].old_version;
-    let version = match (entry.void, oocc.on(On::KeepVersion)) {
-        (true, _) => former.absent_after(),
-        (false, true) => former.present_after(directory.old_version),
-        (false, false) => Version::NEVER.present_after(Version::NEVER),
+    let version = match oocc.on(On::KeepVersion) {
+        true => former.present_after(directory.old_version),
+        false => Version::NEVER.present_after(Version::NEVER),
     };
     write_record(oocc, txn, entry, (table, version));
     raise_directory(txn, entry.directory_lock, Version::NEVER);
