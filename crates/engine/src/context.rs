@@ -24,6 +24,7 @@ use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
+use crate::read_lease::{LeaseWord, NodeLease};
 use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc};
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
@@ -119,6 +120,8 @@ pub struct ComputeNode {
     pub(crate) seen: Arc<LastSeen>,
     /// What it keeps for others, under a protocol that needs it.
     pub(crate) services: Option<Arc<NodeServices>>,
+    /// For how long its readers trust what they read, and its writers wait, under a protocol that has such leases.
+    read_lease: Option<NodeLease>,
 }
 
 impl ComputeNode {
@@ -128,6 +131,8 @@ impl ComputeNode {
         let (clearance, turns) = (Clearance::default(), Turns::default());
         let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
         let (seen, services) = (Arc::new(LastSeen::default()), None);
+        let has_leases = database.protocol.needs().read_leases;
+        let read_lease = has_leases.then(|| NodeLease::of(&*database.membership, id));
         ComputeNode {
             database,
             id,
@@ -138,6 +143,7 @@ impl ComputeNode {
             dead_nodes,
             seen,
             services,
+            read_lease,
         }
     }
 
@@ -174,6 +180,15 @@ impl ComputeNode {
         self.database.directory.enter(&services);
         self.services = Some(services);
         Ok(())
+    }
+
+    /// The lease word of now: that of record, unless another thread is about to take it over. Whoever runs, or looks after others,
+    /// asks now and then, and so follows a change; nobody waits for another thread.
+    #[inline]
+    pub fn read_lease(&self) -> LeaseWord {
+        let Some(lease) = &self.read_lease else { return LeaseWord::NONE };
+        lease.follow(&*self.database.membership, self.id);
+        lease.load()
     }
 
     /// What it keeps for others, if the protocol needs it.

@@ -35,15 +35,19 @@ pub struct Needs {
     pub locks: bool,
     /// Timestamps, in one order for all nodes.
     pub timestamps: bool,
+    /// Readers' leases that nobody asks for ([`crate::read_lease`]).
+    pub read_leases: bool,
 }
 
 impl Needs {
     /// Nothing.
-    pub const NONE: Needs = Needs { locks: false, timestamps: false };
+    pub const NONE: Needs = Needs { locks: false, timestamps: false, read_leases: false };
     /// Timestamps.
     pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
     /// Locks and timestamps.
-    pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, timestamps: true };
+    pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, ..Needs::TIMESTAMPS };
+    /// Leases.
+    pub const READ_LEASES: Needs = Needs { read_leases: true, ..Needs::NONE };
 }
 
 /// How locks of other nodes are asked for.

@@ -14,6 +14,7 @@ use crate::lock::versions::Stamp;
 use crate::membership::ViewNumber;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
+use crate::read_lease::LeaseWord;
 use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
 use crate::timestamp::Timestamp;
@@ -21,6 +22,7 @@ use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::{BufferOffset, Round, VerbIndex};
+use tarn_fabric::window::{Wait, Window};
 
 /// Most records of one transaction.
 pub const ENTRIES_MAX: usize = 4096;
@@ -338,6 +340,15 @@ pub struct Written {
     pub discarded: Address,
 }
 
+/// What a transaction has to do with leases, of protocols that have them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Leases {
+    /// Since before its first READ: its window, and the word of then.
+    pub reads_since: Option<(Window, LeaseWord)>,
+    /// Since its last lock was acknowledged, if that was noted before its commit.
+    pub waits_since: Option<Wait>,
+}
+
 /// One transaction; see the module's text.
 pub struct Txn {
     /// Its name, and its locks' value.
@@ -382,6 +393,8 @@ pub struct Txn {
     pub allocated: Vec<(Address, u32)>,
     /// The groups that the transaction writes to.
     pub groups: Vec<tarn_fabric::address::GroupId>,
+    /// Its windows and waits.
+    pub leases: Leases,
     /// Whether a write may have been sent: from then on only resolution decides.
     pub in_doubt: bool,
     /// Locks are assumed and not asked for: in simulations alone.
@@ -431,6 +444,7 @@ impl Txn {
             written: Vec::new(),
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),
+            leases: Leases::default(),
             in_doubt: false,
             assumes_locks: false,
             mistaken: false,
@@ -460,6 +474,7 @@ impl Txn {
         self.pieces.clear();
         self.allocated.clear();
         self.groups.clear();
+        self.leases = Leases::default();
         self.in_doubt = false;
         self.mistaken = false;
         self.failed = None;

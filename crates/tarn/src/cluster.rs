@@ -60,6 +60,9 @@ pub struct ClusterConfig {
     /// Version tables that each compute node remembers, of a protocol whose locks are in compute nodes; 0 for none. A READ of
     /// this machine's memory costs less than to remember what it brings (`docs/design/0006-embedded-speed.md`).
     pub version_cache_entries: usize,
+    /// For how long readers trust what they read, and writers wait, in nanoseconds, of a protocol that has such leases; 0 for
+    /// none.
+    pub read_lease_ns: u32,
     /// Whether compute nodes ask each other for locks by messages, as they would from process to process. Otherwise they call.
     pub lock_messages: bool,
 }
@@ -79,6 +82,7 @@ impl Default for ClusterConfig {
             prefetch: true,
             address_cache_entries: 0,
             version_cache_entries: 0,
+            read_lease_ns: 0,
             lock_messages: false,
         }
     }
@@ -180,7 +184,8 @@ impl Cluster {
         })
         .map_err(usage_or_io)?;
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
-        let membership = Arc::new(EmbeddedMembership::new(config.compute_nodes));
+        let membership = EmbeddedMembership::new(config.compute_nodes);
+        let membership = Arc::new(membership.leasing_reads(config.read_lease_ns)?);
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         let (config, threads) = (config.clone(), of_node as u16);
         let cluster = Cluster { fabric, database, config, threads };

@@ -18,7 +18,7 @@ pub(crate) use fetch::fetch;
 pub(crate) use home::{add, wish_again};
 pub(crate) use validate::{
     Which, absorb_early, absorb_validation, add_validation, is_needless, is_of_one_read,
-    plan_early, validate,
+    plan_early, validate, validate_those,
 };
 
 use crate::context::Context;

@@ -19,11 +19,22 @@ pub(crate) async fn validate(
     cx: &Context,
     txn: &mut Txn,
 ) -> Result<(), Failure> {
+    validate_those(access, cx, txn, Which::All).await
+}
+
+/// As [`validate`], of a part of it.
+#[inline]
+pub(crate) async fn validate_those(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    which: Which,
+) -> Result<(), Failure> {
     if is_needless(txn) || !access.minds(Guard::ValidateReads) {
         return Ok(());
     }
     txn.round.begin();
-    let first = add_validation(cx, txn, Which::All);
+    let first = add_validation(cx, txn, which);
     if txn.round.is_empty() {
         return Ok(()); // every directory is locked by now
     }
@@ -32,7 +43,7 @@ pub(crate) async fn validate(
         txn.round.hot();
     }
     cx.port.execute(&mut txn.round).await?;
-    Ok(absorb_validation(access, cx, txn, (first, Which::All))?)
+    Ok(absorb_validation(access, cx, txn, (first, which))?)
 }
 
 /// What is looked at again.
@@ -105,12 +116,14 @@ pub(crate) fn absorb_validation(
     let watched = watched.map(|entry| (entry.address, entry.version));
     let directories = txn.checks.iter().filter(|check| which.names_check(check));
     let directories = directories.map(|check| (check.address, check.version));
+    // Who has locks wants to write: what lets readers pass need not let him.
+    let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
     let mut at = first; // first the records', then the directories'
     let mut verdict = Ok(());
     for (address, version) in watched.chain(directories) {
         let [lock, now] = *txn.round.array::<2>(at);
         at = at.plus(16);
-        if access.judge(lock, txn.tag, Mode::Read) == Judged::InTheWay {
+        if access.judge(lock, txn.tag, mode) == Judged::InTheWay {
             cx.meet(address, lock);
             verdict = verdict.and(Err(AbortReason::ValidationLocked));
         } else if now != version.word() {

@@ -59,6 +59,15 @@ impl EmbeddedMembership {
         }
     }
 
+    /// The same, before anybody joins: readers' leases are so long at first.
+    ///
+    /// # Errors
+    /// If that is too long.
+    pub fn leasing_reads(self, length_ns: u32) -> Result<EmbeddedMembership, UsageError> {
+        self.register().read_lease.begin(length_ns, &self.read_lease)?;
+        Ok(self)
+    }
+
     /// The service looks at its clock, which is the caller's: those whose lease has lapsed, and those that have kept a change of readers'
     /// leases waiting for as long. They are still members; the caller expels them. A lease that was renewed since the last look is counted
     /// from this one, which is later than when its holder asked.

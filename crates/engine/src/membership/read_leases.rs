@@ -35,6 +35,17 @@ pub(super) struct ReadLease {
 }
 
 impl ReadLease {
+    /// The length with which a cluster begins that nobody has joined.
+    pub(super) fn begin(
+        &mut self,
+        length_ns: u32,
+        published: &PublishedLease,
+    ) -> Result<(), UsageError> {
+        self.record = LeaseOfRecord::new(length_ns)?;
+        published.publish(self.record.word());
+        Ok(())
+    }
+
     pub(super) fn acknowledge(&mut self, by: NodeId, word: LeaseWord) {
         self.record.acknowledge(by, word);
     }

@@ -257,6 +257,8 @@ pub async fn attend(
 ) -> Result<(), Failure> {
     let (mut sweeper, mut reopener) = (Sweeper::default(), Reopener::default());
     while !stop() {
+        // A node that runs nothing would keep a change waiting.
+        cx.node.read_lease();
         if let Err(failure) = cx.settle_left().await
             && is_fenced(cx)
         {

@@ -17,6 +17,7 @@ use tarn_engine::catalog;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::read_lease::LEASE_NS_MAX;
 use tarn_fabric::address::GROUPS_MAX;
 use tarn_fabric::local::{Backing, LineAtomicity};
 use tarn_workloads::{Workload, with_workload};
@@ -186,6 +187,17 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
             });
         }
         config.version_cache_entries = entries as usize;
+    }
+    if let Some(ns) = within("read-lease-ns", settings.read_lease_ns, 0..=u64::from(LEASE_NS_MAX))?
+    {
+        if !AnyProtocol::by_name(protocol, variant)?.needs().read_leases {
+            return Err(UsageError {
+                field: "read-lease-ns".into(),
+                value: format!("{ns}, with the protocol {protocol} ({variant})"),
+                allowed: "of a protocol whose readers have leases".into(),
+            });
+        }
+        config.read_lease_ns = ns as u32;
     }
     if let Some(asks) = settings.lock_asks {
         if !AnyProtocol::by_name(protocol, variant)?.needs().locks {

@@ -84,6 +84,9 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
+    /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_ns: Option<u64>,
     /// How compute nodes ask each other for locks, under a protocol whose locks have shards: calls within the process; messages, as from
     /// process to process [default: calls]
     #[arg(long, value_name = "HOW")]
@@ -255,6 +258,7 @@ impl Settings {
             no_verify: self.no_verify || (scenario.no_verify && !verifies),
             address_cache: self.address_cache.or(scenario.address_cache),
             version_cache: self.version_cache.or(scenario.version_cache),
+            read_lease_ns: self.read_lease_ns.or(scenario.read_lease_ns),
             lock_asks: self.lock_asks.or(scenario.lock_asks),
             memory: self.memory.or(scenario.memory),
             line_atomicity: self.line_atomicity.or(scenario.line_atomicity),

@@ -42,6 +42,8 @@ pub const TABLE: TableId = TableId(0);
 const REMEMBERED: usize = 16;
 /// Of every generator: nothing that is explored draws.
 const SEED: u64 = 1;
+/// How long readers' leases are, and writers' waits: all that is asked is which waits fit into which windows.
+const READ_LEASE_NS: u32 = 1;
 /// Where timestamps are counted: the second line of the superblock's page, which nobody else uses.
 const TIMESTAMPS_AT: u64 = 64;
 const _: () = assert!(TIMESTAMPS_AT + 8 <= SUPERBLOCK_BYTES);
@@ -178,12 +180,13 @@ impl Cluster {
     /// in its first life.
     pub fn database(&self, groups: &[Vec<NodeSlot>]) -> (Arc<Database>, Arc<Service>) {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
-        let membership = Service::new(self.compute_nodes());
+        let protocol = protocol.expect("it was looked at before");
+        let read_lease_ns = if protocol.needs().read_leases { READ_LEASE_NS } else { 0 };
+        let membership = Service::new(self.compute_nodes(), read_lease_ns);
         for slot in 0..self.compute_nodes() as u16 {
             let node = membership.join(NodeSlot(slot)).expect("a first life");
             debug_assert_eq!(node, self.node(slot));
         }
-        let protocol = protocol.expect("it was looked at before");
         let (catalog, groups) = (self.catalog.clone(), ReplicaGroups::new(groups.to_vec()));
         if protocol.needs().locks {
             let owners: Vec<NodeId> =

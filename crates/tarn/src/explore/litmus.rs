@@ -44,6 +44,7 @@ embedded!(
     "half-commit",
     "insert-insert",
     "intermediate-read",
+    "late-read",
     "lock-twice",
     "long-reader",
     "lost-update",

@@ -24,9 +24,13 @@ pub struct Service {
 }
 
 impl Service {
-    /// For so many slots, without leases.
-    pub fn new(compute_nodes: usize) -> Arc<Service> {
-        let inner = EmbeddedMembership::new(compute_nodes);
+    /// For so many slots, whose members need not ask to stay; readers' leases are so long.
+    ///
+    /// # Panics
+    /// If they are too long.
+    pub fn new(compute_nodes: usize, read_lease_ns: u32) -> Arc<Service> {
+        let inner = EmbeddedMembership::new(compute_nodes).leasing_reads(read_lease_ns);
+        let inner = inner.expect("a short lease");
         Arc::new(Service { inner, claims: Mutex::default() })
     }
 
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_claim_that_passes_on_is_another_state() {
-        let service = Service::new(3);
+        let service = Service::new(3, 0);
         let [dead, one, two] = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
         let mut seen = vec![service.claims()];
         service.expel(dead);

@@ -104,7 +104,9 @@ impl Cluster {
             SimFabric::with_spares(&shape, Box::new(Zeros), drawn.spares).map_err(usage)?;
         let groups = ReplicaGroups::new(fabric.groups());
         let terms = drawn.lease.unwrap_or(LeaseTerms::ENDLESS);
-        let service = Arc::new(EmbeddedMembership::with_leases(drawn.compute_nodes + 1, terms));
+        let service = EmbeddedMembership::with_leases(drawn.compute_nodes + 1, terms);
+        let read_lease_ns = drawn.read_leases.map_or(0, |leases| leases.length_ns);
+        let service = Arc::new(service.leasing_reads(read_lease_ns)?);
         let membership = Arc::clone(&service);
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         for spare in 0..drawn.spares {
@@ -176,7 +178,8 @@ impl Cluster {
     /// The pool's memory, in words.
     pub fn load<W: Workload>(&self, workload: &W) -> Result<(), String> {
         let loaded = || -> Result<Result<Vec<RecordedWrite>, Failure>, UsageError> {
-            let cx = self.context(&self.join(0)?, 0)?;
+            let node = self.join(0)?;
+            let cx = self.context(&node, 0)?;
             let mut loader = Loader::new(&cx, Part { index: 0, of: 1 });
             Ok(block_on(async {
                 workload.load(&mut loader).await?;

@@ -22,6 +22,8 @@ const MORE_TRANSACTIONS: u64 = 8;
 const DRAW_STREAM: u64 = 0x6472_6177;
 /// The stream of what only protocols with shards draw.
 const SHARDS_STREAM: u64 = 0x7368_6172_6473;
+/// The stream of what only protocols with readers' leases draw.
+const READ_LEASES_STREAM: u64 = 0x6c65_6173_6573;
 /// Every second seed runs the mixture, which reaches everything.
 const WORKLOADS: [(&str, &[&str]); 8] = [
     (mixture::NAME, &[]),
@@ -86,6 +88,20 @@ pub struct Moving {
     pub patience_ns: u64,
 }
 
+/// Readers' leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct ReadLeases {
+    /// How long they are at first, in nanoseconds.
+    pub length_ns: u32,
+    /// Another length is asked for so often, in virtual nanoseconds on average; 0: never.
+    pub change_every_ns: u64,
+}
+
+impl ReadLeases {
+    /// From no lease at all to one that no writer waits out while anything else happens.
+    pub const LENGTHS_NS: [u32; 5] = [0, 3_000, 8_000, 20_000, 60_000];
+}
+
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub struct Drawn {
@@ -131,6 +147,8 @@ pub struct Drawn {
     pub next_life: bool,
     /// Whether shards move, under a protocol that has any.
     pub moving: Option<Moving>,
+    /// Readers' leases, under a protocol that has any.
+    pub read_leases: Option<ReadLeases>,
     /// What leases are worth, if there are any. Clocks may drift by more than they allow for.
     pub lease: Option<LeaseTerms>,
     /// One transaction in so many is dropped by its caller half-way; 0: none.
@@ -205,6 +223,7 @@ impl Drawn {
             succession: has_faults && rng.random_range(0..2) == 0,
             next_life: false,
             moving: None,
+            read_leases: None,
             faults,
         };
         if ranges && is_mixture && rng.random_range(0..INDEXED_IN) == 0 {
@@ -225,6 +244,15 @@ impl Drawn {
         let patience_ns = pick(&mut rng, &[5_000, 50_000, 500_000]);
         let moving = (every_ns > 0).then_some(Moving { every_ns, patience_ns });
         Drawn { next_life, moving, ..self }
+    }
+
+    /// The same, for a protocol whose readers have leases. Drawn from a stream of its own, too.
+    #[must_use]
+    pub fn with_read_leases(self, seed: u64) -> Drawn {
+        let mut rng = seeded(seed, READ_LEASES_STREAM);
+        let length_ns = pick(&mut rng, &ReadLeases::LENGTHS_NS);
+        let change_every_ns = pick(&mut rng, &[0, 0, 5_000, 20_000, 60_000]);
+        Drawn { read_leases: Some(ReadLeases { length_ns, change_every_ns }), ..self }
     }
 
     /// The same, and no memory node dies.

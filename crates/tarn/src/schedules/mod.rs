@@ -26,6 +26,7 @@ pub mod ordered;
 pub(crate) mod panics;
 mod play;
 mod probe;
+pub mod read_leases;
 pub mod report;
 pub mod run;
 mod slots;
@@ -36,6 +37,7 @@ use drawn::Drawn;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::{AnyProtocol, KNOWN, ProtocolInfo};
 use tarn_engine::resharding::Planted;
+use tarn_engine::services::Needs;
 
 /// What is tested.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +92,9 @@ impl Subject {
         if self.has_shards() {
             drawn = drawn.with_shards(seed);
         }
+        if self.needs().read_leases {
+            drawn = drawn.with_read_leases(seed);
+        }
         if caps.is_some_and(|caps| !caps.crash_recovery) {
             drawn = drawn.without_compute_deaths();
         }
@@ -101,8 +106,13 @@ impl Subject {
 
     /// Whether its locks are in compute nodes, by shards.
     pub(crate) fn has_shards(&self) -> bool {
+        self.needs().locks
+    }
+
+    /// What its protocol needs; nothing, if there is none.
+    fn needs(&self) -> Needs {
         let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
-        protocol.is_ok_and(|protocol| protocol.needs().locks)
+        protocol.map_or(Needs::NONE, |protocol| protocol.needs())
     }
 
     /// Refuses a workload that needs what the protocol does not promise.

@@ -12,6 +12,7 @@ use super::life::{Graveyard, Life, Lives, PhaseCell};
 use super::messages;
 use super::moves;
 use super::probe;
+use super::read_leases;
 use super::run::Desk;
 use super::work::coordinate;
 use std::cell::Cell;
@@ -142,6 +143,7 @@ impl<'a, W: Workload> Play<'a, W> {
         }
         let cx = Rc::clone(&self.contexts[at]);
         self.move_shards(&life, &cx);
+        self.change_read_leases(&life, &cx);
         self.members.push(Member { life, slot, node, cx });
         Ok(())
     }
@@ -152,6 +154,15 @@ impl<'a, W: Workload> Play<'a, W> {
         let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
         let moves = (moving, self.cluster.seed());
         lives.spawn(life, cx, moves::keep_moving(Rc::clone(cx), moves, self.desk));
+    }
+
+    fn change_read_leases(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
+        let Some(leases) = self.drawn.read_leases else { return };
+        let graveyard = Rc::clone(&self.graveyard);
+        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
+        let changes =
+            read_leases::keep_changing(Rc::clone(cx), (leases, self.cluster.seed()), self.desk);
+        lives.spawn(life, cx, changes);
     }
 
     /// Of the coordinators of a slot's thread.

@@ -10,6 +10,7 @@ use super::judge::FindingKind;
 use super::many::Order;
 use super::messages::Calls;
 use super::moves::Moves;
+use super::read_leases::LeaseChanges;
 use super::run::{Ran, Settled, run_seed};
 use crate::bench::lines::row;
 use crate::machine;
@@ -152,6 +153,8 @@ pub struct Sum {
     pub calls: Calls,
     /// Shards that moved.
     pub moves: Moves,
+    /// Changes of readers' leases.
+    pub lease_changes: LeaseChanges,
     /// Events that happened.
     pub events: u64,
     /// Virtual time that passed.
@@ -204,6 +207,7 @@ impl Sum {
             coverage: Coverage::default(),
             calls: Calls::default(),
             moves: Moves::default(),
+            lease_changes: LeaseChanges::default(),
             events: 0,
             virtual_ms: 0.0,
             digest: String::new(),
@@ -237,6 +241,7 @@ impl Sum {
         };
         self.calls.add(&ran.calls);
         self.moves.add(&ran.moves);
+        self.lease_changes.add(&ran.lease_changes);
         match &ran.finding {
             None => self.seeds_passed += 1,
             Some(finding) => {

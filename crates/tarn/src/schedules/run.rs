@@ -11,6 +11,7 @@ use super::messages::Calls;
 use super::mixture::{self, Mixture};
 use super::moves::Moves;
 use super::play::Play;
+use super::read_leases::LeaseChanges;
 use super::{Subject, panics};
 use crate::bench::history::history_of;
 use serde::Serialize;
@@ -61,6 +62,8 @@ pub struct Ran {
     pub calls: Calls,
     /// Shards that moved.
     pub moves: Moves,
+    /// Changes of readers' leases.
+    pub lease_changes: LeaseChanges,
     /// What is wrong, if anything.
     pub finding: Option<Finding>,
     /// What its transactions read and wrote; empty if the run ended in a panic.
@@ -89,6 +92,7 @@ pub(super) struct Left<T> {
     pub(super) dropped_in_flight: u64,
     pub(super) calls: Calls,
     pub(super) moves: Moves,
+    pub(super) lease_changes: LeaseChanges,
     /// Coordinators that have not ended, of lives that have not.
     pub(super) at_work: usize,
 }
@@ -141,6 +145,7 @@ fn run_workload<W: Workload>(
         deadlines_missed: 0,
         calls: Calls::default(),
         moves: Moves::default(),
+        lease_changes: LeaseChanges::default(),
         finding: None,
         history: History::default(),
     };
@@ -177,6 +182,7 @@ fn trial<W: Workload>(
     let played = Play::new(workload, cluster, drawn, &desk)?.run()?;
     let left = desk.left.take();
     ran.moves = left.moves;
+    ran.lease_changes = left.lease_changes;
     let Left { tally, mut failures, deadlines_missed, dropped, dropped_in_flight, calls, .. } =
         left;
     ran.dropped_in_flight = dropped_in_flight;

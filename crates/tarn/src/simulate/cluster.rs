@@ -61,7 +61,8 @@ impl SimCluster {
         .map_err(usage)?;
         let groups = ReplicaGroups::new(fabric.groups());
         // One slot more, for whoever gives out timestamps.
-        let membership = Arc::new(EmbeddedMembership::new(shape.compute_nodes + 1));
+        let membership = EmbeddedMembership::new(shape.compute_nodes + 1);
+        let membership = Arc::new(membership.leasing_reads(shape.read_lease_ns)?);
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         Ok(SimCluster { fabric, database, config: config.clone(), counts_load: false })
     }

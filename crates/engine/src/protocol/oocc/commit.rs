@@ -1,10 +1,11 @@
-//! OOCC's commit: raise, validate and log in one round; write; acknowledge; unlock.
+//! OOCC's commit: raise, validate and log in one round; wait out readers' leases; write; acknowledge; unlock.
 //!
 //! Invariants: everything that was read and not locked is looked at again when all locks are held, and none of them lets
 //! readers pass any more; no data are written before that has passed and the log is acknowledged; a copy has a
 //! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
 //! the same batch before.
 
+use super::leases::{begin_wait, end_reading, wait_out};
 use super::prepare::prepare;
 use super::{Oocc, On, Phase, enter};
 use crate::access::{
@@ -24,8 +25,9 @@ use crate::working_set::{HeldAs, Txn};
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     if txn.is_read_only() {
-        return validate(oocc, cx, txn).await;
+        return end_reading(oocc, cx, txn).await;
     }
+    begin_wait(cx, txn).await;
     prepare(oocc, cx, txn)?;
     settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
     if txn.pieces.is_empty() {
@@ -33,6 +35,7 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     } else {
         raise_before(oocc, cx, txn).await?;
         raise_validate_and_log(oocc, cx, txn).await?;
+        wait_out(cx, txn).await;
         write(oocc, cx, txn).await?;
     }
     if !txn.locks.is_empty() {

@@ -23,6 +23,7 @@
 //! See [`Oocc::INFO`](crate::protocol::Protocol::INFO).
 
 mod commit;
+mod leases;
 mod prepare;
 mod switches;
 
@@ -38,6 +39,7 @@ use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
 use crate::recovery::redo::{self as recovery_of, Left};
 use crate::recovery::{self, Asker, Unsettled, Whose};
+use crate::services::Needs;
 use crate::structure::{Rule, Step, Structure};
 use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
@@ -134,6 +136,7 @@ impl Access for Oocc {
             None => Judged::Free,
             _ if !self.on(On::RefuseLocked) => Judged::Free,
             Some(LockMode::Intent) if mode == Mode::Read => Judged::Marked,
+            Some(LockMode::Intent) if !self.on(On::RefuseIntent) => Judged::Marked,
             Some(_) => Judged::InTheWay,
         }
     }
@@ -196,6 +199,10 @@ impl Protocol for Oocc {
         LayoutKind::Lined
     }
 
+    fn needs(&self) -> Needs {
+        if self.on(On::Lease) { Needs::READ_LEASES } else { Needs::NONE }
+    }
+
     #[inline(always)]
     fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
         access::add(self, cx, txn, table, added)
@@ -211,7 +218,7 @@ impl Protocol for Oocc {
 
     #[inline]
     fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
-        access::fetch(self, cx, txn)
+        leases::fetch(self, cx, txn)
     }
 
     #[inline]

@@ -25,6 +25,10 @@ pub(super) enum On {
     KeepVersion = 14,
     ProtectAbsent = 15,
     LockCas = 16,
+    Lease = 17,
+    CountFromAcks = 18,
+    CompareLease = 19,
+    RefuseIntent = 20,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -125,6 +129,27 @@ pub(super) const SWITCHES: &[Switch] = &[
             true,
         )
     },
+    switch(
+        "lease",
+        "writers wait a lease between their locks and their data, and whoever reads for no longer than that does not \
+         look again; off: everybody looks again, and nobody waits",
+        true,
+    ),
+    switch(
+        "count-from-acks",
+        "a writer's wait begins when its last lock is acknowledged; off: when the round that asks for locks is sent",
+        false,
+    ),
+    switch(
+        "compare-lease",
+        "a reader looks again if leases have changed while it read; off: it believes the length of when it began",
+        false,
+    ),
+    switch(
+        "refuse-intent",
+        "who writes refuses to have read what another is going to write; off: he passes it as readers do",
+        false,
+    ),
 ];
 
 /// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
@@ -154,6 +179,8 @@ pub(super) enum Phase {
     UnlockWithData = 10,
     Release = 11,
     Resolve = 12,
+    InLease = 13,
+    WaitOut = 14,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -170,6 +197,8 @@ pub(super) const PHASES: &[&str] = &[
     "unlock_with_data",
     "release",
     "resolve",
+    "in_lease",
+    "wait_out",
 ];
 
 pub(super) const LIMITS: &[Limit] = &[Limit {

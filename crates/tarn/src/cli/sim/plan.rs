@@ -79,6 +79,7 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
         placement: settings.placement,
         address_cache: settings.address_cache,
         version_cache: settings.version_cache,
+        read_lease_ns: settings.read_lease_ns,
         seed: settings.seed,
         ..scenario::Settings::default()
     })?;

@@ -94,6 +94,9 @@ pub struct Settings {
     /// Version tables that each compute node remembers of records whose locks it grants; 0 for none [default: 65536]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     pub version_cache: Option<u64>,
+    /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_ns: Option<u64>,
     /// Seed of every generator [default: 1]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,

@@ -1,0 +1,72 @@
+//! What OOCC does by the clock: readers that were quick enough do not look again, because writers wait.
+//!
+//! Invariants: a reader opens its window before its first READ is sent and closes it when its last has ended, and the word of
+//! leases is the same before and behind; a writer's wait begins when its last lock is acknowledged, and is as long as the
+//! word says that it loads after that. Then nothing that the reader found unlocked was written within its window: the lock came
+//! after the window's beginning, and the data a whole wait after the lock. What it found locked in the mode that lets it pass
+//! it looks at again (docs/protocols/oocc.md).
+
+use super::{Oocc, On, Phase, enter};
+use crate::access::{self, Which, validate_those};
+use crate::context::Context;
+use crate::outcome::Failure;
+use crate::working_set::{Mode, Txn};
+use tarn_fabric::window::Wait;
+
+/// Fetches every entry that is not fetched yet, in a window that begins with the transaction's first.
+pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let is_first = txn.fetched == 0 && txn.leases.reads_since.is_none();
+    if is_first && txn.entries.iter().all(|entry| entry.mode == Mode::Read) {
+        let word = cx.node.read_lease();
+        if word.read_ns() > 0 {
+            txn.leases.reads_since = Some((cx.port.open_window().await, word));
+        }
+    }
+    let locks = txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read);
+    if locks && !oocc.on(On::CountFromAcks) && cx.node.read_lease().wait_ns() > 0 {
+        txn.leases.waits_since = Some(cx.port.begin_wait().await);
+    }
+    access::fetch(oocc, cx, txn).await
+}
+
+/// A transaction that has only read: what it still has to look at again.
+pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let which = match is_in_lease(oocc, cx, txn).await {
+        true => Which::Marked,
+        false => Which::All,
+    };
+    validate_those(oocc, cx, txn, which).await
+}
+
+/// Whether nobody has written what was read unlocked, between the first READ and the last.
+async fn is_in_lease(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> bool {
+    let Some((window, word)) = txn.leases.reads_since.take() else { return false };
+    let is_shorter = cx.port.close_window(window, word.lease()).await;
+    let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
+    if is_shorter && is_same {
+        enter(cx, Phase::InLease);
+    }
+    is_shorter && is_same
+}
+
+/// All locks are acknowledged: the wait begins, if there is one.
+pub(super) async fn begin_wait(cx: &Context, txn: &mut Txn) {
+    if txn.leases.waits_since.is_none() && cx.node.read_lease().wait_ns() > 0 {
+        txn.leases.waits_since = Some(cx.port.begin_wait().await);
+    }
+}
+
+/// Waits until no reader can be in lease that has found any of the locks not there.
+pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
+    let word = cx.node.read_lease();
+    if word.wait_ns() == 0 {
+        return;
+    }
+    enter(cx, Phase::WaitOut);
+    let since: Wait = match txn.leases.waits_since.take() {
+        Some(since) => since,
+        // There was none to wait for when the locks were acknowledged.
+        None => cx.port.begin_wait().await,
+    };
+    cx.port.end_wait(since, word.wait()).await;
+}
