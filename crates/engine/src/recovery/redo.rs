@@ -16,7 +16,7 @@
 
 use super::{Answer, Bulk, Whose, Wish, logs};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, LockMode, LockWord, Version, newest_line};
+use crate::layout::{LOCK_AT, LockMode, LockWord};
 use crate::log::redo::{Found, LockLeft, RedoEntry, Verdict, is_wanting, names, verdict};
 use crate::log::undo::LoggedRecord;
 use crate::log::{Entry, SETTLING};
@@ -134,7 +134,7 @@ pub(crate) async fn decide(
     Ok(())
 }
 
-/// What became of a transaction; `by_writer` or, as it must not be, by versions alone.
+/// What became of a transaction; `by_writer` or, as it must not be, by the mere existence of its log.
 fn judge(tag: OwnerTag, found: &[FoundRecord], by_writer: bool) -> Verdict {
     let copies: Vec<Vec<&[u8]>> =
         found.iter().map(|it| it.copies.iter().map(|(_, copy)| &copy[..]).collect()).collect();
@@ -144,21 +144,10 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], by_writer: bool) -> Verdict {
         has_writer: it.has_writer,
         copies,
     });
-    let records: Vec<Found<'_>> = records.collect();
-    let by_versions = || {
-        let has = |it: &FoundRecord| {
-            it.is_written() && it.copies.iter().any(|(_, copy)| is_new(copy, it.record.new_version))
-        };
-        found.iter().any(has)
-    };
-    match verdict(tag, &records) {
-        Verdict::Nothing if !by_writer && by_versions() => Verdict::Committed,
+    match verdict(tag, &records.collect::<Vec<Found<'_>>>()) {
+        Verdict::Nothing if !by_writer => Verdict::Committed,
         told => told,
     }
-}
-
-fn is_new(copy: &[u8], new: Version) -> bool {
-    newest_line(copy, 1) == new
 }
 
 /// Whether any first line says that the transaction wrote it.

@@ -99,7 +99,7 @@ pub struct ReadLeases {
 
 impl ReadLeases {
     /// From no lease at all to one that no writer waits out while anything else happens.
-    pub const LENGTHS_NS: [u32; 5] = [0, 3_000, 8_000, 20_000, 60_000];
+    pub const LENGTHS_NS: [u32; 5] = [0, 2_000, 8_000, 30_000, 120_000];
 }
 
 /// See the module's text.
@@ -251,7 +251,7 @@ impl Drawn {
     pub fn with_read_leases(self, seed: u64) -> Drawn {
         let mut rng = seeded(seed, READ_LEASES_STREAM);
         let length_ns = pick(&mut rng, &ReadLeases::LENGTHS_NS);
-        let change_every_ns = pick(&mut rng, &[0, 0, 5_000, 20_000, 60_000]);
+        let change_every_ns = pick(&mut rng, &[0, 0, 2_000, 8_000, 30_000]);
         Drawn { read_leases: Some(ReadLeases { length_ns, change_every_ns }), ..self }
     }
 

@@ -1,6 +1,6 @@
 //! Readers' leases that change their length while transactions run and nodes die, under a protocol that has any.
 //!
-//! Invariant: a function of the seed. Every node looks at the word of record as long as any coordinator of it runs, whatever
+//! Invariant: a function of the seed. Every node looks at the word of record as long as any coordinator runs, whatever
 //! those do, so that none of them keeps a change waiting; some members ask for changes, one beside the other, of any length.
 
 use super::drawn::ReadLeases;
@@ -16,9 +16,9 @@ use tarn_fabric::rng::{mix, seeded};
 /// The stream of a node's changes, beside its name.
 const CHANGES_STREAM: u64 = 0x6368_616e_6765;
 /// How often a node looks at the word of record beside its transactions, at the most.
-const LOOK_EVERY: Nanos = Nanos(4_000);
+const LOOK_EVERY: Nanos = Nanos(2_000);
 /// Of so many looks one asks for a change, where changes are asked for often.
-const TURNS_MAX: u32 = 400;
+const TURNS_MAX: u32 = 800;
 
 /// What became of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
@@ -37,7 +37,7 @@ impl LeaseChanges {
     }
 }
 
-/// Follows the word of record, and asks for other lengths, until the node's first thread's coordinators have ended.
+/// Follows the word of record, and asks for other lengths, until all coordinators have ended.
 pub(super) async fn keep_changing<T>(
     cx: Rc<Context>,
     (leases, seed): (ReadLeases, u64),
@@ -48,7 +48,7 @@ pub(super) async fn keep_changing<T>(
     let mut rng = seeded(seed, mix(CHANGES_STREAM ^ name));
     let membership = &cx.database().membership;
     for _ in 0..TURNS_MAX {
-        if !cx.has_coordinators() || !membership.is_member(id) {
+        if desk.left.borrow().at_work == 0 || !membership.is_member(id) {
             return;
         }
         cx.node.read_lease();

@@ -362,6 +362,13 @@ impl Sum {
                 share * 100.0
             ),
         )?;
+        if self.lease_changes.begun + self.lease_changes.refused > 0 {
+            let LeaseChanges { begun, refused } = self.lease_changes;
+            let text = format_args!(
+                "changed {begun} times, {refused} times asked for beside another change"
+            );
+            row(f, "read leases", text)?;
+        }
         row(f, "splits", format_args!("{} buckets", self.splits))?;
         let Faults { none, memory_nodes, crashes, zombies, lapsed, restarts } = self.faults;
         row(

@@ -78,7 +78,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
     switch(
         "writer-tag",
-        "a redo log is finished if a record says that its transaction wrote it; off: if a record has the version",
+        "a redo log is finished if a record says that its transaction wrote it; off: if there is one",
         false,
     ),
     switch(
