@@ -41,6 +41,8 @@ pub(crate) fn ask_as(
         false => txn.round.cas(target.plus(LOCK_AT), 0, word(txn.tag, held_as)),
         true => HELD,
     };
+    // What is only assumed stands nowhere, and is never raised.
+    let held_as = if txn.assumes_locks { HeldAs::Exclusive } else { held_as };
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
     txn.locks.push(Lock {

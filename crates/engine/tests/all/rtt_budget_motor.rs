@@ -3,11 +3,10 @@
 //! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
 //! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so.
 
+use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
-use std::rc::Rc;
-use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::outcome::AbortReason;
 use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
@@ -15,20 +14,6 @@ use tarn_fabric::executor::block_on;
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
 const REPLICAS: [usize; 2] = [1, 3];
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cost {
-    /// Rounds until the reply.
-    rounds: u64,
-    detached: u64,
-    reads: u64,
-    writes: u64,
-    cas: u64,
-}
-
-fn reading(rounds: u64, reads: u64) -> Cost {
-    Cost { rounds, detached: 0, reads, writes: 0, cas: 0 }
-}
 
 /// Of `records` that are updated: log, and {delta, value, head} of each, to every replica. One copy: released
 /// in the data's batch, by WRITE. Several: in a round that nobody awaits, by CAS.
@@ -38,56 +23,6 @@ fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
         1 => Cost { rounds, detached: 0, reads, writes: data + records, cas: records },
         _ => Cost { rounds, detached: 1, reads, writes: data, cas: 2 * records },
     }
-}
-
-fn phase(cx: &Context, name: &str) -> u64 {
-    let phases = cx.database().protocol.info().phases;
-    let position = phases.iter().position(|&phase| phase == name).expect("a phase");
-    cx.metrics.snapshot().phases[position]
-}
-
-/// Runs one try and says what it cost.
-fn measure(
-    by: &mut Coordinator,
-    declared: bool,
-    mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
-) -> Cost {
-    let cx = Rc::clone(by.context());
-    let detached = |cx: &Context| phase(cx, "unlock") + phase(cx, "release");
-    let (before, detached_before) = (cx.port.counts(), detached(&cx));
-    let mut tries = 0;
-    let once = async |tx: &mut Transaction<'_>| {
-        tries += 1;
-        if tries > 1 {
-            return tx.abort();
-        }
-        body(tx).await
-    };
-    let _ = match declared {
-        true => block_on(by.transact_read_only(once)),
-        false => block_on(by.transact(once)),
-    };
-    let (spent, detached) = (cx.port.counts() - before, detached(&cx) - detached_before);
-    let [reads, writes, cas, faa, masked] = spent.verbs;
-    assert_eq!((faa, masked, spent.messages), (0, 0, 0));
-    Cost { rounds: spent.rounds - detached, detached, reads, writes, cas }
-}
-
-async fn read(tx: &mut Transaction<'_>, table: TableId, keys: &[u64]) -> Result<(), Failure> {
-    let rows: Vec<_> = keys.iter().map(|&key| tx.read(table, key, Cells::ALL)).collect();
-    tx.fetch().await?;
-    assert!(rows.into_iter().all(|row| tx.get(row).is_some()));
-    Ok(())
-}
-
-async fn add_one(tx: &mut Transaction<'_>, table: TableId, keys: &[u64]) -> Result<(), Failure> {
-    let rows: Vec<_> = keys.iter().map(|&key| tx.update(table, key, Cells::ALL)).collect();
-    tx.fetch().await?;
-    for row in rows {
-        let value = tx.get(row).expect("there").u64(A);
-        tx.set(row, A, value + 1);
-    }
-    Ok(())
 }
 
 struct Bench {

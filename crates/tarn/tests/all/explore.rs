@@ -82,7 +82,26 @@ const PLANTED: &[Planted] = &[
     planted("lotus", ("-mark-nodes", "range-phantom"), "1x1", FaultKind::None),
     planted("lotus", ("-keep-unchanged", "cache-fill"), "1x1", FaultKind::None),
     planted("motor", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
+    planted("oocc", ("-validate-read-write", "write-skew"), "2x2", FaultKind::None),
+    planted("oocc", ("-refuse-locked", "fractured-read"), "2x2", FaultKind::None),
+    planted("oocc", ("-refuse-intent", "read-only-anomaly"), "2x2", FaultKind::None),
+    planted("oocc", ("-raise-before-validation", "late-read"), "2x2", FaultKind::None),
+    planted("oocc", (INTENT_FOR_ALL, "read-only-anomaly"), "2x2", FaultKind::None),
+    planted("oocc", ("-check-lines", "torn-row"), "2x2", FaultKind::None),
+    planted("oocc", ("-count-from-acks", "fractured-read"), "2x2", FaultKind::None),
+    planted("oocc", ("-unlock-late", "lost-update"), "2x2", FaultKind::None),
+    planted("oocc", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
+    planted("oocc", ("-release-granted", "lost-update"), "2x2", FaultKind::None),
+    planted("oocc", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
+    planted("oocc", ("-keep-version", "stale-address"), "1x1", FaultKind::None),
+    planted("oocc", ("-writer-tag", "write-skew"), "2x2", FaultKind::Compute),
+    planted("oocc", ("-first-line-first", "torn-row"), "2x2", FaultKind::Compute),
+    planted("oocc", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
+    planted("oocc", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
 ];
+
+/// Alone the second costs a round and breaks nothing: what lets readers pass is raised before it is too late.
+const INTENT_FOR_ALL: &str = "-raise-before-validation,-exclusive-if-reads";
 
 /// A way is stale only if a leaf was split and its separator entered after it was read: these two take
 /// some forty verbs alone.
@@ -98,6 +117,9 @@ const HARMLESS: &[(&str, &str)] = &[
     ("lotus", "-newest-in-sr"),
     ("lotus", "-version-cache"),
     ("lotus", "-locks-apart"),
+    ("oocc", "-intent"),
+    ("oocc", "-write-unlock"),
+    ("oocc", "-lease"),
 ];
 
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and
@@ -119,8 +141,14 @@ const UNSEEN: &[(&str, &str)] = &[
 
 /// Switches that nothing here shows within the time of a test; the random schedules do:
 /// `crates/tarn/tests/all/schedules.rs`.
-const IN_SCHEDULES: &[(&str, &str)] =
-    &[("motor", "-fence-before-recovery"), ("motor", "-release-own"), ("lotus", "-drop-at-grant")];
+const IN_SCHEDULES: &[(&str, &str)] = &[
+    ("motor", "-fence-before-recovery"),
+    ("motor", "-release-own"),
+    ("lotus", "-drop-at-grant"),
+    ("oocc", "-release-own"),
+    // Nobody changes leases in the explorer; its toys have words that change.
+    ("oocc", "-compare-lease"),
+];
 
 /// A switch that changes cost alone as long as no backup is promoted. What it breaks then the random schedules
 /// show: `crates/tarn/tests/all/schedules.rs`.
@@ -194,6 +222,17 @@ fn small_litmuses_pass_with_every_crash_point() {
     }
 }
 
+/// The orders of all litmuses are too many for a test; `tarn explore all --protocol oocc` goes through them.
+#[test]
+fn readers_under_leases_pass() {
+    let order = Order { bounds: BOUNDED, jobs: 2, ..Order::all("oocc", "corrected") };
+    let sum = explored(&order);
+    assert_eq!(sum.total.violations, 0, "{sum}");
+    assert!(sum.total.exhausted >= sum.total.items / 2, "{sum}");
+    let info = KNOWN.iter().find(|info| info.name == "oocc").expect("a protocol");
+    survives(info);
+}
+
 fn survives(info: &ProtocolInfo) {
     let all = [
         ("intermediate-read", FaultKind::Compute, false),
@@ -205,7 +244,8 @@ fn survives(info: &ProtocolInfo) {
     ];
     for (litmus, fault, is_exhausted) in all {
         let is_ordered = litmus.starts_with("split") || litmus.starts_with("range");
-        if is_ordered && !info.caps.ranges {
+        let dies = fault == FaultKind::Memory && !info.caps.memory_recovery;
+        if dies || (is_ordered && !info.caps.ranges) {
             continue;
         }
         let order = Order {
@@ -285,8 +325,10 @@ fn every_switch_is_planted_or_harmless() {
     for info in KNOWN {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
-                let missing = missing.trim_start_matches("unsafe-no");
-                protocol == info.name && missing.ends_with(&format!("-{}", switch.name))
+                // The last of several is what is shown.
+                let last = missing.rsplit(',').next().unwrap_or(missing);
+                let name = last.trim_start_matches("unsafe-no").trim_start_matches('-');
+                protocol == info.name && name == switch.name
             };
             let planted = PLANTED.iter().any(|it| is_it(&(it.protocol, it.missing)));
             let elsewhere = HARMLESS.iter().chain(HARMLESS_WITHOUT_DEATHS).chain(IN_SCHEDULES);

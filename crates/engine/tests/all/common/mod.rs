@@ -2,6 +2,7 @@
 //!
 //! Invariant: everything here is deterministic; threads and clocks are the test files' own.
 
+pub mod budget;
 pub mod crash;
 pub mod mix;
 pub mod race;
@@ -45,6 +46,8 @@ pub struct Shape {
     pub atomicity: LineAtomicity,
     /// Whether memory is reached without rounds too.
     pub near: bool,
+    /// Of protocols whose readers have leases.
+    pub read_lease_ns: u32,
 }
 
 impl Shape {
@@ -65,7 +68,14 @@ impl Shape {
             variant: "corrected".into(),
             atomicity: LineAtomicity::Striped { bits: 10 },
             near: true,
+            read_lease_ns: 0,
         }
+    }
+
+    /// With readers' leases of this length.
+    pub fn leasing_reads(mut self, length_ns: u32) -> Shape {
+        self.read_lease_ns = length_ns;
+        self
     }
 
     /// Under another protocol than the first.
@@ -94,7 +104,8 @@ impl Shape {
                 (group..group + replicas).map(|node| NodeSlot((node % nodes) as u16)).collect()
             })
             .collect();
-        let membership = Arc::new(EmbeddedMembership::new(self.compute_nodes));
+        let membership = EmbeddedMembership::new(self.compute_nodes);
+        let membership = Arc::new(membership.leasing_reads(self.read_lease_ns).unwrap());
         let groups = ReplicaGroups::new(groups);
         Arc::new(Database::new(catalog, groups, protocol, membership))
     }

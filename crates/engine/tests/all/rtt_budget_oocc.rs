@@ -1,0 +1,167 @@
+//! The RTT budget of OOCC: the table in `protocol/oocc/mod.rs`, asserted by counting.
+//!
+//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
+//! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so.
+
+use crate::common::budget::{Cost, add_one, measure, phase, read, reading};
+use crate::common::*;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::schema::{Cells, TableId};
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::block_on;
+
+const NARROW: TableId = TableId(0);
+const DOUBLE: TableId = TableId(1);
+const REPLICAS: [usize; 2] = [1, 3];
+/// Longer than any test takes to read.
+const LONG_NS: u32 = 10_000_000;
+/// Shorter than anything is read in.
+const SHORT_NS: u32 = 1;
+
+struct Bench {
+    world: World,
+    /// Without an address cache.
+    cold: Coordinator,
+    /// Remembers addresses.
+    warm: Coordinator,
+}
+
+fn bench(replicas: usize, variant: &str, lease_ns: u32) -> Bench {
+    let schemas = [narrow("narrow", 4000), double("double", 4000)];
+    let shape = Shape::of(&schemas).protocol("oocc").nodes(replicas, replicas).variant(variant);
+    let mut shape = shape.leasing_reads(lease_ns);
+    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    let world = World::new(&shape);
+    let mut cold = world.coordinator(0, 0);
+    for table in [NARROW, DOUBLE] {
+        fill(&mut cold, table, 1..10);
+    }
+    let mut warm = world.coordinator(1, 1024);
+    for table in [NARROW, DOUBLE] {
+        measure(&mut warm, false, async |tx| read(tx, table, &[1, 2, 3]).await);
+    }
+    Bench { world, cold, warm }
+}
+
+/// Of records of so many lines that are updated: the log once, {first line, other lines} of each, to every replica. One copy:
+/// released in the data's batch, behind a mark. Several: in a round that nobody awaits, by CAS.
+fn writing(replicas: usize, rounds: u64, reads: u64, (records, lines): (u64, u64)) -> Cost {
+    let data = (1 + records * lines) * replicas as u64;
+    // Locked and raised.
+    let cas = 2 * records;
+    match replicas {
+        1 => Cost { rounds, detached: 0, reads, writes: data + 1 + records, cas },
+        _ => Cost { rounds, detached: 1, reads, writes: data, cas: cas + records },
+    }
+}
+
+#[test]
+fn a_reader_in_lease_takes_one_round_without_an_atomic() {
+    for replicas in REPLICAS {
+        let Bench { mut cold, mut warm, .. } = bench(replicas, "corrected", LONG_NS);
+        for (table, by) in [(NARROW, &mut cold), (DOUBLE, &mut warm)] {
+            for keys in [&[1][..], &[1, 2], &[1, 2, 3]] {
+                let cost = measure(by, false, async |tx| read(tx, table, keys).await);
+                assert_eq!(cost, reading(1, keys.len() as u64));
+            }
+        }
+        // What becomes known while it reads takes a round more each, and no further look.
+        let later = async |tx: &mut Transaction<'_>| {
+            read(tx, NARROW, &[1, 2]).await?;
+            read(tx, NARROW, &[3, 4]).await
+        };
+        assert_eq!(measure(&mut cold, false, later), reading(2, 4));
+        // One that is not there: its bin, then its bucket in three READs.
+        let absent = async |tx: &mut Transaction<'_>| {
+            assert!(tx.get_row(NARROW, 77u64).await?.is_none());
+            Ok(())
+        };
+        assert_eq!(measure(&mut cold, false, absent), reading(2, 4));
+        assert!(phase(cold.context(), "in_lease") > 0);
+    }
+}
+
+#[test]
+fn a_reader_that_is_too_slow_looks_again() {
+    for (variant, lease_ns) in [("corrected", 0), ("corrected", SHORT_NS), ("corrected,-lease", 0)]
+    {
+        let Bench { mut cold, .. } = bench(3, variant, lease_ns);
+        // One READ is of one moment.
+        let cost = measure(&mut cold, false, async |tx| read(tx, DOUBLE, &[1]).await);
+        assert_eq!(cost, reading(1, 1));
+        for keys in [&[1, 2][..], &[1, 2, 3]] {
+            let cost = measure(&mut cold, false, async |tx| read(tx, NARROW, keys).await);
+            assert_eq!(cost, reading(2, 2 * keys.len() as u64));
+        }
+        assert_eq!(phase(cold.context(), "in_lease"), 0);
+    }
+}
+
+#[test]
+fn a_writer_takes_three_rounds_and_one_more_for_an_unknown_address() {
+    for replicas in REPLICAS {
+        let Bench { world, mut cold, mut warm } = bench(replicas, "corrected", 0);
+        for (table, lines) in [(NARROW, 1), (DOUBLE, 2)] {
+            for keys in [&[1][..], &[1, 2]] {
+                let count = keys.len() as u64;
+                let cost = measure(&mut warm, false, async |tx| add_one(tx, table, keys).await);
+                assert_eq!(cost, writing(replicas, 3, count, (count, lines)));
+                let cost = measure(&mut cold, false, async |tx| add_one(tx, table, keys).await);
+                assert_eq!(cost, writing(replicas, 4, 2 * count, (count, lines)));
+            }
+        }
+        // Something else read: nothing is raised, and it is looked at again beside the log.
+        let other = async |tx: &mut Transaction<'_>| {
+            let row = tx.read(NARROW, 3u64, Cells::ALL);
+            add_one(tx, NARROW, &[1]).await?;
+            assert!(tx.get(row).is_some());
+            Ok(())
+        };
+        let cost = measure(&mut warm, false, other);
+        let expected = writing(replicas, 3, 3, (1, 1));
+        assert_eq!(cost, Cost { cas: expected.cas - 1, ..expected });
+        // Read behind the lock: that is raised in the READ's round.
+        let later = async |tx: &mut Transaction<'_>| {
+            add_one(tx, NARROW, &[1]).await?;
+            read(tx, NARROW, &[3]).await
+        };
+        assert_eq!(measure(&mut warm, false, later), writing(replicas, 4, 3, (1, 1)));
+        world.assert_clean();
+    }
+}
+
+/// The wait is over before the data are sent, and the reply comes behind them.
+#[test]
+fn a_writer_waits_its_lease() {
+    let lease_ns = 2_000_000;
+    let Bench { mut warm, .. } = bench(1, "corrected", lease_ns);
+    let before = warm.context().port.now();
+    let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, &[1]).await);
+    let took = warm.context().port.now() - before;
+    assert_eq!(cost, writing(1, 3, 1, (1, 1)));
+    assert!(took > Nanos(u64::from(lease_ns)), "{took:?}");
+    assert_eq!(phase(warm.context(), "wait_out"), 1);
+}
+
+#[test]
+fn who_is_refused_ends_at_once() {
+    let Bench { world, mut warm, .. } = bench(3, "corrected", 0);
+    let mut other = world.coordinator(2, 1024);
+    measure(&mut other, false, async |tx| read(tx, NARROW, &[1, 2]).await);
+    let cost = block_on(other.transact(async |tx| {
+        add_one(tx, NARROW, &[1]).await?;
+        let refused = async |tx: &mut Transaction<'_>| add_one(tx, NARROW, &[1]).await;
+        let cost = measure(&mut warm, false, refused);
+        Ok(cost)
+    }));
+    // Its own CAS was refused, so that there is nothing to release.
+    assert_eq!(cost, Ok(Cost { rounds: 1, detached: 0, reads: 1, writes: 0, cas: 1 }));
+    let aborted = block_on(other.transact(async |tx| {
+        add_one(tx, NARROW, &[1]).await?;
+        Err::<(), Failure>(AbortReason::User.into())
+    }));
+    assert_eq!(aborted, Err(AbortReason::User.into()));
+    world.assert_clean();
+}
