@@ -30,7 +30,7 @@ const SPEC_MIX: &Mix = &Mix::new(&[45, 43, 4, 4, 4]);
 const HALVES: &Mix = &Mix::new(&[50, 50, 0, 0, 0]);
 const CREST_CODE: &Mix = &Mix::new(&[50, 46, 4, 0, 0]);
 /// 45/40/4/4/4 of 97, in whole percents.
-const OOCC: &Mix = &Mix::new(&[47, 41, 4, 4, 4]);
+const AS_PRINTED: &Mix = &Mix::new(&[47, 41, 4, 4, 4]);
 
 const fn spec(name: &'static str, note: &'static str, warehouses: u64) -> Variant {
     Variant {
@@ -108,7 +108,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         )
     },
     Variant {
-        mix: OOCC,
+        mix: AS_PRINTED,
         ..spec(
             "oocc",
             "OOCC: 8 warehouses; its table's 45/40/4/4/4 adds up to 97, here 47/41/4/4/4 of 100; all \

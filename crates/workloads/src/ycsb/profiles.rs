@@ -57,7 +57,7 @@ const SPEC: Variant = Variant {
 const WORDS: Variant = Variant { zipf: 0.0, fields: 1, field_bytes: 8, ..SPEC };
 
 /// Four records of 8 B a transaction, Zipf .99.
-const OOCC: Variant = Variant { zipf: 0.99, operations: 4, known_operations: 4, ..WORDS };
+const FOUR_KEYS: Variant = Variant { zipf: 0.99, operations: 4, known_operations: 4, ..WORDS };
 
 /// Narrow records, N operations a transaction.
 const fn crest(name: &'static str, operations: usize) -> Variant {
@@ -182,7 +182,7 @@ pub(super) const VARIANTS: &[Variant] = &[
             "OOCC: tuples of 8 B, Zipf .99 (the paper varies it); transactions read 4 keys; \
          1 M records, which the paper leaves open",
         ),
-        ..OOCC
+        ..FOUR_KEYS
     },
     Variant {
         profile: profile(
@@ -191,7 +191,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         ),
         writers_percent: 10,
         writes_percent: 100,
-        ..OOCC
+        ..FOUR_KEYS
     },
     Variant {
         profile: profile(
@@ -201,6 +201,6 @@ pub(super) const VARIANTS: &[Variant] = &[
         known_operations: 2,
         writers_percent: 10,
         writes_percent: 100,
-        ..OOCC
+        ..FOUR_KEYS
     },
 ];
