@@ -29,6 +29,7 @@ mod doubts;
 mod fuse;
 pub mod heap;
 pub mod history;
+mod in_place;
 pub mod index;
 mod index_schema;
 pub mod inspect;

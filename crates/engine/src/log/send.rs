@@ -2,7 +2,11 @@
 //!
 //! Invariant: at each node the entry comes before the data, in one batch; pieces are written in their order.
 
+use super::undo;
 use crate::context::Context;
+use crate::doubts::unknown;
+use crate::node_locks::add_unlocks;
+use crate::outcome::Failure;
 use crate::working_set::{Piece, Txn};
 use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
@@ -63,4 +67,46 @@ fn continues(piece: &Piece, next: &Piece) -> bool {
     next.address == piece.address.plus(len_bytes)
         && next.new == piece.new.plus(len_bytes)
         && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
+}
+
+/// The undo log in a round of its own, to the replicas of the first `groups` of those that are written.
+///
+/// # Errors
+/// The fabric's.
+pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
+    txn.round.begin();
+    let (entry, len) = undo::encode(txn);
+    for &group in txn.groups.iter().take(groups) {
+        let area = cx.database().catalog.log(group, txn.coordinator);
+        for target in cx.groups.whole().all(area) {
+            add_log(&mut txn.round, target, entry, len);
+        }
+    }
+    cx.port.execute(&mut txn.round).await?;
+    Ok(())
+}
+
+/// As it must not be: data and unlock in one batch at the primary, the backups not awaited. Here the backups' batch
+/// comes after the primary's, which is one of the orders in which they may land.
+///
+/// # Errors
+/// `CommitUnknown`.
+pub(crate) async fn write_and_unlock_early(
+    cx: &Context,
+    txn: &mut Txn,
+    log: Option<(BufferOffset, usize)>,
+) -> Result<(), Failure> {
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |position| position == 0);
+    }
+    add_unlocks(cx, txn);
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |position| position > 0);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    txn.locks.clear();
+    Ok(())
 }

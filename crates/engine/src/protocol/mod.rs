@@ -497,6 +497,7 @@ protocols! {
     ford::Ford,
     lotus::Lotus,
     motor::Motor,
+    occ::Occ,
     oocc::Oocc,
 }
 

@@ -33,6 +33,7 @@ mod rows;
 mod rtt_budget;
 mod rtt_budget_lotus;
 mod rtt_budget_motor;
+mod rtt_budget_occ;
 mod rtt_budget_oocc;
 mod semantics;
 mod unknown;

@@ -48,6 +48,18 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("motor", "-fence-before-recovery", "the dead still write while they are recovered"),
     ("motor", "-release-own", "recovery clears what others hold by now"),
     ("motor", "-protect-ranges", "gaps that are not protected"),
+    ("occ", "-validate-reads", "skipped validation"),
+    ("occ", "-refuse-locked", "read past a lock"),
+    ("occ", "-unlock-late", "unlocked before the backups had acknowledged"),
+    ("occ", "-release-granted", "foreign locks cleared"),
+    ("occ", "-log-after-validation", "a log of a transaction that was not validated"),
+    ("occ", "-protect-absent", "unprotected absent reads"),
+    ("occ", "-release-on-abort", "locks that outlive their transaction"),
+    ("occ", "unsafe-no-lock-cas", "locks that are only assumed"),
+    ("occ", "-fence-before-recovery", "the dead still write while they are recovered"),
+    ("occ", "-release-own", "recovery clears what others hold by now"),
+    ("occ", "-keep-version", "versions that begin anew"),
+    ("occ", "-protect-ranges", "gaps that are not protected"),
     ("oocc", "-validate-read-write", "writers that do not validate"),
     ("oocc", "-refuse-locked", "read past a lock"),
     ("oocc", "-check-lines", "records of several moments"),
@@ -176,6 +188,14 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert!(dies.iter().all(|&count| (count > 0) == info.caps.crash_recovery), "{sum}");
     assert!(sum.resolved.committed > 0 && sum.resolved.aborted > 0, "{sum}");
     assert!(sum.calls.replied > 0 && sum.calls.retransmissions > 0, "{sum}");
+}
+
+#[test]
+fn a_log_in_a_round_of_its_own_survives_deaths_of_both_kinds() {
+    let sum = sum(&Subject::of("occ", "corrected"), 500, 2);
+    assert_eq!(sum.failed, None, "{sum}");
+    assert!(sum.faults.memory_nodes > 0 && sum.faults.crashes > 0, "{sum}");
+    assert!(sum.splits > 0, "{sum}");
 }
 
 #[test]

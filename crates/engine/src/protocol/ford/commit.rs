@@ -4,18 +4,17 @@
 //! the undo log precedes the data; no lock is released before every replica has acknowledged its
 //! data, or has it in the same batch before; an abort releases exactly what was granted.
 
-use super::prepare::prepare;
 use super::{Ford, On, Phase, enter, published, short};
 use crate::context::Context;
+use crate::in_place::{Writes, prepare};
 use crate::access::{is_needless, validate};
 use crate::doubts::{begin_doubt, unknown};
-use crate::log::send::{add_data, add_log};
+use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
 use crate::outcome::{AbortReason, Failure};
 use crate::structure::leaves;
 use crate::working_set::Txn;
-use tarn_fabric::round::BufferOffset;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -30,7 +29,11 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     if short::applies(ford, cx, txn) {
         return commit_short(ford, cx, txn).await;
     }
-    prepare(ford, cx, txn)?;
+    let how = Writes {
+        changes_only: ford.on(On::WriteChangesOnly),
+        keeps_version: ford.on(On::KeepVersion),
+    };
+    prepare(how, cx, txn)?;
     settle_unlocks(cx, txn, ford.on(On::SettleBeforeLog)).await;
     if !ford.on(On::FuseLog) {
         log_apart(ford, cx, txn).await?;
@@ -83,17 +86,8 @@ async fn commit_short(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
 /// The published form: the undo log in a round of its own, to the replicas of every group or of one.
 async fn log_apart(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::LogApart);
-    txn.round.begin();
-    let (entry, len) = undo::encode(txn);
     let groups = if ford.on(On::LogEveryGroup) { txn.groups.len() } else { 1 };
-    for &group in txn.groups.iter().take(groups) {
-        let area = cx.database().catalog.log(group, txn.coordinator);
-        for target in cx.groups.whole().all(area) {
-            add_log(&mut txn.round, target, entry, len);
-        }
-    }
-    cx.port.execute(&mut txn.round).await?;
-    Ok(())
+    send_log(cx, txn, groups).await
 }
 
 /// Undo log and data to every replica, each node's in one batch; from here on the outcome is what
@@ -106,6 +100,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     let log = if ford.on(On::FuseLog) { Some(undo::encode(txn)) } else { None };
     begin_doubt(cx, txn);
     if !ford.on(On::UnlockLate) {
+        enter(cx, Phase::Unlock);
         return write_and_unlock_early(cx, txn, log).await;
     }
     txn.round.begin();
@@ -138,29 +133,6 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     if alone {
         txn.locks.clear();
     }
-    Ok(())
-}
-
-/// The published form: data and unlock in one batch at the primary, the backups not awaited. Here
-/// the backups' batch comes after the primary's, which is one of the orders in which they may land.
-async fn write_and_unlock_early(
-    cx: &Context,
-    txn: &mut Txn,
-    log: Option<(BufferOffset, usize)>,
-) -> Result<(), Failure> {
-    txn.round.begin();
-    for index in 0..txn.groups.len() {
-        add_data(cx, txn, txn.groups[index], log, |position| position == 0);
-    }
-    add_unlocks(cx, txn);
-    enter(cx, Phase::Unlock);
-    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    txn.round.begin();
-    for index in 0..txn.groups.len() {
-        add_data(cx, txn, txn.groups[index], log, |position| position > 0);
-    }
-    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    txn.locks.clear();
     Ok(())
 }
 

@@ -27,7 +27,6 @@
 //! See [`Ford::INFO`](crate::protocol::Protocol::INFO).
 
 mod commit;
-mod prepare;
 mod published;
 mod short;
 

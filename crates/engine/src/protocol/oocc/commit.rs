@@ -14,7 +14,7 @@ use crate::access::{
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::log::{SETTLING, redo};
-use crate::log::send::{add_data, add_log};
+use crate::log::send::{add_data, add_log, write_and_unlock_early};
 use crate::node_locks::{
     add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks,
     suspect_all_locks,
@@ -112,7 +112,8 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     enter(cx, Phase::Write);
     begin_doubt(cx, txn);
     if !oocc.on(On::UnlockLate) {
-        return write_and_unlock_early(cx, txn).await;
+        enter(cx, Phase::Unlock);
+        return write_and_unlock_early(cx, txn, None).await;
     }
     txn.round.begin();
     for index in 0..txn.groups.len() {
@@ -139,25 +140,6 @@ fn add_mark(cx: &Context, txn: &mut Txn) {
     round.set_word(mark, tag.word() | SETTLING);
     let area = cx.database().catalog.log(groups[0], *coordinator);
     round.write_private(cx.groups.primary(area), mark, 8);
-}
-
-/// The published form: data and unlock in one batch at the primary, the backups not awaited. Here the backups' batch comes
-/// after the primary's, which is one of the orders in which they may land.
-async fn write_and_unlock_early(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    txn.round.begin();
-    for index in 0..txn.groups.len() {
-        add_data(cx, txn, txn.groups[index], None, |position| position == 0);
-    }
-    add_unlocks(cx, txn);
-    enter(cx, Phase::Unlock);
-    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    txn.round.begin();
-    for index in 0..txn.groups.len() {
-        add_data(cx, txn, txn.groups[index], None, |position| position > 0);
-    }
-    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
-    txn.locks.clear();
-    Ok(())
 }
 
 /// Releases every lock; nobody waits for it.

@@ -1,15 +1,14 @@
-//! What FORD's commit writes: new versions, and the bytes in which records change.
+//! What a commit writes whose records have one version, changed in place: new versions, and the bytes in which records change.
 //!
 //! Invariant: where the new VERSION of a record is, all of the record is: VERSION is written with a
 //! record's other bytes, in one line, or after them. What was there before goes with each piece.
 
-use super::{Ford, On};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash_of;
 use crate::index::changes::{
     change_prints, finish, give_back_body, raise_directory, set_new_version, version_piece,
 };
+use crate::index::hash_of;
 use crate::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES, for_each_run};
 use crate::log::undo;
 use crate::outcome::Failure;
@@ -17,8 +16,17 @@ use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::BufferOffset;
 
+/// How a variant writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writes {
+    /// A record's bytes up to the last that changes; otherwise all of them.
+    pub(crate) changes_only: bool,
+    /// What comes back counts on from its slot's and its directory's VERSION; otherwise, as it must not be, anew.
+    pub(crate) keeps_version: bool,
+}
+
 /// Decides the new versions and gathers the bytes to write.
-pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+pub(crate) fn prepare(how: Writes, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     // The entries step aside, so that each can be read beside the rest of the transaction.
     let mut entries = std::mem::take(&mut txn.entries);
     for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
@@ -29,8 +37,8 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
                 // It may have made the bucket's chain longer.
                 raise_directory(txn, entry.directory_lock, Version::NEVER);
             }
-            Mode::Update if entry.dirty.0 != 0 => prepare_update(ford, txn, entry, table),
-            Mode::Insert => prepare_insert(ford, txn, entry, table),
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(how, txn, entry, table),
+            Mode::Insert => prepare_insert(how, txn, entry, table),
             Mode::Delete => prepare_delete(txn, entry, table),
             Mode::Update | Mode::Read => {}
         }
@@ -40,7 +48,7 @@ pub(super) fn prepare(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     finish(cx, txn, undo::encoded_bytes)
 }
 
-fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
+fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     let old_version = entry.version;
     let new_version = old_version.present_after(Version::NEVER);
     set_new_version(txn, entry.lock, new_version);
@@ -66,7 +74,7 @@ fn prepare_update(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
     let column = &table.schema.columns[last];
     let changed = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
     let changed = changed.next_multiple_of(WORD_BYTES);
-    let end = if ford.on(On::WriteChangesOnly) { changed } else { table.slot.slot_bytes };
+    let end = if how.changes_only { changed } else { table.slot.slot_bytes };
     slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
 }
 
@@ -93,11 +101,11 @@ fn slot_pieces(
     }
 }
 
-fn prepare_insert(ford: &Ford, txn: &mut Txn, entry: &Entry, table: &Table) {
+fn prepare_insert(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     let slot = &table.slot;
     let directory = txn.locks[entry.directory_lock as usize];
     let former = txn.locks[entry.lock as usize].old_version;
-    let new_version = match ford.on(On::KeepVersion) {
+    let new_version = match how.keeps_version {
         true => former.present_after(directory.old_version),
         false => Version::NEVER.present_after(Version::NEVER),
     };

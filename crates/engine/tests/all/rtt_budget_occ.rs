@@ -1,0 +1,49 @@
+//! The RTT budget of OCC: the table in `protocol/occ/mod.rs`, asserted by counting.
+//!
+//! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
+//! by nobody), and the verbs of both. One coroutine, nobody else.
+
+use crate::common::budget::{Cost, add_one, measure, read, reading};
+use crate::common::*;
+use tarn_engine::schema::{Cells, TableId};
+use tarn_engine::transaction::Transaction;
+
+const NARROW: TableId = TableId(0);
+const REPLICAS: [usize; 2] = [1, 3];
+
+/// Of `records` of one line that are updated: log and data, to every replica; unlocked by CAS, not awaited.
+fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
+    let writes = (1 + records) * replicas as u64;
+    Cost { rounds, detached: 1, reads, writes, cas: 2 * records }
+}
+
+#[test]
+fn a_reader_of_several_records_looks_twice_and_a_writer_awaits_four_rounds() {
+    for replicas in REPLICAS {
+        let schemas = [narrow("narrow", 4000)];
+        let world = World::new(&Shape::of(&schemas).protocol("occ").nodes(replicas, replicas));
+        let (mut cold, mut warm) = (world.coordinator(0, 0), world.coordinator(1, 1024));
+        fill(&mut cold, NARROW, 1..10);
+        let keys = [1, 2, 3];
+        measure(&mut warm, false, async |tx| read(tx, NARROW, &keys).await);
+        let one = measure(&mut cold, false, async |tx| read(tx, NARROW, &[1]).await);
+        assert_eq!(one, reading(1, 1));
+        let several = measure(&mut cold, false, async |tx| read(tx, NARROW, &keys).await);
+        assert_eq!(several, reading(2, 6));
+        for keys in [&[1][..], &[1, 2]] {
+            let count = keys.len() as u64;
+            let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, keys).await);
+            assert_eq!(cost, writing(replicas, 3, count, count));
+            let cost = measure(&mut cold, false, async |tx| add_one(tx, NARROW, keys).await);
+            assert_eq!(cost, writing(replicas, 4, 2 * count, count));
+        }
+        let other = async |tx: &mut Transaction<'_>| {
+            let row = tx.read(NARROW, 3u64, Cells::ALL);
+            add_one(tx, NARROW, &[1]).await?;
+            assert!(tx.get(row).is_some());
+            Ok(())
+        };
+        assert_eq!(measure(&mut warm, false, other), writing(replicas, 4, 3, 1));
+        world.assert_clean();
+    }
+}
