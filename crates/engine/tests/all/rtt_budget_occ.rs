@@ -21,7 +21,9 @@ fn writing(replicas: usize, rounds: u64, reads: u64, records: u64) -> Cost {
 fn a_reader_of_several_records_looks_twice_and_a_writer_awaits_four_rounds() {
     for replicas in REPLICAS {
         let schemas = [narrow("narrow", 4000)];
-        let world = World::new(&Shape::of(&schemas).protocol("occ").nodes(replicas, replicas));
+        let mut shape = Shape::of(&schemas).protocol("occ").nodes(replicas, replicas);
+        shape.options.placement = tarn_engine::catalog::Placement::Table;
+        let world = World::new(&shape);
         let (mut cold, mut warm) = (world.coordinator(0, 0), world.coordinator(1, 1024));
         fill(&mut cold, NARROW, 1..10);
         let keys = [1, 2, 3];
