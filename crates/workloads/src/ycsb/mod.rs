@@ -41,7 +41,7 @@ const TABLE: TableId = TableId(0);
 pub struct Ycsb {
     keys: Keys,
     zipf: f64,
-    variant: &'static Variant,
+    variant: Variant,
 }
 
 /// What committed transactions add up to.
@@ -65,7 +65,59 @@ pub struct Tally {
 /// The handles of a transaction's operations; those beyond its last are not used.
 type Handles = [Handle; OPERATIONS_MAX];
 
+/// Fields of a record whose length is chosen, unless it is shorter; and the longest.
+const WHOLE_FIELD_BYTES: u16 = 128;
+const RECORD_BYTES_MAX: u16 = 1024;
+
+/// Refuses `value` of `field` outside of a range.
+fn within(field: &str, value: usize, (least, most): (usize, usize)) -> Result<(), UsageError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let (field, value) = (field.to_owned(), value.to_string());
+    Err(UsageError { field, value, allowed: format!("{least} to {most}") })
+}
+
 impl Ycsb {
+    /// So many percent of the transactions may write, whatever the profile says.
+    ///
+    /// # Errors
+    /// More than all.
+    pub fn writing(mut self, percent: u32) -> Result<Ycsb, UsageError> {
+        within("writing-percent", percent as usize, (0, 100))?;
+        self.variant.writers_percent = percent as u8;
+        Ok(self)
+    }
+
+    /// Transactions of so many operations, all known from the start, whatever the profile says.
+    ///
+    /// # Errors
+    /// None, or too many.
+    pub fn of_operations(mut self, operations: usize) -> Result<Ycsb, UsageError> {
+        within("operations", operations, (1, OPERATIONS_MAX))?;
+        (self.variant.operations, self.variant.known_operations) = (operations, operations);
+        Ok(self)
+    }
+
+    /// Records of so many bytes, read and written whole, whatever the profile says.
+    ///
+    /// # Errors
+    /// Less than a count takes, more than a record has, or what fields cannot make up.
+    pub fn of_bytes(mut self, bytes: u16) -> Result<Ycsb, UsageError> {
+        let fields = bytes.div_ceil(WHOLE_FIELD_BYTES);
+        if !(8..=RECORD_BYTES_MAX).contains(&bytes) || fields > 1 && !bytes.is_multiple_of(WHOLE_FIELD_BYTES)
+        {
+            let (field, value) = ("record-bytes".to_owned(), bytes.to_string());
+            let allowed = format!(
+                "8 to {WHOLE_FIELD_BYTES}, multiples of that up to {RECORD_BYTES_MAX}"
+            );
+            return Err(UsageError { field, value, allowed });
+        }
+        (self.variant.fields, self.variant.field_bytes) = (fields as u8, bytes / fields);
+        (self.variant.read_whole, self.variant.write_whole) = (true, true);
+        Ok(self)
+    }
+
     /// Adds the records of `operations`, which are not empty.
     #[inline]
     fn request(&self, tx: &mut Transaction<'_>, operations: &[Operation]) -> Handles {
@@ -145,7 +197,7 @@ impl Workload for Ycsb {
             let allowed = format!("1 to {}", Operation::KEYS_MAX);
             return Err(UsageError { field, value, allowed });
         }
-        Ok(Ycsb { keys, zipf, variant })
+        Ok(Ycsb { keys, zipf, variant: variant.clone() })
     }
 
     fn profile(&self) -> Profile {
@@ -153,7 +205,7 @@ impl Workload for Ycsb {
     }
 
     fn describe(&self) -> Vec<(&'static str, String)> {
-        let variant = self.variant;
+        let variant = &self.variant;
         vec![
             ("records", self.keys.records().to_string()),
             ("zipf", self.zipf.to_string()),
@@ -188,7 +240,7 @@ impl Workload for Ycsb {
     }
 
     fn lines_per_transaction(&self) -> usize {
-        let variant = self.variant;
+        let variant = &self.variant;
         let payload = usize::from(variant.fields) * usize::from(variant.field_bytes);
         let wanted = if variant.read_whole { payload } else { variant.field_bytes.into() };
         // A record's bin is two lines; a payload that lies apart adds its own, and the re-read head.
@@ -218,7 +270,7 @@ impl Workload for Ycsb {
 
     #[inline]
     fn draw(&self, rng: &mut Rng) -> Input {
-        Input::draw(&self.keys, self.variant, rng)
+        Input::draw(&self.keys, &self.variant, rng)
     }
 
     #[inline]
@@ -229,6 +281,11 @@ impl Workload for Ycsb {
     #[inline]
     fn first_key(input: &Input) -> Option<u64> {
         input.operations().first().map(|operation| operation.key())
+    }
+
+    #[inline]
+    fn further_keys(input: &Input, see: &mut dyn FnMut(TableId, u64)) {
+        input.operations().iter().skip(1).for_each(|operation| see(TABLE, operation.key()));
     }
 
     #[inline]

@@ -8,6 +8,7 @@
 
 use crate::workload::Profile;
 
+#[derive(Clone)]
 pub(super) struct Variant {
     pub(super) profile: Profile,
     pub(super) records: u64,

@@ -161,6 +161,32 @@ fn ycsb_draws_every_field_and_step() {
     assert_eq!(unknown.draw(&mut rng).steps().map(<[_]>::len), [2, 2]);
 }
 
+/// What papers vary is chosen over the profile, and what cannot be is refused by name.
+#[test]
+fn ycsb_has_the_share_the_operations_and_the_length_that_are_chosen() -> Result<(), UsageError> {
+    let of = || small::<Ycsb>("oocc-ri", 100);
+    let chosen = of().writing(100)?.of_operations(2)?.of_bytes(1024)?;
+    let mut rng = seeded(6, 6);
+    let input = chosen.draw(&mut rng);
+    assert!(input.writes() && input.operations().iter().all(|operation| operation.is_write()));
+    assert_eq!(input.steps().map(<[_]>::len), [2, 0]);
+    let mut further = Vec::new();
+    Ycsb::further_keys(&input, &mut |_, key| further.push(key));
+    assert_eq!(further, [input.operations()[1].key()]);
+    assert_eq!(chosen.schemas()[0].columns.len(), 8);
+    let none = of().writing(0)?;
+    assert!((0..1000).all(|_| !none.draw(&mut rng).writes()));
+    let refused = [
+        (of().writing(101), "writing-percent = 101; allowed: 0 to 100"),
+        (of().of_operations(17), "operations = 17; allowed: 1 to 16"),
+        (of().of_bytes(200), "record-bytes = 200; allowed: 8 to 128, multiples of that up to 1024"),
+    ];
+    for (workload, text) in refused {
+        assert_eq!(workload.err().expect("refused").to_string(), text);
+    }
+    Ok(())
+}
+
 #[test]
 fn descriptions_are_sound() -> Result<(), UsageError> {
     for &name in NAMES {
