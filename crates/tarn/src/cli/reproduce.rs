@@ -7,9 +7,8 @@ use super::progress::Progress;
 use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say, verdict};
-use crate::reproduce::lotus::extent::Extent;
-use crate::reproduce::lotus::supposition::Supposition;
-use crate::reproduce::lotus::{self, Order};
+use crate::reproduce::lotus::Lotus;
+use crate::reproduce::paper::{self, Order, Paper, Portion, Suppose};
 use crate::reproduce::{ALL, Figure, page};
 use std::path::PathBuf;
 
@@ -65,8 +64,8 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         list(arguments.json)?;
         return Ok(Verdict::Good);
     }
-    if arguments.figure.as_deref() == Some(lotus::NAME) {
-        return evaluate(arguments);
+    if arguments.figure.as_deref() == Some(Lotus::NAME) {
+        return evaluate::<Lotus>(arguments);
     }
     let figure = figure_of(arguments)?;
     let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
@@ -100,30 +99,30 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
             ];
             for (flag, given) in flags {
                 if let Some(value) = given.first() {
-                    return Err(only_with(flag, value, lotus::NAME));
+                    return Err(only_with(flag, value, Lotus::NAME));
                 }
             }
             return Ok(figure);
         }
     };
-    error.allowed = format!("{}, {}", lotus::NAME, error.allowed);
+    error.allowed = format!("{}, {}", Lotus::NAME, error.allowed);
     Err(Stop::Input(about(&error)))
 }
 
-/// The whole evaluation of LOTUS.
-fn evaluate(arguments: &Arguments) -> Result<Verdict, Stop> {
-    let extent = if arguments.quick { Extent::quick() } else { Extent::full() };
-    let profile = with_settings(load_profile("--profile", lotus::PROFILE)?, &arguments.set)?;
+/// A paper's whole evaluation.
+fn evaluate<P: Paper>(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let extent = if arguments.quick { P::Extent::quick() } else { P::Extent::full() };
+    let profile = with_settings(load_profile("--profile", P::PROFILE)?, &arguments.set)?;
     let (seed, only) = (arguments.seed, arguments.only.clone());
-    let suppositions = arguments.suppose.iter().map(|text| Supposition::parse(text));
+    let suppositions = arguments.suppose.iter().map(|text| P::Supposition::parse(text));
     let suppositions = suppositions.collect::<Result<_, _>>()?;
-    let order = Order { extent, seed, profile, only, suppositions };
-    lotus::check(&order)?;
+    let order = Order::<P> { extent, seed, profile, only, suppositions };
+    paper::check(&order)?;
     let html = arguments.html.as_deref();
     let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
-    let evaluation = lotus::evaluate(&order, &Progress::new())?;
+    let evaluation = paper::evaluate(&order, &Progress::new())?;
     if let Some(file) = html {
-        file.finish(&lotus::page::page(&evaluation))?;
+        file.finish(&paper::page::page(&evaluation))?;
     }
     verdict::print(&evaluation, arguments.json)?;
     Ok(told(&evaluation.failed()))
@@ -137,12 +136,12 @@ fn list(json: bool) -> Result<(), Stop> {
             serde_json::json!({ "figure": name, "title": title, "source": source })
         };
         let whole = serde_json::json!({
-            "figure": lotus::NAME, "title": lotus::TITLE, "source": lotus::SOURCE
+            "figure": Lotus::NAME, "title": Lotus::TITLE, "source": Lotus::SOURCE
         });
         return print_object(&ALL.iter().map(figure).chain([whole]).collect::<Vec<_>>());
     }
     for figure in ALL {
         say(&format!("{:<14} {}\n", figure.name, figure.title))?;
     }
-    say(&format!("{:<14} {}\n", lotus::NAME, lotus::TITLE))
+    say(&format!("{:<14} {}\n", Lotus::NAME, Lotus::TITLE))
 }

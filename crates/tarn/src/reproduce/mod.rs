@@ -16,6 +16,7 @@ pub mod curve;
 mod ford_software;
 pub mod lotus;
 pub mod page;
+pub mod paper;
 pub mod report;
 pub mod row;
 pub mod stage;

@@ -152,22 +152,22 @@ fn verbs(html: &mut String, report: &Reproduction) {
 }
 
 /// A table under a heading, if it has one.
-pub(super) fn table<const N: usize>(
+pub(super) fn table(
     html: &mut String,
     title: &str,
-    head: &[&str; N],
-    body: impl Iterator<Item = [String; N]>,
+    head: &[&str],
+    body: impl Iterator<Item = impl AsRef<[String]>>,
 ) {
     if !title.is_empty() {
         let _ = writeln!(html, "<h2>{title}</h2>");
     }
     html.push_str("<div class=\"wide\"><table>\n");
-    let cells = |row: &[String; N], cell: &str| -> String {
-        row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect()
-    };
-    let _ = writeln!(html, "<tr>{}</tr>", cells(&head.map(str::to_owned), "th"));
+    let cell = |kind: &str, text: &str| format!("<{kind}>{}</{kind}>", escape(text));
+    let heads: String = head.iter().map(|text| cell("th", text)).collect();
+    let _ = writeln!(html, "<tr>{heads}</tr>");
     for row in body {
-        let _ = writeln!(html, "<tr>{}</tr>", cells(&row, "td"));
+        let cells: String = row.as_ref().iter().map(|text| cell("td", text)).collect();
+        let _ = writeln!(html, "<tr>{cells}</tr>");
     }
     html.push_str("</table></div>\n");
 }

@@ -4,7 +4,9 @@
 //! assumed: what is not there has rows without figures. A form is one choice for all figures. Where the
 //! paper leaves something open all systems have the same, and the page says what was assumed.
 
-use super::case::Kind;
+use crate::reproduce::paper::case::{Entrant, Kind};
+use crate::reproduce::paper::sheet::Columns;
+use crate::reproduce::paper::target::Party;
 use crate::reproduce::stage::{Layout, System};
 use crate::simulate::stamps::Source;
 use crate::simulate::warmth::Warmth;
@@ -29,6 +31,36 @@ pub enum Form {
 impl Form {
     /// All of them.
     pub const ALL: [Form; 3] = [Form::Literal, Form::Corrected, Form::Best];
+}
+
+impl Columns for Form {
+    const NAMES: &'static [&'static str] = &["literal", "corrected", "best_form"];
+
+    /// Where only baselines are in a row, the second column is theirs corrected.
+    fn of(party: Party) -> Vec<Option<Form>> {
+        match party {
+            Party::Own => Form::ALL.map(Some).into(),
+            Party::Baselines => vec![Some(Form::Literal), Some(Form::Best), None],
+        }
+    }
+
+    /// Its own system corrected; baselines as they were measured.
+    fn decides(party: Party) -> usize {
+        match party {
+            Party::Own => 1,
+            Party::Baselines => 0,
+        }
+    }
+}
+
+impl Entrant for (Who, Form) {
+    fn system(self) -> System {
+        self.0.system(self.1)
+    }
+
+    fn layout(self, kind: Kind) -> Layout {
+        self.0.layout(self.1, kind)
+    }
 }
 
 /// Which system.
@@ -131,7 +163,7 @@ impl Who {
             (Who::Ford, _, Kind::SmallBank) => FORD_STOCK,
             (Who::Ford, _, Kind::Kvs) => FORD_KVS,
             (Who::Ford, _, Kind::Tatp) => FORD_TATP,
-            (Who::Ford, _, Kind::Tpcc) => FORD_SIZED,
+            (Who::Ford, ..) => FORD_SIZED,
             (Who::Motor, ..) => MOTOR_TABLES,
             (Who::Lotus, ..) => BY_TABLE,
         };
@@ -148,6 +180,7 @@ impl Who {
             Kind::Tatp => TATP_RUN,
             Kind::Tpcc => TPCC_RUN,
             Kind::SmallBank => BANK_RUN,
+            Kind::Ycsb | Kind::TaoBench => unreachable!("no benchmark of LOTUS's evaluation"),
         };
         let transactions_per_record = transactions / 2.0 / records;
         Warmth { by_node: self == Who::Lotus, transactions_per_record }

@@ -2,12 +2,10 @@
 //!
 //! Invariant: what is smaller than published is said on the page, whichever extent it is.
 
-use super::case::{Bench, Kind};
 use crate::reproduce::Scale;
+use crate::reproduce::paper::case::{Bench, Kind};
+use crate::reproduce::paper::{Portion, QUICK};
 use serde::Serialize;
-
-/// The name of a smoke run's scale.
-pub const QUICK: &str = "quick";
 
 /// TPC-C as the systems' public code has it: the paper's largest record, 672 bytes, is its customer.
 const TPCC_MIX: &str = "lotus-code";
@@ -128,7 +126,7 @@ impl Extent {
     pub fn coordinators(&self, kind: Kind) -> &[usize] {
         match kind {
             Kind::Tpcc => &self.tpcc_coordinators,
-            Kind::Kvs | Kind::Tatp | Kind::SmallBank => &self.scale.coordinators,
+            _ => &self.scale.coordinators,
         }
     }
 
@@ -148,17 +146,17 @@ impl Extent {
 
     /// SmallBank as published.
     pub fn bank(&self) -> Bench {
-        bench(Kind::SmallBank, "lotus", self.accounts)
+        Bench::new(Kind::SmallBank, "lotus", self.accounts)
     }
 
     /// TATP as published.
     pub fn tatp(&self) -> Bench {
-        bench(Kind::Tatp, "lotus", self.subscribers)
+        Bench::new(Kind::Tatp, "lotus", self.subscribers)
     }
 
     /// TPC-C of so many warehouses.
     pub fn tpcc_of(&self, warehouses: u64) -> Bench {
-        bench(Kind::Tpcc, self.tpcc_mix, warehouses)
+        Bench::new(Kind::Tpcc, self.tpcc_mix, warehouses)
     }
 
     /// TPC-C as published.
@@ -174,10 +172,28 @@ impl Extent {
     /// KVS with this skew and share of updates.
     pub fn kvs(&self, zipf: f64, updates: u32) -> Bench {
         let (zipf, updates) = (Some(zipf), Some(updates));
-        Bench { zipf, updates, ..bench(Kind::Kvs, "lotus-uniform", self.pairs) }
+        Bench { zipf, updates, ..Bench::new(Kind::Kvs, "lotus-uniform", self.pairs) }
     }
 }
 
-fn bench(kind: Kind, mix: &'static str, records: u64) -> Bench {
-    Bench { kind, mix, records, zipf: None, updates: None, critical: None }
+impl Portion for Extent {
+    fn full() -> Extent {
+        Extent::full()
+    }
+
+    fn quick() -> Extent {
+        Extent::quick()
+    }
+
+    fn scale(&self) -> &Scale {
+        &self.scale
+    }
+
+    fn scale_of(&self, kind: Kind) -> Scale {
+        Extent::scale_of(self, kind)
+    }
+
+    fn scaled_down(&self) -> Vec<String> {
+        Extent::scaled_down(self)
+    }
 }

@@ -3,8 +3,9 @@
 //! Invariant: a supposition is named on the page and never part of a figure that is held against a published one.
 //! Constants of the hardware have `--set`.
 
-use super::case::{Case, Kind};
 use super::entrant::Who;
+use crate::reproduce::paper::Suppose;
+use crate::reproduce::paper::case::{Case, Kind};
 use crate::reproduce::stage::Layout;
 use crate::simulate::stamps::Source;
 use tarn_engine::catalog::Placement;
@@ -52,12 +53,8 @@ const KEYS: [(&str, &str); 9] = [
     ("addresses", "on (as after half of a run, on all benchmarks), off (none are remembered)"),
 ];
 
-impl Supposition {
-    /// As it is written: KEY=VALUE.
-    ///
-    /// # Errors
-    /// A key or value that there is not.
-    pub fn parse(text: &str) -> Result<Supposition, UsageError> {
+impl Suppose for Supposition {
+    fn parse(text: &str) -> Result<Supposition, UsageError> {
         let refused = |allowed: &str| UsageError {
             field: "suppose".into(),
             value: text.to_owned(),
@@ -93,8 +90,7 @@ impl Supposition {
         found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
     }
 
-    /// Changes a case.
-    pub fn apply(self, case: &mut Case) {
+    fn apply(self, case: &mut Case) {
         let Case { bench, system, layout, .. } = case;
         match self {
             Supposition::Timestamps(source) => system.timestamps = source,
@@ -129,8 +125,7 @@ impl Supposition {
         }
     }
 
-    /// As the page shows it.
-    pub fn shown(self) -> Change {
+    fn shown(self) -> Change {
         let on = |is_on: bool| (if is_on { "on" } else { "off" }).to_owned();
         let (key, value) = match self {
             Supposition::Timestamps(source) => ("timestamps", source.name().to_owned()),

@@ -6,7 +6,7 @@
 //!
 //! Invariant: each stands here once, and every page has each once.
 
-use super::target::{Target, Unit, stated};
+use crate::reproduce::paper::target::{Target, Unit, stated};
 use crate::reproduce::row::Relation::{Above, Below};
 use Unit::{CutPercent, GainPercent, Of, Times};
 

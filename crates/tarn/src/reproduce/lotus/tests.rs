@@ -5,9 +5,16 @@
 
 use super::*;
 use crate::reproduce::Scale;
+use crate::reproduce::paper::report::Part;
+use crate::reproduce::paper::runs::{Ran, Runs};
+use crate::reproduce::paper::section::Done;
+use crate::reproduce::paper::sheet::Row;
+use crate::reproduce::paper::{Suppose as _, evaluate, page, part};
 use crate::reproduce::row::Verdict;
 use crate::simulate::run::Silent;
 use std::collections::BTreeSet;
+
+const COLUMNS: [&str; 3] = ["literal", "corrected", "best_form"];
 
 fn keys(parts: &[Part]) -> Vec<(&'static str, &'static str, &'static str)> {
     let rows = parts.iter().flat_map(|part| &part.rows);
@@ -15,9 +22,9 @@ fn keys(parts: &[Part]) -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 fn with_nothing_run() -> Vec<Part> {
-    let (extent, profile) = (Extent::full(), Profile::load(PROFILE).expect("embedded"));
+    let (extent, profile) = (Extent::full(), Profile::load(Lotus::PROFILE).expect("embedded"));
     let done = Done { extent: &extent, profile: &profile, runs: &Runs::default() };
-    figures::ALL.iter().map(|section| part(section, &done)).collect()
+    Lotus::SECTIONS.iter().map(|section| part(section, &done)).collect()
 }
 
 #[test]
@@ -48,8 +55,8 @@ fn every_published_figure_has_one_row_and_nothing_is_made_up() {
         assert!(row.published.source.starts_with("section "), "{row}");
         let is_arithmetic = ["Section 2.2", "Figure 16"].contains(&row.figure);
         if !is_arithmetic {
-            let figures = (row.literal, row.corrected, row.best_form, row.ratio);
-            assert_eq!(figures, (None, None, None, None), "{row}");
+            let figures = COLUMNS.map(|column| row.value(column));
+            assert_eq!((figures, row.ratio), ([None; 3], None), "{row}");
             assert_eq!(row.verdict, Verdict::NotSimulated, "{row}");
             assert!(!row.why.is_empty(), "{row}");
         }
@@ -87,7 +94,7 @@ pub fn tiny(only: &[&str]) -> Order {
         crash_threads: (1, 1),
         ..Extent::quick()
     };
-    let profile = Profile::load(PROFILE).expect("embedded");
+    let profile = Profile::load(Lotus::PROFILE).expect("embedded");
     Order {
         extent,
         seed: 1,
@@ -108,7 +115,7 @@ fn what_is_there_is_run_and_drawn_and_the_rest_says_why_not() {
         found.unwrap_or_else(|| panic!("no row {metric}"))
     };
     let gain = row("FORD without CAS over its peak");
-    assert!(gain.literal.is_some_and(|gain| gain > 1.1), "{gain}");
+    assert!(gain.value("literal").is_some_and(|gain| gain > 1.1), "{gain}");
     assert!(gain.bottleneck.contains("nic pipeline of memory node 1"), "{gain}");
     let page = page::page(&evaluation);
     assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
@@ -151,7 +158,7 @@ fn a_counterfactual_moves_what_it_is_about_and_is_named() {
         let evaluation = evaluate(&Order { profile, ..order.clone() }, &Silent).expect("a page");
         let gain =
             evaluation.rows.iter().find(|row| row.metric == "FORD without CAS over its peak");
-        (gain.expect("a row").literal.expect("a figure"), evaluation)
+        (gain.expect("a row").value("literal").expect("a figure"), evaluation)
     });
     assert!(is.0 > 2.0 * was.0, "{} and {}", was.0, is.0);
     assert!(page::page(&is.1).contains("Counterfactual:"));
@@ -164,14 +171,13 @@ fn routing_is_a_step_of_its_own() {
     let evaluation = evaluate(&tiny(&["fig-14"]), &Silent).expect("a page");
     let metric = "throughput with two-level load balancing";
     for workload in ["TATP", "SmallBank"] {
-        let is_it = |row: &&sheet::Row| row.workload == workload && row.metric == metric;
+        let is_it = |row: &&Row| row.workload == workload && row.metric == metric;
         let row = evaluation.rows.iter().find(is_it).expect("a row");
-        assert!(row.corrected.is_some() && row.literal.is_some(), "{row}");
+        assert!(row.value("corrected").is_some() && row.value("literal").is_some(), "{row}");
     }
     let of = |is_routed| {
-        let is_it = |ran: &&runs::Ran| {
-            ran.series.is_routed == is_routed && ran.bench.kind.name() == "SmallBank"
-        };
+        let is_it =
+            |ran: &&Ran| ran.series.is_routed == is_routed && ran.bench.kind.name() == "SmallBank";
         let ran =
             evaluation.series.iter().filter(is_it).find(|it| it.series.name.starts_with("LOTUS,"));
         ran.expect("a curve").series.peak().expect("a point").messages
@@ -183,7 +189,7 @@ fn routing_is_a_step_of_its_own() {
 #[test]
 fn a_supposition_is_named_and_moves_what_it_is_about() {
     let order = Order { suppositions: vec![], ..tiny(&["fig-14"]) };
-    let off = supposition::Supposition::parse("timestamps=counter").expect("one");
+    let off = Supposition::parse("timestamps=counter").expect("one");
     let free = evaluate(&Order { suppositions: vec![off], ..order }, &Silent).expect("a page");
     assert!(page::page(&free).contains("suppose.timestamps = counter"));
     let lotus = free.series.iter().filter(|ran| ran.series.name.starts_with("LOTUS"));
@@ -201,8 +207,8 @@ fn a_crash_is_run_for_whoever_recovers() {
     let failed = evaluation.failed();
     assert!(failed.iter().all(|failure| failure.starts_with("LOTUS")), "{failed:?}");
     for row in &evaluation.rows {
-        assert_eq!(row.corrected.is_none(), !row.why.is_empty(), "{row}");
-        assert!(failed.is_empty() || row.corrected.is_none(), "{row}");
+        assert_eq!(row.value("corrected").is_none(), !row.why.is_empty(), "{row}");
+        assert!(failed.is_empty() || row.value("corrected").is_none(), "{row}");
     }
     let ford = evaluation.crashes.iter().find(|it| it.system.starts_with("FORD")).expect("FORD's");
     assert!(ford.outage.drop_percent > 5.0 && ford.outage.recovered_after_ms.is_some());

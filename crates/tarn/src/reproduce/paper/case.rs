@@ -3,13 +3,13 @@
 //! Invariant: equal cases are run once, whoever asks for them; cases whose database is the same are run on
 //! one load of it, one after the other.
 
-use super::entrant::{Form, Who};
 use crate::bench::run::RunError;
 use crate::reproduce::stage::{Layout, System};
 use serde::{Serialize, Serializer};
 use tarn_engine::outcome::UsageError;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::tpcc::{CriticalField, Tpcc};
+use tarn_workloads::ycsb::Ycsb;
 use tarn_workloads::{Settings, Workload};
 
 /// Which benchmark.
@@ -24,9 +24,17 @@ pub enum Kind {
     Tpcc,
     /// Banking.
     SmallBank,
+    /// Some records a transaction.
+    Ycsb,
+    /// A graph of objects.
+    TaoBench,
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 6] =
+        [Kind::Kvs, Kind::Tatp, Kind::Tpcc, Kind::SmallBank, Kind::Ycsb, Kind::TaoBench];
+
     /// As the paper calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -34,6 +42,8 @@ impl Kind {
             Kind::Tatp => "TATP",
             Kind::Tpcc => "TPC-C",
             Kind::SmallBank => "SmallBank",
+            Kind::Ycsb => "YCSB",
+            Kind::TaoBench => "TAOBench",
         }
     }
 }
@@ -49,11 +59,17 @@ pub struct Bench {
     pub records: u64,
     /// Skew, where it can be chosen.
     pub zipf: Option<f64>,
-    /// Share of updates in percent, of KVS.
+    /// Share of updates in percent, of KVS; of transactions that write, of YCSB.
     pub updates: Option<u32>,
     /// What shards the locks, of TPC-C; none: its warehouse.
     #[serde(serialize_with = "field_name")]
     pub critical: Option<CriticalField>,
+    /// Operations of a transaction, of YCSB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations: Option<usize>,
+    /// Bytes of a record, of YCSB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record_bytes: Option<u16>,
 }
 
 fn field_name<S: Serializer>(field: &Option<CriticalField>, to: S) -> Result<S::Ok, S::Error> {
@@ -61,11 +77,23 @@ fn field_name<S: Serializer>(field: &Option<CriticalField>, to: S) -> Result<S::
 }
 
 impl Bench {
+    /// A benchmark as a profile of it has it, of so many accounts, subscribers, warehouses, pairs.
+    pub fn new(kind: Kind, mix: &'static str, records: u64) -> Bench {
+        let (zipf, updates, critical) = (None, None, None);
+        let (operations, record_bytes) = (None, None);
+        Bench { kind, mix, records, zipf, updates, critical, operations, record_bytes }
+    }
+
     /// What decides about the database alone.
     pub fn loads_as(self) -> Bench {
         match self.kind {
             Kind::Kvs => Bench { zipf: None, updates: None, ..self },
-            Kind::Tatp | Kind::Tpcc | Kind::SmallBank => self,
+            // Whatever it reads and writes: all of its profiles here have the same table.
+            Kind::Ycsb => Bench {
+                record_bytes: self.record_bytes,
+                ..Bench::new(Kind::Ycsb, "", self.records)
+            },
+            Kind::Tatp | Kind::Tpcc | Kind::SmallBank | Kind::TaoBench => self,
         }
     }
 
@@ -104,6 +132,24 @@ impl Bench {
             None => Ok(kvs),
         }
     }
+
+    /// YCSB with its share of writing transactions, its operations and the length of its records.
+    ///
+    /// # Errors
+    /// As [`Bench::make`].
+    pub fn make_ycsb(&self) -> Result<Ycsb, UsageError> {
+        let mut ycsb = self.make::<Ycsb>()?;
+        if let Some(percent) = self.updates {
+            ycsb = ycsb.writing(percent)?;
+        }
+        if let Some(operations) = self.operations {
+            ycsb = ycsb.of_operations(operations)?;
+        }
+        match self.record_bytes {
+            Some(bytes) => ycsb.of_bytes(bytes),
+            None => Ok(ycsb),
+        }
+    }
 }
 
 /// See the module's text.
@@ -119,10 +165,18 @@ pub struct Case {
     pub coordinators: Vec<usize>,
 }
 
+/// Who runs: a system in one of its forms.
+pub trait Entrant: Copy {
+    /// The system.
+    fn system(self) -> System;
+    /// How it lays a benchmark's tables out.
+    fn layout(self, kind: Kind) -> Layout;
+}
+
 impl Case {
     /// A system in one of its forms.
-    pub fn of(bench: Bench, (who, form): (Who, Form), coordinators: &[usize]) -> Case {
-        let (system, layout) = (who.system(form), who.layout(form, bench.kind));
+    pub fn of<E: Entrant>(bench: Bench, entrant: E, coordinators: &[usize]) -> Case {
+        let (system, layout) = (entrant.system(), entrant.layout(bench.kind));
         Case { bench, system, layout, coordinators: coordinators.into() }
     }
 

@@ -4,7 +4,6 @@
 //! connected, after what the profile says of that; both constants are assumed, and no other time is waited.
 
 use super::case::{Bench, Kind, Missing};
-use super::entrant::must_be_sound;
 use super::runs::Ground;
 use crate::bench::run::RunError;
 use crate::cluster::ClusterConfig;
@@ -91,7 +90,7 @@ impl Crash {
         let protocol = (system.protocol.to_owned(), system.variant.to_owned());
         let plan = Plan { profile, protocol, shape, seed: ground.seed };
         let outage = run(bench.make::<SmallBank>()?, &plan, &|_| {})?;
-        Ok(Crashed { system: system.name, must_be_sound: must_be_sound(&system), outage })
+        Ok(Crashed { system: system.name, must_be_sound: (ground.must_be_sound)(&system), outage })
     }
 }
 
@@ -145,11 +144,11 @@ impl Heating {
         let hotspot = match self.bench.kind {
             Kind::Tatp => self.on::<Tatp>(&plan)?,
             Kind::SmallBank => self.on::<SmallBank>(&plan)?,
-            Kind::Kvs | Kind::Tpcc => {
+            Kind::Kvs | Kind::Tpcc | Kind::Ycsb | Kind::TaoBench => {
                 return Err(Missing("its shards are too few, or have no field".into()));
             }
         };
-        let must_be_sound = must_be_sound(&self.system);
+        let must_be_sound = (ground.must_be_sound)(&self.system);
         Ok(Heated { system: self.system.name, must_be_sound, hotspot })
     }
 

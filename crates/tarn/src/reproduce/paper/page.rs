@@ -3,9 +3,9 @@
 //! Invariant: it stands alone (no script, no font, no link), is readable in light and dark, and nothing in it
 //! is of the machine that ran it.
 
-use super::report::{Evaluation, Part, shown, verdict_name};
-use super::sheet::{Picture, Row};
-use super::target::JudgedBy;
+use super::report::{Evaluation, Part, heading, shown, verdict_name};
+use super::sheet::{Columns, Picture, Row};
+use super::{Paper, Portion};
 use crate::reproduce::page::table;
 use crate::sweep::chart::escape;
 use crate::sweep::page::figure;
@@ -13,7 +13,7 @@ use crate::sweep::style::STYLE;
 use std::fmt::Write as _;
 
 /// The whole page.
-pub fn page(evaluation: &Evaluation) -> String {
+pub fn page<P: Paper>(evaluation: &Evaluation<P>) -> String {
     let title = escape(evaluation.title);
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -29,7 +29,7 @@ pub fn page(evaluation: &Evaluation) -> String {
     let _ = writeln!(html, "<p>{}</p>", escape(&evaluation.summary()));
     paragraphs(&mut html, "Scaled down", &evaluation.scaled_down);
     for part in &evaluation.parts {
-        section(&mut html, part);
+        section::<P>(&mut html, part);
     }
     checks(&mut html, evaluation);
     paragraphs(&mut html, "Assumed, and measured by nobody", &evaluation.assumed);
@@ -37,26 +37,22 @@ pub fn page(evaluation: &Evaluation) -> String {
     html
 }
 
-fn note(evaluation: &Evaluation) -> String {
-    let scale = &evaluation.extent.scale;
+fn note<P: Paper>(evaluation: &Evaluation<P>) -> String {
+    let scale = evaluation.extent.scale();
     format!(
-        "{}. Simulated: this ran on no real hardware. Times are virtual, from a model of profile {} ({}); 9 \
-         compute nodes of up to 10 threads, 3 memory nodes, 3 replicas. Each point {} ms after {} ms of \
-         warm-up, run once, seed {}. Literal: LOTUS as its text says, the others as they were measured. \
-         Corrected: LOTUS corrected over the same others; where only the others are in a row, these \
-         corrected. Best: everybody corrected, records spread by hash. The ratio is the corrected value over \
-         the published one (of rows without LOTUS the literal one), percentages as the factors that they \
-         stand for; a row agrees within 25 %, SmallBank's headline within 15 %, if the published winner wins.",
+        "{}. Simulated: this ran on no real hardware. Times are virtual, from a model of profile {} ({}). Each \
+         point {} ms after {} ms of warm-up, run once, seed {}. {}",
         evaluation.source,
         evaluation.profile,
         evaluation.hardware,
         scale.virtual_ms,
         scale.warm_up_ms,
-        evaluation.seed
+        evaluation.seed,
+        P::LEGEND
     )
 }
 
-fn section(html: &mut String, part: &Part) {
+fn section<P: Paper>(html: &mut String, part: &Part) {
     let _ = writeln!(html, "<h2 id=\"{}\">{}</h2>", part.name, escape(part.title));
     if !part.pictures.is_empty() {
         html.push_str("<section class=\"figures\">\n");
@@ -68,51 +64,35 @@ fn section(html: &mut String, part: &Part) {
         }
         html.push_str("</section>\n");
     }
-    let head = [
-        "figure",
-        "workload",
-        "metric",
-        "published",
-        "unit",
-        "literal",
-        "corrected",
-        "best",
-        "ratio",
-        "",
-        "limiting resource",
-        "source",
-    ];
+    let columns = P::Form::NAMES.iter().map(|name| heading(name));
+    let head: Vec<&str> = ["figure", "workload", "metric", "published", "unit"]
+        .into_iter()
+        .chain(columns)
+        .chain(["ratio", "", "limiting resource", "source"])
+        .collect();
     table(html, "", &head, part.rows.iter().map(cells));
     for note in &part.notes {
         let _ = writeln!(html, "<p class=\"note\">{}</p>", escape(note));
     }
 }
 
-fn cells(row: &Row) -> [String; 12] {
-    let of = match row.judged_by {
-        JudgedBy::Corrected => "",
-        JudgedBy::Literal => " (literal)",
-    };
+fn cells(row: &Row) -> Vec<String> {
+    let of = if row.is_of_baselines { format!(" ({})", row.judged_by) } else { String::new() };
     let ratio = row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}{of}"));
     let limit = if row.why.is_empty() { &row.bottleneck } else { &row.why };
-    [
-        row.figure.to_owned(),
-        row.workload.to_owned(),
-        row.metric.to_owned(),
-        row.published.to_string(),
-        row.unit.to_owned(),
-        shown(row.literal),
-        shown(row.corrected),
-        shown(row.best_form),
-        ratio,
-        verdict_name(row).to_owned(),
-        limit.clone(),
-        row.published.source.to_owned(),
-    ]
+    let values = row.values.0.iter().map(|(_, value)| shown(*value));
+    [row.figure, row.workload, row.metric]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([row.published.to_string(), row.unit.to_owned()])
+        .chain(values)
+        .chain([ratio, verdict_name(row).to_owned()])
+        .chain([limit.clone(), row.published.source.to_owned()])
+        .collect()
 }
 
 /// What was found out about histories and memory.
-fn checks(html: &mut String, evaluation: &Evaluation) {
+fn checks<P: Paper>(html: &mut String, evaluation: &Evaluation<P>) {
     let head =
         ["system", "workload", "layout", "history", "transactions recorded", "must be sound"];
     let body = evaluation.series.iter().map(|ran| {

@@ -3,12 +3,10 @@
 //! Invariant: but for `wall`, a function of the order.
 
 use super::case::Missing;
-use super::entrant::ASSUMED;
-use super::extent::Extent;
 use super::occasion::{Crashed, Heated};
 use super::runs::{Ran, Runs};
 use super::sheet::{Picture, Row};
-use super::{NAME, Order, SOURCE, TITLE};
+use super::{Order, Paper, Portion, Suppose};
 use crate::bench::checks::CheckKind;
 use crate::bench::lines::row;
 use crate::reproduce::report::Wall;
@@ -34,7 +32,7 @@ pub struct Part {
 
 /// See the module's text.
 #[derive(Serialize)]
-pub struct Evaluation {
+pub struct Evaluation<P: Paper> {
     /// Its name on the command line.
     pub name: &'static str,
     /// What it shows.
@@ -52,7 +50,7 @@ pub struct Evaluation {
     /// How often each point was run.
     pub repetitions: u32,
     /// How much was run.
-    pub extent: Extent,
+    pub extent: P::Extent,
     /// What is smaller than published.
     pub scaled_down: Vec<String>,
     /// What is assumed: of the set-up, then constants of the profile that nobody measured.
@@ -76,9 +74,9 @@ pub struct Evaluation {
     pub wall: Wall,
 }
 
-impl Evaluation {
+impl<P: Paper> Evaluation<P> {
     /// Of what ran.
-    pub(super) fn of(order: &Order, parts: Vec<Part>, mut runs: Runs) -> Evaluation {
+    pub(super) fn of(order: &Order<P>, parts: Vec<Part>, mut runs: Runs) -> Evaluation<P> {
         let profile = &order.profile;
         let unmeasured = profile.constants().into_iter();
         let unmeasured = unmeasured.filter(|it| it.constant.standing == Standing::Assumed);
@@ -87,9 +85,9 @@ impl Evaluation {
             format!("{}.{} = {value}: {source}", it.section, it.name)
         });
         Evaluation {
-            name: NAME,
-            title: TITLE,
-            source: SOURCE,
+            name: P::NAME,
+            title: P::TITLE,
+            source: P::SOURCE,
             profile: profile.name.clone(),
             hardware: profile.hardware.clone(),
             overrides: {
@@ -100,7 +98,7 @@ impl Evaluation {
             repetitions: 1,
             extent: order.extent.clone(),
             scaled_down: order.extent.scaled_down(),
-            assumed: ASSUMED.iter().map(|&it| it.to_owned()).chain(constants).collect(),
+            assumed: P::ASSUMED.iter().map(|&it| it.to_owned()).chain(constants).collect(),
             rows: parts.iter().flat_map(|part| part.rows.clone()).collect(),
             series: runs.ran().cloned().collect(),
             crashes: runs.crashes.drain(..).filter_map(|(_, it)| it.ok()).collect(),
@@ -168,6 +166,11 @@ pub(super) fn shown(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), text)
 }
 
+/// A column as it is headed.
+pub(super) fn heading(column: &str) -> &str {
+    column.split('_').next().unwrap_or(column)
+}
+
 /// How it came out.
 pub(super) fn verdict_name(row: &Row) -> &'static str {
     match row.verdict {
@@ -181,17 +184,11 @@ pub(super) fn verdict_name(row: &Row) -> &'static str {
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  {}: {}", self.workload, self.metric)?;
-        writeln!(
-            f,
-            "    published {:>9} {:<8} literal {:>6}  corrected {:>6}  best {:>6}  ratio {:>5}  {}",
-            self.published.to_string(),
-            self.unit,
-            shown(self.literal),
-            shown(self.corrected),
-            shown(self.best_form),
-            shown(self.ratio),
-            verdict_name(self)
-        )?;
+        write!(f, "    published {:>9} {:<8} ", self.published.to_string(), self.unit)?;
+        for (name, value) in &self.values.0 {
+            write!(f, "{} {:>6}  ", heading(name), shown(*value))?;
+        }
+        writeln!(f, "ratio {:>5}  {}", shown(self.ratio), verdict_name(self))?;
         for text in [&self.bottleneck, &self.why] {
             if !text.is_empty() {
                 writeln!(f, "    {text}")?;
@@ -201,7 +198,7 @@ impl fmt::Display for Row {
     }
 }
 
-impl fmt::Display for Evaluation {
+impl<P: Paper> fmt::Display for Evaluation<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.name, self.title)?;
         row(f, "source", self.source)?;
@@ -212,7 +209,7 @@ impl fmt::Display for Evaluation {
         row(
             f,
             "scale",
-            format_args!("{}, seed {}, each point once", self.extent.scale.name, self.seed),
+            format_args!("{}, seed {}, each point once", self.extent.scale().name, self.seed),
         )?;
         for said in &self.scaled_down {
             row(f, "scaled down", said)?;

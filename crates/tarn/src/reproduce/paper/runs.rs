@@ -5,10 +5,7 @@
 //! registry said; nothing is loaded for it. What must be sound runs first and is judged before the rest.
 
 use super::case::{Bench, Case, Kind, Missing};
-use super::entrant::must_be_sound;
-use super::extent::Extent;
 use super::occasion::{Crash, Crashed, Heated, Heating};
-use super::supposition::Supposition;
 use crate::bench::run::RunError;
 use crate::reproduce::Scale;
 use crate::reproduce::curve::Series;
@@ -25,19 +22,23 @@ use tarn_engine::schema::TableSchema;
 use tarn_workloads::Workload;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::smallbank::SmallBank;
+use tarn_workloads::taobench::TaoBench;
 use tarn_workloads::tatp::Tatp;
 use tarn_workloads::tpcc::Tpcc;
+use tarn_workloads::ycsb::Ycsb;
 
 /// What a run is made with, whatever runs.
 pub struct Ground<'a> {
     /// The machines.
     pub testbed: &'a Testbed,
-    /// How much is run.
-    pub extent: &'a Extent,
+    /// Lengths of points by benchmark.
+    pub scales: &'a [(Kind, Scale)],
     /// Of every generator.
     pub seed: u64,
     /// What is changed for everybody.
-    pub suppositions: &'a [Supposition],
+    pub suppose: &'a (dyn Fn(&mut Case) + Sync),
+    /// Whether a history or a memory of a system that is not sound is a failure.
+    pub must_be_sound: fn(&System) -> bool,
     /// Threads of this machine, each with a database of its own in memory.
     pub threads: usize,
     /// Who is told.
@@ -50,10 +51,10 @@ pub fn each<T: Sync, R: Send>(
     ground: &Ground<'_>,
     work: impl Fn(&T, &Ground<'_>) -> R + Sync,
 ) -> Vec<R> {
-    let &Ground { testbed, extent, seed, suppositions, threads, watch } = ground;
+    let &Ground { testbed, scales, seed, suppose, must_be_sound, threads, watch } = ground;
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let run = |watch: &dyn Watch| {
-        let ground = Ground { testbed, extent, seed, suppositions, threads, watch };
+        let ground = Ground { testbed, scales, seed, suppose, must_be_sound, threads, watch };
         while let Some((at, item)) = {
             let at = next.fetch_add(1, Ordering::Relaxed);
             all.get(at).map(|item| (at, item))
@@ -77,9 +78,7 @@ impl Ground<'_> {
     /// A case with what is supposed.
     fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
-        for supposition in self.suppositions {
-            supposition.apply(&mut case);
-        }
+        (self.suppose)(&mut case);
         case
     }
 }
@@ -162,12 +161,14 @@ impl Runs {
     }
 
     fn run_group(&mut self, mut group: Vec<Case>, ground: &Ground<'_>) {
-        group.sort_by_key(|case| (is_unsafe(&case.system), !must_be_sound(&case.system)));
+        group.sort_by_key(|case| (is_unsafe(&case.system), !(ground.must_be_sound)(&case.system)));
         let ended = match group[0].bench.kind {
             Kind::Kvs => self.on_one_load::<Kvs>(&group, &Bench::make_kvs, ground),
             Kind::Tatp => self.on_one_load::<Tatp>(&group, &Bench::make, ground),
             Kind::Tpcc => self.on_one_load::<Tpcc>(&group, &Bench::make_tpcc, ground),
             Kind::SmallBank => self.on_one_load::<SmallBank>(&group, &Bench::make, ground),
+            Kind::Ycsb => self.on_one_load::<Ycsb>(&group, &Bench::make_ycsb, ground),
+            Kind::TaoBench => self.on_one_load::<TaoBench>(&group, &Bench::make, ground),
         };
         let Err(error) = ended else { return };
         if let RunError::Failed(text) = &error {
@@ -189,14 +190,15 @@ impl Runs {
         make: &dyn Fn(&Bench) -> Result<W, UsageError>,
         ground: &Ground<'_>,
     ) -> Result<(), RunError> {
-        let &Ground { testbed, extent, seed, watch, .. } = ground;
+        let &Ground { testbed, scales, seed, watch, must_be_sound, .. } = ground;
         let mut first = ground.supposed(&group[0]);
         // Whoever is routed needs more coordinators: the database has room for them whoever comes first.
         first.system.is_routed = group.iter().any(|case| ground.supposed(case).system.is_routed);
         let first = &first;
         let mut all: Vec<usize> = group.iter().flat_map(|it| it.coordinators.clone()).collect();
         all.sort_unstable();
-        let scale = extent.scale_of(first.bench.kind);
+        let scale = scales.iter().find(|(kind, _)| *kind == first.bench.kind);
+        let (_, scale) = scale.expect("every benchmark has one").clone();
         let sized = Scale { sizes: vec![first.bench.records], coordinators: all, ..scale };
         let loaded = (&first.layout, &first.system);
         let mut stage = Stage::load(make(&first.bench)?, testbed, loaded, (&sized, seed), watch)?;
@@ -260,6 +262,8 @@ pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> 
         Kind::Tatp => tables(&bench.make::<Tatp>()?),
         Kind::Tpcc => tables(&bench.make_tpcc()?),
         Kind::SmallBank => tables(&bench.make::<SmallBank>()?),
+        Kind::Ycsb => tables(&bench.make_ycsb()?),
+        Kind::TaoBench => tables(&bench.make::<TaoBench>()?),
     };
     let ordered = schemas.iter().find(|schema| !schema.indexes.is_empty());
     if let (Some(schema), false) = (ordered, protocol.info().caps.ranges) {
@@ -283,22 +287,14 @@ fn tables<W: Workload>(workload: &W) -> (Vec<TableSchema>, Options) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entrant::{Form, Who};
     use super::*;
-
-    const BENCH: Bench = Bench {
-        kind: Kind::Kvs,
-        mix: "lotus-uniform",
-        records: 1_000,
-        zipf: None,
-        updates: None,
-        critical: None,
-    };
+    use crate::reproduce::lotus::entrant::{Form, Who};
 
     #[test]
     fn equal_cases_become_one_with_all_points() {
         let of = |updates, coordinators: &[usize]| {
-            let bench = Bench { updates: Some(updates), ..BENCH };
+            let bench = Bench::new(Kind::Kvs, "lotus-uniform", 1_000);
+            let bench = Bench { updates: Some(updates), ..bench };
             Case::of(bench, (Who::Ford, Form::Best), coordinators)
         };
         let merged = merged(vec![of(0, &[18, 9]), of(50, &[9]), of(0, &[9, 27])]);

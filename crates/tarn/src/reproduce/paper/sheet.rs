@@ -5,11 +5,11 @@
 
 use super::bars::Bars;
 use super::case::Missing;
-use super::entrant::Form;
-use super::target::{JudgedBy, Target};
+use super::target::{Party, Target};
 use crate::reproduce::row::{Published, Verdict};
 use crate::sweep::chart::Chart;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::marker::PhantomData;
 
 /// A simulated value, and what was busiest.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,6 +22,28 @@ pub struct Found {
 
 /// A value, or why there is none.
 pub type Answer = Result<Found, Missing>;
+
+/// In which forms a paper's systems run, and which columns of a row they stand in.
+pub trait Columns: Copy + 'static {
+    /// Names of the columns.
+    const NAMES: &'static [&'static str];
+
+    /// The form that stands in each column, if any does.
+    fn of(party: Party) -> Vec<Option<Self>>;
+
+    /// The column that decides.
+    fn decides(party: Party) -> usize;
+}
+
+/// A row's values by column.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Values(pub Vec<(&'static str, Option<f64>)>);
+
+impl Serialize for Values {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().copied())
+    }
+}
 
 /// See the module's text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -36,16 +58,16 @@ pub struct Row {
     pub unit: &'static str,
     /// What the paper says.
     pub published: Published,
-    /// Everybody as published.
-    pub literal: Option<f64>,
-    /// LOTUS corrected, or, where it is not in the row, the baselines corrected.
-    pub corrected: Option<f64>,
-    /// LOTUS over the baselines' corrected forms, records spread by hash.
-    pub best_form: Option<f64>,
+    /// What came out, in each form.
+    #[serde(flatten)]
+    pub values: Values,
     /// Of the deciding column over the published value, as factors.
     pub ratio: Option<f64>,
     /// Which column decides.
-    pub judged_by: JudgedBy,
+    pub judged_by: &'static str,
+    /// Whether another column decides than where the paper's own system is in the row.
+    #[serde(skip)]
+    pub is_of_baselines: bool,
     /// What was busiest in it.
     pub bottleneck: String,
     /// Whether it agrees.
@@ -58,38 +80,39 @@ pub struct Row {
 
 impl Row {
     /// Of what came out in each form.
-    pub fn of(target: &Target, answer: &dyn Fn(Form) -> Answer) -> Row {
-        let literal = answer(Form::Literal);
-        let (corrected, best) = match target.judged_by {
-            JudgedBy::Corrected => (answer(Form::Corrected), answer(Form::Best).ok()),
-            JudgedBy::Literal => (answer(Form::Best), None),
-        };
-        let decides = match target.judged_by {
-            JudgedBy::Corrected => &corrected,
-            JudgedBy::Literal => &literal,
-        };
+    pub fn of<F: Columns>(target: &Target, answer: &dyn Fn(F) -> Answer) -> Row {
+        let answers: Vec<Option<Answer>> =
+            F::of(target.party).into_iter().map(|form| form.map(answer)).collect();
+        let at = F::decides(target.party);
+        let decides = answers[at].as_ref().expect("what decides has a form");
         let found = decides.as_ref().ok();
         let why = match decides {
             Err(Missing(why)) => why.clone(),
             Ok(_) => String::new(),
         };
         let value = |found: &Found| target.unit.value(found.value);
+        let in_column = |it: &Option<Answer>| it.as_ref()?.as_ref().ok().map(value);
+        let values = F::NAMES.iter().copied().zip(answers.iter().map(in_column)).collect();
         Row {
             figure: target.figure,
             workload: target.workload,
             metric: target.metric,
             unit: target.unit.name(),
             published: target.published,
-            literal: literal.as_ref().ok().map(value),
-            corrected: corrected.as_ref().ok().map(value),
-            best_form: best.as_ref().map(value),
+            values: Values(values),
             ratio: found.map(|found| target.ratio(value(found))),
-            judged_by: target.judged_by,
+            judged_by: F::NAMES[at],
+            is_of_baselines: at != F::decides(Party::Own),
             bottleneck: found.map(|found| found.busy.clone()).unwrap_or_default(),
             verdict: found.map_or(Verdict::NotSimulated, |found| target.verdict(value(found))),
             winner_holds: found.and_then(|found| target.winner_holds(value(found))),
             why,
         }
+    }
+
+    /// The value in a column, if it has one.
+    pub fn value(&self, column: &str) -> Option<f64> {
+        self.values.0.iter().find(|(name, _)| *name == column).and_then(|(_, value)| *value)
     }
 }
 
@@ -102,25 +125,26 @@ pub(crate) enum Picture {
 }
 
 /// What a section puts on the page.
-pub struct Sheet {
+pub struct Sheet<F> {
+    forms: PhantomData<F>,
     targets: &'static [Target],
     rows: Vec<Option<Row>>,
     pictures: Vec<Picture>,
     notes: Vec<String>,
 }
 
-impl Sheet {
+impl<F: Columns> Sheet<F> {
     /// Nothing yet.
-    pub fn new(targets: &'static [Target]) -> Sheet {
+    pub fn new(targets: &'static [Target]) -> Sheet<F> {
         let rows = vec![None; targets.len()];
-        Sheet { targets, rows, pictures: Vec::new(), notes: Vec::new() }
+        Sheet { forms: PhantomData, targets, rows, pictures: Vec::new(), notes: Vec::new() }
     }
 
     /// Fills the target of this workload and metric.
     ///
     /// # Panics
     /// If there is no such target, or it is filled: a mistake in a figure's file.
-    pub fn fill(&mut self, workload: &str, metric: &str, answer: &dyn Fn(Form) -> Answer) {
+    pub fn fill(&mut self, workload: &str, metric: &str, answer: &dyn Fn(F) -> Answer) {
         let is_it = |target: &Target| target.workload == workload && target.metric == metric;
         let at = self.targets.iter().position(is_it);
         let at = at.unwrap_or_else(|| panic!("{workload}: {metric} is not published"));
@@ -161,6 +185,7 @@ impl Sheet {
 mod tests {
     use super::super::target::{Unit, stated};
     use super::*;
+    use crate::reproduce::lotus::entrant::Form;
 
     const TWO: &[Target] = &[
         stated(("Figure 0", "W"), "ratio", Unit::Times, 2.0, "there"),
@@ -173,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_row_with_lotus_is_judged_by_the_corrected_form_and_one_without_by_the_literal_one() {
-        let mut sheet = Sheet::new(TWO);
+        let mut sheet = Sheet::<Form>::new(TWO);
         for metric in ["ratio", "rate"] {
             sheet.fill("W", metric, &|form| match form {
                 Form::Literal => found(4.0),
@@ -184,31 +209,34 @@ mod tests {
         let (rows, ..) = sheet.done();
         let [ratio, rate] = &rows[..] else { panic!("{rows:?}") };
         assert_eq!(
-            (ratio.literal, ratio.corrected, ratio.best_form),
-            (Some(4.0), Some(2.2), Some(3.0))
+            ["literal", "corrected", "best_form"].map(|it| ratio.value(it)),
+            [Some(4.0), Some(2.2), Some(3.0)]
         );
         assert!((ratio.ratio.unwrap() - 1.1).abs() < 1e-9 && ratio.bottleneck == "busy at 2.2");
-        assert_eq!((rate.literal, rate.corrected, rate.best_form), (Some(4.0), Some(3.0), None));
+        assert_eq!(
+            ["literal", "corrected", "best_form"].map(|it| rate.value(it)),
+            [Some(4.0), Some(3.0), None]
+        );
         assert_eq!((rate.ratio, rate.verdict), (Some(1.0), Verdict::Agrees));
     }
 
     #[test]
     fn what_is_missing_has_its_reason_and_no_figure() {
-        let mut sheet = Sheet::new(&TWO[..1]);
+        let mut sheet = Sheet::<Form>::new(&TWO[..1]);
         sheet.fill("W", "ratio", &|form| match form {
             Form::Literal => found(2.0),
             _ => Err(Missing("not there".into())),
         });
         let (rows, ..) = sheet.done();
-        assert_eq!((rows[0].corrected, rows[0].ratio), (None, None));
+        assert_eq!((rows[0].value("corrected"), rows[0].ratio), (None, None));
         assert_eq!((rows[0].verdict, rows[0].why.as_str()), (Verdict::NotSimulated, "not there"));
-        assert_eq!(rows[0].literal, Some(2.0));
+        assert_eq!(rows[0].value("literal"), Some(2.0));
     }
 
     #[test]
     #[should_panic(expected = "W: rate was left out")]
     fn a_target_that_is_left_out_is_noticed() {
-        let mut sheet = Sheet::new(TWO);
+        let mut sheet = Sheet::<Form>::new(TWO);
         sheet.fill("W", "ratio", &|_| found(1.0));
         sheet.done();
     }
@@ -216,7 +244,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "W: ratio is filled twice")]
     fn a_target_that_is_filled_twice_is_noticed() {
-        let mut sheet = Sheet::new(TWO);
+        let mut sheet = Sheet::<Form>::new(TWO);
         sheet.fill("W", "ratio", &|_| found(1.0));
         sheet.fill("W", "ratio", &|_| found(1.0));
     }

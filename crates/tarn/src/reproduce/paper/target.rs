@@ -1,4 +1,4 @@
-//! A figure of LOTUS's evaluation as it was published, and what holding a simulated one against it means.
+//! A figure of a paper's evaluation as it was published, and what holding a simulated one against it means.
 //!
 //! Invariant: values in percent are compared as the factors that they stand for: a latency cut by 36.7 % as
 //! 0.633 times, a gain of 9 % as 1.09 times. A row agrees if its factor is within the tolerance and on the
@@ -56,14 +56,13 @@ impl Unit {
     }
 }
 
-/// Which column a row is judged by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JudgedBy {
-    /// LOTUS is in the row: its corrected form.
-    Corrected,
-    /// Only baselines are, as they were measured: the literal form.
-    Literal,
+/// Who is in a row, which decides what it is judged by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Party {
+    /// The paper's own system, over others or alone.
+    Own,
+    /// Those that it is compared with, alone.
+    Baselines,
 }
 
 /// One published figure.
@@ -79,14 +78,14 @@ pub struct Target {
     pub unit: Unit,
     /// What the paper says, and where.
     pub published: Published,
-    /// Which column decides.
-    pub judged_by: JudgedBy,
+    /// Whose figure it is.
+    pub party: Party,
     /// So far off it may be, as a share.
     pub tolerance: f64,
 }
 
-/// A stated value that the corrected form is held against.
-pub(super) const fn stated(
+/// A stated value of the paper's own system.
+pub(in crate::reproduce) const fn stated(
     (figure, workload): (&'static str, &'static str),
     metric: &'static str,
     unit: Unit,
@@ -99,29 +98,29 @@ pub(super) const fn stated(
         metric,
         unit,
         published: Published::stated(value, source),
-        judged_by: JudgedBy::Corrected,
+        party: Party::Own,
         tolerance: TOLERANCE,
     }
 }
 
 impl Target {
     /// Of baselines alone.
-    pub(super) const fn of_baselines(self) -> Target {
-        Target { judged_by: JudgedBy::Literal, ..self }
+    pub(in crate::reproduce) const fn of_baselines(self) -> Target {
+        Target { party: Party::Baselines, ..self }
     }
 
     /// Arithmetic on what is stated.
-    pub(super) const fn derived(self) -> Target {
+    pub(in crate::reproduce) const fn derived(self) -> Target {
         Target { published: Published { standing: Standing::Derived, ..self.published }, ..self }
     }
 
     /// A bound instead of a value.
-    pub(super) const fn bound(self, relation: Relation) -> Target {
+    pub(in crate::reproduce) const fn bound(self, relation: Relation) -> Target {
         Target { published: Published { relation, ..self.published }, ..self }
     }
 
     /// Held more narrowly.
-    pub(super) const fn within(self, tolerance: f64) -> Target {
+    pub(in crate::reproduce) const fn within(self, tolerance: f64) -> Target {
         Target { tolerance, ..self }
     }
 

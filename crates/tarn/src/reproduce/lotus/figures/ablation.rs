@@ -1,12 +1,13 @@
 //! Figure 14: from Motor to LOTUS in five steps, each over the one before it.
 
-use super::super::bars::Bars;
-use super::super::case::{Bench, Case, Missing};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Picture, Sheet};
 use super::super::targets::ABLATION;
 use super::{Done, Jobs, Section, over, p99, throughput};
+use crate::reproduce::paper::bars::Bars;
+use crate::reproduce::paper::case::{Bench, Case, Missing};
+use crate::reproduce::paper::sheet::Picture;
 
 pub(super) const SECTION: Section = Section {
     name: "fig-14",
@@ -134,7 +135,7 @@ fn draw(done: &Done<'_>, sheet: &mut Sheet) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::lotus::case::Kind;
+    use crate::reproduce::paper::case::Kind;
     use tarn_engine::protocol::{AnyProtocol, Switches};
 
     /// A step that changes nothing would be given a gain of chance.

@@ -1,14 +1,14 @@
 //! Figure 13: TATP, TPC-C and SmallBank over 9 to 540 concurrent transactions.
 
-use super::super::case::Case;
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::Sheet;
 use super::super::targets::BENCHMARKS;
 use super::{
     Done, Jobs, OfPoint, SYSTEMS, Section, in_all_forms, median, name_of, p99, throughput,
     throughput_latency, versus, versus_loaded,
 };
+use crate::reproduce::paper::case::Case;
 
 pub(super) const SECTION: Section = Section {
     name: "fig-13",

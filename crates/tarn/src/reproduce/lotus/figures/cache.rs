@@ -1,12 +1,13 @@
 //! Figure 18: TATP by the number of version tables that a compute node remembers.
 
-use super::super::case::Case;
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Answer, Picture, Sheet};
 use super::super::targets::CACHE;
 use super::{Done, Jobs, Section, over, p99, peak, quotient, throughput};
 use crate::reproduce::curve::Point;
+use crate::reproduce::paper::case::Case;
+use crate::reproduce::paper::sheet::{Answer, Picture};
 use crate::sweep::chart::{Chart, Line, Mark, Scale};
 
 pub(super) const SECTION: Section = Section {

@@ -1,16 +1,17 @@
 //! Figures 2 and 3: where Motor and FORD saturate on SmallBank, and how much faster they are without the CAS
 //! of their locks, which isolates nothing.
 
-use super::super::case::{Case, Missing};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Answer, Found, Sheet};
 use super::super::targets::CAS;
 use super::{
     Done, Jobs, Place, Section, busy, curves, median, name_of, over, peak, throughput,
     throughput_latency,
 };
 use crate::reproduce::curve::Point;
+use crate::reproduce::paper::case::{Case, Missing};
+use crate::reproduce::paper::sheet::{Answer, Found};
 
 pub(super) const SECTION: Section = Section {
     name: "fig-2",

@@ -1,14 +1,15 @@
 //! Figure 23: fewer warehouses.
 
-use super::super::case::{Case, Kind};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Answer, Picture, Sheet};
 use super::super::targets::CONTENTION;
 use super::{
     Done, Jobs, SYSTEMS, Section, aborted, extreme, in_all_forms, less, more, over, throughput,
 };
 use crate::reproduce::curve::Point;
+use crate::reproduce::paper::case::{Case, Kind};
+use crate::reproduce::paper::sheet::{Answer, Picture};
 use crate::sweep::chart::{Chart, Line, Mark, Scale};
 
 pub(super) const SECTION: Section = Section {

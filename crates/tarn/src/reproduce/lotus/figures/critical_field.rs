@@ -1,12 +1,13 @@
 //! Figure 22: TPC-C with its locks sharded by warehouse, district or customer.
 
-use super::super::case::{Bench, Case, Kind};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Picture, Sheet};
 use super::super::targets::CRITICAL_FIELD;
 use super::{Done, Jobs, Section, in_all_forms, over, throughput};
-use crate::reproduce::lotus::bars::Bars;
+use crate::reproduce::paper::bars::Bars;
+use crate::reproduce::paper::case::{Bench, Case, Kind};
+use crate::reproduce::paper::sheet::Picture;
 use tarn_workloads::tpcc::CriticalField;
 
 pub(super) const SECTION: Section = Section {

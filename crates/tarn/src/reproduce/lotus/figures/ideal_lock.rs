@@ -1,12 +1,13 @@
 //! Figure 17: LOTUS against an idealised lock: a counter in each compute node, and an FAA at the memory node
 //! when it goes from or to zero.
 
-use super::super::case::{Bench, Case};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Answer, Sheet};
 use super::super::targets::IDEAL_LOCK;
 use super::{Done, Jobs, Section, extreme, less, more, over, throughput, throughput_latency};
+use crate::reproduce::paper::case::{Bench, Case};
+use crate::reproduce::paper::sheet::Answer;
 
 pub(super) const SECTION: Section = Section {
     name: "fig-17",

@@ -1,11 +1,11 @@
 //! Figure 21: TPC-C under snapshot isolation.
 
-use super::super::case::{Case, Kind};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::Sheet;
 use super::super::targets::ISOLATION;
 use super::{Done, Jobs, Section, over, throughput, throughput_latency};
+use crate::reproduce::paper::case::{Case, Kind};
 
 pub(super) const SECTION: Section = Section {
     name: "fig-21",

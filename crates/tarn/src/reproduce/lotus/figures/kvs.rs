@@ -1,15 +1,16 @@
 //! Figure 12: one record a transaction, skewed and uniform, at all ratios of updates.
 
-use super::super::case::{Bench, Case};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Answer, Sheet};
 use super::super::targets::KVS;
 use super::{
     Done, Jobs, SYSTEMS, Section, extreme, in_all_forms, less, median, more, name_of, throughput,
     versus_at,
 };
 use crate::reproduce::curve::Point;
+use crate::reproduce::paper::case::{Bench, Case};
+use crate::reproduce::paper::sheet::Answer;
 
 pub(super) const SECTION: Section = Section {
     name: "fig-12",
@@ -74,8 +75,8 @@ fn draw(
     (workload, zipf): (&str, f64),
     (form, most): (Form, usize),
 ) {
-    use super::super::bars::Bars;
-    use super::super::sheet::Picture;
+    use crate::reproduce::paper::bars::Bars;
+    use crate::reproduce::paper::sheet::Picture;
     let benches = benches(done.extent, zipf);
     let bars = |title: String, y_name: &str, of: &dyn Fn(&Point) -> f64| {
         let value = |case: &Case| {

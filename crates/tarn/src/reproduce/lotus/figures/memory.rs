@@ -3,13 +3,14 @@
 //! Taken from the layouts: what is laid out for a record of each table, times the records that are loaded.
 //! The paper measures after 60 s; here nothing is added for old versions that wait to be freed.
 
-use super::super::bars::Bars;
-use super::super::case::{Bench, Case, Kind};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
-use super::super::runs::catalog_of;
-use super::super::sheet::{Answer, Found, Picture, Sheet};
 use super::super::targets::MEMORY;
 use super::{Done, Jobs, Section};
+use crate::reproduce::paper::bars::Bars;
+use crate::reproduce::paper::case::{Bench, Case, Kind};
+use crate::reproduce::paper::runs::catalog_of;
+use crate::reproduce::paper::sheet::{Answer, Found, Picture};
 
 pub(super) const SECTION: Section = Section {
     name: "fig-16",

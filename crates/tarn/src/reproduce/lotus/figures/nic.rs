@@ -1,10 +1,11 @@
 //! Section 2.2: what one NIC answers. The profile's constants were taken from these figures, so that they
 //! say whether the model charges what the profile says.
 
-use super::super::case::Missing;
-use super::super::sheet::{Answer, Found, Sheet};
+use super::super::Sheet;
 use super::super::targets::NIC;
 use super::{Done, Jobs, Section};
+use crate::reproduce::paper::case::Missing;
+use crate::reproduce::paper::sheet::{Answer, Found};
 use crate::simulate::nic::{Point, Verbs, measure};
 use tarn_fabric::round::VerbKind;
 

@@ -1,12 +1,13 @@
 //! Figure 15: three of nine compute nodes crash at once under SmallBank.
 
-use super::super::case::Missing;
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::occasion::{Crash, Crashed};
-use super::super::sheet::{Answer, Found, Picture, Sheet};
 use super::super::targets::OUTAGE;
 use super::{Done, Jobs, Section};
+use crate::reproduce::paper::case::Missing;
+use crate::reproduce::paper::occasion::{Crash, Crashed};
+use crate::reproduce::paper::sheet::{Answer, Found, Picture};
 use crate::sweep::chart::{Chart, Line, Mark, Scale};
 
 pub(super) const SECTION: Section = Section {

@@ -1,12 +1,13 @@
 //! Section 4.3: how long a shard is served by nobody while it moves, under a hotspot.
 
-use super::super::case::{Bench, Missing};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::occasion::Heating;
-use super::super::sheet::{Answer, Found, Sheet};
 use super::super::targets::RESHARDING;
 use super::{Done, Jobs, Section};
+use crate::reproduce::paper::case::{Bench, Missing};
+use crate::reproduce::paper::occasion::Heating;
+use crate::reproduce::paper::sheet::{Answer, Found};
 use tarn_engine::resharding::Terms;
 
 pub(super) const SECTION: Section = Section {

@@ -1,12 +1,13 @@
 //! Figures 19 and 20: TATP and TPC-C by the number of versions of a record.
 
-use super::super::case::{Bench, Case, Missing};
+use super::super::Sheet;
 use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
-use super::super::sheet::{Answer, Found, Picture, Sheet};
 use super::super::targets::VERSIONS;
 use super::{Done, Jobs, Section, busy, extreme, less, name_of, over, peak, throughput};
 use crate::reproduce::curve::Point;
+use crate::reproduce::paper::case::{Bench, Case, Missing};
+use crate::reproduce::paper::sheet::{Answer, Found, Picture};
 use crate::sweep::chart::{Chart, Line, Mark, Scale};
 
 pub(super) const SECTION: Section = Section {
