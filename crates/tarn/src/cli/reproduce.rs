@@ -8,6 +8,7 @@ use super::sim::{load_profile, with_settings};
 use super::whole_file::WholeFile;
 use super::{Stop, Verdict, print_object, say, verdict};
 use crate::reproduce::lotus::Lotus;
+use crate::reproduce::oocc::Oocc;
 use crate::reproduce::paper::{self, Order, Paper, Portion, Suppose};
 use crate::reproduce::{ALL, Figure, page};
 use std::path::PathBuf;
@@ -18,19 +19,19 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which figure, or lotus for the whole evaluation of LOTUS: a name that --list shows
+    /// Which figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC: a name that --list shows
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
     #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "suppose"])]
     list: bool,
-    /// Of lotus, this section alone: a name that an unknown one shows; may be given several times
+    /// Of lotus and oocc, this section alone: a name that an unknown one shows; may be given several times
     #[arg(long, value_name = "SECTION")]
     only: Vec<String>,
-    /// Of lotus, a constant of the hardware set for this run, as in tarn sim: what would be if
+    /// Of lotus and oocc, a constant of the hardware set for this run, as in tarn sim: what would be if
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Of lotus, a suspected cause changed for all systems, by what an unknown one shows: what would be if
+    /// Of lotus and oocc, a suspected cause changed for all systems, by what an unknown one shows: what would be if
     #[arg(long, value_name = "KEY=VALUE")]
     suppose: Vec<String>,
     /// A smaller database, shorter points and fewer of them; the report says so
@@ -53,6 +54,7 @@ const EXAMPLES: &str = "Examples:
   tarn reproduce lotus-fig-2 --quick
   tarn reproduce lotus-fig-2 --html lotus-fig-2.html --json
   tarn repro lotus --quick --html lotus.html
+  tarn repro oocc --quick --html oocc.html
   tarn repro lotus --only fig-2 --set nic.atomic_mops=25 --json
 
 A value agrees if it is within a quarter of the published one. Exit code 0: the figure was run and its
@@ -64,8 +66,10 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         list(arguments.json)?;
         return Ok(Verdict::Good);
     }
-    if arguments.figure.as_deref() == Some(Lotus::NAME) {
-        return evaluate::<Lotus>(arguments);
+    match arguments.figure.as_deref() {
+        Some(Lotus::NAME) => return evaluate::<Lotus>(arguments),
+        Some(Oocc::NAME) => return evaluate::<Oocc>(arguments),
+        _ => {}
     }
     let figure = figure_of(arguments)?;
     let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
@@ -99,13 +103,13 @@ fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
             ];
             for (flag, given) in flags {
                 if let Some(value) = given.first() {
-                    return Err(only_with(flag, value, Lotus::NAME));
+                    return Err(only_with(flag, value, &papers()));
                 }
             }
             return Ok(figure);
         }
     };
-    error.allowed = format!("{}, {}", Lotus::NAME, error.allowed);
+    error.allowed = format!("{}, {}, {}", Lotus::NAME, Oocc::NAME, error.allowed);
     Err(Stop::Input(about(&error)))
 }
 
@@ -135,13 +139,22 @@ fn list(json: bool) -> Result<(), Stop> {
             let Figure { name, title, source, .. } = figure;
             serde_json::json!({ "figure": name, "title": title, "source": source })
         };
-        let whole = serde_json::json!({
-            "figure": Lotus::NAME, "title": Lotus::TITLE, "source": Lotus::SOURCE
-        });
-        return print_object(&ALL.iter().map(figure).chain([whole]).collect::<Vec<_>>());
+        let papers = [whole::<Lotus>(), whole::<Oocc>()];
+        return print_object(&ALL.iter().map(figure).chain(papers).collect::<Vec<_>>());
     }
     for figure in ALL {
         say(&format!("{:<14} {}\n", figure.name, figure.title))?;
     }
-    say(&format!("{:<14} {}\n", Lotus::NAME, Lotus::TITLE))
+    say(&format!("{:<14} {}\n", Lotus::NAME, Lotus::TITLE))?;
+    say(&format!("{:<14} {}\n", Oocc::NAME, Oocc::TITLE))
+}
+
+/// A paper as the list shows it.
+fn whole<P: Paper>() -> serde_json::Value {
+    serde_json::json!({ "figure": P::NAME, "title": P::TITLE, "source": P::SOURCE })
+}
+
+/// Names of the papers.
+fn papers() -> String {
+    format!("{} or {}", Lotus::NAME, Oocc::NAME)
 }

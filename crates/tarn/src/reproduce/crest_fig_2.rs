@@ -66,6 +66,7 @@ const FORD: System = System {
     timestamps: Source::Counter,
     is_routed: false,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 const FORD_AT_ONCE: System = System {
     name: "FORD, dropped when aborted",
@@ -88,6 +89,7 @@ const OURS: System = System {
     timestamps: Source::Counter,
     is_routed: false,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 const OURS_CX3: System =
     System { name: "ours, all of TPC-C, on cx3-56g", about: "the same on older hardware", ..OURS };
@@ -160,6 +162,7 @@ fn testbed(hardware: &str) -> Result<Testbed, RunError> {
         memory_nodes: 2,
         replicas: 2,
         threads_max: THREADS,
+        coroutines_min: 1,
     })
 }
 

@@ -72,6 +72,9 @@ pub struct Point {
     pub verbs: BTreeMap<&'static str, f64>,
     /// Messages that one committed transaction sends, aborted tries included; those of services not.
     pub messages: f64,
+    /// Rounds that one committed transaction posts, aborted tries and those that nobody waits for included.
+    #[serde(skip)]
+    pub rounds: f64,
     /// Of the version tables that were asked for, the part that was remembered, of protocols that remember any.
     pub remembered: Option<f64>,
     /// Payload that one transaction reads, in bytes.
@@ -251,6 +254,7 @@ pub(super) mod tests {
             latency_us,
             conflict_rate: 0.0,
             messages: 0.0,
+            rounds: 0.0,
             remembered: None,
             verbs: BTreeMap::new(),
             read_bytes: 0.0,

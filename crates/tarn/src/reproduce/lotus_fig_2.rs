@@ -81,6 +81,7 @@ const FORD_STOCK: System = System {
     timestamps: Source::Counter,
     is_routed: false,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 const FORD_STOCK_SOFTWARE: System = System {
     name: "FORD, stock buckets, its software",
@@ -98,6 +99,7 @@ const FORD_STOCK_NO_CAS: System = System {
     timestamps: Source::Counter,
     is_routed: false,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 const FORD_SIZED: System = System {
     name: "FORD, sized buckets",
@@ -121,6 +123,7 @@ const OURS: System = System {
     timestamps: Source::Counter,
     is_routed: false,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 
 const OWN: Layout = Layout {
@@ -151,6 +154,7 @@ pub fn run(scale: &Scale, seed: u64, watch: &dyn Watch) -> Result<Reproduction, 
         memory_nodes: 3,
         replicas: 3,
         threads_max: 10,
+        coroutines_min: 1,
     };
     let mut report = Reproduction::of(&FIGURE, &testbed.profile, (scale, seed), CONFIG);
     for (layout, systems) in &PLAN {

@@ -15,6 +15,7 @@ pub mod charge;
 pub mod curve;
 mod ford_software;
 pub mod lotus;
+pub mod oocc;
 pub mod page;
 pub mod paper;
 pub mod report;

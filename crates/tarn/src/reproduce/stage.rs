@@ -26,6 +26,7 @@ use tarn_engine::catalog::{Options, Placement};
 use tarn_engine::coordinator::Retry;
 use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::layout::{LayoutKind, Records};
+use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
@@ -48,12 +49,14 @@ pub struct Testbed {
     pub replicas: usize,
     /// Most threads of a compute node: more coordinators than these share them.
     pub threads_max: usize,
+    /// Coordinators that a thread has before there is another one.
+    pub coroutines_min: usize,
 }
 
 impl Testbed {
     /// Threads of each compute node for so many coordinators.
     pub fn threads(&self, coordinators: usize) -> usize {
-        (coordinators / self.compute_nodes).clamp(1, self.threads_max)
+        (coordinators / self.compute_nodes / self.coroutines_min).clamp(1, self.threads_max)
     }
 }
 
@@ -105,6 +108,8 @@ pub struct System {
     pub is_routed: bool,
     /// Version tables that each of its nodes remembers, if it remembers any.
     pub version_cache_entries: usize,
+    /// For how long its readers trust what they read, and its writers wait, in nanoseconds; 0: for no time.
+    pub read_lease_ns: u32,
 }
 
 /// Coordinators for each client whose transactions are routed: a node that is asked for twice as much as the
@@ -118,6 +123,18 @@ fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
     let of = |name| names.iter().position(|&phase| phase == name).map(|at| entered[at] as f64);
     let (had, read) = (of("cached")?, of("locate")? + of("read_direct")?);
     (had + read > 0.0).then(|| had / (had + read))
+}
+
+/// A cluster whose readers have leases of this length: the one place where a run's length reaches its cluster.
+///
+/// # Errors
+/// Any length, as long as clusters have none.
+fn leasing(cluster: ClusterConfig, read_lease_ns: u32) -> Result<ClusterConfig, UsageError> {
+    if read_lease_ns == 0 {
+        return Ok(cluster);
+    }
+    let (field, value) = ("read-lease-ns".to_owned(), read_lease_ns.to_string());
+    Err(UsageError { field, value, allowed: "0, since clusters have no read leases yet".into() })
 }
 
 /// What the checks found in a layout's memory after its safe series.
@@ -191,6 +208,7 @@ impl<W: Workload> Stage<W> {
             address_cache_entries: layout.address_cache_entries,
             ..ClusterConfig::default()
         };
+        let cluster = leasing(cluster, system.read_lease_ns)?;
         let profile = testbed.profile.clone();
         let timestamps = system.timestamps;
         let config = Config { cluster, profile, threads, coordinators, timestamps };
@@ -304,6 +322,7 @@ impl<W: Workload> Stage<W> {
             written_bytes: each(ran.phase.counts.bytes_out),
             remembered: remembered(protocol.phases, &ran.phase.tally.phases),
             messages: measured.per_txn.messages,
+            rounds: measured.per_txn.rounds,
             verbs: measured.per_txn.verbs,
             busiest: busiest(&ran.used),
             bottleneck: bottleneck(&ran.used),

@@ -4,7 +4,7 @@
 //! assumed: what is not there has rows without figures. A form is one choice for all figures. Where the
 //! paper leaves something open all systems have the same, and the page says what was assumed.
 
-use crate::reproduce::paper::case::{Entrant, Kind};
+use crate::reproduce::paper::case::{Bench, Entrant, Kind};
 use crate::reproduce::paper::sheet::Columns;
 use crate::reproduce::paper::target::Party;
 use crate::reproduce::stage::{Layout, System};
@@ -54,7 +54,7 @@ impl Columns for Form {
 }
 
 impl Entrant for (Who, Form) {
-    fn system(self) -> System {
+    fn system(self, _: &Bench) -> System {
         self.0.system(self.1)
     }
 
@@ -88,6 +88,7 @@ const LOTUS_LITERAL: System = System {
     timestamps: Source::Service,
     is_routed: true,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 const LOTUS: System = System {
     name: "LOTUS",
@@ -111,6 +112,7 @@ const MOTOR: System = System {
     timestamps: Source::Counter,
     is_routed: false,
     version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
+    read_lease_ns: 0,
 };
 const MOTOR_BEST: System = System {
     name: "Motor, corrected, hash placement",

@@ -51,7 +51,14 @@ impl Paper for Lotus {
 
     /// Machines as in section 8.1.
     fn testbed(profile: Profile) -> Testbed {
-        Testbed { profile, compute_nodes: 9, memory_nodes: 3, replicas: 3, threads_max: 10 }
+        Testbed {
+            profile,
+            compute_nodes: 9,
+            memory_nodes: 3,
+            replicas: 3,
+            threads_max: 10,
+            coroutines_min: 1,
+        }
     }
 
     fn must_be_sound(system: &System) -> bool {

@@ -167,8 +167,8 @@ pub struct Case {
 
 /// Who runs: a system in one of its forms.
 pub trait Entrant: Copy {
-    /// The system.
-    fn system(self) -> System;
+    /// The system as it runs a benchmark.
+    fn system(self, bench: &Bench) -> System;
     /// How it lays a benchmark's tables out.
     fn layout(self, kind: Kind) -> Layout;
 }
@@ -176,13 +176,19 @@ pub trait Entrant: Copy {
 impl Case {
     /// A system in one of its forms.
     pub fn of<E: Entrant>(bench: Bench, entrant: E, coordinators: &[usize]) -> Case {
-        let (system, layout) = (entrant.system(), entrant.layout(bench.kind));
+        let (system, layout) = (entrant.system(&bench), entrant.layout(bench.kind));
         Case { bench, system, layout, coordinators: coordinators.into() }
     }
 
     /// The same under another name and variant.
     pub fn with(mut self, name: &'static str, about: &'static str, variant: &'static str) -> Case {
         (self.system.name, self.system.about, self.system.variant) = (name, about, variant);
+        self
+    }
+
+    /// The same with leases of another length.
+    pub fn leasing(mut self, read_lease_ns: u32) -> Case {
+        self.system.read_lease_ns = read_lease_ns;
         self
     }
 

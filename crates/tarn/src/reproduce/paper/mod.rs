@@ -63,6 +63,11 @@ pub trait Paper: Copy + Debug + 'static {
     /// In the paper's order.
     const SECTIONS: &'static [Section<Self>];
 
+    /// Systems whose protocols may not be there yet: the page says who is.
+    fn entrants() -> Vec<System> {
+        Vec::new()
+    }
+
     /// Its machines.
     fn testbed(profile: Profile) -> Testbed;
 

@@ -3,7 +3,7 @@
 //! Invariant: it stands alone (no script, no font, no link), is readable in light and dark, and nothing in it
 //! is of the machine that ran it.
 
-use super::report::{Evaluation, Part, heading, shown, verdict_name};
+use super::report::{Evaluation, Part, Present, heading, shown, verdict_name};
 use super::sheet::{Columns, Picture, Row};
 use super::{Paper, Portion};
 use crate::reproduce::page::table;
@@ -28,6 +28,11 @@ pub fn page<P: Paper>(evaluation: &Evaluation<P>) -> String {
     }
     let _ = writeln!(html, "<p>{}</p>", escape(&evaluation.summary()));
     paragraphs(&mut html, "Scaled down", &evaluation.scaled_down);
+    if !evaluation.entrants.is_empty() {
+        let cells = |it: &Present| [it.name.to_owned(), it.protocol.clone(), it.state.clone()];
+        let head = ["system", "protocol", "state"];
+        table(&mut html, "Who runs", &head, evaluation.entrants.iter().map(cells));
+    }
     for part in &evaluation.parts {
         section::<P>(&mut html, part);
     }

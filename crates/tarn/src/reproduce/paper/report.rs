@@ -4,14 +4,14 @@
 
 use super::case::Missing;
 use super::occasion::{Crashed, Heated};
-use super::runs::{Ran, Runs};
+use super::runs::{Ran, Runs, there};
 use super::sheet::{Picture, Row};
 use super::{Order, Paper, Portion, Suppose};
 use crate::bench::checks::CheckKind;
 use crate::bench::lines::row;
 use crate::reproduce::report::Wall;
 use crate::reproduce::row::Verdict;
-use crate::reproduce::stage::Judged;
+use crate::reproduce::stage::{Judged, System};
 use serde::Serialize;
 use std::fmt;
 use tarn_sim::profile::{Change, Standing};
@@ -28,6 +28,28 @@ pub struct Part {
     pub(crate) pictures: Vec<Picture>,
     /// What a reader has to know.
     pub notes: Vec<String>,
+}
+
+/// Whether who is to run is there.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Present {
+    /// Its name in rows.
+    pub name: &'static str,
+    /// The protocol's name and variant.
+    pub protocol: String,
+    /// That it is there, or why it is not.
+    pub state: String,
+}
+
+impl Present {
+    fn of(system: System) -> Present {
+        let state = match there(&system) {
+            Ok(_) => "there".to_owned(),
+            Err(Missing(why)) => why,
+        };
+        let protocol = format!("{} ({})", system.protocol, system.variant);
+        Present { name: system.name, protocol, state }
+    }
 }
 
 /// See the module's text.
@@ -55,6 +77,9 @@ pub struct Evaluation<P: Paper> {
     pub scaled_down: Vec<String>,
     /// What is assumed: of the set-up, then constants of the profile that nobody measured.
     pub assumed: Vec<String>,
+    /// Who is to run, if not all may be there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub entrants: Vec<Present>,
     /// Every published figure.
     pub rows: Vec<Row>,
     /// All points.
@@ -99,6 +124,7 @@ impl<P: Paper> Evaluation<P> {
             extent: order.extent.clone(),
             scaled_down: order.extent.scaled_down(),
             assumed: P::ASSUMED.iter().map(|&it| it.to_owned()).chain(constants).collect(),
+            entrants: P::entrants().into_iter().map(Present::of).collect(),
             rows: parts.iter().flat_map(|part| part.rows.clone()).collect(),
             series: runs.ran().cloned().collect(),
             crashes: runs.crashes.drain(..).filter_map(|(_, it)| it.ok()).collect(),
@@ -213,6 +239,9 @@ impl<P: Paper> fmt::Display for Evaluation<P> {
         )?;
         for said in &self.scaled_down {
             row(f, "scaled down", said)?;
+        }
+        for Present { name, protocol, state } in &self.entrants {
+            row(f, name, format_args!("{protocol}: {state}"))?;
         }
         for part in &self.parts {
             writeln!(f, "{}", part.title)?;

@@ -133,7 +133,7 @@ impl Runs {
     pub fn run(&mut self, wanted: Vec<Case>, ground: &Ground<'_>) {
         let mut rest: Vec<(Case, LayoutKind)> = Vec::new();
         for case in merged(wanted) {
-            match catalog_of(&case, ground.testbed.memory_nodes) {
+            match catalog_of(&ground.supposed(&case), ground.testbed.memory_nodes) {
                 Ok(catalog) => rest.push((case, catalog.options().layout)),
                 Err(missing) => self.cases.push((case, Err(missing))),
             }
@@ -145,6 +145,7 @@ impl Runs {
                 *other == kind
                     && case.layout == first.layout
                     && case.system.protocol == first.system.protocol
+                    && case.system.read_lease_ns == first.system.read_lease_ns
                     && case.bench.loads_as() == first.bench.loads_as()
             };
             groups.push(rest.extract_if(.., on_one).map(|(case, _)| case).collect::<Vec<Case>>());
@@ -256,7 +257,7 @@ fn merged(wanted: Vec<Case>) -> Vec<Case> {
 /// A protocol, variant, benchmark or layout that is not there.
 pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> {
     let Case { bench, system, layout, coordinators } = case;
-    let protocol = AnyProtocol::by_name(system.protocol, system.variant)?;
+    let protocol = there(system)?;
     let (schemas, sized) = match bench.kind {
         Kind::Kvs => tables(&bench.make_kvs()?),
         Kind::Tatp => tables(&bench.make::<Tatp>()?),
@@ -279,6 +280,19 @@ pub fn catalog_of(case: &Case, memory_nodes: usize) -> Result<Catalog, Missing> 
         ..sized
     };
     Ok(protocol.catalog(&schemas, &options, memory_nodes)?)
+}
+
+/// The protocol of a system.
+///
+/// # Errors
+/// It is not there yet, or has no such variant.
+pub fn there(system: &System) -> Result<AnyProtocol, Missing> {
+    AnyProtocol::by_name(system.protocol, system.variant).map_err(|error| {
+        match error.field.as_ref() {
+            "protocol" => Missing(format!("{} is not there yet ({error})", system.protocol)),
+            _ => error.into(),
+        }
+    })
 }
 
 fn tables<W: Workload>(workload: &W) -> (Vec<TableSchema>, Options) {

@@ -1,0 +1,128 @@
+//! Figure 13 and section VII: longer leases, and one that is raised at run time.
+
+use super::super::Sheet;
+use super::super::entrant::Who;
+use super::super::extent::Extent;
+use super::super::targets::LEASE;
+use super::{
+    Answer, Bench, Case, Done, Found, Jobs, Missing, OfPoint, Section, bars, drawn, extreme, less,
+    median, millions, more, of_one, over, p99, quotient, throughput,
+};
+use crate::reproduce::curve::Point;
+
+pub(super) const SECTION: Section = Section {
+    name: "fig-13",
+    title: "Figure 13 and section VII: the length of leases",
+    targets: LEASE,
+    jobs,
+    fill,
+};
+
+/// From shortest to longest.
+const LEASES: [(u32, &str); 4] = [
+    (4_000, "OOCC, 4 µs"),
+    (7_000, "OOCC, 7 µs"),
+    (10_000, "OOCC, 10 µs"),
+    (14_000, "OOCC, 14 µs"),
+];
+
+/// OOCC with one of these leases.
+fn leased(bench: Bench, at: usize, coordinators: &[usize]) -> Case {
+    let (lease_ns, name) = LEASES[at];
+    let case = Case::of(bench, Who::Oocc, coordinators).leasing(lease_ns);
+    let variant = case.system.variant;
+    case.with(name, "corrected", variant)
+}
+
+fn occ(bench: Bench, coordinators: &[usize]) -> Case {
+    Case::of(bench, Who::Occ, coordinators)
+}
+
+fn benches(extent: &Extent) -> Vec<Bench> {
+    extent.writes.iter().map(|writes| extent.ycsb(Extent::MOST_SKEWED, *writes)).collect()
+}
+
+fn jobs(extent: &Extent) -> Jobs {
+    let few = &extent.few_coordinators;
+    let each = |bench: Bench| {
+        (0..LEASES.len()).map(move |at| leased(bench, at, few)).chain([occ(bench, few)])
+    };
+    // Of reads alone it is counted who looks twice.
+    let reads = Case::of(reads(extent), Who::Oocc, extent.coordinators());
+    let cases = benches(extent).into_iter().flat_map(each).chain([reads]).collect();
+    Jobs { cases, ..Jobs::default() }
+}
+
+fn reads(extent: &Extent) -> Bench {
+    extent.ycsb(0.0, 0)
+}
+
+fn fill(done: &Done<'_>, sheet: &mut Sheet) {
+    let (extent, runs) = (done.extent, done.runs);
+    let benches = benches(extent);
+    let (fewest, most) = (benches[0], benches[benches.len() - 1]);
+    let over_occ = |at, is_better| {
+        let each =
+            |bench: &Bench| over(runs, (&leased(*bench, at, &[]), &occ(*bench, &[])), throughput);
+        extreme(benches.iter().map(each), is_better)
+    };
+    let workload = "YCSB, Zipf .99";
+    sheet.fill(workload, "4 µs over OCC", &|_| over_occ(0, more));
+    sheet.fill(workload, "7 µs over OCC, lowest of all write ratios", &|_| over_occ(1, less));
+    sheet.fill(workload, "10 µs over OCC, lowest of all write ratios", &|_| over_occ(2, less));
+    sheet.fill(workload, "what most writes leave of 14 µs over the same of 4 µs", &|_| {
+        let left = |at| over(runs, (&leased(most, at, &[]), &leased(fewest, at, &[])), throughput);
+        quotient(left(LEASES.len() - 1), left(0))
+    });
+    sheet.fill(workload, "99th percentile at 7 µs over OCC's, most writes", &|_| {
+        over(runs, (&leased(most, 1, &[]), &occ(most, &[])), p99)
+    });
+    sheet.fill(workload, "4 µs raised at run time, highest gain", &|_| {
+        let gain = |bench: &Bench, at| {
+            over(runs, (&leased(*bench, at, &[]), &leased(*bench, 0, &[])), throughput)
+        };
+        let gains = benches.iter().flat_map(|bench| [gain(bench, 1), gain(bench, 2)]);
+        extreme(gains, more)
+    });
+    sheet.fill("YCSB", "time of a change", &|_| {
+        of_one(runs, &Case::of(reads(extent), Who::Oocc, &[]), &throughput)?;
+        Err(Missing("no lease is changed while a page's runs are measured".into()))
+    });
+    sheet.fill("YCSB", "read-only transactions without validation", &|_| without_validation(done));
+    draw(done, sheet, &benches);
+    sheet.note(
+        "each lease is a run of its own: the gain of one that is raised is that of the longer over the shorter, the change apart. \
+         Who does not validate is counted by its READs: one of a record, or two. Of 4 µs the write ratio farthest above OCC is held",
+    );
+}
+
+/// Of all READs of a record the first; each further one is a second look.
+fn without_validation(done: &Done<'_>) -> Answer {
+    let bench = reads(done.extent);
+    let case = Case::of(bench, Who::Oocc, &[]);
+    // As many as the profile has.
+    let keys = bench.operations.unwrap_or(4) as f64;
+    let share = |point: &Point| {
+        let reads = point.verbs_of("read") / keys;
+        (2.0 - reads).clamp(0.0, 1.0) * 100.0
+    };
+    let Found { value, busy } = of_one(done.runs, &case, &share)?;
+    Ok(Found { value, busy })
+}
+
+fn draw(done: &Done<'_>, sheet: &mut Sheet, benches: &[Bench]) {
+    let groups = || done.extent.writes.iter().map(|writes| format!("{writes} %")).collect();
+    let series = |of: OfPoint| -> Vec<(String, Vec<Option<f64>>)> {
+        let value = |case: Case| drawn(done.runs, &case, &of);
+        let of_occ = benches.iter().map(|bench| value(occ(*bench, &[]))).collect();
+        let of_lease = |at: usize| {
+            let values = benches.iter().map(|bench| value(leased(*bench, at, &[])));
+            (LEASES[at].1.to_owned(), values.collect())
+        };
+        [("OCC".to_owned(), of_occ)].into_iter().chain((0..LEASES.len()).map(of_lease)).collect()
+    };
+    let unit = "M transactions/s";
+    sheet.draw(bars("Zipf .99: throughput by share of writes", unit, groups(), series(millions)));
+    sheet.draw(bars("Zipf .99: median latency", "µs", groups(), series(median)));
+    sheet.draw(bars("Zipf .99: 99th percentile", "µs", groups(), series(p99)));
+}

@@ -1,0 +1,149 @@
+//! What if: a suspected cause changed for all systems of a run, alone, to see whether a gap moves.
+//!
+//! Invariant: a supposition is named on the page and never part of a figure that is held against a published one.
+//! Constants of the hardware have `--set`.
+
+use super::entrant::Who;
+use crate::reproduce::paper::Suppose;
+use crate::reproduce::paper::case::{Case, Kind};
+use tarn_engine::catalog::Placement;
+use tarn_engine::coordinator::Retry;
+use tarn_engine::outcome::UsageError;
+use tarn_sim::profile::Change;
+
+/// One cause.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Supposition {
+    /// OOCC's leases are so long wherever it has any, in nanoseconds; 0: it always validates.
+    Lease(u32),
+    /// A transaction of YCSB, whose keys are known, has so many operations.
+    Operations(usize),
+    /// Records lie so.
+    Placement(Placement),
+    /// A look-up reads the key's bin of two slots, not the whole bucket.
+    Bins,
+    /// No address is remembered.
+    Forgotten,
+    /// A transaction that was aborted is dropped and another one drawn.
+    Dropped,
+    /// Somebody who is there runs in the place of everybody, without leases: for tests of what runs them.
+    #[cfg(test)]
+    StandIn(&'static str),
+}
+
+/// The causes, with what is allowed.
+const KEYS: [(&str, &str); 6] = [
+    ("lease", "0 (OOCC always validates) to 1000, in µs"),
+    ("operations", "1 to 16, of a transaction of YCSB"),
+    ("placement", "hash, table"),
+    ("buckets", "off (a look-up reads a bin of two slots)"),
+    ("addresses", "off (none are remembered)"),
+    ("dropped", "on (an aborted transaction is)"),
+];
+const LEASE_US_MAX: u32 = 1_000;
+
+impl Suppose for Supposition {
+    fn parse(text: &str) -> Result<Supposition, UsageError> {
+        let refused = |allowed: &str| UsageError {
+            field: "suppose".into(),
+            value: text.to_owned(),
+            allowed: allowed.to_owned(),
+        };
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let Some((_, allowed)) = KEYS.iter().find(|(known, _)| *known == key) else {
+            let keys: Vec<&str> = KEYS.iter().map(|(known, _)| *known).collect();
+            return Err(refused(&format!("KEY=VALUE with one of these keys: {}", keys.join(", "))));
+        };
+        let number = value.parse::<u32>().ok();
+        let found = match (key, value) {
+            ("lease", _) => {
+                number.filter(|us| *us <= LEASE_US_MAX).map(|us| Supposition::Lease(us * 1_000))
+            }
+            ("operations", _) => number
+                .filter(|count| (1..=16).contains(count))
+                .map(|count| Supposition::Operations(count as usize)),
+            ("placement", "hash") => Some(Supposition::Placement(Placement::Hash)),
+            ("placement", "table") => Some(Supposition::Placement(Placement::Table)),
+            ("buckets", "off") => Some(Supposition::Bins),
+            ("addresses", "off") => Some(Supposition::Forgotten),
+            ("dropped", "on") => Some(Supposition::Dropped),
+            _ => None,
+        };
+        found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
+    }
+
+    fn apply(self, case: &mut Case) {
+        let Case { bench, system, layout, .. } = case;
+        match self {
+            Supposition::Lease(ns) if system.protocol == Who::Oocc.system().protocol => {
+                system.read_lease_ns = ns;
+            }
+            Supposition::Operations(count)
+                if bench.kind == Kind::Ycsb && bench.mix != "oocc-unknown" =>
+            {
+                bench.operations = Some(count);
+            }
+            Supposition::Lease(_) | Supposition::Operations(_) => {}
+            Supposition::Placement(placement) => layout.placement = placement,
+            Supposition::Bins => layout.bucket.read_whole = false,
+            Supposition::Forgotten => layout.warmth = None,
+            Supposition::Dropped => system.retry = Retry { tries_max: 1, ..Retry::PATIENT },
+            #[cfg(test)]
+            Supposition::StandIn(protocol) => {
+                (system.protocol, system.variant) = (protocol, "corrected");
+                system.read_lease_ns = 0;
+            }
+        }
+    }
+
+    fn shown(self) -> Change {
+        let (key, value) = match self {
+            Supposition::Lease(ns) => ("lease", format!("{} µs", ns / 1_000)),
+            Supposition::Operations(count) => ("operations", count.to_string()),
+            Supposition::Placement(Placement::Hash) => ("placement", "hash".to_owned()),
+            Supposition::Placement(Placement::Table) => ("placement", "table".to_owned()),
+            Supposition::Bins => ("buckets", "off".to_owned()),
+            Supposition::Forgotten => ("addresses", "off".to_owned()),
+            Supposition::Dropped => ("dropped", "on".to_owned()),
+            #[cfg(test)]
+            Supposition::StandIn(protocol) => ("stand-in", protocol.to_owned()),
+        };
+        Change { key: format!("suppose.{key}"), value, was: "the page's own".to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::oocc::extent::Extent;
+    use crate::reproduce::paper::Portion as _;
+
+    #[test]
+    fn a_supposition_changes_what_it_names_and_nobody_else() {
+        let bench = Extent::quick().ycsb(0.0, 0);
+        let after = |text: &str, who| {
+            let mut case = Case::of(bench, who, &[8]);
+            Supposition::parse(text).expect("one").apply(&mut case);
+            case
+        };
+        assert_eq!(after("lease=7", Who::Oocc).system.read_lease_ns, 7_000);
+        assert_eq!(after("lease=7", Who::Occ).system.read_lease_ns, 0);
+        assert_eq!(after("operations=1", Who::Dslr).bench.operations, Some(1));
+        assert_eq!(after("placement=table", Who::Oocc).layout.placement, Placement::Table);
+        assert!(!after("buckets=off", Who::Oocc).layout.bucket.read_whole);
+        assert!(after("addresses=off", Who::Oocc).layout.warmth.is_none());
+        assert_eq!(after("dropped=on", Who::Drtm).system.retry.tries_max, 1);
+        let shown = Supposition::parse("lease=7").expect("one").shown();
+        assert_eq!((shown.key.as_str(), shown.value.as_str()), ("suppose.lease", "7 µs"));
+    }
+
+    #[test]
+    fn what_there_is_not_is_refused_with_all_that_there_are() {
+        let refused = |text| Supposition::parse(text).expect_err("refused").to_string();
+        assert!(refused("leases=7").contains("lease, operations, placement"));
+        for text in ["lease=1001", "lease=", "operations=0", "placement=best", "dropped=off"] {
+            let error = refused(text);
+            assert!(error.starts_with(&format!("suppose = {text}; allowed: ")), "{error}");
+        }
+    }
+}

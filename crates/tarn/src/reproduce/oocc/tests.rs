@@ -1,0 +1,163 @@
+//! The page as a whole: complete, whoever is there to run, and filled as soon as somebody is.
+//!
+//! Invariant checked: every published figure is on it once; nobody runs in another's place; what a system lacks is
+//! told in the registry's words. What runs the systems is tried with one that is there, in the place of all.
+
+use super::*;
+use crate::reproduce::paper::report::Evaluation;
+use crate::reproduce::paper::{Portion as _, evaluate, page};
+use crate::reproduce::row::Verdict;
+use crate::simulate::run::Silent;
+use std::collections::BTreeSet;
+use tarn_engine::protocol::AnyProtocol;
+
+/// Some seconds' worth.
+fn tiny(only: &[&str]) -> Order {
+    let mut extent = Extent::quick();
+    extent.scale.name = "tiny";
+    (extent.scale.virtual_ms, extent.scale.warm_up_ms) = (0.05, 0.02);
+    extent.scale.coordinators = vec![2, 16];
+    extent.few_coordinators = vec![16];
+    (extent.records, extent.edges, extent.subscribers) = (1_000, 500, 500);
+    (extent.tpcc_mix, extent.warehouses, extent.tpcc_ms) = ("tiny", 2, (0.1, 0.4));
+    extent.lengths = vec![8, 256, 1024];
+    let profile = Profile::load(Oocc::PROFILE).expect("embedded");
+    let only = only.iter().map(|&it| it.to_owned()).collect();
+    Order { extent, seed: 1, profile, only, suppositions: Vec::new() }
+}
+
+/// As [`tiny`], with a protocol that is there in the place of everybody.
+fn stood_in(only: &[&str]) -> Evaluation<Oocc> {
+    let order = Order { suppositions: vec![Supposition::StandIn("ford")], ..tiny(only) };
+    evaluate(&order, &Silent).expect("a page")
+}
+
+fn listed() -> usize {
+    let lists = [
+        targets::COST,
+        targets::READ_HEAVY,
+        targets::UNKNOWN_KEYS,
+        targets::ABLATION,
+        targets::ORDERS,
+        targets::LEASE,
+        targets::BOUNDS,
+    ];
+    lists.iter().map(|list| list.len()).sum()
+}
+
+/// Of whoever is not there no row has a figure, whatever others do.
+#[test]
+fn who_is_not_there_has_rows_that_say_so() {
+    let evaluation = evaluate(&tiny(&[]), &Silent).expect("a page");
+    assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
+    let rows: BTreeSet<_> =
+        evaluation.rows.iter().map(|row| (row.figure, row.workload, row.metric)).collect();
+    assert_eq!((rows.len(), evaluation.rows.len()), (listed(), listed()), "each once");
+    let page = page::page(&evaluation);
+    assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
+    for (who, entrant) in Who::ALL.into_iter().zip(&evaluation.entrants) {
+        let system = who.system();
+        let is_there = AnyProtocol::by_name(system.protocol, system.variant).is_ok();
+        let told = format!("{} is not there yet", system.protocol);
+        assert_eq!(entrant.state.contains(&told), !is_there, "{}", entrant.state);
+        assert_eq!(page.contains(&told), !is_there, "{told}");
+    }
+    for row in &evaluation.rows {
+        let is_missing = row.verdict == Verdict::NotSimulated;
+        assert_eq!((row.value("ours").is_none(), row.ratio.is_none()), (is_missing, is_missing));
+        assert_eq!(row.why.is_empty(), !is_missing, "{row}");
+        assert_ne!(row.bottleneck.is_empty(), !is_missing, "{row}");
+    }
+}
+
+/// The figures that the evaluation has, and what its text says beside them.
+#[test]
+fn no_figure_of_the_evaluation_is_left_out() {
+    let figures = Oocc::SECTIONS.iter().flat_map(|section| section.targets);
+    let figures: BTreeSet<&str> = figures.map(|target| target.figure).collect();
+    let wanted = [
+        "Table I",
+        "Figure 10",
+        "Section VIII-C",
+        "Figure 11",
+        "Figure 12",
+        "Figure 12d",
+        "Figure 13",
+        "Section VII",
+        "Figure 14a",
+        "Figure 14b",
+    ];
+    assert_eq!(figures, wanted.into_iter().collect());
+}
+
+#[test]
+fn whoever_is_there_fills_the_page_and_every_row_names_its_limit() {
+    let evaluation = stood_in(&["table-1", "fig-10", "unknown", "fig-11", "fig-12", "fig-14"]);
+    assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
+    let told = ["offset of 1.5 µs below none"];
+    for row in &evaluation.rows {
+        if row.figure == "Figure 12d" || told.contains(&row.metric) {
+            assert!(!row.why.is_empty(), "{row}");
+            continue;
+        }
+        assert!(row.value("ours").is_some_and(f64::is_finite), "{row}");
+        assert!(row.bottleneck.contains("coordinators: limit "), "{row}");
+    }
+    // Everybody is the same: nobody is faster than itself, and the two looks of OCC are counted.
+    let row = |metric: &str| {
+        let found = evaluation.rows.iter().find(|row| row.metric == metric);
+        found.unwrap_or_else(|| panic!("no row {metric}"))
+    };
+    let same = row("throughput over OCC's").value("ours").expect("a figure");
+    assert!((0.9..1.1).contains(&same), "{same}");
+    assert!((row("OCC's READs").value("ours").expect("a figure") - 2.0).abs() < 0.1);
+    assert_eq!(row("2PL's atomics").value("ours"), Some(0.0));
+    let page = page::page(&evaluation);
+    for text in ["Counterfactual:", "stand-in", "Highest throughput", "Who runs", "Assumed"] {
+        assert!(page.contains(text), "no {text}: {page}");
+    }
+}
+
+/// Each length is a load of its own, and what is counted of second looks is a share.
+#[test]
+fn leases_are_compared_with_one_another() {
+    let evaluation = stood_in(&["fig-13"]);
+    assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
+    let row = |metric: &str| {
+        let found = evaluation.rows.iter().find(|row| row.metric == metric);
+        found.unwrap_or_else(|| panic!("no row {metric}")).value("ours")
+    };
+    assert!(row("4 µs raised at run time, highest gain").is_some());
+    assert!(row("read-only transactions without validation").is_some_and(|share| share < 20.0));
+    assert!(row("time of a change").is_none());
+}
+
+/// A length that nobody could set would be a run without leases under another name.
+#[test]
+fn a_lease_is_set_or_refused_and_never_forgotten() {
+    let bench = Extent::quick().ycsb(0.0, 0);
+    let mut case = paper::case::Case::of(bench, Who::Oocc, &[2]);
+    assert_eq!(case.system.read_lease_ns, 10_000);
+    (case.system.protocol, case.system.variant) = ("ford", "corrected");
+    let order = tiny(&[]);
+    let scales = [(bench.kind, order.extent.scale.clone())];
+    let ground = paper::runs::Ground {
+        testbed: &Oocc::testbed(order.profile.clone()),
+        scales: &scales,
+        seed: 1,
+        suppose: &|_| {},
+        must_be_sound: Oocc::must_be_sound,
+        threads: 1,
+        watch: &Silent,
+    };
+    let mut runs = paper::runs::Runs::default();
+    runs.run(vec![case.clone()], &ground);
+    let why = runs.series(&case).expect_err("ford has no leases").to_string();
+    assert!(why.contains("lease") && why.contains("10000"), "{why}");
+}
+
+#[test]
+fn a_section_that_there_is_not_is_refused_with_all_that_there_are() {
+    let error = evaluate(&tiny(&["fig-99"]), &Silent).err().expect("refused").to_string();
+    assert!(error.contains("only = fig-99") && error.contains("table-1, fig-10"), "{error}");
+}
