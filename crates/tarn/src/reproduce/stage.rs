@@ -128,13 +128,17 @@ fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
 /// A cluster whose readers have leases of this length: the one place where a run's length reaches its cluster.
 ///
 /// # Errors
-/// Any length, as long as clusters have none.
-fn leasing(cluster: ClusterConfig, read_lease_ns: u32) -> Result<ClusterConfig, UsageError> {
+/// Any length, as long as no protocol has leases.
+fn leasing(
+    cluster: ClusterConfig,
+    (protocol, read_lease_ns): (&AnyProtocol, u32),
+) -> Result<ClusterConfig, UsageError> {
     if read_lease_ns == 0 {
         return Ok(cluster);
     }
     let (field, value) = ("read-lease-ns".to_owned(), read_lease_ns.to_string());
-    Err(UsageError { field, value, allowed: "0, since clusters have no read leases yet".into() })
+    let allowed = format!("0, since {} has no read leases", protocol.info().name);
+    Err(UsageError { field, value, allowed })
 }
 
 /// What the checks found in a layout's memory after its safe series.
@@ -208,7 +212,7 @@ impl<W: Workload> Stage<W> {
             address_cache_entries: layout.address_cache_entries,
             ..ClusterConfig::default()
         };
-        let cluster = leasing(cluster, system.read_lease_ns)?;
+        let cluster = leasing(cluster, (&protocol, system.read_lease_ns))?;
         let profile = testbed.profile.clone();
         let timestamps = system.timestamps;
         let config = Config { cluster, profile, threads, coordinators, timestamps };

@@ -24,8 +24,8 @@ pub enum Supposition {
     Bins,
     /// No address is remembered.
     Forgotten,
-    /// A transaction that was aborted is dropped and another one drawn.
-    Dropped,
+    /// A transaction that was aborted is dropped and another one drawn, or tried until it commits.
+    Dropped(bool),
     /// Somebody who is there runs in the place of everybody, without leases: for tests of what runs them.
     #[cfg(test)]
     StandIn(&'static str),
@@ -38,7 +38,7 @@ const KEYS: [(&str, &str); 6] = [
     ("placement", "hash, table"),
     ("buckets", "off (a look-up reads a bin of two slots)"),
     ("addresses", "off (none are remembered)"),
-    ("dropped", "on (an aborted transaction is)"),
+    ("dropped", "on (an aborted transaction is), off (it is tried until it commits)"),
 ];
 const LEASE_US_MAX: u32 = 1_000;
 
@@ -66,7 +66,8 @@ impl Suppose for Supposition {
             ("placement", "table") => Some(Supposition::Placement(Placement::Table)),
             ("buckets", "off") => Some(Supposition::Bins),
             ("addresses", "off") => Some(Supposition::Forgotten),
-            ("dropped", "on") => Some(Supposition::Dropped),
+            ("dropped", "on") => Some(Supposition::Dropped(true)),
+            ("dropped", "off") => Some(Supposition::Dropped(false)),
             _ => None,
         };
         found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
@@ -87,7 +88,10 @@ impl Suppose for Supposition {
             Supposition::Placement(placement) => layout.placement = placement,
             Supposition::Bins => layout.bucket.read_whole = false,
             Supposition::Forgotten => layout.warmth = None,
-            Supposition::Dropped => system.retry = Retry { tries_max: 1, ..Retry::PATIENT },
+            Supposition::Dropped(is_on) => {
+                let tries_max = if is_on { 1 } else { Retry::PATIENT.tries_max };
+                system.retry = Retry { tries_max, ..Retry::PATIENT };
+            }
             #[cfg(test)]
             Supposition::StandIn(protocol) => {
                 (system.protocol, system.variant) = (protocol, "corrected");
@@ -104,7 +108,7 @@ impl Suppose for Supposition {
             Supposition::Placement(Placement::Table) => ("placement", "table".to_owned()),
             Supposition::Bins => ("buckets", "off".to_owned()),
             Supposition::Forgotten => ("addresses", "off".to_owned()),
-            Supposition::Dropped => ("dropped", "on".to_owned()),
+            Supposition::Dropped(is_on) => ("dropped", if is_on { "on" } else { "off" }.to_owned()),
             #[cfg(test)]
             Supposition::StandIn(protocol) => ("stand-in", protocol.to_owned()),
         };
@@ -133,6 +137,7 @@ mod tests {
         assert!(!after("buckets=off", Who::Oocc).layout.bucket.read_whole);
         assert!(after("addresses=off", Who::Oocc).layout.warmth.is_none());
         assert_eq!(after("dropped=on", Who::Drtm).system.retry.tries_max, 1);
+        assert_eq!(after("dropped=off", Who::Drtm).system.retry, Retry::PATIENT);
         let shown = Supposition::parse("lease=7").expect("one").shown();
         assert_eq!((shown.key.as_str(), shown.value.as_str()), ("suppose.lease", "7 µs"));
     }
@@ -141,7 +146,7 @@ mod tests {
     fn what_there_is_not_is_refused_with_all_that_there_are() {
         let refused = |text| Supposition::parse(text).expect_err("refused").to_string();
         assert!(refused("leases=7").contains("lease, operations, placement"));
-        for text in ["lease=1001", "lease=", "operations=0", "placement=best", "dropped=off"] {
+        for text in ["lease=1001", "lease=", "operations=0", "placement=best", "dropped=no"] {
             let error = refused(text);
             assert!(error.starts_with(&format!("suppose = {text}; allowed: ")), "{error}");
         }

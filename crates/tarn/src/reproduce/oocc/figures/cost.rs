@@ -38,8 +38,7 @@ fn reads(point: &Point) -> f64 {
 }
 
 fn atomics(point: &Point) -> f64 {
-    ["cas", "faa", "masked_cas"].into_iter().map(|kind| point.verbs_of(kind)).sum::<f64>()
-        / KEYS as f64
+    super::atomics_of(point) / KEYS as f64
 }
 
 fn rounds(point: &Point) -> f64 {

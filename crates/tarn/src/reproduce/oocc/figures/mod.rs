@@ -46,23 +46,40 @@ fn everybody(bench: Bench, coordinators: &[usize]) -> Vec<Case> {
 
 /// A part that is busy for so much of the time is the limit.
 const LIMIT: f64 = 0.85;
-/// Where no part is, and so many tries are aborted, contention is.
+/// Where so many tries are aborted, contention is, if no part is.
 const CONTENDED: f64 = 0.2;
 
 /// Which resource was the limit at a point.
+///
+/// A thread that waits for a doorbell is busy, so that a doorbell is looked at before processors. What atomics of all
+/// addresses are busy for is no share of anything: they are the limit where the NIC is and most of its verbs are atomics.
 fn limit(point: &Point) -> String {
-    let busiest = point.bottleneck.as_ref();
-    let resource = match busiest.map(|busy| (busy.part, busy.share)) {
-        Some((part, share)) if share >= LIMIT => match part {
-            "doorbell" => "the doorbell",
-            "cpu" => "the CPU",
-            "nic atomics" => "the atomic unit",
-            part if part.starts_with("link") => "the link",
-            _ => "the NIC",
-        },
-        _ if point.conflict_rate >= CONTENDED => "contention",
-        _ => "how many ran at once",
+    let share = |name: &str| {
+        let busy = point.busiest.iter().find(|busy| busy.part == name);
+        busy.map_or(0.0, |busy| busy.share)
     };
+    let most = |names: &[&str]| names.iter().map(|name| share(name)).fold(0.0, f64::max);
+    let nic = most(&["nic transmit", "nic receive", "nic pipeline"]);
+    let (link, doorbell) = (most(&["link out", "link in"]), share("doorbell"));
+    let outside = nic.max(link);
+    let resource = if outside >= LIMIT && outside >= doorbell {
+        match link > nic {
+            true => "the link",
+            false if atomics_of(point) * 2.0 >= point.verbs.values().sum::<f64>() => {
+                "the NIC's atomics"
+            }
+            false => "the NIC",
+        }
+    } else if doorbell >= LIMIT {
+        "the doorbell"
+    } else if share("cpu") >= LIMIT {
+        "the CPU"
+    } else if point.conflict_rate >= CONTENDED {
+        "contention"
+    } else {
+        "how many ran at once"
+    };
+    let is_repeated = point.conflict_rate >= CONTENDED && resource != "contention";
     let shown = |name: &str| {
         let busy = point.busiest.iter().find(|busy| busy.part == name)?;
         Some(format!("{name} {:.0} %", busy.share * 100.0))
@@ -70,10 +87,16 @@ fn limit(point: &Point) -> String {
     let parts = ["doorbell", "nic transmit", "nic pipeline", "nic atomics", "cpu"];
     let parts: Vec<String> = parts.into_iter().filter_map(shown).collect();
     format!(
-        "limit {resource} ({}, {:.1} % of tries aborted)",
+        "limit {resource}{} ({}, {:.1} % of tries aborted)",
+        if is_repeated { ", for work that contention repeats" } else { "" },
         parts.join(", "),
         point.conflict_rate * 100.0
     )
+}
+
+/// Atomics of a transaction.
+fn atomics_of(point: &Point) -> f64 {
+    ["cas", "faa", "masked_cas"].into_iter().map(|kind| point.verbs_of(kind)).sum()
 }
 
 fn busy(name: &str, point: &Point) -> String {
@@ -135,4 +158,43 @@ fn drawn(runs: &Runs, case: &Case, of: &dyn Fn(&Point) -> f64) -> Option<f64> {
 
 fn millions(point: &Point) -> f64 {
     point.throughput_per_s / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reproduce::curve::tests::series;
+    use crate::simulate::report::Busy;
+
+    fn limit_of(
+        shares: &[(&'static str, f64)],
+        verbs: &[(&'static str, f64)],
+        aborted: f64,
+    ) -> String {
+        let mut point = series(&[(1, 1.0)]).points.remove(0);
+        let busy = |&(part, share)| Busy { part, of: "compute node 0".into(), share };
+        point.busiest = shares.iter().map(busy).collect();
+        point.verbs = verbs.iter().copied().collect();
+        point.conflict_rate = aborted;
+        let told = limit(&point);
+        let end = told.find(" (").expect("shares follow");
+        told[..end].to_owned()
+    }
+
+    #[test]
+    fn each_resource_can_be_the_limit() {
+        let reads = [("read", 4.0)];
+        let of = |shares: &[_]| limit_of(shares, &reads, 0.0);
+        assert_eq!(of(&[("cpu", 1.0), ("doorbell", 0.5)]), "limit the CPU");
+        // Threads that wait for a doorbell are busy.
+        assert_eq!(of(&[("cpu", 1.0), ("doorbell", 0.9)]), "limit the doorbell");
+        assert_eq!(of(&[("nic pipeline", 0.99), ("doorbell", 0.9)]), "limit the NIC");
+        assert_eq!(of(&[("link in", 0.99), ("nic pipeline", 0.9)]), "limit the link");
+        assert_eq!(of(&[("nic atomics", 5.0), ("cpu", 0.3)]), "limit how many ran at once");
+        let locks = [("read", 4.0), ("faa", 8.0)];
+        assert_eq!(limit_of(&[("nic pipeline", 1.0)], &locks, 0.0), "limit the NIC's atomics");
+        assert_eq!(limit_of(&[("cpu", 0.5)], &reads, 0.4), "limit contention");
+        let repeated = "limit the CPU, for work that contention repeats";
+        assert_eq!(limit_of(&[("cpu", 1.0)], &reads, 0.4), repeated);
+    }
 }
