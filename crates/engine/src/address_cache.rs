@@ -16,6 +16,7 @@ struct Cached {
 }
 
 /// Addresses by table and key word.
+#[derive(Clone)]
 pub struct AddressCache {
     entries: Box<[Cached]>,
 }

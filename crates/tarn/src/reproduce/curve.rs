@@ -75,6 +75,9 @@ pub struct Point {
     /// Rounds that one committed transaction posts, aborted tries and those that nobody waits for included.
     #[serde(skip)]
     pub rounds: f64,
+    /// How often one committed transaction enters each phase of its protocol, aborted tries included.
+    #[serde(skip)]
+    pub phases: BTreeMap<&'static str, f64>,
     /// Of the version tables that were asked for, the part that was remembered, of protocols that remember any.
     pub remembered: Option<f64>,
     /// Payload that one transaction reads, in bytes.
@@ -255,6 +258,7 @@ pub(super) mod tests {
             conflict_rate: 0.0,
             messages: 0.0,
             rounds: 0.0,
+            phases: BTreeMap::new(),
             remembered: None,
             verbs: BTreeMap::new(),
             read_bytes: 0.0,

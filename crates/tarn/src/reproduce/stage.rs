@@ -327,6 +327,7 @@ impl<W: Workload> Stage<W> {
             remembered: remembered(protocol.phases, &ran.phase.tally.phases),
             messages: measured.per_txn.messages,
             rounds: measured.per_txn.rounds,
+            phases: measured.phases.iter().map(|(name, count)| (*name, each(*count))).collect(),
             verbs: measured.per_txn.verbs,
             busiest: busiest(&ran.used),
             bottleneck: bottleneck(&ran.used),

@@ -186,7 +186,7 @@ impl<W: Workload> Driver<W> {
     /// The pool's memory.
     pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
         let mut cx = self.bare_context_at_rest()?;
-        let atlas = self.warmth.map(|_| Warmth::atlas(self.workload.records()));
+        let atlas = self.warmth.map(|warmth| warmth.atlas(self.workload.records()));
         if let Some(atlas) = atlas {
             (cx.cache, cx.remembers) = (Rc::new(RefCell::new(atlas)), true);
         }

@@ -130,4 +130,8 @@ fn addresses_are_known_to_whoever_ran_there() {
     assert!(few.iter().sum::<usize>() <= 10 && few.iter().any(|it| *it > 0), "{few:?}");
     let most = known(true, 20.0);
     assert!(most.iter().all(|it| *it > 30), "{most:?}");
+    for by_node in [true, false] {
+        let all = known(by_node, f64::INFINITY);
+        assert!(all.iter().all(|it| *it > 40), "{all:?}");
+    }
 }

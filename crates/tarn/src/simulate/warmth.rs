@@ -3,7 +3,7 @@
 //! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, each
 //! runs where it would run, and whoever runs it remembers where the records lie whose keys its input says. Only loading tells addresses,
 //! and an address is a guess ([`tarn_engine::address_cache`]). Nodes that grant locks remember the version tables of those of
-//! these records whose locks are theirs.
+//! these records whose locks are theirs. After a run without end all know all that was loaded.
 
 use crate::machine;
 use crate::memory::caches_bytes;
@@ -28,6 +28,8 @@ use tarn_workloads::routes::Routes;
 const STREAM: u64 = u64::MAX - 1;
 /// Entries of a direct-mapped cache for each address that it may come to hold: few displace one another.
 const ROOM: u64 = 4;
+/// The same where all are known: of them hardly any is to be displaced.
+const ROOM_FOR_ALL: u64 = 16;
 /// READs of one round, at rest.
 const READS_AT_ONCE: usize = 64;
 
@@ -40,17 +42,24 @@ fn gib(bytes: u64) -> f64 {
 pub struct Warmth {
     /// Whether the threads of a node remember together, or each by itself.
     pub by_node: bool,
-    /// Transactions before the phase, for each record of the database.
+    /// Transactions before the phase, for each record of the database; infinite: so many that all records were met.
     pub transactions_per_record: f64,
 }
 
 impl Warmth {
+    fn knows_all(&self) -> bool {
+        self.transactions_per_record.is_infinite()
+    }
+
     fn transactions(&self, records: u64) -> u64 {
         (self.transactions_per_record * records as f64).round() as u64
     }
 
     /// Entries of one cache, of so many.
     fn entries(&self, records: u64, caches: usize) -> usize {
+        if self.knows_all() {
+            return self.atlas_entries(records);
+        }
         // Who remembers alone has seen its part of the transactions at the most.
         let seen = self.transactions(records).div_ceil(caches as u64);
         let seen = if self.by_node { records } else { seen.min(records) };
@@ -69,7 +78,7 @@ impl Warmth {
     ) -> Result<(), UsageError> {
         let caches = if self.by_node { nodes } else { nodes * threads };
         let own = caches_bytes(self.entries(records, caches), caches);
-        let wanted = own.saturating_add(caches_bytes(Warmth::atlas_entries(records), 1));
+        let wanted = own.saturating_add(caches_bytes(self.atlas_entries(records), 1));
         match machine::available_bytes() {
             Some(available) if wanted > available => Err(UsageError {
                 field: "records whose addresses are remembered".into(),
@@ -80,13 +89,14 @@ impl Warmth {
         }
     }
 
-    fn atlas_entries(records: u64) -> usize {
-        (records * 2 * ROOM) as usize
+    fn atlas_entries(&self, records: u64) -> usize {
+        let room = if self.knows_all() { ROOM_FOR_ALL } else { 2 * ROOM };
+        (records * room) as usize
     }
 
     /// A cache with room for all records, which loading fills.
-    pub(super) fn atlas(records: u64) -> AddressCache {
-        AddressCache::new(Warmth::atlas_entries(records))
+    pub(super) fn atlas(&self, records: u64) -> AddressCache {
+        AddressCache::new(self.atlas_entries(records))
     }
 
     /// Gives each of these threads what it remembers.
@@ -103,13 +113,19 @@ impl Warmth {
         }
         let caches = if self.by_node { by_node.len() } else { contexts.len() };
         let entries = self.entries(workload.records(), caches);
-        let fresh = || Rc::new(RefCell::new(AddressCache::new(entries)));
+        let fresh = || {
+            let cache = if self.knows_all() { atlas.clone() } else { AddressCache::new(entries) };
+            Rc::new(RefCell::new(cache))
+        };
         for threads in by_node.values() {
             let shared = fresh();
             for at in threads {
                 contexts[*at].cache = if self.by_node { Rc::clone(&shared) } else { fresh() };
                 contexts[*at].remembers = true;
             }
+        }
+        if self.knows_all() {
+            return Ok(());
         }
         let mut recent: Vec<Vec<(TableId, u64, Address)>> = vec![Vec::new(); contexts.len()];
         let (mut rng, routes) = (seeded(seed, STREAM), Routes::of(workload));

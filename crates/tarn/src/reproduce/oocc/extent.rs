@@ -69,8 +69,8 @@ impl Portion for Extent {
             scale: Scale {
                 name: QUICK,
                 sizes: Vec::new(),
-                virtual_ms: 0.4,
-                warm_up_ms: 0.1,
+                virtual_ms: 0.6,
+                warm_up_ms: 0.2,
                 coordinators: vec![8, 128, 256, 320, 512],
             },
             few_coordinators: vec![128, 256],

@@ -79,7 +79,7 @@ fn limit(point: &Point) -> String {
     } else {
         "how many ran at once"
     };
-    let is_repeated = point.conflict_rate >= CONTENDED && resource != "contention";
+    let is_in_vain = point.conflict_rate >= CONTENDED && resource != "contention";
     let shown = |name: &str| {
         let busy = point.busiest.iter().find(|busy| busy.part == name)?;
         Some(format!("{name} {:.0} %", busy.share * 100.0))
@@ -88,7 +88,7 @@ fn limit(point: &Point) -> String {
     let parts: Vec<String> = parts.into_iter().filter_map(shown).collect();
     format!(
         "limit {resource}{} ({}, {:.1} % of tries aborted)",
-        if is_repeated { ", for work that contention repeats" } else { "" },
+        if is_in_vain { ", much of it for tries that are aborted" } else { "" },
         parts.join(", "),
         point.conflict_rate * 100.0
     )
@@ -194,7 +194,7 @@ mod tests {
         let locks = [("read", 4.0), ("faa", 8.0)];
         assert_eq!(limit_of(&[("nic pipeline", 1.0)], &locks, 0.0), "limit the NIC's atomics");
         assert_eq!(limit_of(&[("cpu", 0.5)], &reads, 0.4), "limit contention");
-        let repeated = "limit the CPU, for work that contention repeats";
-        assert_eq!(limit_of(&[("cpu", 1.0)], &reads, 0.4), repeated);
+        let in_vain = "limit the CPU, much of it for tries that are aborted";
+        assert_eq!(limit_of(&[("cpu", 1.0)], &reads, 0.4), in_vain);
     }
 }
