@@ -69,6 +69,7 @@ const EXAMPLES: &str = "Examples:
   tarn explore write-skew
   tarn reproduce lotus-fig-2 --quick
   tarn repro lotus --quick --html lotus.html
+  tarn repro oocc --quick --html oocc.html
   tarn profiles cx3-56g
   tarn switches
 

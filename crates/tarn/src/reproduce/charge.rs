@@ -32,6 +32,11 @@ impl fmt::Display for Charge {
     }
 }
 
+/// Charges of clocks: a cluster's clocks are drawn when it is made.
+pub fn of_clocks(charges: &[Charge]) -> Vec<Charge> {
+    charges.iter().filter(|charge| charge.key.starts_with("clock.")).copied().collect()
+}
+
 /// The testbed as a system with such software meets it.
 ///
 /// # Panics

@@ -4,8 +4,8 @@
 //! to run, and which published value each of them stands beside. [`stage`] loads a cluster once and runs
 //! points on it; [`curve`] is what came out of a series; [`row`] holds a published value against it;
 //! [`report`] is the whole, for programs and for people, [`page`] its curves to look at. [`charge`] is
-//! what a system's own software spends otherwise than the profile says, `ford_software` FORD's. [`lotus`] is a
-//! paper's whole evaluation on one page.
+//! what a system's own software spends otherwise than the profile says, `ford_software` FORD's. [`paper`]
+//! makes one page of a paper's whole evaluation: [`lotus`], [`oocc`].
 //!
 //! Invariant: one hardware profile for each testbed, and no constant of it is chosen for a figure; what a
 //! series is charged beside it has its source and standing, and is printed with it. A value that is missed is shown with what was busiest, and one that cannot be simulated yet is shown without

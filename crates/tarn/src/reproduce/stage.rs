@@ -4,7 +4,7 @@
 //! new life of all compute nodes. Memory is judged after the safe series and before any unsafe one.
 
 use super::Scale;
-use super::charge::{Charge, charged};
+use super::charge::{Charge, charged, of_clocks};
 use super::curve::{Axis, Point, Series};
 use crate::bench::checks::{AuditReport, HistoryReport, Invariants, guaranteed};
 use crate::bench::history::history_of;
@@ -213,7 +213,7 @@ impl<W: Workload> Stage<W> {
             ..ClusterConfig::default()
         };
         let cluster = leasing(cluster, (&protocol, system.read_lease_ns))?;
-        let profile = testbed.profile.clone();
+        let profile = charged(testbed.profile.clone(), &of_clocks(system.charges));
         let timestamps = system.timestamps;
         let config = Config { cluster, profile, threads, coordinators, timestamps };
         let mut driver = Driver::new(workload, &config)?;

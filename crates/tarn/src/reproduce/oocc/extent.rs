@@ -69,7 +69,7 @@ impl Portion for Extent {
             scale: Scale {
                 name: QUICK,
                 sizes: Vec::new(),
-                virtual_ms: 0.6,
+                virtual_ms: 1.0,
                 warm_up_ms: 0.2,
                 coordinators: vec![8, 128, 256, 320, 512],
             },

@@ -4,12 +4,16 @@
 //! told in the registry's words. What runs the systems is tried with one that is there, in the place of all.
 
 use super::*;
+use crate::reproduce::Scale;
+use crate::reproduce::paper::case::Case;
 use crate::reproduce::paper::report::Evaluation;
 use crate::reproduce::paper::{Portion as _, evaluate, page};
 use crate::reproduce::row::Verdict;
+use crate::reproduce::stage::Stage;
 use crate::simulate::run::Silent;
 use std::collections::BTreeSet;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_fabric::window::Drift;
 
 /// Some seconds' worth.
 fn tiny(only: &[&str]) -> Order {
@@ -159,6 +163,35 @@ fn a_lease_is_set_or_refused_and_never_forgotten() {
     runs.run(vec![case.clone()], &ground);
     let why = runs.series(&case).expect_err("ford has no leases").to_string();
     assert!(why.contains("lease") && why.contains("10000"), "{why}");
+}
+
+/// Clocks are drawn when a cluster is made: an offset that is charged later would change nothing, and agree.
+#[test]
+fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
+    let order = tiny(&[]);
+    let bench = order.extent.ycsb(0.0, 10);
+    let believed = |case: Case| {
+        let system = System { protocol: "ford", read_lease_ns: 0, ..case.system };
+        let testbed = Oocc::testbed(order.profile.clone());
+        let scale = Scale { sizes: vec![bench.records], ..order.extent.scale.clone() };
+        let workload = bench.make_ycsb().expect("a workload");
+        let (layout, points) = ((&case.layout, &system), (&scale, 1));
+        let stage = Stage::load(workload, &testbed, layout, points, &Silent).expect("a cluster");
+        let cluster = stage.cluster();
+        let cx = cluster.context(&cluster.join(0).expect("a node"), 0).expect("a thread");
+        cx.port.drift()
+    };
+    let none = Case::of(bench, Who::Oocc, &[2]);
+    let drifts = [
+        believed(none.clone()),
+        believed(entrant::with_offset(none.clone(), false)),
+        believed(entrant::with_offset(none, true)),
+    ];
+    // A simulated reading is rounded twice.
+    assert_eq!(drifts, [100, 50_000, 100_000].map(|ppm| Drift::new(ppm, 2).expect("a drift")));
+    // Each on a load of its own, and the lengths of records of all four.
+    let evaluation = stood_in(&["fig-14"]);
+    assert_eq!(evaluation.judged.len(), 3 + 4 * order.extent.lengths.len());
 }
 
 #[test]

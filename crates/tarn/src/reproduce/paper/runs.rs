@@ -8,6 +8,7 @@ use super::case::{Bench, Case, Kind, Missing};
 use super::occasion::{Crash, Crashed, Heated, Heating};
 use crate::bench::run::RunError;
 use crate::reproduce::Scale;
+use crate::reproduce::charge::of_clocks;
 use crate::reproduce::curve::Series;
 use crate::reproduce::stage::{Judged, Stage, System, Testbed};
 use crate::simulate::run::{Silent, Watch};
@@ -146,6 +147,7 @@ impl Runs {
                     && case.layout == first.layout
                     && case.system.protocol == first.system.protocol
                     && case.system.read_lease_ns == first.system.read_lease_ns
+                    && of_clocks(case.system.charges) == of_clocks(first.system.charges)
                     && case.bench.loads_as() == first.bench.loads_as()
             };
             groups.push(rest.extract_if(.., on_one).map(|(case, _)| case).collect::<Vec<Case>>());
