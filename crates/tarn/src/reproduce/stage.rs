@@ -128,13 +128,13 @@ fn remembered(names: &[&str], entered: &[u64]) -> Option<f64> {
 /// A cluster whose readers have leases of this length: the one place where a run's length reaches its cluster.
 ///
 /// # Errors
-/// Any length, as long as no protocol has leases.
+/// A length, of a protocol without leases.
 fn leasing(
     cluster: ClusterConfig,
     (protocol, read_lease_ns): (&AnyProtocol, u32),
 ) -> Result<ClusterConfig, UsageError> {
-    if read_lease_ns == 0 {
-        return Ok(cluster);
+    if read_lease_ns == 0 || protocol.needs().read_leases {
+        return Ok(ClusterConfig { read_lease_ns, ..cluster });
     }
     let (field, value) = ("read-lease-ns".to_owned(), read_lease_ns.to_string());
     let allowed = format!("0, since {} has no read leases", protocol.info().name);
