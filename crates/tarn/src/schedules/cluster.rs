@@ -31,6 +31,9 @@ use tarn_sim::memory::Zeros;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Workload;
 
+/// What is believed of clocks that run off, and how many times that they run off at most: some stand almost still.
+const RUN_OFF_PPM: u32 = 1_000;
+const RUN_OFF_TIMES: u32 = 900;
 const HARDWARE: &str = "cx5-100g";
 
 /// Small: a slot has many lives, and few transactions at a time.
@@ -90,6 +93,10 @@ impl Cluster {
         let catalog = protocol.catalog(&workload.schemas(), &options, drawn.memory_nodes)?;
         let mut chaos = drawn.chaos;
         chaos.planted_torn_lines = subject.torn_lines;
+        if subject.clocks_run_off {
+            chaos.clock_drift_max_ppm = RUN_OFF_PPM;
+            chaos.planted_drift_times = RUN_OFF_TIMES;
+        }
         let shape = SimConfig {
             memory_nodes: drawn.memory_nodes,
             replicas: drawn.replicas,

@@ -50,6 +50,8 @@ pub struct Subject {
     pub workload: Option<String>,
     /// A planted bug of the fabric: lines are torn.
     pub torn_lines: bool,
+    /// A planted bug of clocks: they run off much further than is believed.
+    pub clocks_run_off: bool,
     /// A planted bug of moves of shards.
     pub planted_move: Option<Planted>,
 }
@@ -58,7 +60,14 @@ impl Subject {
     /// This protocol in this variant.
     pub fn of(protocol: &str, variant: &str) -> Subject {
         let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
-        Subject { protocol, variant, workload: None, torn_lines: false, planted_move: None }
+        Subject {
+            protocol,
+            variant,
+            workload: None,
+            torn_lines: false,
+            clocks_run_off: false,
+            planted_move: None,
+        }
     }
 
     /// The command that runs one seed again.
@@ -75,6 +84,9 @@ impl Subject {
         }
         if self.torn_lines {
             command += " --plant torn-lines";
+        }
+        if self.clocks_run_off {
+            command += " --plant drift";
         }
         match self.planted_move {
             Some(Planted::TransferDecides) => command += " --plant transfer-decides",
@@ -107,6 +119,11 @@ impl Subject {
     /// Whether its locks are in compute nodes, by shards.
     pub(crate) fn has_shards(&self) -> bool {
         self.needs().locks
+    }
+
+    /// Whether anything of it rests on clocks' rates.
+    pub(crate) fn has_read_leases(&self) -> bool {
+        self.needs().read_leases
     }
 
     /// What its protocol needs; nothing, if there is none.

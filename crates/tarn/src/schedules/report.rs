@@ -115,6 +115,8 @@ pub struct Sum {
     pub workload: Option<String>,
     /// Whether torn lines are planted in the fabric.
     pub torn_lines: bool,
+    /// Whether clocks run off.
+    pub clocks_run_off: bool,
     /// Whether moves of shards are broken.
     pub plants_move: bool,
     /// The first seed.
@@ -179,7 +181,7 @@ pub struct Sum {
 impl Sum {
     /// Of no seeds yet.
     pub fn new(order: &Order) -> Sum {
-        let Subject { protocol, variant, workload, torn_lines, planted_move } =
+        let Subject { protocol, variant, workload, torn_lines, clocks_run_off, planted_move } =
             order.subject.clone();
         let jobs = order.jobs.max(1);
         Sum {
@@ -188,6 +190,7 @@ impl Sum {
             isolation: order.subject.isolation(),
             workload,
             torn_lines,
+            clocks_run_off,
             plants_move: planted_move.is_some(),
             first_seed: order.first_seed,
             seeds_run: 0,
@@ -308,9 +311,10 @@ fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
 impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sum { protocol, variant, seeds_run, seeds_passed, first_seed, .. } = self;
-        let planted = match (self.torn_lines, self.plants_move) {
-            (true, _) => ", torn lines planted",
-            (_, true) => ", a bug of moves planted",
+        let planted = match (self.torn_lines, self.clocks_run_off, self.plants_move) {
+            (true, ..) => ", torn lines planted",
+            (_, true, _) => ", clocks that run off planted",
+            (.., true) => ", a bug of moves planted",
             _ => "",
         };
         writeln!(f, "random schedules of {protocol} ({variant}){planted}")?;

@@ -190,6 +190,27 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert!(sum.calls.replied > 0 && sum.calls.retransmissions > 0, "{sum}");
 }
 
+/// One seed of six thousand: it takes a reader whose clock stands almost still, beside a writer, in the few windows that are
+/// short enough to be believed and long enough to matter.
+#[test]
+fn clocks_beyond_what_is_believed_of_them_are_noticed() {
+    let oocc = Subject::of("oocc", "corrected");
+    for clocks_run_off in [false, true] {
+        let order = Order {
+            subject: Subject { clocks_run_off, ..oocc.clone() },
+            first_seed: 6_100,
+            schedules: 50,
+            jobs: 2,
+            budget: None,
+            failures_max: 1,
+        };
+        let sum = run_all(&order, &|_| {}).expect("a subject");
+        let failed = sum.failed.map(|failed| failed.replay);
+        let replay = "tarn sim random --seed 6131 --protocol oocc --plant drift";
+        assert_eq!(failed.as_deref(), clocks_run_off.then_some(replay));
+    }
+}
+
 #[test]
 fn a_log_in_a_round_of_its_own_survives_deaths_of_both_kinds() {
     let sum = sum(&Subject::of("occ", "corrected"), 500, 2);
@@ -236,6 +257,7 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("--variant none", "error: --variant = none; allowed: ", "corrected"),
         ("--protocol none", "error: --protocol = none; allowed: ", "ford"),
         ("--plant none", "error: --plant = none; allowed: ", "torn-lines"),
+        ("--plant drift", "error: --plant = drift, under ford; allowed: ", "rests on clocks"),
         (
             "--schedules 2 --first-seed 18446744073709551615",
             "error: --schedules = 2; ",

@@ -59,7 +59,7 @@ pub struct Arguments {
     /// `tarn switches` lists
     #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
     variant: String,
-    /// A bug of the fabric, or of moves of shards, that must be noticed
+    /// A bug of the fabric, of clocks, or of moves of shards, that must be noticed
     #[arg(long, value_name = "BUG")]
     plant: Option<Plant>,
     /// Write the history of the one seed to this file, whether it passes or not
@@ -70,7 +70,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Bugs of the fabric, and of moves of shards.
+/// Bugs of the fabric, of clocks, and of moves of shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Plant {
     /// Lines are read and written word by word.
@@ -79,6 +79,8 @@ enum Plant {
     TransferDecides,
     /// Whoever holds locks of a shard that moves is aborted by force.
     ForcedDrain,
+    /// Clocks run fast or slow by far more than is believed.
+    Drift,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -161,16 +163,22 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
         variant: arguments.variant.clone(),
         workload: arguments.workload.clone(),
         torn_lines: arguments.plant == Some(Plant::TornLines),
+        clocks_run_off: arguments.plant == Some(Plant::Drift),
         planted_move: match arguments.plant {
             Some(Plant::TransferDecides) => Some(Planted::TransferDecides),
             Some(Plant::ForcedDrain) => Some(Planted::Forced),
-            Some(Plant::TornLines) | None => None,
+            Some(Plant::TornLines | Plant::Drift) | None => None,
         },
     };
     if subject.planted_move.is_some() && !subject.has_shards() {
         let (field, value) =
             ("plant".to_owned(), format!("a bug of moves, under {}", subject.protocol));
         let allowed = "torn-lines: this protocol's locks have no shards".to_owned();
+        return Err(UsageError { field, value, allowed }.into());
+    }
+    if subject.clocks_run_off && !subject.has_read_leases() {
+        let (field, value) = ("plant".to_owned(), format!("drift, under {}", subject.protocol));
+        let allowed = "torn-lines: nothing of this protocol rests on clocks".to_owned();
         return Err(UsageError { field, value, allowed }.into());
     }
     Ok(Order {
