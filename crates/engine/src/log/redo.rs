@@ -123,7 +123,7 @@ pub enum LockLeft {
     Held,
     /// Nobody's, or another's.
     Released,
-    /// Nobody knows: it died with its node, and no other has been granted since.
+    /// It died with its node. Who held it last shows in what copies say.
     Lost,
 }
 
@@ -149,6 +149,8 @@ pub enum Verdict {
     Nothing,
     /// It gave its locks back itself, in whichever way it had ended: all that is left to do is to give back the rest.
     Over,
+    /// Likewise, as somebody's later version says.
+    Followed,
 }
 
 /// A record that an entry names, as it was found.
@@ -164,15 +166,35 @@ pub struct Found<'a> {
     pub copies: &'a [&'a [u8]],
 }
 
-/// What became of the transaction `tag`, all of whose records were found so.
+impl Found<'_> {
+    /// Whether a copy says that the record was written after the transaction: by somebody who had its lock, which the
+    /// transaction must have given back. Of a lock that died with its node nothing else says so.
+    fn is_followed(&self) -> bool {
+        let newest = |copy: &[u8]| newest_line(copy, copy.len() / LINE_BYTES);
+        self.copies.iter().any(|copy| newest(copy).counter() > self.new.counter())
+    }
+
+    fn is_named(&self, tag: OwnerTag) -> bool {
+        self.has_writer && self.copies.iter().any(|copy| names(copy, self.new, tag))
+    }
+}
+
+/// What became of the transaction `tag`, all of whose records were found so, each copy looked at once.
 pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
-    let is_released = records.iter().any(|it| it.lock == LockLeft::Released);
-    let is_named =
-        |it: &Found<'_>| it.has_writer && it.copies.iter().any(|copy| names(copy, it.new, tag));
-    match (is_released, records.iter().any(is_named)) {
-        (true, _) => Verdict::Over,
-        (false, true) => Verdict::Committed,
-        (false, false) => Verdict::Nothing,
+    if records.iter().any(|it| it.lock == LockLeft::Released) {
+        Verdict::Over
+    } else if records.iter().any(Found::is_followed) {
+        Verdict::Followed
+    } else {
+        by_name(tag, records)
+    }
+}
+
+/// The verdict over a transaction that has given back no lock, by whom first lines name.
+pub fn by_name(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
+    match records.iter().any(|it| it.is_named(tag)) {
+        true => Verdict::Committed,
+        false => Verdict::Nothing,
     }
 }
 

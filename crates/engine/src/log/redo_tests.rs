@@ -115,7 +115,7 @@ fn an_entry_whose_version_is_another_s_is_not_replayed() {
     }
 }
 
-/// One that has committed and given its locks back is over; where they are lost, what others have written since stays.
+/// One that has committed and given its locks back is over; where they are lost, what others have written since says so, and stays.
 #[test]
 fn later_writes_stay() {
     let (of, other) = (lined(100), lined(8));
@@ -126,9 +126,29 @@ fn later_writes_stay() {
         let copies = [&copy[..]];
         let records = |lock| [found(lock, &copies), found(LockLeft::Lost, &beside)];
         assert_eq!(verdict(tag(2), &records(LockLeft::Released)), Verdict::Over);
-        assert_eq!(verdict(tag(2), &records(LockLeft::Lost)), Verdict::Committed);
+        let is_followed = copy != mine;
+        let told = if is_followed { Verdict::Followed } else { Verdict::Committed };
+        assert_eq!(verdict(tag(2), &records(LockLeft::Lost)), told);
+        assert_eq!(by_name(tag(2), &records(LockLeft::Lost)), Verdict::Committed);
         assert!(!is_wanting(&copy, of.lines(), Version::from_word(NEW)), "as it is, or beyond");
     }
+}
+
+/// One whose only record has a new writer has no name any more: without looking for later versions it would have written
+/// nothing. One of the same version is no follower: who has committed has that version himself.
+#[test]
+fn a_transaction_that_was_followed_is_not_taken_for_one_that_wrote_nothing() {
+    let of = lined(8);
+    let [later, same] = [(NEW + 1, 3), (NEW, 3)].map(|(number, by)| record(of, number, by));
+    for (copy, told) in [(&later, Verdict::Followed), (&same, Verdict::Nothing)] {
+        let copies = [&copy[..]];
+        for lock in [LockLeft::Lost, LockLeft::Held] {
+            assert_eq!(verdict(tag(2), &[found(lock, &copies)]), told);
+        }
+        assert_eq!(verdict(tag(2), &[found(LockLeft::Released, &copies)]), Verdict::Over);
+    }
+    let held = Found { new: Version::from_word(NEW + 1), ..found(LockLeft::Lost, &[]) };
+    assert_eq!(verdict(tag(2), &[Found { copies: &[&later[..]], ..held }]), Verdict::Nothing);
 }
 
 #[test]

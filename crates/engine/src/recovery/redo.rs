@@ -1,6 +1,7 @@
 //! Recovery by redo logs: transactions are finished from their logs, or have written nothing, many at once.
 //!
-//! The rule is [`crate::log::redo::verdict`]'s: who has given any lock back himself is over; of whom any record's first
+//! The rule is [`crate::log::redo::verdict`]'s: who has given any lock back himself is over, which a record says that another has
+//! written since also where its LOCK died with a node; of whom any record's first
 //! line says that he wrote it was decided to commit, and all that a copy lacks of it is written there; of
 //! everybody else nothing is anywhere. What was decided to commit is marked in its log before anything is done about it, so
 //! that whoever begins anew does not take locks that recovery has given back for the transaction's own doing. Whose end
@@ -10,6 +11,9 @@
 //! For protocols whose locks are words of memory nodes, whose records lie in lines, and whose entries are
 //! [`crate::log::redo`]'s.
 //!
+//! Each copy is looked at once: what a later writer has on its way may land between two looks, and a record that names the
+//! transaction at the first would be another's at the second.
+//!
 //! Invariant: idempotent, with one resolver at a time. It rests on: entries are acknowledged before data are posted; at every
 //! copy a record's first line before its others, and both before directory records; no unlock before all replicas have
 //! acknowledged; nothing of the owner lands any more.
@@ -17,7 +21,7 @@
 use super::{Answer, Bulk, Whose, Wish, logs};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, LockMode, LockWord};
-use crate::log::redo::{Found, LockLeft, RedoEntry, Verdict, is_wanting, names, verdict};
+use crate::log::redo::{Found, LockLeft, RedoEntry, Verdict, by_name, is_wanting, names, verdict};
 use crate::log::undo::LoggedRecord;
 use crate::log::{Entry, SETTLING};
 use crate::metrics::RecoveryEvent;
@@ -33,6 +37,15 @@ pub struct Left {
     found: Vec<FoundRecord>,
     /// What became of it; likewise.
     verdict: Option<Verdict>,
+}
+
+/// What decides; each may be missing.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules {
+    /// Whom a first line names; else the mere existence of a log.
+    pub by_writer: bool,
+    /// A later version says that a lock was given back; else LOCK words alone.
+    pub by_followers: bool,
 }
 
 /// A record that an entry names.
@@ -80,7 +93,7 @@ type Unsettled = super::Unsettled<Left>;
 pub(crate) async fn decide(
     cx: &Context,
     left: &mut [Unsettled],
-    by_writer: bool,
+    rules: Rules,
 ) -> Result<(), Failure> {
     let mut wishes = Vec::new();
     for each in left.iter() {
@@ -110,9 +123,10 @@ pub(crate) async fn decide(
             let lock = LockLeft::of(lock, tag);
             found.push(FoundRecord { record: *record, lines, has_writer, lock, copies });
         }
-        let (is_decided, event) = match judge(tag, found, by_writer) {
+        let (is_decided, event) = match judge(tag, found, rules) {
             // Who gave locks back himself, or had recovery give them back.
             Verdict::Over => (Verdict::Over, RecoveryEvent::FoundReleased),
+            Verdict::Followed => (Verdict::Followed, RecoveryEvent::FoundFollowed),
             _ if each.undoing => (Verdict::Committed, RecoveryEvent::Finished),
             Verdict::Committed => (Verdict::Committed, RecoveryEvent::Finished),
             Verdict::Nothing => (Verdict::Nothing, RecoveryEvent::Undone),
@@ -122,9 +136,9 @@ pub(crate) async fn decide(
         let decision = match is_decided {
             Verdict::Committed => Some(Resolution::Committed),
             Verdict::Nothing => Some(Resolution::Aborted),
-            Verdict::Over if each.undoing || is_named(tag, found) => Some(Resolution::Committed),
+            _ if each.undoing || is_named(tag, found) => Some(Resolution::Committed),
             // Its coordinator knew.
-            Verdict::Over => None,
+            Verdict::Over | Verdict::Followed => None,
         };
         each.decision = decision;
         if let Some(decision) = decision {
@@ -134,8 +148,8 @@ pub(crate) async fn decide(
     Ok(())
 }
 
-/// What became of a transaction; `by_writer` or, as it must not be, by the mere existence of its log.
-fn judge(tag: OwnerTag, found: &[FoundRecord], by_writer: bool) -> Verdict {
+/// What became of a transaction, by these rules.
+fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     let copies: Vec<Vec<&[u8]>> =
         found.iter().map(|it| it.copies.iter().map(|(_, copy)| &copy[..]).collect()).collect();
     let records = found.iter().zip(&copies).map(|(it, copies)| Found {
@@ -144,8 +158,13 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], by_writer: bool) -> Verdict {
         has_writer: it.has_writer,
         copies,
     });
-    match verdict(tag, &records.collect::<Vec<Found<'_>>>()) {
-        Verdict::Nothing if !by_writer => Verdict::Committed,
+    let records: Vec<Found<'_>> = records.collect();
+    let told = match verdict(tag, &records) {
+        Verdict::Followed if !rules.by_followers => by_name(tag, &records),
+        told => told,
+    };
+    match told {
+        Verdict::Nothing if !rules.by_writer => Verdict::Committed,
         told => told,
     }
 }
@@ -182,7 +201,7 @@ pub(crate) async fn apply(cx: &Context, left: &[Unsettled]) -> Result<(), Failur
 }
 
 /// What copies lack of a transaction: of records and directory records what is not beyond it; of what has no version
-/// everything, if anything is wanting: nobody else changes it before the locks are released.
+/// everything, if anything is wanting: it is written once and never again, so that it is right whoever else has written since.
 fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
     let written =
         || left.found.iter().filter(|it| it.is_written() && it.lock != LockLeft::Released);

@@ -10,6 +10,11 @@ use crate::common::mix::{
 };
 use crate::common::scene::{Death, NODES, Rotation, Scene, When, run};
 use tarn_engine::metrics::{RecoveryEvent, Tally};
+use tarn_engine::protocol::ALL;
+
+const FORD: &str = ALL[0].name;
+/// Its logs have new bytes, and its locks two modes.
+const OOCC: &str = "oocc";
 
 fn seeds(usual: u64) -> std::ops::Range<u64> {
     let from = std::env::var("TARN_FROM").map_or(0, |from| from.parse().unwrap());
@@ -26,17 +31,24 @@ fn draw(seed: u64, what: u64, below: u64) -> u64 {
 
 /// Three memory nodes, two copies of everything, one spare.
 fn three_nodes((mix, count): (Mix, u64), deaths: Vec<(When, Death)>) -> Scene {
-    Scene { mix, count, memory_nodes: 3, replicas: 2, spares: 1, deaths, rotation: Rotation::None }
+    let rotation = Rotation::None;
+    let (protocol, memory_nodes, replicas, spares) = (FORD, 3, 2, 1);
+    Scene { protocol, mix, count, memory_nodes, replicas, spares, deaths, rotation }
 }
 
 #[test]
 fn a_memory_node_dies_and_transactions_go_on() {
+    one_dies(FORD);
+    one_dies(OOCC);
+}
+
+fn one_dies(protocol: &'static str) {
     let mut tally = Tally::default();
     for seed in seeds(12) {
         for (mix, count) in mixes() {
             let node = draw(seed, 1, 3) as u16;
             let deaths = vec![(When::Turn(draw(seed, 2, 1_500)), Death::Memory(node))];
-            let scene = three_nodes((mix, count), deaths);
+            let scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -47,6 +59,11 @@ fn a_memory_node_dies_and_transactions_go_on() {
 
 #[test]
 fn a_memory_node_and_a_compute_node_die_in_any_order() {
+    one_of_each_dies(FORD);
+    one_of_each_dies(OOCC);
+}
+
+fn one_of_each_dies(protocol: &'static str) {
     let mut tally = Tally::default();
     for seed in seeds(12) {
         for (mix, count) in mixes() {
@@ -60,7 +77,7 @@ fn a_memory_node_and_a_compute_node_die_in_any_order() {
             };
             let later = When::Turn(at + draw(seed, 4, near));
             let deaths = vec![(When::Turn(at), Death::Memory(node)), (later, compute)];
-            let scene = three_nodes((mix, count), deaths);
+            let scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -76,6 +93,11 @@ fn a_memory_node_and_a_compute_node_die_in_any_order() {
 
 #[test]
 fn two_memory_nodes_and_two_compute_nodes_die() {
+    two_of_each_die(FORD);
+    two_of_each_die(OOCC);
+}
+
+fn two_of_each_die(protocol: &'static str) {
     let mut tally = Tally::default();
     for seed in seeds(8) {
         for (mix, count) in mixes() {
@@ -89,7 +111,8 @@ fn two_memory_nodes_and_two_compute_nodes_die() {
                 (at(12), Death::Compute(slots)),
                 (at(13), Death::Compute((slots + 1) % NODES)),
             ];
-            let scene = Scene { replicas: 3, spares: 2, ..three_nodes((mix, count), deaths) };
+            let scene =
+                Scene { protocol, replicas: 3, spares: 2, ..three_nodes((mix, count), deaths) };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -100,6 +123,11 @@ fn two_memory_nodes_and_two_compute_nodes_die() {
 
 #[test]
 fn compute_nodes_die_while_a_spare_is_filled() {
+    some_die_beside_a_copier(FORD);
+    some_die_beside_a_copier(OOCC);
+}
+
+fn some_die_beside_a_copier(protocol: &'static str) {
     let mut tally = Tally::default();
     for seed in seeds(8) {
         for (mix, count) in mixes() {
@@ -112,7 +140,7 @@ fn compute_nodes_die_while_a_spare_is_filled() {
                 (other, Death::Compute((slot + 1) % NODES)),
             ];
             let count = 4 * count;
-            let scene = three_nodes((mix, count), deaths);
+            let scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             tally.add(&outcome.tally);
@@ -148,6 +176,11 @@ fn a_spare_is_filled_with_trees_that_change() {
 
 #[test]
 fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
+    one_dies_as_it_writes(FORD);
+    one_dies_as_it_writes(OOCC);
+}
+
+fn one_dies_as_it_writes(protocol: &'static str) {
     let mut tally = Tally::default();
     for seed in seeds(40) {
         for (mix, count) in mixes() {
@@ -158,7 +191,7 @@ fn a_compute_node_dies_as_it_writes_and_a_memory_node_with_it() {
                 (When::After(draw(seed, 4, 400)), Death::Memory(node)),
                 (When::After(draw(seed, 5, 3_000)), Death::Compute((slot + 1) % NODES)),
             ];
-            let mut scene = three_nodes((mix, count), deaths);
+            let mut scene = Scene { protocol, ..three_nodes((mix, count), deaths) };
             match draw(seed, 6, 4) {
                 0 => scene.deaths.truncate(2),
                 1 => {}
@@ -192,10 +225,15 @@ fn rotating(seed: u64, (mix, count): (Mix, u64), rotation: Rotation) -> Scene {
 /// with them.
 #[test]
 fn primaries_move_while_transactions_run_and_nodes_die() {
+    primaries_move(FORD);
+    primaries_move(OOCC);
+}
+
+fn primaries_move(protocol: &'static str) {
     let mut rotations = 0;
     for seed in seeds(10) {
         for mix in mixes() {
-            let scene = rotating(seed, mix, Rotation::Quiet);
+            let scene = Scene { protocol, ..rotating(seed, mix, Rotation::Quiet) };
             let outcome = run(&scene, seed);
             outcome.assert_sound(seed, &scene);
             rotations += outcome.rotations;

@@ -105,6 +105,7 @@ const PLANTED: &[Planted] = &[
     planted("oocc", ("-check-lines", "torn-row"), "2x2", FaultKind::None),
     planted("oocc", ("-count-from-acks", "fractured-read"), "2x2", FaultKind::None),
     planted("oocc", ("-unlock-late", "lost-update"), "2x2", FaultKind::None),
+    planted("oocc", ("-unlock-late", "lost-update"), "2x2", FaultKind::Memory),
     planted("oocc", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
     planted("oocc", ("-release-granted", "lost-update"), "2x2", FaultKind::None),
     planted("oocc", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
@@ -161,6 +162,8 @@ const IN_SCHEDULES: &[(&str, &str)] = &[
     ("motor", "-release-own"),
     ("lotus", "-drop-at-grant"),
     ("oocc", "-release-own"),
+    // It takes a death of each kind, and somebody who has written between them.
+    ("oocc", "-followed-is-released"),
     // Nobody changes leases in the explorer; its toys have words that change.
     ("oocc", "-compare-lease"),
 ];

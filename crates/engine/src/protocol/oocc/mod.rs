@@ -37,7 +37,7 @@ use crate::log::redo;
 use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
-use crate::recovery::redo::{self as recovery_of, Left};
+use crate::recovery::redo::{self as recovery_of, Left, Rules};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
 use crate::structure::{Rule, Step, Structure};
@@ -175,7 +175,7 @@ impl Protocol for Oocc {
             snapshot_isolation: false,
             ranges: false,
             crash_recovery: true,
-            memory_recovery: false,
+            memory_recovery: true,
         },
         switches: SWITCHES,
         phases: PHASES,
@@ -265,7 +265,11 @@ impl Protocol for Oocc {
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {
-        recovery_of::decide(cx, left, self.on(On::WriterTag)).await
+        let rules = Rules {
+            by_writer: self.on(On::WriterTag),
+            by_followers: self.on(On::FollowedIsReleased),
+        };
+        recovery_of::decide(cx, left, rules).await
     }
 
     async fn apply(&self, cx: &Context, left: &[Unsettled<Left>]) -> Result<(), Failure> {

@@ -29,6 +29,7 @@ pub(super) enum On {
     CountFromAcks = 18,
     CompareLease = 19,
     RefuseIntent = 20,
+    FollowedIsReleased = 21,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -148,6 +149,12 @@ pub(super) const SWITCHES: &[Switch] = &[
     switch(
         "refuse-intent",
         "who writes refuses to have read what another is going to write; off: he passes it as readers do",
+        false,
+    ),
+    switch(
+        "followed-is-released",
+        "recovery takes it from a record's later version that its lock was given back, also where the LOCK died with its \
+         node; off: LOCK words alone say so",
         false,
     ),
 ];

@@ -11,6 +11,7 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::mend;
 use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::ALL;
 use tarn_engine::reconfigure::{Changed, Terms, change, replaced};
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_engine::schema::{Cells, TableId};
@@ -29,7 +30,11 @@ pub const STEPS_MAX: usize = 20_000;
 
 /// One table, on memory nodes 0 and 1, the latter its backup; spares behind them.
 pub fn pair(seed: u64, spares: u16) -> WeakFabric {
-    let mut shape = Shape::of(&[narrow("narrow", 8)]).nodes(2, 2);
+    pair_of(ALL[0].name, seed, spares)
+}
+
+pub fn pair_of(protocol: &'static str, seed: u64, spares: u16) -> WeakFabric {
+    let mut shape = Shape::of(&[narrow("narrow", 8)]).nodes(2, 2).protocol(protocol);
     shape.options.placement = Placement::Table;
     (shape.options.log_bytes, shape.options.coordinators_max) = (1024, 4);
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 0);

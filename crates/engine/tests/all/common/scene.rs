@@ -29,6 +29,8 @@ pub const NODES: u16 = 3;
 pub const COORDINATORS: usize = 2;
 /// Steps after which nothing is expected to go on any more.
 pub const STEPS_MAX: u64 = 6_000_000;
+/// Of protocols whose readers have leases: some rounds.
+const READ_LEASE_NS: u32 = 60;
 pub const PACE: Pace = Pace { blocks: 6, pause_ns: 40, look_every_ns: 150, ..Pace::UNPACED };
 pub const TERMS: Terms = Terms { patience_ns: 30_000, look_every_ns: 40 };
 
@@ -62,6 +64,7 @@ const PROBE_TRIES_MAX: u32 = 50;
 
 #[derive(Clone, Debug)]
 pub struct Scene {
+    pub protocol: &'static str,
     pub mix: Mix,
     pub count: u64,
     pub memory_nodes: usize,
@@ -200,6 +203,7 @@ fn is_member(cx: &Context) -> bool {
 pub fn run(scene: &Scene, seed: u64) -> Outcome {
     let shape_of = if scene.mix.scans_in > 0 { mix::ordered_shape } else { mix::shape };
     let shape = shape_of(scene.memory_nodes, scene.replicas, "corrected");
+    let shape = shape.protocol(scene.protocol).leasing_reads(READ_LEASE_NS);
     let fabric = WeakFabric::with_spares(&shape, seed, scene.spares);
     let database = &fabric.database;
     for spare in 0..scene.spares {
