@@ -383,9 +383,8 @@ async fn buckets(
     let at = round.read(header, Geometry::HEADER_BYTES);
     cx.port.execute(&mut round).await?;
     let state = round.word(at.plus(Geometry::STATE_AT));
-    let segments: Vec<u64> = (0..SEGMENTS_MAX)
-        .map(|index| round.word(at.plus(Geometry::SEGMENTS_AT + index * 8)))
-        .collect();
+    let segments: Vec<u64> =
+        (0..SEGMENTS_MAX).map(|index| round.word(at.plus(Geometry::segment_at(index)))).collect();
     let view = &cx.node.index_view;
     view.learn(table, group, state, &segments);
     let state = GrowthState::from_word(state);

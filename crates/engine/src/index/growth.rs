@@ -241,7 +241,7 @@ pub struct IndexHeader {
 impl IndexHeader {
     /// From its image.
     pub fn read(round: &Round, at: BufferOffset) -> IndexHeader {
-        let segment = |index: usize| round.word(at.plus(Geometry::SEGMENTS_AT + index * 8));
+        let segment = |index: usize| round.word(at.plus(Geometry::segment_at(index)));
         let state = GrowthState::from_word(round.word(at.plus(Geometry::STATE_AT)));
         IndexHeader { state, segments: std::array::from_fn(segment) }
     }
@@ -320,6 +320,15 @@ mod tests {
     use super::*;
 
     const SHARD: Shard = Shard { table: TableId(1), group: GroupId(2) };
+
+    /// So the header is lines like a record's, which recovery knows by what they begin with.
+    #[test]
+    fn no_segment_s_address_lies_where_a_line_begins_or_another_does() {
+        let places: Vec<usize> = (0..SEGMENTS_MAX).map(Geometry::segment_at).collect();
+        assert!(places.is_sorted_by(|one, next| one + 8 <= *next), "{places:?}");
+        assert!(places.iter().all(|at| at % 64 >= 8 && at % 8 == 0), "{places:?}");
+        assert!(places[0] > Geometry::STATE_AT + 8, "{places:?}");
+    }
 
     #[test]
     fn a_request_is_taken_once_and_rests() {

@@ -27,11 +27,11 @@ use super::locate::{IndexView, SEGMENTS_MAX, hash_of, low_bits, state_seen};
 use super::prints::{Prints, slot_for_new};
 use crate::catalog::{Catalog, Table};
 use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot,
-    VERSION_AT, Version,
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LINED_ROW_AT,
+    LINED_WRITER_AT, LOCK_AT, LVER_BYTES, Slot, VERSION_AT, Version,
 };
 use crate::replica_groups::ThreadGroups;
-use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Where a table's index lies; see [`crate::catalog`].
@@ -60,12 +60,24 @@ impl Geometry {
     pub const SLOTS_PER_BIN: usize = 2;
     /// Slots of all bins: a bucket has these, and may have more behind them.
     pub const BIN_SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
-    /// Bytes of an index header: LOCK, VERSION, STATE, then the later segments' addresses.
+    /// Bytes of an index header: LOCK, VERSION, STATE, WRITER, then the later segments' addresses. Each later line begins with a
+    /// version. WRITER and those are of layouts whose records have them ([`crate::layout::Lined`]), else 0.
     pub const HEADER_BYTES: usize = 192;
     /// Offset of STATE in the index header.
     pub const STATE_AT: usize = 16;
     /// Offset of the first later segment's address in the index header.
-    pub const SEGMENTS_AT: usize = 24;
+    const SEGMENTS_AT: usize = LINED_ROW_AT;
+
+    /// Offset of a later segment's address in the index header; the first is 0.
+    pub const fn segment_at(segment: usize) -> usize {
+        const FIRST: usize = (LINE_BYTES - Geometry::SEGMENTS_AT) / 8;
+        const LATER: usize = (LINE_BYTES - LVER_BYTES) / 8;
+        if segment < FIRST {
+            return Geometry::SEGMENTS_AT + segment * 8;
+        }
+        let (line, within) = ((segment - FIRST) / LATER, (segment - FIRST) % LATER);
+        (line + 1) * LINE_BYTES + LVER_BYTES + within * 8
+    }
 
     /// Whether a slot lies in the bucket itself and not in its chain.
     pub fn contains(&self, bucket: Address, slot: Address) -> bool {
@@ -79,7 +91,9 @@ impl Geometry {
     }
 }
 
-const _: () = assert!(Geometry::SEGMENTS_AT + 8 * SEGMENTS_MAX <= Geometry::HEADER_BYTES);
+const _: () = assert!(Geometry::segment_at(SEGMENTS_MAX - 1) + 8 <= Geometry::HEADER_BYTES);
+const _: () = assert!(Geometry::STATE_AT + 8 == LINED_WRITER_AT);
+const _: () = assert!(Geometry::HEADER_BYTES.is_multiple_of(LINE_BYTES));
 
 /// What a lookup needs from its compute node.
 #[derive(Clone, Copy)]

@@ -20,8 +20,11 @@ use super::growth::Step;
 use super::hash::{Geometry, growth_bit};
 use super::locate::{bin_of, hash_of};
 use crate::catalog::Table;
-use crate::layout::{DIRECTORY_BYTES, KEY_AT, RecordLayout, VERSION_AT, Version};
+use crate::layout::{
+    DIRECTORY_BYTES, KEY_AT, Lined, RecordLayout, VERSION_AT, Version, lined_writer,
+};
 use crate::working_set::{Piece, Txn};
+use std::ops::Range;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -204,6 +207,9 @@ impl Relocation {
         if matches!(table.slot.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
             return self.write_whole(table, txn);
         }
+        if let Some(lined) = table.slot.lined() {
+            return self.write_lined(lined, txn, first_lock);
+        }
         let mut left_over = self.left_over_bodies(table, &txn.round);
         let slots = &self.slots;
         let mut lock = first_lock;
@@ -248,6 +254,33 @@ impl Relocation {
             debug_assert!(slot.is_one_line);
             let (address, old, len_bytes) = (slot.address, slot.image, bytes as u32);
             txn.pieces.push(Piece { address, new, old, len_bytes, logged });
+        }
+    }
+
+    /// As [`Relocation::write`], of records in lines, which are written whole, first lines first: one that comes as it was, one
+    /// that has gone under a version of its slot's own. Neither names another writer than before: of who moves records the
+    /// header says so.
+    fn write_lined(&self, lined: Lined, txn: &mut Txn, first_lock: usize) {
+        let changed = |(at, slot): &(usize, &SeenSlot)| {
+            slot.holds != slot.version.is_present().then_some(*at)
+        };
+        let changed = self.slots.iter().enumerate().filter(changed);
+        for (lock, (_, slot)) in (first_lock..).zip(changed) {
+            let (new, version) = match slot.holds {
+                Some(from) => (self.slots[from].image, self.slots[from].version),
+                None => {
+                    let (bytes, version) = (lined.record_bytes(), slot.version.absent_after());
+                    let writer = lined_writer(txn.round.bytes(slot.image, bytes));
+                    let new = txn.round.reserve_lines(bytes);
+                    txn.round.copy_within(slot.image, new, bytes);
+                    lined.stamp(txn.round.bytes_mut(new, bytes), version, writer);
+                    (new, version)
+                }
+            };
+            write_lines(txn, (slot.address, slot.image), new, lined.writes());
+            let held = &mut txn.locks[lock];
+            debug_assert_eq!(held.address, slot.address);
+            (held.writes, held.old_version, held.new_version) = (true, slot.version, version);
         }
     }
 
@@ -303,6 +336,22 @@ fn empty(table: &Table, txn: &mut Txn, slot: &SeenSlot, body: Address) -> Versio
     version
 }
 
+/// Adds lines to write under a lock: these parts of what lies at `new`, over `old`.
+pub fn write_lines(
+    txn: &mut Txn,
+    (address, old): (Address, BufferOffset),
+    new: BufferOffset,
+    parts: impl Iterator<Item = Range<usize>>,
+) {
+    txn.pieces.extend(parts.map(|part| Piece {
+        address: address.plus(part.start),
+        new: new.plus(part.start),
+        old: old.plus(part.start),
+        len_bytes: part.len() as u32,
+        logged: true,
+    }));
+}
+
 /// Adds a word to write under a lock.
 pub fn write_word(txn: &mut Txn, address: Address, old: u64, new: u64) {
     let words = txn.round.reserve(16);
@@ -330,173 +379,5 @@ pub fn depth_after(step: &Step) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalog::{Catalog, Options};
-    use crate::index::prints::Prints;
-    use crate::log::undo::LoggedRecord;
-    use crate::owner::OwnerTag;
-    use crate::schema::{ColumnType, TableSchema};
-    use crate::working_set::{HeldAs, Lock, LockKind};
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-    use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
-    use tarn_fabric::round::VerbIndex;
-
-    const DEPTH: u8 = 2;
-
-    /// Memory as words by address.
-    type Memory = BTreeMap<u64, u64>;
-
-    fn catalog(payload: u16) -> Catalog {
-        let schema = TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload));
-        Catalog::plan(&[schema], &Options::default(), 1).expect("a plan")
-    }
-
-    fn block(number: usize) -> Address {
-        Address::new(GroupId(0), (number as u64 + 1) << 20)
-    }
-
-    /// Copies a block's memory into the transaction's buffer.
-    fn read(txn: &mut Txn, table: &Table, memory: &Memory, at: Address) -> BufferOffset {
-        let bytes = table.geometry.bucket_bytes;
-        let image = txn.round.reserve_lines(bytes);
-        for offset in (0..bytes).step_by(8) {
-            let word = memory.get(&(at.to_word() + offset as u64)).copied().unwrap_or(0);
-            txn.round.set_word(image.plus(offset), word);
-        }
-        image
-    }
-
-    /// Key, version and, for rows of their own, body of every record; and every body pointer.
-    fn contents(
-        table: &Table,
-        memory: &Memory,
-        blocks: &[Address],
-    ) -> (BTreeMap<u64, (u64, u64)>, Vec<u64>) {
-        let (mut records, mut bodies) = (BTreeMap::new(), Vec::new());
-        for at in blocks {
-            for slot in 0..table.geometry.slots {
-                let start = at.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes).to_word();
-                let word =
-                    |offset: usize| memory.get(&(start + offset as u64)).copied().unwrap_or(0);
-                let version = Version::from_word(word(VERSION_AT));
-                let body = table.slot.body_at.map_or(0, word);
-                bodies.extend((body != 0).then_some(body));
-                if version.is_present() {
-                    let twice = records.insert(word(KEY_AT), (version.word(), word(24)));
-                    assert_eq!(twice, None, "a key in two slots");
-                }
-            }
-        }
-        bodies.sort_unstable();
-        (records, bodies)
-    }
-
-    /// Plans and carries out a split of `memory`; returns memory afterwards and all blocks.
-    fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>) {
-        let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
-        let mut txn = Txn::new(OwnerTag::new(node, 0, 1), 0);
-        let mut relocation = Relocation::default();
-        let mut blocks = Vec::new();
-        for number in 0..chain + 2 {
-            let image = read(&mut txn, table, memory, block(number));
-            let side = if number == 1 { Side::New } else { Side::Old };
-            let kind = (side, number > 1);
-            relocation.add_block(table, &txn.round, (block(number), image), kind, DEPTH);
-            blocks.push(block(number));
-        }
-        for _ in 0..relocation.blocks_wanted(table) {
-            let fresh = block(blocks.len());
-            let image = read(&mut txn, table, memory, fresh);
-            let kind = (Side::New, true);
-            relocation.add_block(table, &txn.round, (fresh, image), kind, DEPTH);
-            blocks.push(fresh);
-        }
-        assert!(relocation.plan());
-        assert!(relocation.still_holds(&txn.round));
-        for slot in relocation.changed() {
-            txn.locks.push(Lock {
-                held_as: HeldAs::Exclusive,
-                address: slot.address,
-                kind: LockKind::Record,
-                granted: true,
-                writes: false,
-                old_version: Version::NEVER,
-                new_version: Version::NEVER,
-                prints: Prints::UNKNOWN,
-                verb: VerbIndex(0),
-            });
-        }
-        relocation.write(table, &mut txn, 0);
-        let mut after = memory.clone();
-        for piece in &txn.pieces {
-            assert_eq!(piece.len_bytes % 8, 0);
-            for offset in (0..piece.len_bytes as usize).step_by(8) {
-                let word = txn.round.word(piece.new.plus(offset));
-                after.insert(piece.address.to_word() + offset as u64, word);
-            }
-        }
-        for lock in &txn.locks {
-            let at = lock.address.plus(VERSION_AT).to_word();
-            let before = memory.get(&at).copied().unwrap_or(0);
-            assert_eq!(lock.old_version.word(), before);
-            assert_eq!(lock.new_version.word(), after[&at]);
-            assert!(lock.new_version.counter() > lock.old_version.counter());
-            let (address, old_version, new_version) =
-                (lock.address, lock.old_version, lock.new_version);
-            let undone = LoggedRecord { address, old_version, new_version };
-            let first = |piece: &&Piece| piece.address == lock.address.plus(VERSION_AT);
-            let piece = txn.pieces.iter().find(first).expect("its VERSION is written");
-            assert_eq!(undone.restored_version(piece.len_bytes as usize), old_version);
-        }
-        (after, blocks)
-    }
-
-    proptest! {
-        #[test]
-        fn a_split_changes_places_and_nothing_else(
-            payload in prop::sample::select(vec![8u16, 40, 200]),
-            chain in 0usize..4,
-            slots in prop::collection::vec((0u8..4, 1u64..50, any::<u64>()), 40),
-        ) {
-            let catalog = catalog(payload);
-            let table = &catalog.tables()[0];
-            let mut memory = Memory::new();
-            let places = (0..chain + 2).filter(|&number| number != 1);
-            for (number, at) in places.zip((0..).step_by(8)) {
-                for slot in 0..table.geometry.slots {
-                    let (kind, count, key) = slots[at + slot];
-                    let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
-                    let start = block(number).plus(offset).to_word();
-                    let present = Version::NEVER.present_after(Version::from_word(count));
-                    let version = match kind {
-                        0 => Version::NEVER,
-                        1 => present.absent_after(),
-                        _ => present,
-                    };
-                    memory.insert(start + VERSION_AT as u64, version.word());
-                    if kind > 0 {
-                        memory.insert(start + KEY_AT as u64, key);
-                        memory.insert(start + 24, start | 1 << 47);
-                    }
-                }
-            }
-            let old: Vec<Address> = (0..chain + 2).map(block).collect();
-            let before = contents(table, &memory, &old);
-            let (memory, blocks) = split(table, &memory, chain);
-            let after = contents(table, &memory, &blocks);
-            prop_assert_eq!(&before.0, &after.0);
-            if table.slot.is_out_of_line() {
-                prop_assert_eq!(&before.1, &after.1);
-            }
-            for (number, at) in blocks.iter().enumerate() {
-                let of_new = number == 1 || number >= chain + 2;
-                let (records, _) = contents(table, &memory, std::slice::from_ref(at));
-                for key in records.keys() {
-                    prop_assert_eq!(growth_bit(table, *key, DEPTH), of_new);
-                }
-            }
-        }
-    }
-}
+#[path = "relocate_tests.rs"]
+mod tests;

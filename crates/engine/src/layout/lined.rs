@@ -7,7 +7,7 @@
 //! ```
 //! Invariants: a writer holds LOCK exclusively and gives every line the same new version, whatever it changes, so
 //! that an image whose LVERs all equal VERSION is of one moment: a line is atomic, and no version comes twice.
-//! LOCK is not part of what is written. WRITER is the tag of the transaction that wrote VERSION, 0 if it was loaded. The first
+//! LOCK is not part of what is written. WRITER is the tag of the transaction that wrote the record last, 0 if it was loaded; who moves it leaves that as it is. The first
 //! line is written by a verb of its own, before the others ([`Lined::writes`]): wherever anything of a
 //! transaction is, WRITER says so, and whoever recovers it knows that it was decided to commit.
 //!
@@ -176,9 +176,7 @@ impl Lined {
 
     /// Gives every line of a record this version, and its WRITER.
     pub fn stamp(self, record: &mut [u8], version: Version, writer: u64) {
-        set(record, VERSION_AT, version.word());
-        set(record, LINED_WRITER_AT, writer);
-        (1..self.lines()).for_each(|line| set(record, line * LINE_BYTES, version.word()));
+        stamp_lines(&mut record[..self.lines() * LINE_BYTES], version, writer);
     }
 
     /// Whether what one READ brought of a record, all of it, is of one moment.
@@ -203,10 +201,24 @@ impl Lined {
     /// What of a record's bytes is written, in the order of the verbs. All but LOCK.
     #[inline]
     pub fn writes(self) -> impl Iterator<Item = Range<usize>> {
-        let used_bytes = self.used_bytes();
-        let first_end = used_bytes.min(LINE_BYTES);
-        [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
+        lined_writes(self.used_bytes())
     }
+}
+
+/// Gives every line of whole lines this version, and the first its WRITER.
+pub fn stamp_lines(lines: &mut [u8], version: Version, writer: u64) {
+    set(lines, VERSION_AT, version.word());
+    set(lines, LINED_WRITER_AT, writer);
+    let later = 1..lines.len() / LINE_BYTES;
+    later.for_each(|line| set(lines, line * LINE_BYTES, version.word()));
+}
+
+/// What is written of so many bytes in lines with versions, in the order of the verbs: the first line, then the others. All but
+/// LOCK.
+#[inline]
+pub fn lined_writes(used_bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    let first_end = used_bytes.min(LINE_BYTES);
+    [VERSION_AT..first_end, first_end..used_bytes].into_iter().filter(|range| !range.is_empty())
 }
 
 /// Whether a copy of a record of so many lines has `version` in all of them: then recovery need not write it again.

@@ -33,7 +33,7 @@ pub use deltas::{
 pub use field::Field;
 pub use lined::{
     LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES, LinePart, Lined, is_whole_at, lined_writer,
-    newest_line,
+    lined_writes, newest_line, stamp_lines,
 };
 pub use lock_word::{LockMode, LockWord};
 pub use packed::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed};

@@ -128,7 +128,7 @@ impl Pass {
         self.swept.add(free(cx, &[(header, word_at(image, LOCK_AT))]).await?);
         self.segments.push((Address::new(group, geometry.first_segment_at), geometry.buckets));
         for segment in 0..SEGMENTS_MAX {
-            let start = Address::from_word(word_at(image, Geometry::SEGMENTS_AT + segment * 8));
+            let start = Address::from_word(word_at(image, Geometry::segment_at(segment)));
             if !start.is_null() {
                 self.segments.push((start, geometry.buckets << segment));
             }

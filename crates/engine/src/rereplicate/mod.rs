@@ -181,7 +181,7 @@ impl Copier<'_> {
         let geometry = &table.geometry;
         let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
         for segment in 0..SEGMENTS_MAX {
-            let at = Geometry::SEGMENTS_AT + segment * 8;
+            let at = Geometry::segment_at(segment);
             let start = Address::from_word(word(header, at));
             segments.extend((!start.is_null()).then_some((start, geometry.buckets << segment)));
         }

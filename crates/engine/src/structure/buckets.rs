@@ -1,8 +1,9 @@
 //! Growth of hash indexes as structural transactions: adding a segment to an index, and splitting buckets.
 //!
-//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the undo
+//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the
 //! log before the data at each node, every replica, unlock after them; recovery finishes
-//! or undoes them without knowing what they are. The index header's lock makes them one at a time
+//! or undoes them without knowing what they are. Where records name their writer, the header does, too: who changes
+//! buckets and no record is known by that. The index header's lock makes them one at a time
 //! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
 //! must move is known before the slots are locked; only slots that change are.
 
@@ -11,15 +12,17 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::{Grown, IndexHeader, Next, Shard, Step};
 use crate::index::hash::Geometry;
-use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_word};
-use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Version};
+use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_lines, write_word};
+use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Version, lined_writes, stamp_lines};
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::Txn;
+use crate::working_set::{LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
-/// What a changed word takes of the undo log.
-const WORD_LOG_BYTES: usize = 24;
+/// What a changed word takes of the log.
+const WORD_LOG_BYTES: usize = PIECE_HEAD_BYTES + 8;
+/// What the log has of a piece beside its bytes.
+const PIECE_HEAD_BYTES: usize = 16;
 /// What the split of a bucket without a chain takes of it at most.
 const SPLIT_LOG_BYTES: usize = 1536;
 
@@ -44,15 +47,14 @@ pub(crate) async fn restructure(
         Next::Full => Ok(Grown::TooLarge),
         Next::Extend { segment, bytes } => {
             let fresh = segment_memory(cx, shard, segment, bytes).await?;
-            let at = address.plus(Geometry::SEGMENTS_AT + segment * 8);
-            write_word(txn, at, 0, fresh.to_word());
-            raise(txn, 0, Version::NEVER);
+            let word = (Geometry::segment_at(segment), fresh.to_word());
+            change_header(txn, table, (address, image), word);
             protocol.commit(cx, txn).await?;
             cx.growth.keep_spare(shard, segment, Address::NULL);
             Ok(Grown::Extended)
         }
         Next::Split(first) => {
-            let grown = split(protocol, cx, txn, shard, first).await?;
+            let grown = split(protocol, cx, txn, (shard, image), first).await?;
             if let Grown::Split { buckets } = grown {
                 let state = first.before.word() + buckets;
                 cx.node.index_view.learn(table, shard.group, state, &header.segments);
@@ -103,7 +105,7 @@ async fn split(
     protocol: &impl Structure,
     cx: &Context,
     txn: &mut Txn,
-    shard: Shard,
+    (shard, header): (Shard, BufferOffset),
     first: Step,
 ) -> Result<Grown, Failure> {
     let (table, buckets) = (cx.table(shard.table), cx.table(shard.table).geometry.buckets);
@@ -130,12 +132,41 @@ async fn split(
     cx.growth.note_fit(shard, changed == row.len());
     give_back_unused(cx, txn, &row[..changed]);
     let Some(last) = row[..changed].last() else { return Ok(Grown::TooLarge) };
-    let (state_at, after) = (Geometry::STATE_AT, last.step.after.word());
-    let header = table.geometry.header(shard.group);
-    write_word(txn, header.plus(state_at), first.before.word(), after);
-    raise(txn, 0, Version::NEVER);
+    let state = (Geometry::STATE_AT, last.step.after.word());
+    change_header(txn, table, (table.geometry.header(shard.group), header), state);
     protocol.commit(cx, txn).await?;
     Ok(Grown::Split { buckets: changed as u64 })
+}
+
+/// A word of the header will be another, and its VERSION. The header is lock 0, and its image the one read under it.
+fn change_header(
+    txn: &mut Txn,
+    table: &Table,
+    (address, image): (Address, BufferOffset),
+    (at, word): (usize, u64),
+) {
+    raise(txn, 0, Version::NEVER);
+    if table.slot.lined().is_none() {
+        let before = txn.round.word(image.plus(at));
+        return write_word(txn, address.plus(at), before, word);
+    }
+    let Txn { round, locks, tag, .. } = txn;
+    let new = round.reserve_lines(Geometry::HEADER_BYTES);
+    round.copy_within(image, new, Geometry::HEADER_BYTES);
+    round.set_word(new.plus(at), word);
+    let lines = round.bytes_mut(new, Geometry::HEADER_BYTES);
+    stamp_lines(lines, locks[0].new_version, tag.word());
+    // Its VERSION comes with all of it.
+    locks[0].kind = LockKind::Record;
+    write_lines(txn, (address, image), new, lined_writes(Geometry::HEADER_BYTES));
+}
+
+/// What a changed header takes of the log.
+fn header_log_bytes(table: &Table) -> usize {
+    match table.slot.lined() {
+        None => 2 * WORD_LOG_BYTES,
+        Some(_) => 2 * PIECE_HEAD_BYTES + Geometry::HEADER_BYTES,
+    }
 }
 
 /// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others
@@ -271,9 +302,9 @@ fn write_row(
         let pieces = txn.pieces.len();
         let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
         write_halves(txn, table, halves, 1 + 2 * index);
-        // VERSION of the directories so far; the header's VERSION and STATE.
-        let words = 2 * (index + 1) + 2;
-        if protocol.log_bytes(txn) + words * WORD_LOG_BYTES > limit {
+        // VERSION of the directories so far; the header.
+        let rest = 2 * (index + 1) * WORD_LOG_BYTES + header_log_bytes(table);
+        if protocol.log_bytes(txn) + rest > limit {
             txn.pieces.truncate(pieces);
             for lock in slots.chain(1 + 2 * index..3 + 2 * index) {
                 txn.locks[lock].writes = false;

@@ -109,6 +109,13 @@ fn a_tiny_table_grows_large_and_loses_nothing() {
     }
 }
 
+/// Records in lines, of one and of several, whose growth is finished from a log of new bytes.
+#[test]
+fn a_tiny_table_of_records_in_lines_grows_large_and_loses_nothing() {
+    kinds().iter().for_each(|schema| grow_against_a_model("oocc", schema, 3));
+    grow_against_a_model("oocc", &narrow("narrow", 8), 1);
+}
+
 pub fn grow_against_a_model(protocol: &'static str, schema: &TableSchema, replicas: usize) {
     let world = tiny_of(protocol, schema, replicas, 4);
     let mut by = world.coordinator(0, 512);

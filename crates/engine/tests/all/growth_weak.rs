@@ -31,6 +31,9 @@ const GROWING: Mix = Mix {
     scans_in: 0,
 };
 const LOTUS: &str = "lotus";
+const OOCC: &str = "oocc";
+/// OOCC's readers' leases: some rounds.
+const READ_LEASE_NS: u32 = 60;
 /// Seeds from the named one on within which a bug shows.
 const WITHIN: u64 = 200;
 const NODES: u16 = 3;
@@ -40,6 +43,7 @@ const COORDINATORS: usize = 2;
 fn run(protocol: &'static str, variant: &str, seed: u64) -> (Tally, Option<String>) {
     let replicas = 1 + seed as usize % 3;
     let mut shape = mix::shape(replicas, replicas, variant).protocol(protocol);
+    shape = shape.leasing_reads(READ_LEASE_NS);
     if protocol == LOTUS {
         // A slot with one version is one line, which is what it can split.
         shape.options.layout = LayoutKind::MultiVersion { cells: 1, records: Records::Auto };
@@ -105,6 +109,13 @@ fn splits_are_strictly_serializable_under_any_order() {
     let seeds = std::env::var("TARN_SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
     let splits = splits_in(0..seeds, |seed| ALL[seed as usize % ALL.len()].name);
     assert!(splits > 10 * seeds, "{splits} splits in {seeds} schedules");
+}
+
+#[test]
+fn splits_beside_readers_in_lease_are_strictly_serializable_under_any_order() {
+    let seeds = std::env::var("TARN_SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
+    let splits = splits_in(0..seeds, |_| OOCC);
+    assert!(splits > 3 * seeds, "{splits} splits in {seeds} schedules");
 }
 
 #[test]

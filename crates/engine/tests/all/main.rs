@@ -6,6 +6,7 @@ mod common;
 mod dropped;
 mod dropped_weak;
 mod growth;
+mod growth_dies;
 mod growth_lotus;
 mod growth_weak;
 mod hangs;

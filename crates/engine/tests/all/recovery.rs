@@ -19,6 +19,7 @@ use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership, Standi
 use tarn_engine::metrics::{RecoveryEvent, Tally};
 use tarn_engine::outcome::{AbortReason, Explanation, Failure, Resolution};
 use tarn_engine::owner::OwnerTag;
+use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
@@ -26,11 +27,16 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::{Executor, block_on};
 
+const FORD: &str = ALL[0].name;
+const OOCC: &str = "oocc";
+/// OOCC's readers' leases: some rounds.
+const READ_LEASE_NS: u32 = 60;
+
 /// One to three replicas; every second time on as many nodes as there are replicas.
-fn shape(seed: u64, variant: &str) -> Shape {
+fn shape(protocol: &'static str, seed: u64, variant: &str) -> Shape {
     let replicas = 1 + seed as usize % 3;
     let nodes = if seed % 6 < 3 { replicas } else { 3 };
-    mix::shape(nodes, replicas, variant)
+    mix::shape(nodes, replicas, variant).protocol(protocol).leasing_reads(READ_LEASE_NS)
 }
 
 #[test]
@@ -39,7 +45,7 @@ fn whoever_dies_when_nothing_is_lost() {
     let mut found = Found::default();
     for seed in 0..seeds {
         for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {
-            crash::run(&shape(seed, "corrected"), mix, seed, &mut found)
+            crash::run(&shape(FORD, seed, "corrected"), mix, seed, &mut found)
                 .unwrap_or_else(|text| panic!("{text}"));
         }
     }
@@ -51,6 +57,23 @@ fn whoever_dies_when_nothing_is_lost() {
         println!("  {}: {reached}", event.name());
         assert!(reached > 0, "{} never came about", event.name());
     }
+}
+
+/// Growth of indexes among what dies half-way, where a log has new bytes.
+#[test]
+fn whoever_dies_is_finished_from_new_bytes_and_nothing_is_lost() {
+    let seeds = std::env::var("TARN_SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
+    let mut found = Found::default();
+    for seed in 0..seeds {
+        for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {
+            crash::run(&shape(OOCC, seed, "corrected"), mix, seed, &mut found)
+                .unwrap_or_else(|text| panic!("{text}"));
+        }
+    }
+    println!("{found:?}");
+    assert!(found.committed > 0 && found.aborted > 0, "{found:?}");
+    assert!(found.tally.splits > 0, "{found:?}");
+    assert!(found.tally.recovery[RecoveryEvent::Finished as usize] > 0, "{found:?}");
 }
 
 /// What schedules must reach. No node keeps a lease in them, and no memory node dies.
@@ -69,10 +92,10 @@ const REACHED: [RecoveryEvent; 8] = [
 /// is the test's own; in a schedule one is the engine's, which has lost an invariant.
 fn found_after(switch: &str, seeds: u64, mix: Mix) {
     let variant = format!("corrected,-{switch}");
-    drop(shape(0, &variant).database());
+    drop(shape(FORD, 0, &variant).database());
     for seed in 0..seeds {
         let outcome = std::panic::catch_unwind(|| {
-            crash::run(&shape(seed, &variant), mix, seed, &mut Found::default())
+            crash::run(&shape(FORD, seed, &variant), mix, seed, &mut Found::default())
         });
         match outcome {
             Ok(Ok(())) => {}

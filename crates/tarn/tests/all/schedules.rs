@@ -75,10 +75,10 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("oocc", "-compare-lease", "a lease that nobody waits for any more"),
 ];
 
-/// A switch that matters under a dead coordinator's number alone, which nothing has shown here in 1,000
-/// seeds: the explorer and the engine's own schedules of crashes show that it is missed.
+/// Switches that matter under a dead coordinator's number alone, or if a growth dies half-way, which nothing has shown here in
+/// 1,000 seeds: the explorer or the engine's own schedules of crashes show that they are missed.
 const IN_CRASHES: &[(&str, &str)] =
-    &[("ford", "-settle-before-log"), ("motor", "-settle-before-log")];
+    &[("ford", "-settle-before-log"), ("motor", "-settle-before-log"), ("oocc", "-header-first")];
 
 /// Switches whose absence the explorer shows (`crates/tarn/tests/all/explore.rs`): it takes a snapshot of one moment, or a
 /// death between two writes of a split (here one seed of six thousand).
@@ -218,7 +218,7 @@ fn protocols_beside_the_whole_ones_survive_deaths_of_both_kinds() {
         let sum = sum(&Subject::of(protocol, "corrected"), 500, 2);
         assert_eq!(sum.failed, None, "{sum}");
         assert!(sum.faults.memory_nodes > 0 && sum.faults.crashes > 0, "{sum}");
-        assert!(sum.splits > 0 || protocol == "oocc", "{sum}");
+        assert!(sum.splits > 0, "{sum}");
     }
 }
 

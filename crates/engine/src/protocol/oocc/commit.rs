@@ -6,7 +6,7 @@
 //! the same batch before.
 
 use super::leases::{begin_wait, end_reading, wait_out};
-use super::prepare::prepare;
+use super::prepare::{prepare, prepare_growth};
 use super::{Oocc, On, Phase, enter};
 use crate::access::{
     Which, absorb_validation, add_validation, is_needless, validate,
@@ -38,6 +38,22 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
         wait_out(cx, txn).await;
         write(oocc, cx, txn).await?;
     }
+    if !txn.locks.is_empty() {
+        unlock(cx, txn);
+    }
+    Ok(())
+}
+
+/// Commits the growth of an index: its locks keep readers away from the first, and it has read nothing without one.
+pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    begin_wait(cx, txn).await;
+    prepare_growth(oocc, cx, txn)?;
+    settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
+    txn.round.begin();
+    add_redo_log(cx, txn);
+    send(cx, txn).await?;
+    wait_out(cx, txn).await;
+    write(oocc, cx, txn).await?;
     if !txn.locks.is_empty() {
         unlock(cx, txn);
     }

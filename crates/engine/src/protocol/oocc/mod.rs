@@ -32,6 +32,7 @@ use crate::access::{self, Access, Guard, Judged, Look};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::index::btree::scan::Visit;
+use crate::index::growth::{Grown, Shard};
 use crate::layout::{LayoutKind, LockMode, LockWord};
 use crate::log::redo;
 use crate::node_locks::{self, Keeps, suspect_all_locks};
@@ -40,7 +41,7 @@ use crate::owner::OwnerTag;
 use crate::recovery::redo::{self as recovery_of, Left, Rules};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
-use crate::structure::{Rule, Step, Structure};
+use crate::structure::{Rule, Step, Structure, buckets};
 use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
@@ -83,8 +84,11 @@ fn enter(cx: &Context, phase: Phase) {
 }
 
 impl Structure for Oocc {
-    fn enter(&self, _: &Context, step: Step) {
-        unreachable!("no ordered index and no growth: {step:?}");
+    fn enter(&self, cx: &Context, step: Step) {
+        match step {
+            Step::Restructure => enter(cx, Phase::Restructure),
+            Step::Scan | Step::LockLeaf => unreachable!("no ordered index: {step:?}"),
+        }
     }
 
     #[inline(always)]
@@ -97,7 +101,7 @@ impl Structure for Oocc {
     }
 
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-        commit::commit(self, cx, txn).await
+        commit::commit_growth(self, cx, txn).await
     }
 
     fn log_bytes(&self, txn: &Txn) -> usize {
@@ -238,6 +242,15 @@ impl Protocol for Oocc {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
         self.give_up(cx, txn);
+    }
+
+    async fn restructure(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        shard: Shard,
+    ) -> Result<Grown, Failure> {
+        buckets::restructure(self, cx, txn, shard).await
     }
 
     async fn resolve(

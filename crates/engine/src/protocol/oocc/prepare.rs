@@ -49,6 +49,18 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     finish(cx, txn, redo::encoded_bytes)
 }
 
+/// Completes what the growth of an index writes. The header, which names its writer, comes first: a record that moves says who
+/// wrote it before, and a directory record says nothing.
+pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let header = txn.locks[0].address.plus(VERSION_AT);
+    let first = txn.pieces.iter().position(|piece| piece.address == header);
+    debug_assert!(first.is_some(), "growth changes the header");
+    if oocc.on(On::HeaderFirst) {
+        txn.pieces.rotate_left(first.unwrap_or(0));
+    }
+    finish(cx, txn, redo::encoded_bytes)
+}
+
 /// Inserts that were taken back may have made their bucket's chain longer.
 fn lengthen_for_void(txn: &mut Txn) {
     for index in 0..txn.entries.len() {

@@ -30,6 +30,7 @@ pub(super) enum On {
     CompareLease = 19,
     RefuseIntent = 20,
     FollowedIsReleased = 21,
+    HeaderFirst = 22,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -157,6 +158,11 @@ pub(super) const SWITCHES: &[Switch] = &[
          node; off: LOCK words alone say so",
         false,
     ),
+    switch(
+        "header-first",
+        "of what the growth of an index changes, each copy gets the header first, which names who changed it; off: last",
+        false,
+    ),
 ];
 
 /// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
@@ -188,6 +194,7 @@ pub(super) enum Phase {
     Resolve = 12,
     InLease = 13,
     WaitOut = 14,
+    Restructure = 15,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -206,6 +213,7 @@ pub(super) const PHASES: &[&str] = &[
     "resolve",
     "in_lease",
     "wait_out",
+    "restructure",
 ];
 
 pub(super) const LIMITS: &[Limit] = &[Limit {

@@ -1,0 +1,132 @@
+//! Whoever lets an index grow dies at every step of that, where a log has new bytes; others finish it, or nothing of it is there.
+//!
+//! Invariant checked: after recovery no lock is left, copies are equal, each record is where its key leads, and the index grows
+//! on; also if the memory node with the locks dies beside. Without the header in front it is missed.
+
+use crate::common::race::*;
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::rc::Rc;
+use tarn_engine::catalog::Placement;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::index::growth::Shard;
+use tarn_engine::inspect;
+use tarn_engine::metrics::RecoveryEvent;
+use tarn_engine::outcome::Failure;
+use tarn_engine::recovery::{self, Pace};
+use tarn_engine::schema::Cells;
+use tarn_fabric::address::{GroupId, NodeSlot};
+
+const SHARD: Shard = Shard { table: TABLE, group: GroupId(0) };
+const RECORDS: u64 = 60;
+
+/// A table far too full, on memory nodes 0 and 1, and a spare.
+fn crowded(variant: &str) -> WeakFabric {
+    let mut shape = Shape::of(&[narrow("narrow", 8)]).nodes(2, 2).protocol("oocc").variant(variant);
+    shape.options.placement = Placement::Table;
+    (shape.options.log_bytes, shape.options.coordinators_max) = (8 << 10, 4);
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 256 << 10);
+    let fabric = WeakFabric::with_spares(&shape, 1, 1);
+    fabric.database.configurations.add_spare(NodeSlot(2));
+    fabric.calm();
+    fabric
+}
+
+async fn is_there(by: &mut Coordinator, key: u64) -> Result<bool, Failure> {
+    by.transact(async |tx| {
+        let row = tx.read(TABLE, key, Cells::ALL);
+        tx.fetch().await?;
+        Ok(tx.get(row).is_some())
+    })
+    .await
+}
+
+/// Lets the index grow by one step, and reads a record behind it.
+async fn grow(by: &mut Coordinator) -> bool {
+    by.context().growth.request(SHARD);
+    is_there(by, KEY).await.expect("nobody else is there")
+}
+
+/// What was wrong at the end, if anything.
+fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
+    let cx = Rc::clone(by.context());
+    fabric.block_on(recovery::sweep(&cx, Pace::UNPACED)).unwrap();
+    let missing: Vec<u64> =
+        (0..RECORDS).filter(|&key| !fabric.block_on(is_there(by, key)).unwrap()).collect();
+    let audit = fabric.block_on(inspect::audit(&cx)).unwrap();
+    let is_whole = missing.is_empty() && audit.is_clean() && audit.records == RECORDS;
+    (!is_whole).then(|| format!("{audit}; missing: {missing:?}"))
+}
+
+/// The index has grown by so many steps; whoever does the next dies after so many of the fabric's, and the primary with him if
+/// `beside`. Whether he had ended, and what is wrong; events of recovery are added up.
+fn die(
+    variant: &str,
+    (grown, steps): (usize, usize),
+    beside: bool,
+    events: &mut [u64; 2],
+) -> (bool, Option<String>) {
+    let fabric = crowded(variant);
+    let mut by = coordinator(&fabric.context(1, 0), 1);
+    by.context().growth.enable(false);
+    for key in 0..RECORDS {
+        fabric.block_on(by.transact(async |tx| Ok(tx.insert(TABLE, key)))).unwrap();
+    }
+    by.context().growth.enable(true);
+    (0..grown).for_each(|_| assert!(fabric.block_on(grow(&mut by))));
+    let dead: Rc<Context> = fabric.context(0, 0);
+    let victim = Box::leak(Box::new(coordinator(&dead, 0)));
+    // Its thread is gone: it is neither polled any more nor dropped.
+    let growing = Box::leak(Box::new(Box::pin(grow(victim))));
+    let ended = drive(&fabric, &mut growing.as_mut(), steps, || false);
+    fabric.database.membership.expel(dead.node.id);
+    if beside {
+        fabric.fail_node(NodeSlot(0));
+        mend_all(&fabric, by.context());
+    } else {
+        recovered(&fabric, by.context(), dead.node.id);
+    }
+    let found = by.context().metrics.snapshot().recovery;
+    for (sum, event) in events.iter_mut().zip([RecoveryEvent::Finished, RecoveryEvent::Undone]) {
+        *sum += found[event as usize];
+    }
+    let wrong = wrong(&fabric, &mut by).or_else(|| {
+        fabric.block_on(grow(&mut by));
+        wrong(&fabric, &mut by)
+    });
+    fabric.end();
+    (ended.is_some(), wrong)
+}
+
+/// The first point of death that leaves something wrong, of a new segment and of the first splits into it.
+fn first_wrong(variant: &str, beside: bool, events: &mut [u64; 2]) -> Option<String> {
+    for grown in 0..3 {
+        for steps in 1.. {
+            let (ended, wrong) = die(variant, (grown, steps), beside, events);
+            if let Some(wrong) = wrong {
+                return Some(format!("{grown} steps of growth, {steps} of the fabric: {wrong}"));
+            }
+            if ended {
+                break;
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn a_growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
+    for beside in [false, true] {
+        let mut events = [0; 2];
+        assert_eq!(first_wrong("corrected", beside, &mut events), None, "beside: {beside}");
+        println!("finished, and nothing written: {events:?}");
+        assert!(events.iter().all(|&count| count > 0), "{events:?}");
+    }
+}
+
+#[test]
+fn a_growth_without_its_header_in_front_is_missed() {
+    let found = first_wrong("corrected,-header-first", false, &mut [0; 2]);
+    println!("{}", found.expect("it is missed"));
+}
