@@ -29,6 +29,18 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     }
     begin_wait(cx, txn).await;
     prepare(oocc, cx, txn)?;
+    commit_prepared(oocc, cx, txn).await
+}
+
+/// Commits the growth of an index: its locks keep readers away from the first, and it has read nothing without one.
+pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    begin_wait(cx, txn).await;
+    prepare_growth(oocc, cx, txn)?;
+    commit_prepared(oocc, cx, txn).await
+}
+
+/// Commits what is prepared; the wait for readers has begun.
+async fn commit_prepared(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
     if txn.pieces.is_empty() {
         validate(oocc, cx, txn).await?;
@@ -38,22 +50,6 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
         wait_out(cx, txn).await;
         write(oocc, cx, txn).await?;
     }
-    if !txn.locks.is_empty() {
-        unlock(cx, txn);
-    }
-    Ok(())
-}
-
-/// Commits the growth of an index: its locks keep readers away from the first, and it has read nothing without one.
-pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    begin_wait(cx, txn).await;
-    prepare_growth(oocc, cx, txn)?;
-    settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
-    txn.round.begin();
-    add_redo_log(cx, txn);
-    send(cx, txn).await?;
-    wait_out(cx, txn).await;
-    write(oocc, cx, txn).await?;
     if !txn.locks.is_empty() {
         unlock(cx, txn);
     }
