@@ -39,17 +39,23 @@ fn shape(protocol: &'static str, seed: u64, variant: &str) -> Shape {
     mix::shape(nodes, replicas, variant).protocol(protocol).leasing_reads(READ_LEASE_NS)
 }
 
-#[test]
-fn whoever_dies_when_nothing_is_lost() {
+/// Schedules of every mix in which nodes die.
+fn whoever_dies(protocol: &'static str) -> Found {
     let seeds = std::env::var("TARN_SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
     let mut found = Found::default();
     for seed in 0..seeds {
         for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {
-            crash::run(&shape(FORD, seed, "corrected"), mix, seed, &mut found)
+            crash::run(&shape(protocol, seed, "corrected"), mix, seed, &mut found)
                 .unwrap_or_else(|text| panic!("{text}"));
         }
     }
     println!("{found:?}");
+    found
+}
+
+#[test]
+fn whoever_dies_when_nothing_is_lost() {
+    let found = whoever_dies(FORD);
     assert!(found.committed > 0 && found.aborted > found.nothing_written, "{found:?}");
     assert!(found.tally.splits > 0, "{found:?}");
     for event in REACHED {
@@ -62,15 +68,7 @@ fn whoever_dies_when_nothing_is_lost() {
 /// Growth of indexes among what dies half-way, where a log has new bytes.
 #[test]
 fn whoever_dies_is_finished_from_new_bytes_and_nothing_is_lost() {
-    let seeds = std::env::var("TARN_SEEDS").map_or(80, |seeds| seeds.parse().unwrap());
-    let mut found = Found::default();
-    for seed in 0..seeds {
-        for mix in [ANYTHING, COMING_AND_GOING, CROWDED, HALVES] {
-            crash::run(&shape(OOCC, seed, "corrected"), mix, seed, &mut found)
-                .unwrap_or_else(|text| panic!("{text}"));
-        }
-    }
-    println!("{found:?}");
+    let found = whoever_dies(OOCC);
     assert!(found.committed > 0 && found.aborted > 0, "{found:?}");
     assert!(found.tally.splits > 0, "{found:?}");
     assert!(found.tally.recovery[RecoveryEvent::Finished as usize] > 0, "{found:?}");
