@@ -41,7 +41,7 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
 /// Whether nobody has written what was read unlocked, between the first READ and the last.
 async fn is_in_lease(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> bool {
     let Some((window, word)) = txn.leases.reads_since.take() else { return false };
-    let is_shorter = cx.port.close_window(window, word.lease()).await;
+    let is_shorter = cx.port.close_window(window, word.lease()).await.is_shorter;
     let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
     if is_shorter && is_same {
         enter(cx, Phase::InLease);
