@@ -211,7 +211,7 @@ fn clocks_beyond_what_is_believed_of_them_are_noticed() {
     }
 }
 
-/// Six thousand seeds earlier than a history shows it, and of clocks that keep what is believed of them nobody is named.
+/// Thousands of seeds earlier than a history shows it, and of clocks that keep what is believed of them nobody is named.
 #[test]
 fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
     let oocc = Subject::of("oocc", "corrected");
