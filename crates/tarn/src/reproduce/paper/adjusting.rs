@@ -35,7 +35,7 @@ pub struct Adjusted {
     pub bench: Bench,
     /// Committed transactions a second with the lease that it began with.
     pub before_per_s: f64,
-    /// While the length changes, in a window of [`CHANGING_MS`].
+    /// While the length changes, in a window of 0.1 virtual milliseconds.
     pub during_per_s: f64,
     /// With the length that was chosen.
     pub after_per_s: f64,
