@@ -24,7 +24,7 @@ use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
-use crate::read_lease::{LeaseWord, NodeLease};
+use crate::read_lease::{LeaseDesk, LeaseWord, NodeDelays, NodeLease, ThreadDelays};
 use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc};
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
@@ -60,6 +60,8 @@ pub struct Database {
     pub counter: SharedCounter,
     /// What compute nodes of this process do for one another.
     pub directory: Directory,
+    /// What they have counted of their transactions, and what became of leases because of it.
+    pub lease_desk: LeaseDesk,
 }
 
 impl Database {
@@ -82,6 +84,7 @@ impl Database {
             sweeps,
             counter,
             directory,
+            lease_desk: LeaseDesk::default(),
         }
     }
 
@@ -122,6 +125,8 @@ pub struct ComputeNode {
     pub(crate) services: Option<Arc<NodeServices>>,
     /// For how long its readers trust what they read, and its writers wait, under a protocol that has such leases.
     read_lease: Option<NodeLease>,
+    /// How long its transactions take, likewise.
+    delays: Option<Arc<NodeDelays>>,
 }
 
 impl ComputeNode {
@@ -133,6 +138,7 @@ impl ComputeNode {
         let (seen, services) = (Arc::new(LastSeen::default()), None);
         let has_leases = database.protocol.needs().read_leases;
         let read_lease = has_leases.then(|| NodeLease::of(&*database.membership, id));
+        let delays = has_leases.then(|| database.lease_desk.enter(id));
         ComputeNode {
             database,
             id,
@@ -144,6 +150,7 @@ impl ComputeNode {
             seen,
             services,
             read_lease,
+            delays,
         }
     }
 
@@ -191,9 +198,24 @@ impl ComputeNode {
         lease.load()
     }
 
+    /// How long its transactions take, under a protocol whose readers have leases.
+    pub fn delays(&self) -> Option<&Arc<NodeDelays>> {
+        self.delays.as_ref()
+    }
+
     /// What it keeps for others, if the protocol needs it.
     pub fn services(&self) -> Option<&NodeServices> {
         self.services.as_deref()
+    }
+}
+
+impl Drop for ComputeNode {
+    /// When nothing of it runs any more, nobody need wait until it has acknowledged a word of leases.
+    fn drop(&mut self) {
+        if let Some(delays) = &self.delays {
+            self.database.lease_desk.leave(delays);
+            self.database.membership.retire(self.id);
+        }
     }
 }
 
@@ -235,6 +257,8 @@ pub struct Context {
     pub timestamps: Timestamps,
     /// What it does for locks, under a protocol that needs it.
     pub(crate) services: Option<Box<ThreadServices>>,
+    /// How long its transactions take, under a protocol whose readers have leases.
+    pub(crate) delays: Option<Arc<ThreadDelays>>,
     /// What of it nobody was told the end of.
     pub(crate) doubts: Doubts,
     configuration: Cell<ConfigurationNumber>,
@@ -282,6 +306,7 @@ impl Context {
         let indexes = database.catalog.indexes().len();
         let services = node.services.as_ref();
         let services = services.map(|its| Box::new(ThreadServices::new(its, &port, thread)));
+        let delays = node.delays.as_ref().map(|its| its.thread());
         Ok(Context {
             trees: RefCell::new(TreeCache::new(indexes)),
             tree_works: TreeWorks::default(),
@@ -295,6 +320,7 @@ impl Context {
             groups,
             timestamps: Timestamps::Counter,
             services,
+            delays,
             doubts: Doubts::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),

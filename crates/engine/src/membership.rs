@@ -17,7 +17,7 @@ mod shards;
 pub use embedded::EmbeddedMembership;
 
 use crate::outcome::UsageError;
-use crate::read_lease::{LeaseWord, NotNow};
+use crate::read_lease::{LeasePolicy, LeaseWord, NotNow};
 use crate::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -197,6 +197,22 @@ pub enum ReadLeaseChange {
     Pending,
 }
 
+/// What came of asking to adjust the length of readers' leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Management {
+    /// The caller does. Nothing rests on its being alone.
+    Granted,
+    /// A member does.
+    Held {
+        /// Which.
+        by: NodeId,
+    },
+    /// The caller is no member, or nobody is to.
+    NotNow,
+    /// No answer yet.
+    Pending,
+}
+
 /// What the engine asks of a membership service.
 pub trait Membership: Send + Sync {
     /// The current view.
@@ -311,6 +327,15 @@ pub trait Membership: Send + Sync {
     /// # Errors
     /// If it is too long.
     fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError>;
+
+    /// By what the length of readers' leases is adjusted while transactions run; `None`: by nobody.
+    fn read_lease_policy(&self) -> Option<LeasePolicy>;
+
+    /// `by` is ready to adjust it, and is to do so if whoever did runs nothing any more. Asked again by the same, the answer is the same.
+    fn manage_read_lease(&self, by: NodeId) -> Management;
+
+    /// Members that may run transactions, in order.
+    fn running(&self) -> Vec<NodeId>;
 
     /// Lives that the word of record waits for, in order: they have not acknowledged it, and may still run.
     fn read_lease_missing(&self) -> Vec<NodeId>;

@@ -347,6 +347,8 @@ pub struct Leases {
     pub reads_since: Option<(Window, LeaseWord)>,
     /// Since its last lock was acknowledged, if that was noted before its commit.
     pub waits_since: Option<Wait>,
+    /// Since when it is in its present stage, if it is one whose stages are timed.
+    pub timed_since: Option<Nanos>,
 }
 
 /// One transaction; see the module's text.

@@ -9,7 +9,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::local::Hold;
 use crate::round::Round;
-use crate::window::{Drift, Wait, Window};
+use crate::window::{Closed, Drift, Wait, Window};
 use std::task::Poll;
 
 /// What a backend can do beyond the contract's minimum.
@@ -165,6 +165,11 @@ pub trait Backend {
     /// How far this thread's clock is believed where windows and waits are measured.
     fn drift(&self) -> Drift;
 
+    /// Now, by which nothing is decided but how long something took; `None` where there is no time.
+    fn stopwatch(&self) -> Option<Nanos> {
+        Some(self.now())
+    }
+
     /// A window opens, before whatever the coroutine reads from now on. Pending where that is somebody else's to choose: then, as
     /// with the three calls below, the coroutine asks again and for nothing else of the four meanwhile.
     fn open_window(&self) -> Poll<Window> {
@@ -173,8 +178,10 @@ pub trait Backend {
 
     /// A window closes, after whatever the coroutine has read: whether it was shorter than `lease`. "No" is always allowed, and the
     /// only answer to a lease of 0.
-    fn close_window(&self, window: Window, lease: Nanos) -> Poll<bool> {
-        Poll::Ready(self.drift().is_shorter(self.now() - Nanos(window.0), lease))
+    fn close_window(&self, window: Window, lease: Nanos) -> Poll<Closed> {
+        let passed = self.now() - Nanos(window.0);
+        let is_shorter = self.drift().is_shorter(passed, lease);
+        Poll::Ready(Closed { is_shorter, passed: Some(passed) })
     }
 
     /// A wait begins, after whatever the coroutine knows to have happened.

@@ -11,7 +11,7 @@ use crate::error::FabricError;
 use crate::local::Near;
 use crate::rng::{Rng, seeded};
 use crate::round::Round;
-use crate::window::{Drift, Wait, Window};
+use crate::window::{Closed, Drift, Wait, Window};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -183,6 +183,12 @@ impl Port {
         self.shared.backend.drift()
     }
 
+    /// Now, to see by another look how long something took; `None` where there is no time.
+    #[inline]
+    pub fn stopwatch(&self) -> Option<Nanos> {
+        self.shared.backend.stopwatch()
+    }
+
     /// Opens a window, before the first READ of what is to be trusted is posted. A coroutine has one window: another takes its place.
     #[inline]
     pub async fn open_window(&self) -> Window {
@@ -192,7 +198,7 @@ impl Port {
     /// Closes a window, when the last READ has ended: whether it was shorter than `lease`, so that no wait of that length has both begun
     /// and ended in it, of any node.
     #[inline]
-    pub async fn close_window(&self, window: Window, lease: Nanos) -> bool {
+    pub async fn close_window(&self, window: Window, lease: Nanos) -> Closed {
         poll_fn(|_| self.shared.backend.close_window(window, lease)).await
     }
 

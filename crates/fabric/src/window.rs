@@ -15,6 +15,15 @@ const MILLION: u64 = 1_000_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window(pub u64);
 
+/// A window that has closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Closed {
+    /// Whether it was shorter than the lease that it was held against.
+    pub is_shorter: bool,
+    /// How long it was by this thread's clock; `None` where there is no time.
+    pub passed: Option<Nanos>,
+}
+
 /// A wait that has begun ([`crate::port::Port::begin_wait`]); what is in it is the backend's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait(pub u64);
@@ -52,6 +61,24 @@ impl Drift {
         // On a clock that is slow more time has passed than it shows, and up to a tick more.
         let trusted = u128::from(lease.0) * u128::from(MILLION - u64::from(self.ppm));
         passed.0.saturating_add(u64::from(self.tick_ns)) <= (trusted / u128::from(MILLION)) as u64
+    }
+
+    /// The shortest lease that a window is shorter than ([`Drift::is_shorter`]) of which so much `passed`.
+    pub fn lease_for(self, passed: Nanos) -> Nanos {
+        let shown = u128::from(passed.0.saturating_add(u64::from(self.tick_ns)));
+        let lease =
+            (shown * u128::from(MILLION)).div_ceil(u128::from(MILLION - u64::from(self.ppm)));
+        Nanos(u64::try_from(lease).unwrap_or(u64::MAX))
+    }
+
+    /// How far a clock may gain or lose, in parts per million.
+    pub fn ppm(self) -> u32 {
+        self.ppm
+    }
+
+    /// Of what a clock shows multiples, in nanoseconds.
+    pub fn tick_ns(self) -> u32 {
+        self.tick_ns
     }
 
     /// What a clock shows that has shown `since` when at least `wait` has passed by every clock that drifts no further.
@@ -102,6 +129,18 @@ mod tests {
         assert!(Drift::ONE_CLOCK.is_shorter(Nanos(9), Nanos(10)));
         assert!(!Drift::ONE_CLOCK.is_shorter(Nanos(10), Nanos(10)));
         assert_eq!(drift.end_of(Nanos(1), Nanos(u64::MAX)), Nanos(u64::MAX), "for ever");
+    }
+
+    #[test]
+    fn the_lease_for_a_window_is_the_shortest_that_does() {
+        for ppm in [0, 1, 1_000, 333_333, 999_999] {
+            let drift = Drift::new(ppm, 3).expect("below a million");
+            for passed in [0, 1, 2, 999, 20_000, 7_654_321].map(Nanos) {
+                let lease = drift.lease_for(passed);
+                assert!(drift.is_shorter(passed, lease), "{drift:?} {passed} {lease}");
+                assert!(!drift.is_shorter(passed, lease - Nanos(1)), "{drift:?} {passed} {lease}");
+            }
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, Posted};
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
-use tarn_fabric::window::{Drift, Wait, Window};
+use tarn_fabric::window::{Closed, Drift, Wait, Window};
 
 /// See the module's text.
 pub(crate) struct SimBackend {
@@ -153,12 +153,18 @@ impl Backend for SimBackend {
         self.world.borrow().clocks[usize::from(self.node.slot.0)].believed()
     }
 
+    fn stopwatch(&self) -> Option<Nanos> {
+        Some(self.ran())
+    }
+
     fn open_window(&self) -> Poll<Window> {
         Poll::Ready(Window(self.ran().0))
     }
 
-    fn close_window(&self, window: Window, lease: Nanos) -> Poll<bool> {
-        Poll::Ready(self.drift().is_shorter(self.ran() - Nanos(window.0), lease))
+    fn close_window(&self, window: Window, lease: Nanos) -> Poll<Closed> {
+        let passed = self.ran() - Nanos(window.0);
+        let is_shorter = self.drift().is_shorter(passed, lease);
+        Poll::Ready(Closed { is_shorter, passed: Some(passed) })
     }
 
     fn begin_wait(&self) -> Poll<Wait> {

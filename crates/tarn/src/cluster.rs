@@ -12,6 +12,7 @@ use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::read_lease::LeasePolicy;
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::TableSchema;
 use tarn_engine::services::ServiceOptions;
@@ -63,6 +64,8 @@ pub struct ClusterConfig {
     /// For how long readers trust what they read, and writers wait, in nanoseconds, of a protocol that has such leases; 0 for
     /// none.
     pub read_lease_ns: u32,
+    /// By what that length is adjusted while transactions run; `None`: by nobody.
+    pub read_lease_policy: Option<LeasePolicy>,
     /// Whether compute nodes ask each other for locks by messages, as they would from process to process. Otherwise they call.
     pub lock_messages: bool,
 }
@@ -83,6 +86,7 @@ impl Default for ClusterConfig {
             address_cache_entries: 0,
             version_cache_entries: 0,
             read_lease_ns: 0,
+            read_lease_policy: None,
             lock_messages: false,
         }
     }
@@ -185,7 +189,8 @@ impl Cluster {
         .map_err(usage_or_io)?;
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
         let membership = EmbeddedMembership::new(config.compute_nodes);
-        let membership = Arc::new(membership.leasing_reads(config.read_lease_ns)?);
+        let membership = membership.leasing_reads(config.read_lease_ns)?;
+        let membership = Arc::new(membership.adjusting_reads(config.read_lease_policy));
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         let (config, threads) = (config.clone(), of_node as u16);
         let cluster = Cluster { fabric, database, config, threads };

@@ -8,12 +8,12 @@ use super::read_leases::PublishedLease;
 use super::register::{Ended, Register};
 use super::shards::Shards;
 use super::{
-    Claim, Heirs, LeaseTerms, Membership, Patience, ReadLeaseChange, Renewal, Reopening,
-    ShardChange, Standing, Succession, Timestamper, ViewNumber,
+    Claim, Heirs, LeaseTerms, Management, Membership, Patience, ReadLeaseChange, Renewal,
+    Reopening, ShardChange, Standing, Succession, Timestamper, ViewNumber,
 };
 use crate::outcome::UsageError;
 use crate::owner::{INCARNATIONS_MAX, SLOTS_MAX};
-use crate::read_lease::LeaseWord;
+use crate::read_lease::{LeasePolicy, LeaseWord};
 use crate::shard_map::{ShardEntry, ShardId, ShardState};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,6 +33,7 @@ pub struct EmbeddedMembership {
     terms: LeaseTerms,
     shards: Shards,
     read_lease: PublishedLease,
+    read_lease_policy: Option<LeasePolicy>,
     /// The last of the timestampers, packed; 0 while there is none.
     timestamper: AtomicU64,
     register: Mutex<Register>,
@@ -54,6 +55,7 @@ impl EmbeddedMembership {
             terms,
             shards: Shards::default(),
             read_lease: PublishedLease::default(),
+            read_lease_policy: None,
             timestamper: AtomicU64::new(0),
             register: Mutex::new(Register { given, ..Register::default() }),
         }
@@ -66,6 +68,13 @@ impl EmbeddedMembership {
     pub fn leasing_reads(self, length_ns: u32) -> Result<EmbeddedMembership, UsageError> {
         self.register().read_lease.begin(length_ns, &self.read_lease)?;
         Ok(self)
+    }
+
+    /// The same, before anybody joins: their length is adjusted to how long transactions take, by one of the members that run
+    /// [`crate::read_lease::manager::LeaseKeeper`].
+    #[must_use]
+    pub fn adjusting_reads(self, policy: Option<LeasePolicy>) -> EmbeddedMembership {
+        EmbeddedMembership { read_lease_policy: policy, ..self }
     }
 
     /// The service looks at its clock, which is the caller's: those whose lease has lapsed, and those that have kept a change of readers'
@@ -411,6 +420,29 @@ impl Membership for EmbeddedMembership {
         }
         let begun = register.read_lease.propose(length_ns, &counting, &self.read_lease)?;
         Ok(begun.map_or_else(ReadLeaseChange::NotNow, ReadLeaseChange::Begun))
+    }
+
+    fn read_lease_policy(&self) -> Option<LeasePolicy> {
+        self.read_lease_policy
+    }
+
+    fn manage_read_lease(&self, by: NodeId) -> Management {
+        let register = &mut *self.register();
+        let runs = |node: NodeId| register.running().any(|it| it == node);
+        if self.read_lease_policy.is_none() || !runs(by) {
+            return Management::NotNow;
+        }
+        match register.read_lease_manager.filter(|node| *node != by && runs(*node)) {
+            Some(by) => Management::Held { by },
+            None => {
+                register.read_lease_manager = Some(by);
+                Management::Granted
+            }
+        }
+    }
+
+    fn running(&self) -> Vec<NodeId> {
+        self.register().running().collect()
     }
 
     fn read_lease_missing(&self) -> Vec<NodeId> {

@@ -4,7 +4,7 @@
 //! every moment. What a node or a recoverer may not do is done on purpose, and is noticed.
 
 use super::*;
-use crate::read_lease::{LEASE_NS_MAX, NodeLease, NotNow};
+use crate::read_lease::{LEASE_NS_MAX, LeasePolicy, NodeLease, NotNow};
 use rand::RngExt as _;
 use tarn_fabric::rng::{Rng, seeded};
 
@@ -210,4 +210,49 @@ fn who_keeps_a_change_waiting_is_given_up_and_counts_until_recovered() {
     assert_eq!(service.read_lease(), LeaseWord::new(2, 10, 10));
     assert!(mine.follow(&service, one) && service.read_lease_missing().is_empty());
     assert!(tick(90_000).is_empty());
+}
+
+#[test]
+fn one_runner_at_a_time_adjusts_and_another_when_it_runs_no_more() {
+    let policy = LeasePolicy::new(1_000, (10, 1_000)).expect("as it should be");
+    let service = EmbeddedMembership::new(3).adjusting_reads(Some(policy));
+    let [one, other, third] = [0, 1, 2].map(|slot| service.join(NodeSlot(slot)).expect("a life"));
+    assert_eq!(service.read_lease_policy(), Some(policy));
+    assert_eq!(service.manage_read_lease(other), Management::Granted);
+    assert_eq!(service.manage_read_lease(one), Management::Held { by: other });
+    assert_eq!(service.manage_read_lease(other), Management::Granted, "the answer is the same");
+    service.expel(other);
+    assert_eq!(service.manage_read_lease(other), Management::NotNow);
+    assert_eq!(service.manage_read_lease(third), Management::Granted);
+    service.retire(third);
+    assert_eq!(service.manage_read_lease(third), Management::NotNow, "it runs nothing");
+    assert_eq!(
+        (service.manage_read_lease(one), service.running()),
+        (Management::Granted, vec![one])
+    );
+    let [alone, _] = lives(&EmbeddedMembership::new(2));
+    assert_eq!(EmbeddedMembership::new(2).manage_read_lease(alone), Management::NotNow);
+}
+
+#[test]
+fn a_manager_that_dies_half_way_leaves_nothing_to_mend() {
+    let policy = LeasePolicy::new(1_000, (10, 1_000)).expect("as it should be");
+    let service = EmbeddedMembership::new(2).adjusting_reads(Some(policy));
+    let [manager, other] = lives(&service);
+    let mine = NodeLease::of(&service, other);
+    let theirs = NodeLease::of(&service, manager);
+    assert_eq!(service.manage_read_lease(manager), Management::Granted);
+    assert!(matches!(service.change_read_lease(manager, 20), Ok(ReadLeaseChange::Begun(_))));
+    assert!(theirs.follow(&service, manager) && mine.follow(&service, other));
+    // It has not used the second word, and dies.
+    service.expel(manager);
+    assert_eq!(service.manage_read_lease(other), Management::Granted);
+    assert!(mine.follow(&service, other));
+    assert_eq!(service.read_lease_missing(), [manager], "it may still run");
+    assert_eq!(service.claim_recovery(manager, other), Claim::Granted { before: vec![] });
+    assert!(service.recovered(manager, other));
+    assert_eq!(service.read_lease(), LeaseWord::new(2, 20, 20));
+    assert!(matches!(service.change_read_lease(other, 90), Ok(ReadLeaseChange::Begun(_))));
+    assert!(mine.follow(&service, other) && mine.follow(&service, other));
+    assert_eq!(service.read_lease(), LeaseWord::new(4, 90, 90));
 }

@@ -28,6 +28,8 @@ pub(super) struct Register {
     /// Who gave out timestamps, the last one last.
     pub(super) timestampers: Vec<Timestamper>,
     pub(super) read_lease: ReadLease,
+    /// Who adjusts its length.
+    pub(super) read_lease_manager: Option<NodeId>,
 }
 
 impl Register {

@@ -3,7 +3,8 @@
 //!
 //! Map: [`LeaseWord`] is what a compute node knows of it, [`Drift`] how far clocks are believed, [`LeaseOfRecord`] how its length changes
 //! while transactions run, which the membership service sees to; [`NodeLease`] is a node's copy of the word. A protocol asks its port ([`tarn_fabric::port::Port::close_window`]), which has clocks; the functions here are the same rule
-//! as arithmetic on two readings.
+//! as arithmetic on two readings. How long it is to be: threads count what [`Delays`] are, [`manager`] gathers them in [`LeaseDesk`] or by
+//! calls, and asks for what [`LeasePolicy`] decides; [`monitor`] finds clocks that run off.
 //!
 //! Invariant: *no reader's lease is longer than any writer's wait*, whichever nodes they are of, in every moment of a
 //! change. With it the argument is: a reader that found a record unlocked did so after it took its first
@@ -18,13 +19,21 @@
 //! After the implicit leases of OOCC, where leases are loaded when a transaction begins; one that is slow may then
 //! hold a lease that is no longer waited for (docs/design/0019-oocc-plan.md).
 
+mod delays;
+mod desk;
+pub mod manager;
+pub mod monitor;
 mod node;
 mod of_record;
+mod policy;
 #[cfg(test)]
 mod tests;
 mod word;
 
+pub use delays::{Delays, SAMPLE, Spent, Stage, ThreadDelays};
+pub use desk::{Adjustment, Adjustments, LeaseDesk, NodeDelays};
 pub use node::NodeLease;
 pub use of_record::{LeaseOfRecord, NotNow};
+pub use policy::LeasePolicy;
 pub use tarn_fabric::window::Drift;
 pub use word::{LEASE_NS_MAX, LeaseWord, in_lease, may_write_at};

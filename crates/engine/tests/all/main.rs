@@ -12,6 +12,7 @@ mod growth_weak;
 mod hangs;
 mod heap;
 mod last_writes;
+mod lease_manager;
 mod lost_owner;
 mod lotus;
 mod lotus_memory;

@@ -18,7 +18,7 @@ use tarn_fabric::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, P
 use tarn_fabric::clock::{ClockInterval, Nanos};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
-use tarn_fabric::window::{Drift, Wait, Window};
+use tarn_fabric::window::{Closed, Drift, Wait, Window};
 
 /// Largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 4096;
@@ -222,12 +222,17 @@ impl Backend for ExploreBackend {
         Drift::ONE_CLOCK
     }
 
+    fn stopwatch(&self) -> Option<Nanos> {
+        None
+    }
+
     fn open_window(&self) -> Poll<Window> {
         self.ask_time(Asked::Open).map(|_| Window(0))
     }
 
-    fn close_window(&self, _: Window, lease: Nanos) -> Poll<bool> {
-        self.ask_time(Asked::Close { lease_ns: lease.0 })
+    fn close_window(&self, _: Window, lease: Nanos) -> Poll<Closed> {
+        let closed = self.ask_time(Asked::Close { lease_ns: lease.0 });
+        closed.map(|is_shorter| Closed { is_shorter, passed: None })
     }
 
     fn begin_wait(&self) -> Poll<Wait> {

@@ -61,7 +61,7 @@ async fn read(port: Port, mut rng: Rng, seen: &Seen) {
                 port.sleep(Nanos(rng.random_range(0..LEASE.0))).await;
             }
         }
-        let is_shorter = port.close_window(window, LEASE).await;
+        let is_shorter = port.close_window(window, LEASE).await.is_shorter;
         if is_shorter && words.iter().all(|it| it % 2 == 0) {
             seen.in_lease.set(seen.in_lease.get() + 1);
             seen.torn.set(seen.torn.get() + u64::from(words[0] != words[1]));

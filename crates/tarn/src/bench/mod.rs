@@ -16,6 +16,7 @@ pub(crate) mod desk;
 pub mod driver;
 pub mod history;
 mod inboxes;
+pub mod leases;
 pub(crate) mod lines;
 pub mod measured;
 pub(crate) mod recording;

@@ -6,6 +6,7 @@
 
 use super::bare::BareLoop;
 use super::checks::Checks;
+use super::leases::LeaseReport;
 use super::lines::row;
 use super::measured::Measured;
 use serde::Serialize;
@@ -40,6 +41,9 @@ pub struct Report {
     /// What the measured phase came to.
     #[serde(flatten)]
     pub measured: Measured,
+    /// What became of readers' leases, all phases, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_leases: Option<LeaseReport>,
     /// What the checks found.
     #[serde(flatten)]
     pub checks: Checks,
@@ -99,6 +103,9 @@ impl fmt::Display for Report {
         self.what_was_run(f)?;
         writeln!(f, "measured phase (no history recorded)")?;
         self.measured.fmt(f)?;
+        if let Some(leases) = &self.read_leases {
+            leases.fmt(f)?;
+        }
         writeln!(f, "checks")?;
         self.checks.fmt(f)?;
         writeln!(f, "the machine's own figures")?;

@@ -6,6 +6,7 @@
 
 use super::checks::{Checks, HistoryReport, guaranteed};
 use super::driver::{Driver, Length, LoadError, Phase};
+use super::leases::LeaseReport;
 use super::lines::placement_name;
 use super::measured::Measured;
 use super::recording::Recording;
@@ -211,6 +212,7 @@ where
         records: 0,
         load_seconds: 0.0,
         measured: Measured::of::<W>(phase, &protocol),
+        read_leases: LeaseReport::of(driver.cluster().database(), cluster),
         checks,
         line_round_trip_ns: None,
         baseline_loops: Vec::new(),

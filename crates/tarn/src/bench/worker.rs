@@ -11,6 +11,7 @@ use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::metrics::Tally;
+use tarn_engine::read_lease::manager::LeaseKeeper;
 use tarn_engine::services::{self, Transport};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::counters::Counts;
@@ -59,6 +60,11 @@ pub(super) fn run<W: Workload>(
     // With one node a thread serves nobody, and in mapped memory nothing runs on after a reply.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {
         executor.spawn(services::run(cx, || !cx.has_coordinators()));
+    }
+    // The first thread of each node sees to its leases.
+    let keeper = (cx.port.endpoint().thread == 0).then(|| LeaseKeeper::near(Rc::clone(cx)));
+    if let Some(keeper) = keeper.flatten() {
+        executor.spawn(async move { keeper.run(|| signals.stage() != STOP).await });
     }
     let mut readings: Vec<Reading> = Vec::with_capacity(3);
     let mut seen = WARM_UP;

@@ -17,7 +17,7 @@ use tarn_engine::catalog;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::read_lease::LEASE_NS_MAX;
+use tarn_engine::read_lease::{LEASE_NS_MAX, LeasePolicy};
 use tarn_fabric::address::GROUPS_MAX;
 use tarn_fabric::local::{Backing, LineAtomicity};
 use tarn_workloads::{Workload, with_workload};
@@ -199,6 +199,8 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         }
         config.read_lease_ns = ns as u32;
     }
+    config.read_lease_policy =
+        read_lease_policy(settings, &AnyProtocol::by_name(protocol, variant)?)?;
     if let Some(asks) = settings.lock_asks {
         if !AnyProtocol::by_name(protocol, variant)?.needs().locks {
             return Err(UsageError {
@@ -222,6 +224,33 @@ pub(super) fn cluster(settings: &Settings) -> Result<ClusterConfig, UsageError> 
         config.atomicity = LineAtomicity::PlantedTorn;
     }
     Ok(config)
+}
+
+/// By what leases are adjusted, if they are to be.
+fn read_lease_policy(
+    settings: &Settings,
+    protocol: &AnyProtocol,
+) -> Result<Option<LeasePolicy>, UsageError> {
+    let (least, most) = (settings.read_lease_least_ns, settings.read_lease_most_ns);
+    let Some(every_ns) = settings.read_lease_adjust_ns else {
+        let bounds = [("read-lease-least-ns", least), ("read-lease-most-ns", most)];
+        let given = bounds.into_iter().find_map(|(field, ns)| ns.map(|ns| (field, ns)));
+        return given.map_or(Ok(None), |(field, ns)| {
+            let allowed = "with --read-lease-adjust-ns alone: else nobody adjusts leases".into();
+            Err(UsageError { field: field.into(), value: ns.to_string(), allowed })
+        });
+    };
+    if !protocol.needs().read_leases {
+        return Err(UsageError {
+            field: "read-lease-adjust-ns".into(),
+            value: format!("{every_ns}, with the protocol {}", protocol.info().name),
+            allowed: "of a protocol whose readers have leases".into(),
+        });
+    }
+    let lengths = 1..=u64::from(LEASE_NS_MAX);
+    let least = within("read-lease-least-ns", least, lengths.clone())?.unwrap_or(1);
+    let most = within("read-lease-most-ns", most, lengths)?.unwrap_or(LEASE_NS_MAX.into());
+    LeasePolicy::new(every_ns, (least as u32, most as u32)).map(Some)
 }
 
 /// `value`, if it is allowed.

@@ -87,6 +87,15 @@ pub struct Settings {
     /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
+    /// A manager looks so often whether that is right for 80 of 100 read-only transactions, and changes it if not [default: never]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_adjust_ns: Option<u64>,
+    /// The shortest lease that the manager asks for [default: 1]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_least_ns: Option<u64>,
+    /// The longest [default: 16777215]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_most_ns: Option<u64>,
     /// How compute nodes ask each other for locks, under a protocol whose locks have shards: calls within the process; messages, as from
     /// process to process [default: calls]
     #[arg(long, value_name = "HOW")]
@@ -259,6 +268,9 @@ impl Settings {
             address_cache: self.address_cache.or(scenario.address_cache),
             version_cache: self.version_cache.or(scenario.version_cache),
             read_lease_ns: self.read_lease_ns.or(scenario.read_lease_ns),
+            read_lease_adjust_ns: self.read_lease_adjust_ns.or(scenario.read_lease_adjust_ns),
+            read_lease_least_ns: self.read_lease_least_ns.or(scenario.read_lease_least_ns),
+            read_lease_most_ns: self.read_lease_most_ns.or(scenario.read_lease_most_ns),
             lock_asks: self.lock_asks.or(scenario.lock_asks),
             memory: self.memory.or(scenario.memory),
             line_atomicity: self.line_atomicity.or(scenario.line_atomicity),

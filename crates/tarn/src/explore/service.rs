@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tarn_engine::membership::{
-    Claim, EmbeddedMembership, Heirs, Membership, ReadLeaseChange, Renewal, Reopening, ShardChange,
-    Standing, Succession, Timestamper, ViewNumber,
+    Claim, EmbeddedMembership, Heirs, Management, Membership, ReadLeaseChange, Renewal, Reopening,
+    ShardChange, Standing, Succession, Timestamper, ViewNumber,
 };
 use tarn_engine::outcome::UsageError;
-use tarn_engine::read_lease::LeaseWord;
+use tarn_engine::read_lease::{LeasePolicy, LeaseWord};
 use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
@@ -160,6 +160,18 @@ impl Membership for Service {
 
     fn change_read_lease(&self, by: NodeId, length_ns: u32) -> Result<ReadLeaseChange, UsageError> {
         self.inner.change_read_lease(by, length_ns)
+    }
+
+    fn read_lease_policy(&self) -> Option<LeasePolicy> {
+        self.inner.read_lease_policy()
+    }
+
+    fn manage_read_lease(&self, by: NodeId) -> Management {
+        self.inner.manage_read_lease(by)
+    }
+
+    fn running(&self) -> Vec<NodeId> {
+        self.inner.running()
     }
 
     fn read_lease_missing(&self) -> Vec<NodeId> {

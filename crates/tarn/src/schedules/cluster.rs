@@ -113,7 +113,11 @@ impl Cluster {
         let terms = drawn.lease.unwrap_or(LeaseTerms::ENDLESS);
         let service = EmbeddedMembership::with_leases(drawn.compute_nodes + 1, terms);
         let read_lease_ns = drawn.read_leases.map_or(0, |leases| leases.length_ns);
-        let service = Arc::new(service.leasing_reads(read_lease_ns)?);
+        let policy = match drawn.read_leases {
+            Some(leases) => leases.policy(drawn.has_faults())?,
+            None => None,
+        };
+        let service = Arc::new(service.leasing_reads(read_lease_ns)?.adjusting_reads(policy));
         let membership = Arc::clone(&service);
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         for spare in 0..drawn.spares {

@@ -5,6 +5,7 @@
 //! et al., "Swarm Testing", ISSTA 2012).
 
 use super::mixture::{self, Layout, Mix};
+use super::read_leases::ReadLeases;
 use rand::RngExt as _;
 use serde::Serialize;
 use std::fmt;
@@ -22,8 +23,6 @@ const MORE_TRANSACTIONS: u64 = 8;
 const DRAW_STREAM: u64 = 0x6472_6177;
 /// The stream of what only protocols with shards draw.
 const SHARDS_STREAM: u64 = 0x7368_6172_6473;
-/// The stream of what only protocols with readers' leases draw.
-const READ_LEASES_STREAM: u64 = 0x6c65_6173_6573;
 /// Every second seed runs the mixture, which reaches everything.
 const WORKLOADS: [(&str, &[&str]); 8] = [
     (mixture::NAME, &[]),
@@ -86,20 +85,6 @@ pub struct Moving {
     pub every_ns: u64,
     /// For so long whoever holds locks is waited for.
     pub patience_ns: u64,
-}
-
-/// Readers' leases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct ReadLeases {
-    /// How long they are at first, in nanoseconds.
-    pub length_ns: u32,
-    /// Another length is asked for so often, in virtual nanoseconds on average; 0: never.
-    pub change_every_ns: u64,
-}
-
-impl ReadLeases {
-    /// From no lease at all to one that no writer waits out while anything else happens.
-    pub const LENGTHS_NS: [u32; 5] = [0, 2_000, 8_000, 30_000, 120_000];
 }
 
 /// See the module's text.
@@ -249,10 +234,7 @@ impl Drawn {
     /// The same, for a protocol whose readers have leases. Drawn from a stream of its own, too.
     #[must_use]
     pub fn with_read_leases(self, seed: u64) -> Drawn {
-        let mut rng = seeded(seed, READ_LEASES_STREAM);
-        let length_ns = pick(&mut rng, &ReadLeases::LENGTHS_NS);
-        let change_every_ns = pick(&mut rng, &[0, 0, 2_000, 8_000, 30_000]);
-        Drawn { read_leases: Some(ReadLeases { length_ns, change_every_ns }), ..self }
+        Drawn { read_leases: Some(ReadLeases::of(seed)), ..self }
     }
 
     /// The same, and no memory node dies.

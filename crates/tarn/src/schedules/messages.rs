@@ -49,6 +49,15 @@ struct Ends {
     is_over: Cell<bool>,
 }
 
+/// For a network that loses many.
+pub(super) fn config() -> RpcConfig {
+    RpcConfig {
+        retransmit_after: Nanos(30_000),
+        deadline: Nanos(60_000_000),
+        ..RpcConfig::default()
+    }
+}
+
 /// Adds a caller on the first compute node and a server on the last.
 pub(super) fn spawn<'a, T>(
     scheduler: &mut Scheduler<'a>,
@@ -60,11 +69,7 @@ pub(super) fn spawn<'a, T>(
     let threads = drawn.threads as u16;
     let port = |node, thread| cluster.fabric.port(node, thread, cluster.seed());
     let (caller, callee) = (port(first, threads), port(last, threads + 1));
-    let config = RpcConfig {
-        retransmit_after: Nanos(30_000),
-        deadline: Nanos(60_000_000),
-        ..RpcConfig::default()
-    };
+    let config = config();
     let ends = Rc::new(Ends {
         client: Rpc::new(caller.clone(), config),
         server: Rpc::new(callee.clone(), config),

@@ -25,6 +25,7 @@ use tarn_engine::history::{RecordedTxn, decisions};
 use tarn_engine::membership::Membership as _;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::{Resolution, TxnId, UsageError};
+use tarn_engine::read_lease::manager::LeaseKeeper;
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::recovery;
 use tarn_engine::services;
@@ -41,6 +42,8 @@ const DEADLINE: Nanos = Nanos(2_000_000);
 const STEP: Nanos = Nanos(20_000);
 /// Keepers' thread, behind those of coordinators and of calls.
 const KEEPER: u16 = 2;
+/// Behind that, whoever sees to readers' leases.
+const LEASE_KEEPER: u16 = 3;
 
 /// What a run left.
 pub(super) struct Played {
@@ -144,6 +147,7 @@ impl<'a, W: Workload> Play<'a, W> {
         let cx = Rc::clone(&self.contexts[at]);
         self.move_shards(&life, &cx);
         self.change_read_leases(&life, &cx);
+        self.keep_read_leases(&life, &node)?;
         self.members.push(Member { life, slot, node, cx });
         Ok(())
     }
@@ -163,6 +167,29 @@ impl<'a, W: Workload> Play<'a, W> {
         let changes =
             read_leases::keep_changing(Rc::clone(cx), (leases, self.cluster.seed()), self.desk);
         lives.spawn(life, cx, changes);
+    }
+
+    /// On a thread of its own, which has its own messages.
+    fn keep_read_leases(
+        &mut self,
+        life: &Rc<Life>,
+        node: &Arc<ComputeNode>,
+    ) -> Result<(), UsageError> {
+        if self.drawn.read_leases.is_none_or(|leases| leases.adjust_every_ns == 0) {
+            return Ok(());
+        }
+        let cx = self.cluster.context(node, self.drawn.threads as u16 + LEASE_KEEPER)?;
+        let Some(keeper) = LeaseKeeper::apart(Rc::clone(&cx), messages::config()) else {
+            return Ok(());
+        };
+        let graveyard = Rc::clone(&self.graveyard);
+        let mut lives = Lives { scheduler: &mut self.scheduler, graveyard };
+        let desk = self.desk;
+        lives.spawn(life, &cx, async move {
+            keeper.run(|| desk.left.borrow().at_work > 0).await;
+        });
+        self.contexts.push(cx);
+        Ok(())
     }
 
     /// Of the coordinators of a slot's thread.

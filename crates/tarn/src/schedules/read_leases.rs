@@ -3,13 +3,14 @@
 //! Invariant: a function of the seed. Every node looks at the word of record as long as any coordinator runs, whatever
 //! those do, so that none of them keeps a change waiting; some members ask for changes, one beside the other, of any length.
 
-use super::drawn::ReadLeases;
 use super::run::Desk;
 use rand::RngExt as _;
 use serde::Serialize;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::membership::ReadLeaseChange;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::read_lease::{Adjustments, LeasePolicy};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{mix, seeded};
 
@@ -20,6 +21,54 @@ const LOOK_EVERY: Nanos = Nanos(2_000);
 /// Of so many looks one asks for a change, where changes are asked for often.
 const TURNS_MAX: u32 = 800;
 
+/// The stream of what only protocols with readers' leases draw.
+const READ_LEASES_STREAM: u64 = 0x6c65_6173_6573;
+
+/// Readers' leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct ReadLeases {
+    /// How long they are at first, in nanoseconds.
+    pub length_ns: u32,
+    /// Another length is asked for so often, in virtual nanoseconds on average; 0: never.
+    pub change_every_ns: u64,
+    /// A manager looks so often, in its virtual nanoseconds, whether they are as long as transactions take; 0: there is none.
+    pub adjust_every_ns: u64,
+    /// The shortest lease that it asks for.
+    pub least_ns: u32,
+    /// The longest.
+    pub most_ns: u32,
+}
+
+impl ReadLeases {
+    /// From no lease at all to one that no writer waits out while anything else happens.
+    pub const LENGTHS_NS: [u32; 5] = [0, 2_000, 8_000, 30_000, 120_000];
+
+    /// What `seed` means, from a stream of its own.
+    pub(super) fn of(seed: u64) -> ReadLeases {
+        let mut rng = seeded(seed, READ_LEASES_STREAM);
+        let mut pick = |choices: &[u64]| choices[rng.random_range(0..choices.len())];
+        let length_ns = pick(&ReadLeases::LENGTHS_NS.map(u64::from)) as u32;
+        let change_every_ns = pick(&[0, 0, 2_000, 8_000, 30_000]);
+        // In this order seeds by which tests show what leases without a rule of theirs come to mean what they did before.
+        let adjust_every_ns = pick(&[0, 0, 20_000, 60_000, 0, 0, 0, 0]);
+        let least_ns = pick(&[1, 2_000]) as u32;
+        let most_ns = pick(&[2_000, 30_000, 120_000]) as u32;
+        ReadLeases { length_ns, change_every_ns, adjust_every_ns, least_ns, most_ns }
+    }
+
+    /// What the manager goes by; clocks are looked after where somebody `recovers` who is expelled.
+    ///
+    /// # Errors
+    /// None that is drawn.
+    pub fn policy(&self, recovers: bool) -> Result<Option<LeasePolicy>, UsageError> {
+        if self.adjust_every_ns == 0 {
+            return Ok(None);
+        }
+        let policy = LeasePolicy::new(self.adjust_every_ns, (self.least_ns, self.most_ns))?;
+        Ok(Some(LeasePolicy { monitors_clocks: recovers, ..policy }))
+    }
+}
+
 /// What became of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct LeaseChanges {
@@ -27,13 +76,31 @@ pub struct LeaseChanges {
     pub begun: u64,
     /// Changes that had to wait for another.
     pub refused: u64,
+    /// How often managers looked at how long transactions take.
+    pub looks: u64,
+    /// Changes that they asked for and that came.
+    pub adjusted: u64,
+    /// The longest time to adjust of these, in nanoseconds of a manager's clock.
+    pub adjust_longest_ns: u64,
+    /// Members that were expelled for their clocks.
+    pub clocks: u64,
 }
 
 impl LeaseChanges {
+    /// Takes in what the managers of a run did.
+    pub(super) fn note(&mut self, told: &Adjustments) {
+        (self.looks, self.adjusted) = (told.looks, told.count);
+        (self.adjust_longest_ns, self.clocks) = (told.longest_ns, told.clocks.len() as u64);
+    }
+
     /// Adds another run's.
     pub fn add(&mut self, other: &LeaseChanges) {
         self.begun += other.begun;
         self.refused += other.refused;
+        self.looks += other.looks;
+        self.adjusted += other.adjusted;
+        self.adjust_longest_ns = self.adjust_longest_ns.max(other.adjust_longest_ns);
+        self.clocks += other.clocks;
     }
 }
 

@@ -355,6 +355,26 @@ impl fmt::Display for Sum {
 }
 
 impl Sum {
+    fn read_leases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeaseChanges { begun, refused, looks, adjusted, adjust_longest_ns, clocks } =
+            self.lease_changes;
+        if begun + refused > 0 {
+            let text = format_args!(
+                "changed {begun} times, {refused} times asked for beside another change"
+            );
+            row(f, "read leases", text)?;
+        }
+        if looks > 0 {
+            let longest_us = adjust_longest_ns as f64 / 1e3;
+            let text = format_args!(
+                "{looks} looks, {adjusted} changes, time to adjust {longest_us:.1} µs at the most; \
+                 {clocks} nodes expelled for their clocks"
+            );
+            row(f, "lease manager", text)?;
+        }
+        Ok(())
+    }
+
     fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Conflicts { rate, seeds, share } = self.conflicts;
         row(
@@ -366,13 +386,7 @@ impl Sum {
                 share * 100.0
             ),
         )?;
-        if self.lease_changes.begun + self.lease_changes.refused > 0 {
-            let LeaseChanges { begun, refused } = self.lease_changes;
-            let text = format_args!(
-                "changed {begun} times, {refused} times asked for beside another change"
-            );
-            row(f, "read leases", text)?;
-        }
+        self.read_leases(f)?;
         row(f, "splits", format_args!("{} buckets", self.splits))?;
         let Faults { none, memory_nodes, crashes, zombies, lapsed, restarts } = self.faults;
         row(

@@ -183,6 +183,7 @@ fn trial<W: Workload>(
     let left = desk.left.take();
     ran.moves = left.moves;
     ran.lease_changes = left.lease_changes;
+    ran.lease_changes.note(&cluster.database.lease_desk.adjustments());
     let Left { tally, mut failures, deadlines_missed, dropped, dropped_in_flight, calls, .. } =
         left;
     ran.dropped_in_flight = dropped_in_flight;

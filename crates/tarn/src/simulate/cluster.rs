@@ -62,7 +62,8 @@ impl SimCluster {
         let groups = ReplicaGroups::new(fabric.groups());
         // One slot more, for whoever gives out timestamps.
         let membership = EmbeddedMembership::new(shape.compute_nodes + 1);
-        let membership = Arc::new(membership.leasing_reads(shape.read_lease_ns)?);
+        let membership = membership.leasing_reads(shape.read_lease_ns)?;
+        let membership = Arc::new(membership.adjusting_reads(shape.read_lease_policy));
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
         Ok(SimCluster { fabric, database, config: config.clone(), counts_load: false })
     }

@@ -25,6 +25,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::outcome::{Failure, UsageError};
+use tarn_engine::read_lease::manager::LeaseKeeper;
 use tarn_engine::resharding::balance;
 use tarn_engine::routing::Router;
 use tarn_engine::services;
@@ -32,6 +33,7 @@ use tarn_engine::shard_map::ShardMap;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_fabric::rpc::RpcConfig;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_sim::usage::Usage;
 use tarn_workloads::{Invariant, Workload};
@@ -286,6 +288,17 @@ impl<W: Workload> Driver<W> {
         }
     }
 
+    /// The first thread of each compute node sees to its leases, if anybody is to.
+    fn keep_leases<'a>(scheduler: &mut Scheduler<'a>, all: &[Rc<Context>], signals: &'a Signals) {
+        let mut last = None;
+        let firsts = all.iter().filter(|cx| last.replace(cx.node.id) != Some(cx.node.id));
+        for cx in firsts {
+            let keeper = LeaseKeeper::apart(Rc::clone(cx), RpcConfig::DEFAULT);
+            let Some(keeper) = keeper else { continue };
+            scheduler.spawn(&cx.port, async move { keeper.run(|| !signals.has_stopped()).await });
+        }
+    }
+
     /// The clients' queues, if there are clients.
     fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
         let clients = self.clients?;
@@ -343,6 +356,7 @@ impl<W: Workload> Driver<W> {
             }
         }
         self.balance(&mut scheduler, &all, &signals);
+        Self::keep_leases(&mut scheduler, &all, &signals);
         if let Some(node) = self.serving_timestamps() {
             let (seats, desk) = (contexts.iter().map(|(_, them)| them.len()).sum::<usize>(), &desk);
             node.start(database, &mut scheduler, move || desk.has_left() == seats)?;

@@ -4,6 +4,7 @@
 //! on every machine; whatever depends on this machine stands under `wall`.
 
 use crate::bench::checks::Checks;
+use crate::bench::leases::LeaseReport;
 use crate::bench::lines::row;
 use crate::bench::measured::Measured;
 use serde::Serialize;
@@ -46,6 +47,9 @@ pub struct SimReport {
     /// What the measured phase came to.
     #[serde(flatten)]
     pub measured: Measured,
+    /// What became of readers' leases, all phases, if there were any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_leases: Option<LeaseReport>,
     /// Verbs executed, completions delivered and messages sent in the measured phase.
     pub events: u64,
     /// The part that was busy for most of the measured phase.
@@ -190,6 +194,9 @@ impl fmt::Display for SimReport {
         self.what_was_run(f)?;
         writeln!(f, "measured phase, in virtual time (no history recorded)")?;
         self.measured.fmt(f)?;
+        if let Some(leases) = &self.read_leases {
+            leases.fmt(f)?;
+        }
         self.limits(f)?;
         writeln!(f, "checks")?;
         self.checks.fmt(f)?;

@@ -8,6 +8,7 @@ use super::driver::{Driver, Length, Now, SimPhase};
 use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
 use super::{Config, virtual_ms};
 use crate::bench::checks::{Checks, HistoryReport, guaranteed};
+use crate::bench::leases::LeaseReport;
 use crate::bench::lines::placement_name;
 use crate::bench::measured::Measured;
 use crate::bench::recording::Recording;
@@ -194,6 +195,7 @@ fn report_of<W: Workload>(
         memory_bytes: cluster.memory_bytes(),
         records,
         measured: Measured::of::<W>(phase, &protocol),
+        read_leases: LeaseReport::of(cluster.database(), shape),
         events: used.events(),
         bottleneck: bottleneck(used),
         utilisation: Utilisation::of(used),

@@ -213,6 +213,17 @@ fn clocks_beyond_what_is_believed_of_them_are_noticed() {
     }
 }
 
+/// Thousands of seeds earlier than a history shows it, and of clocks that keep what is believed of them nobody is named.
+#[test]
+fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
+    let oocc = Subject::of("oocc", "corrected");
+    for clocks_run_off in [false, true] {
+        let sum = sum(&Subject { clocks_run_off, ..oocc.clone() }, 50, 2);
+        assert_eq!(sum.failed, None, "{sum}");
+        assert_eq!(sum.lease_changes.clocks > 0, clocks_run_off, "{sum}");
+    }
+}
+
 #[test]
 fn protocols_beside_the_whole_ones_survive_deaths_of_both_kinds() {
     for protocol in ["occ", "oocc"] {
@@ -228,6 +239,8 @@ fn leases_change_while_readers_trust_them() {
     let sum = sum(&Subject::of("oocc", "corrected"), 1_000, 2);
     assert_eq!(sum.failed, None, "{sum}");
     assert!(sum.lease_changes.begun > 10_000, "{sum}");
+    // By managers, from what transactions took.
+    assert!(sum.lease_changes.adjusted > 500 && sum.lease_changes.adjust_longest_ns > 0, "{sum}");
     let phases = &sum.coverage;
     assert!(sum.not_reached.iter().all(|it| !["in_lease", "wait_out"].contains(it)), "{phases:?}");
     assert!(sum.faults.crashes > 0 && sum.faults.zombies > 0, "{sum}");

@@ -56,6 +56,31 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         ("sim kvs --zipf -1", "error: --zipf = -1; allowed: ", "0 (uniform)"),
         ("sim kvs --mix-profile none", "error: --mix-profile = none; allowed: ", "mixed"),
         ("sim kvs --protocol none", "error: --protocol = none; allowed: ", "ford"),
+        (
+            "sim kvs --read-lease-adjust-ns 9",
+            "error: --read-lease-adjust-ns = 9, with the protocol ford; ",
+            "have leases",
+        ),
+        (
+            "sim kvs --protocol oocc --read-lease-adjust-ns 0",
+            "error: --read-lease-adjust-ns = 0; ",
+            "1 or more",
+        ),
+        (
+            "sim kvs --protocol oocc --read-lease-least-ns 7",
+            "error: --read-lease-least-ns = 7; ",
+            "with --read-lease-adjust-ns",
+        ),
+        (
+            "bench kvs --protocol oocc --read-lease-adjust-ns 9 --read-lease-least-ns 7 --read-lease-most-ns 6",
+            "error: --read-lease-least-ns = 7; ",
+            "1 to 6",
+        ),
+        (
+            "bench kvs --protocol oocc --read-lease-adjust-ns 9 --read-lease-most-ns 16777216",
+            "error: --read-lease-most-ns = 16777216; ",
+            "1 to 16777215",
+        ),
         ("sim kvs --variant none", "error: --variant = none; allowed: ", "corrected"),
         (
             "sim kvs --routing by-shard",
@@ -80,6 +105,26 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
         assert!(said.starts_with(start), "{line}: {said}");
         assert!(said.contains(allowed), "{line}: {said}");
     }
+}
+
+#[test]
+fn leases_are_adjusted_and_the_time_to_adjust_is_printed() {
+    let line = "sim ycsb --protocol oocc --mix-profile oocc-ri --compute-nodes 2 --records 2000 --virtual-ms 1 \
+                --coordinators 16 --read-lease-ns 100 --read-lease-adjust-ns 100000";
+    let report = object(&format!("{line} --json"));
+    let manager = &report["read_leases"]["manager"];
+    assert!(
+        manager["changes"].as_u64() > Some(0) && manager["looks"].as_u64() > Some(1),
+        "{report}"
+    );
+    assert!(manager["time_to_adjust_us"].as_f64() > Some(0.0), "{report}");
+    assert_eq!(manager["first"][0]["from_ns"], 100, "{report}");
+    assert!(report["read_leases"]["last_ns"].as_u64() > Some(100), "{report}");
+    assert!(report["read_leases"]["stages_us"]["execute"].as_f64() > Some(0.0), "{report}");
+    let text = tarn_line(line).out;
+    assert!(text.contains("time to adjust ") && text.contains("lease manager"), "{text}");
+    let silent = object("sim ycsb --protocol oocc --records 2000 --virtual-ms 1 --json");
+    assert_eq!(silent["read_leases"], Value::Null, "nobody asked for leases");
 }
 
 #[test]

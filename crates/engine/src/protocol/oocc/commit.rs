@@ -5,7 +5,7 @@
 //! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
 //! the same batch before.
 
-use super::leases::{begin_wait, end_reading, wait_out};
+use super::leases::{begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
 use super::{Oocc, On, Phase, enter};
 use crate::access::{
@@ -20,6 +20,7 @@ use crate::node_locks::{
     suspect_all_locks,
 };
 use crate::outcome::{AbortReason, Failure};
+use crate::read_lease::Stage;
 use crate::working_set::{HeldAs, Txn};
 
 /// Commits the transaction; see the module's text for what is awaited.
@@ -27,6 +28,7 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     if txn.is_read_only() {
         return end_reading(oocc, cx, txn).await;
     }
+    end_stage(cx, txn, Stage::Execute);
     begin_wait(cx, txn).await;
     prepare(oocc, cx, txn)?;
     commit_prepared(oocc, cx, txn).await
@@ -47,8 +49,11 @@ async fn commit_prepared(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(),
     } else {
         raise_before(oocc, cx, txn).await?;
         raise_validate_and_log(oocc, cx, txn).await?;
+        end_stage(cx, txn, Stage::Validate);
         wait_out(cx, txn).await;
+        end_stage(cx, txn, Stage::Wait);
         write(oocc, cx, txn).await?;
+        end_stage(cx, txn, Stage::Write);
     }
     if !txn.locks.is_empty() {
         unlock(cx, txn);

@@ -10,8 +10,9 @@ use super::{Oocc, On, Phase, enter};
 use crate::access::{self, Which, validate_those};
 use crate::context::Context;
 use crate::outcome::Failure;
+use crate::read_lease::Stage;
 use crate::working_set::{Mode, Txn};
-use tarn_fabric::window::Wait;
+use tarn_fabric::window::{Closed, Wait};
 
 /// Fetches every entry that is not fetched yet, in a window that begins with the transaction's first.
 pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -21,6 +22,10 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
         if word.read_ns() > 0 {
             txn.leases.reads_since = Some((cx.port.open_window().await, word));
         }
+    }
+    let begins = txn.fetched == 0 && txn.leases.timed_since.is_none();
+    if begins && txn.entries.iter().any(|entry| entry.mode != Mode::Read) {
+        begin_timing(cx, txn);
     }
     let locks = txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read);
     if locks && !oocc.on(On::CountFromAcks) && cx.node.read_lease().wait_ns() > 0 {
@@ -41,12 +46,39 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
 /// Whether nobody has written what was read unlocked, between the first READ and the last.
 async fn is_in_lease(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> bool {
     let Some((window, word)) = txn.leases.reads_since.take() else { return false };
-    let is_shorter = cx.port.close_window(window, word.lease()).await;
+    let Closed { is_shorter, passed } = cx.port.close_window(window, word.lease()).await;
     let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
-    if is_shorter && is_same {
+    let is_in_lease = is_shorter && is_same;
+    if let (Some(delays), Some(passed)) = (&cx.delays, passed) {
+        delays.note_read(passed, is_in_lease);
+    }
+    if is_in_lease {
         enter(cx, Phase::InLease);
     }
-    is_shorter && is_same
+    is_in_lease
+}
+
+/// A read-write transaction begins: it may be one that is timed.
+fn begin_timing(cx: &Context, txn: &mut Txn) {
+    if cx.delays.as_ref().is_some_and(|delays| delays.samples()) {
+        txn.leases.timed_since = cx.port.stopwatch();
+    }
+}
+
+/// A timed transaction has come through a stage.
+#[inline]
+pub(super) fn end_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
+    if txn.leases.timed_since.is_some() {
+        note_stage(cx, txn, stage);
+    }
+}
+
+#[cold]
+fn note_stage(cx: &Context, txn: &mut Txn, stage: Stage) {
+    let before = std::mem::replace(&mut txn.leases.timed_since, cx.port.stopwatch());
+    if let (Some(delays), Some(before), Some(now)) = (&cx.delays, before, txn.leases.timed_since) {
+        delays.note_stage(stage, now - before);
+    }
 }
 
 /// All locks are acknowledged: the wait begins, if there is one.

@@ -84,7 +84,7 @@ impl Held {
 
     async fn close(&self, port: &Port, lease: u64, believes: impl FnOnce() -> bool) -> Option<u64> {
         let window = self.window.take()?;
-        let is_shorter = port.close_window(window, Nanos(lease)).await;
+        let is_shorter = port.close_window(window, Nanos(lease)).await.is_shorter;
         Some(if believes() && is_shorter { SHORTER } else { LONGER })
     }
 

@@ -80,6 +80,9 @@ fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
         address_cache: settings.address_cache,
         version_cache: settings.version_cache,
         read_lease_ns: settings.read_lease_ns,
+        read_lease_adjust_ns: settings.read_lease_adjust_ns,
+        read_lease_least_ns: settings.read_lease_least_ns,
+        read_lease_most_ns: settings.read_lease_most_ns,
         seed: settings.seed,
         ..scenario::Settings::default()
     })?;

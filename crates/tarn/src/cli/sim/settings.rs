@@ -97,6 +97,15 @@ pub struct Settings {
     /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
     #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
     pub read_lease_ns: Option<u64>,
+    /// A manager looks so often whether that is right for 80 of 100 read-only transactions, and changes it if not [default: never]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_adjust_ns: Option<u64>,
+    /// The shortest lease that the manager asks for [default: 1]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_least_ns: Option<u64>,
+    /// The longest [default: 16777215]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_most_ns: Option<u64>,
     /// Seed of every generator [default: 1]
     #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
     pub seed: Option<u64>,

@@ -2,6 +2,7 @@
 //!
 //! Map: a [`Paper`] says who published what, on which machines, and which [`section`]s there are. [`target`] says what
 //! holding a simulated value against a published one means; [`case`] is one curve, [`occasion`] one crash or hotspot,
+//! [`adjusting`] one lease that is adjusted,
 //! [`runs`] runs them; a section fills a [`sheet`] with rows, with what `points` makes of curves; [`report`] is the
 //! whole, [`page`] its drawings.
 //!
@@ -9,6 +10,7 @@
 //! row, and a row without a figure says why, as the registry of protocols said it when the page was made. But for
 //! `wall` a page is a function of its order.
 
+pub mod adjusting;
 pub(super) mod bars;
 pub mod case;
 pub mod occasion;
@@ -25,6 +27,7 @@ use super::stage::{System, Testbed};
 use crate::bench::run::RunError;
 use crate::machine;
 use crate::simulate::run::Watch;
+use adjusting::Adjusting;
 use case::{Case, Kind};
 use occasion::{Crash, Heating};
 use report::{Evaluation, Part};
@@ -166,11 +169,13 @@ pub fn evaluate<P: Paper>(order: &Order<P>, watch: &dyn Watch) -> Result<Evaluat
         watch,
     };
     let (mut cases, mut crashes, mut hotspots) = (Vec::new(), Vec::new(), Vec::new());
+    let mut adjustments = Vec::new();
     for section in &sections {
         let jobs = (section.jobs)(extent);
         cases.extend(jobs.cases);
         crashes.extend(jobs.crashes);
         hotspots.extend(jobs.hotspots);
+        adjustments.extend(jobs.adjustments);
     }
     let mut runs = Runs::default();
     runs.run(cases, &ground);
@@ -178,6 +183,8 @@ pub fn evaluate<P: Paper>(order: &Order<P>, watch: &dyn Watch) -> Result<Evaluat
     runs.crashes = crashes.into_iter().zip(crashed).collect();
     let heated = each(&hotspots, &ground, Heating::run);
     runs.hotspots = hotspots.into_iter().zip(heated).collect();
+    let adjusted = each(&adjustments, &ground, Adjusting::run);
+    runs.adjustments = adjustments.into_iter().zip(adjusted).collect();
     let done = Done { extent, profile: &order.profile, runs: &runs };
     let parts = sections.iter().map(|section| part(section, &done)).collect();
     let mut evaluation = Evaluation::of(order, parts, runs);

@@ -2,6 +2,7 @@
 //!
 //! Invariant: but for `wall`, a function of the order.
 
+use super::adjusting::Adjusted;
 use super::case::Missing;
 use super::occasion::{Crashed, Heated};
 use super::runs::{Ran, Runs, there};
@@ -88,6 +89,9 @@ pub struct Evaluation<P: Paper> {
     pub crashes: Vec<Crashed>,
     /// All hotspots.
     pub hotspots: Vec<Heated>,
+    /// All leases that were adjusted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub adjustments: Vec<Adjusted>,
     /// What the checks of memory found.
     pub judged: Vec<Judged>,
     /// What could not be run although it is there.
@@ -129,6 +133,7 @@ impl<P: Paper> Evaluation<P> {
             series: runs.ran().cloned().collect(),
             crashes: runs.crashes.drain(..).filter_map(|(_, it)| it.ok()).collect(),
             hotspots: runs.hotspots.drain(..).filter_map(|(_, it)| it.ok()).collect(),
+            adjustments: runs.adjustments.drain(..).filter_map(|(_, it)| it.ok()).collect(),
             judged: runs.judged,
             failures: runs.failures,
             parts,
@@ -160,6 +165,10 @@ impl<P: Paper> Evaluation<P> {
             let text =
                 |kind: &CheckKind| format!("{} under a hotspot: {}", heated.system, kind.name());
             failed.extend(kinds.iter().map(text));
+        }
+        for adjusted in &self.adjustments {
+            let of = |wrong: &String| format!("{} while a lease changes: {wrong}", adjusted.system);
+            failed.extend(adjusted.wrong.iter().map(of));
         }
         failed
     }

@@ -4,6 +4,7 @@
 //! Invariant: a case whose protocol, variant or layout is not there comes out as missing, with what the
 //! registry said; nothing is loaded for it. What must be sound runs first and is judged before the rest.
 
+use super::adjusting::{Adjusted, Adjusting};
 use super::case::{Bench, Case, Kind, Missing};
 use super::occasion::{Crash, Crashed, Heated, Heating};
 use crate::bench::run::RunError;
@@ -77,7 +78,7 @@ pub fn each<T: Sync, R: Send>(
 
 impl Ground<'_> {
     /// A case with what is supposed.
-    fn supposed(&self, case: &Case) -> Case {
+    pub(super) fn supposed(&self, case: &Case) -> Case {
         let mut case = case.clone();
         (self.suppose)(&mut case);
         case
@@ -105,6 +106,8 @@ pub struct Runs {
     pub crashes: Vec<(Crash, Result<Crashed, Missing>)>,
     /// Hotspots that were dealt out.
     pub hotspots: Vec<(Heating, Result<Heated, Missing>)>,
+    /// Leases that were adjusted.
+    pub adjustments: Vec<(Adjusting, Result<Adjusted, Missing>)>,
     /// What the checks of memory found.
     pub judged: Vec<Judged>,
     /// What could not be run although it should have been possible.

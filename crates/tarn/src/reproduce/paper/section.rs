@@ -4,6 +4,7 @@
 //! it; it computes ratios of what ran and no constant of its own.
 
 use super::Paper;
+use super::adjusting::Adjusting;
 use super::case::Case;
 use super::occasion::{Crash, Heating};
 use super::runs::Runs;
@@ -20,6 +21,8 @@ pub struct Jobs {
     pub crashes: Vec<Crash>,
     /// Hotspots.
     pub hotspots: Vec<Heating>,
+    /// Leases that are adjusted.
+    pub adjustments: Vec<Adjusting>,
 }
 
 /// What a section looks at when all has run.

@@ -1,0 +1,129 @@
+//! What compute nodes of this process have counted of their transactions' delays, and what became of leases because of it.
+//!
+//! Invariant: it is told, and decides nothing. What a life has counted is here as long as anything of that life is.
+
+use super::{Delays, ThreadDelays};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+
+/// Changes that are kept with all that is known of them; further ones are counted.
+pub const CHANGES_KEPT: usize = 64;
+
+/// The counts of one life's threads. Those of threads that have gone stay.
+#[derive(Default, Debug)]
+pub struct NodeDelays(Mutex<Vec<Arc<ThreadDelays>>>);
+
+impl NodeDelays {
+    /// For a further thread.
+    pub(crate) fn thread(&self) -> Arc<ThreadDelays> {
+        let thread = Arc::<ThreadDelays>::default();
+        self.threads().push(Arc::clone(&thread));
+        thread
+    }
+
+    /// All of its threads' so far.
+    pub fn snapshot(&self) -> Delays {
+        let mut all = Delays::default();
+        self.threads().iter().for_each(|thread| all.add(&thread.snapshot()));
+        all
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<Arc<ThreadDelays>>> {
+        self.0.lock().expect("no panic under this lock")
+    }
+}
+
+/// A change of the length that the manager asked for and that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Adjustment {
+    /// When it was asked for, by the manager's clock.
+    pub asked: Nanos,
+    /// From this length.
+    pub from_ns: u32,
+    /// To this one.
+    pub to_ns: u32,
+    /// From then until the last life that counts had acknowledged the second word, by the manager's clock.
+    pub took: Nanos,
+    /// What it was decided by.
+    pub reads: u64,
+    /// Those of them in lease.
+    pub in_lease: u64,
+}
+
+/// What managers did.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Adjustments {
+    /// How often one has looked at what was counted.
+    pub looks: u64,
+    /// Changes that have come.
+    pub count: u64,
+    /// The first of them.
+    pub first: Vec<Adjustment>,
+    /// The longest that one took, in nanoseconds.
+    pub longest_ns: u64,
+    /// Members that were expelled for their clocks, in order.
+    pub clocks: Vec<NodeId>,
+}
+
+/// See the module's text.
+#[derive(Default, Debug)]
+pub struct LeaseDesk {
+    nodes: Mutex<BTreeMap<NodeId, Weak<NodeDelays>>>,
+    gone: Mutex<Delays>,
+    adjustments: Mutex<Adjustments>,
+}
+
+impl LeaseDesk {
+    pub(crate) fn enter(&self, node: NodeId) -> Arc<NodeDelays> {
+        let delays = Arc::<NodeDelays>::default();
+        let mut nodes = self.nodes.lock().expect("no panic under this lock");
+        nodes.retain(|_, delays| delays.strong_count() > 0);
+        nodes.insert(node, Arc::downgrade(&delays));
+        delays
+    }
+
+    /// What a life of this process has counted; `None` of one that is gone.
+    pub fn delays(&self, node: NodeId) -> Option<Delays> {
+        let nodes = self.nodes.lock().expect("no panic under this lock");
+        let delays = nodes.get(&node)?.upgrade()?;
+        Some(delays.snapshot())
+    }
+
+    /// Nothing of a life is there any more.
+    pub(crate) fn leave(&self, delays: &NodeDelays) {
+        self.gone.lock().expect("no panic under this lock").add(&delays.snapshot());
+    }
+
+    /// What lives have counted of which nothing is there any more.
+    pub fn gone(&self) -> Delays {
+        self.gone.lock().expect("no panic under this lock").clone()
+    }
+
+    /// What managers have done so far.
+    pub fn adjustments(&self) -> Adjustments {
+        self.told().clone()
+    }
+
+    pub(super) fn looked(&self) {
+        self.told().looks += 1;
+    }
+
+    pub(super) fn adjusted(&self, adjustment: Adjustment) {
+        let mut told = self.told();
+        told.count += 1;
+        told.longest_ns = told.longest_ns.max(adjustment.took.0);
+        if told.first.len() < CHANGES_KEPT {
+            told.first.push(adjustment);
+        }
+    }
+
+    pub(super) fn expelled(&self, node: NodeId) {
+        self.told().clocks.push(node);
+    }
+
+    fn told(&self) -> MutexGuard<'_, Adjustments> {
+        self.adjustments.lock().expect("no panic under this lock")
+    }
+}

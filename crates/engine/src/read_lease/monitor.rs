@@ -1,0 +1,199 @@
+//! Whose clock runs off: rates of members' clocks against one another, by two readings of each.
+//!
+//! Invariants: a clock that differs from the reference by less than [`OFF_PERCENT`] of what is believed is never named, however
+//! slow messages are, since a reading is known to lie between two of the asker's own. One that differs by all of it is
+//! named as soon as messages were quick enough, beside the time between two readings, that the rest tells.
+//!
+//! Leases rest on rates alone: readers trust `lease·(1 − ρ)`, writers wait `lease·(1 + ρ)`, each by its own clock, so that two clocks may
+//! differ by all but 2ρ (docs/fault-model.md). Those that differ from one reference by 0.8ρ differ by 1.6ρ. The reference is
+//! the member in the middle, since it may be the asker's clock that runs off; of two in the middle, the nearer to the asker's. What is
+//! compared is how far a clock has run. An interval that holds the true time ([`tarn_fabric::port::Port::clock`]) would not do: it is
+//! computed from the same clock, and allows for what is believed of it.
+
+use std::collections::BTreeMap;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::window::Drift;
+
+/// Of a hundred parts of what is believed, so many are too much (docs/design/0019-oocc-plan.md, "Leases").
+pub const OFF_PERCENT: i128 = 80;
+
+const BILLION: i128 = 1_000_000_000;
+
+/// One reading of a member's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sighting {
+    /// What the asker's clock showed before the member's was read.
+    pub before: Nanos,
+    /// What the member's showed.
+    pub shown: Nanos,
+    /// What the asker's showed after that.
+    pub after: Nanos,
+}
+
+/// By how much a clock is faster than the asker's, in parts of a billion: between these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Rate {
+    low: i128,
+    high: i128,
+}
+
+impl Rate {
+    /// The asker's own.
+    const OWN: Rate = Rate { low: 0, high: 0 };
+
+    /// `None` if the readings were not apart.
+    fn of(first: Sighting, last: Sighting, tick_ns: u32) -> Option<Rate> {
+        let tick = i128::from(tick_ns);
+        let apart = |from: Nanos, to: Nanos| i128::from(to.0) - i128::from(from.0);
+        let (shown, longest) =
+            (apart(first.shown, last.shown), apart(first.before, last.after) + tick);
+        let shortest = apart(first.after, last.before) - tick;
+        (shortest > 0).then(|| Rate {
+            low: ((shown - tick) * BILLION).div_euclid(longest) - BILLION,
+            high: ((shown + tick) * BILLION).div_euclid(shortest) + 1 - BILLION,
+        })
+    }
+
+    fn middle(self) -> i128 {
+        (self.low + self.high) / 2
+    }
+
+    fn unknown(self) -> i128 {
+        self.high - self.low
+    }
+}
+
+/// What one asker knows of the others' clocks. Another that takes its place begins anew.
+#[derive(Clone, Default, Debug)]
+pub struct ClockMonitor {
+    first: BTreeMap<NodeId, Sighting>,
+}
+
+impl ClockMonitor {
+    /// Takes in a reading of each member but the asker `by`, and names those whose clocks run off.
+    pub fn look(
+        &mut self,
+        drift: Drift,
+        by: NodeId,
+        seen: &BTreeMap<NodeId, Sighting>,
+    ) -> Vec<NodeId> {
+        if drift.ppm() == 0 {
+            // One clock, or none.
+            return Vec::new();
+        }
+        self.first.retain(|node, _| seen.contains_key(node));
+        let mut rates: Vec<(NodeId, Rate)> = vec![(by, Rate::OWN)];
+        for (node, last) in seen {
+            let first = *self.first.entry(*node).or_insert(*last);
+            rates.extend(Rate::of(first, *last, drift.tick_ns()).map(|rate| (*node, rate)));
+        }
+        let believed = i128::from(drift.ppm()) * 1_000;
+        let reference = reference(&rates);
+        let is_off = |rate: &Rate| {
+            let apart = (rate.low - reference.high).max(reference.low - rate.high);
+            apart * 100 > believed * OFF_PERCENT
+        };
+        for (node, rate) in &rates {
+            let rest = believed * (100 - OFF_PERCENT);
+            if (rate.unknown() + reference.unknown()) * 100 <= rest && *node != by {
+                self.first.insert(*node, seen[node]);
+            }
+        }
+        rates.into_iter().filter(|(_, rate)| is_off(rate)).map(|(node, _)| node).collect()
+    }
+}
+
+fn reference(rates: &[(NodeId, Rate)]) -> Rate {
+    let mut sorted: Vec<Rate> = rates.iter().map(|(_, rate)| *rate).collect();
+    sorted.sort_by_key(|rate| rate.middle());
+    let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    if low.middle().abs() <= high.middle().abs() { low } else { high }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{Incarnation, NodeSlot};
+
+    const BELIEVED_PPM: u32 = 1_000;
+    const SECOND: u64 = 1_000_000_000;
+
+    fn node(slot: u16) -> NodeId {
+        NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) }
+    }
+
+    /// What a clock shows that gains so many parts in a million.
+    fn shows(at: u64, ppm: i64) -> Nanos {
+        Nanos((i128::from(at) * i128::from(1_000_000 + ppm) / 1_000_000) as u64)
+    }
+
+    /// Looks at these clocks once a second for a minute, the asker's first, with messages that take `way_ns` each; who was named first,
+    /// and at which second.
+    fn watch(ppm: &[i64], way_ns: u64) -> Option<(u64, Vec<NodeId>)> {
+        let drift = Drift::new(BELIEVED_PPM, 1).expect("below a million");
+        let mut monitor = ClockMonitor::default();
+        (1..=60).find_map(|second| {
+            let at = second * SECOND;
+            let sight = |(slot, ppm_of): (usize, &i64)| {
+                let sighting = Sighting {
+                    before: shows(at, ppm[0]),
+                    shown: shows(at + way_ns, *ppm_of),
+                    after: shows(at + 2 * way_ns, ppm[0]),
+                };
+                (node(slot as u16), sighting)
+            };
+            let seen = ppm.iter().enumerate().skip(1).map(sight).collect();
+            let off = monitor.look(drift, node(0), &seen);
+            (!off.is_empty()).then_some((second, off))
+        })
+    }
+
+    #[test]
+    fn below_80_of_a_hundred_nobody_is_named_however_slow_messages_are() {
+        for way_ns in [1_000, 100_000, 400_000_000] {
+            for off in [-799, -500, 0, 500, 799] {
+                assert_eq!(watch(&[0, 0, off], way_ns), None, "{off} ppm, {way_ns} ns");
+                assert_eq!(watch(&[off, 0, 0], way_ns), None, "the asker's {off} ppm");
+            }
+        }
+    }
+
+    #[test]
+    fn above_it_one_is_named_before_it_reaches_the_bound_at_the_second_look() {
+        for off in [-2_000, -1_000, -900, 810, 900, 1_000, 900_000] {
+            assert_eq!(watch(&[0, 0, off], 1_000), Some((2, vec![node(2)])), "{off} ppm");
+            assert_eq!(watch(&[off, 0, 0], 1_000), Some((2, vec![node(0)])), "the asker's");
+        }
+    }
+
+    #[test]
+    fn slow_messages_take_more_looks_and_are_enough_in_the_end() {
+        // 20 ms to and fro are 20,000 ppm of a second: sixty looks are too few for 900, and enough for all of a clock's rate.
+        assert_eq!(watch(&[0, 0, 900], 10_000_000), None);
+        assert_eq!(watch(&[0, 0, 500_000], 10_000_000), Some((2, vec![node(2)])));
+        let (second, named) = watch(&[0, 0, 2_000], 1_000_000).expect("in a minute");
+        assert!(second > 2 && named == [node(2)], "{second}");
+    }
+
+    #[test]
+    fn of_two_the_askers_clock_is_believed() {
+        assert_eq!(watch(&[900, 0], 1_000), Some((2, vec![node(1)])));
+    }
+
+    #[test]
+    fn a_clock_that_runs_off_later_is_noticed_then() {
+        let drift = Drift::new(BELIEVED_PPM, 1).expect("below a million");
+        let mut monitor = ClockMonitor::default();
+        let mut shown = 0;
+        let named = (1..=60).find(|second| {
+            shown += SECOND + if *second > 40 { SECOND * 950 / 1_000_000 } else { 0 };
+            let (at, shown) = (Nanos(second * SECOND), Nanos(shown));
+            let good = Sighting { before: at, shown: at, after: at };
+            let bad = Sighting { shown, ..good };
+            let seen = BTreeMap::from([(node(1), good), (node(2), bad)]);
+            !monitor.look(drift, node(0), &seen).is_empty()
+        });
+        assert_eq!(named, Some(41), "what was measured before does not hide it");
+    }
+}
