@@ -7,20 +7,18 @@
 //! it looks at again (docs/protocols/oocc.md).
 
 use super::{Oocc, On, Phase, enter};
-use crate::access::{self, Which, validate_those};
+use crate::access::{self, Which, near, validate_those};
 use crate::context::Context;
 use crate::outcome::Failure;
+use crate::read_lease::LeaseWord;
 use crate::working_set::{Mode, Txn};
+use tarn_fabric::local::Near;
 use tarn_fabric::window::Wait;
 
 /// Fetches every entry that is not fetched yet, in a window that begins with the transaction's first.
 pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let is_first = txn.fetched == 0 && txn.leases.reads_since.is_none();
-    if is_first && txn.entries.iter().all(|entry| entry.mode == Mode::Read) {
-        let word = cx.node.read_lease();
-        if word.read_ns() > 0 {
-            txn.leases.reads_since = Some((cx.port.open_window().await, word));
-        }
+    if let Some(word) = opens(cx, txn) {
+        txn.leases.reads_since = Some((cx.port.open_window().await, word));
     }
     let locks = txn.entries[txn.fetched..].iter().any(|entry| entry.mode != Mode::Read);
     if locks && !oocc.on(On::CountFromAcks) && cx.node.read_lease().wait_ns() > 0 {
@@ -29,24 +27,67 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
     access::fetch(oocc, cx, txn).await
 }
 
+/// As [`fetch`], of what [`near::ask`] has begun: the window opens when the lines have had time to come, since nothing was read before.
+#[inline]
+pub(super) fn fetch_near(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    memory: Near<'_>,
+) -> Option<Result<(), Failure>> {
+    if let Some(word) = opens(cx, txn) {
+        txn.leases.reads_since = Some((memory.open_window(), word));
+    }
+    near::read(oocc, cx, txn, memory)
+}
+
+/// The word of a window that is to open now, if one is: before the transaction's first READ, if reading is all that it asks for.
+#[inline]
+fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
+    let is_first = txn.fetched == 0 && !txn.read_near && txn.leases.reads_since.is_none();
+    if !is_first || txn.entries.iter().any(|entry| entry.mode != Mode::Read) {
+        return None;
+    }
+    Some(cx.node.read_lease()).filter(|word| word.read_ns() > 0)
+}
+
 /// A transaction that has only read: what it still has to look at again.
 pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let which = match is_in_lease(oocc, cx, txn).await {
-        true => Which::Marked,
-        false => Which::All,
+    let is_shorter = match txn.leases.reads_since {
+        Some((window, word)) => cx.port.close_window(window, word.lease()).await,
+        None => false,
     };
+    let which = still_to_see(oocc, cx, txn, is_shorter);
     validate_those(oocc, cx, txn, which).await
 }
 
-/// Whether nobody has written what was read unlocked, between the first READ and the last.
-async fn is_in_lease(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> bool {
-    let Some((window, word)) = txn.leases.reads_since.take() else { return false };
-    let is_shorter = cx.port.close_window(window, word.lease()).await;
-    let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
-    if is_shorter && is_same {
+/// As [`end_reading`], without a round.
+#[inline]
+pub(super) fn end_reading_near(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    memory: Near<'_>,
+) -> Result<(), Failure> {
+    let is_shorter = match txn.leases.reads_since {
+        Some((window, word)) => memory.close_window(window, word.lease()),
+        None => false,
+    };
+    let which = still_to_see(oocc, cx, txn, is_shorter);
+    near::validate(oocc, cx, txn, (memory, which))
+}
+
+/// What is to be looked at again when the window has closed: only what was marked, if nobody has written what was read unlocked,
+/// between the first READ and the last.
+#[inline]
+fn still_to_see(oocc: &Oocc, cx: &Context, txn: &mut Txn, is_shorter: bool) -> Which {
+    let Some((_, word)) = txn.leases.reads_since.take() else { return Which::All };
+    let is_same = || cx.node.read_lease() == word || !oocc.on(On::CompareLease);
+    if is_shorter && is_same() {
         enter(cx, Phase::InLease);
+        return Which::Marked;
     }
-    is_shorter && is_same
+    Which::All
 }
 
 /// All locks are acknowledged: the wait begins, if there is one.
