@@ -241,6 +241,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Whether it remembers where records were seen.
     pub remembers: bool,
+    /// Whether memory nodes are reached by loads and stores too.
+    pub is_near: bool,
     /// Where records were seen: the thread's, unless its driver has it share a node's.
     pub cache: Rc<RefCell<AddressCache>>,
     /// Which indexes should grow.
@@ -312,6 +314,7 @@ impl Context {
             tree_works: TreeWorks::default(),
             has_ordered: indexes > 0,
             node,
+            is_near: port.near().is_some(),
             port,
             metrics: Metrics::default(),
             remembers: address_cache_entries > 0,

@@ -371,6 +371,9 @@ pub struct Txn {
     locked: [u64; 4],
     /// READs of homes in the round that is being planned, or entries whose homes will be read in it.
     pub at_home: usize,
+    /// The first entries that are not fetched, whose homes will be read without a round unless something else comes beside them:
+    /// how many.
+    pub noted: usize,
     /// Locks on records that a short commit can write: see the protocol.
     pub short_locks: usize,
     /// Records were read by loads and stores, under their locks, and not all of them were what is usual.
@@ -434,6 +437,7 @@ impl Txn {
             seen: [0; 4],
             locked: [0; 4],
             at_home: 0,
+            noted: 0,
             short_locks: 0,
             read_near: false,
             lookups: Vec::new(),
@@ -467,6 +471,7 @@ impl Txn {
         self.seen = [0; 4];
         self.locked = [0; 4];
         self.at_home = 0;
+        self.noted = 0;
         self.short_locks = 0;
         self.read_near = false;
         self.lookups.clear();

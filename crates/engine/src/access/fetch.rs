@@ -6,7 +6,7 @@
 //! again in the same batch after its lock; what was read before the lock only told where it lies.
 
 use super::absorb::absorb;
-use super::{Access, Guard, Look, home};
+use super::{Access, Guard, Look, home, near};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::room::{provide_blocks, wants_blocks};
@@ -31,6 +31,10 @@ pub(crate) async fn fetch(
     }
     txn.assumes_locks = !access.minds(Guard::LockCas);
     txn.ordered.has_own = false;
+    let mut is_warm = std::mem::take(&mut txn.read_near);
+    if is_warm {
+        near::fetch_strays(access, cx, txn).await?;
+    }
     // What holds should this future be dropped.
     txn.failed = Some(Failure::Usage);
     let outcome = loop {
@@ -39,6 +43,10 @@ pub(crate) async fn fetch(
         }
         let riding = access.ride(cx, txn);
         plan(access, cx, txn);
+        if std::mem::take(&mut is_warm) {
+            // Nothing is left but buckets that were looked through a moment ago.
+            txn.round.hot();
+        }
         if txn.ordered.pending {
             scans::plan(access, cx, txn);
         }
@@ -81,6 +89,9 @@ fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
 /// planned when the entry was added.
 #[inline(always)]
 fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
+    if txn.noted > 0 {
+        near::plan_noted(cx, txn);
+    }
     if txn.fetched + txn.at_home != txn.entries.len() {
         plan_others(access, cx, txn);
     }

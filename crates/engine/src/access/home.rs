@@ -5,10 +5,10 @@
 //! round that the next fetch sends; its lock is asked for and taken in
 //! here only if that is what `fetch` and `absorb` would do as well. Most records of most
 //! transactions pass through here; what is rare (chains, long keys, payloads of their own) goes on
-//! there. A slot on which this transaction holds a lock for another key is asked for once more, and
+//! there. Homes that need no round are noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and
 //! refused: the key is gone from there.
 
-use super::{Access, Judged, Look};
+use super::{Access, Judged, Look, near};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{head_at_home, home};
@@ -49,9 +49,16 @@ fn add_at_home(
 ) -> Handle {
     let mut entry = Entry::new(table.id, added.key, added.mode, added.cells, Progress::Home);
     entry.address = home(cx.surroundings(), table, added.hash);
+    access.look(cx, Look::Locate);
+    if near::notes(cx, txn, table, added.mode) {
+        near::note(txn, &mut entry);
+        return txn.push(entry);
+    }
+    if txn.noted > 0 {
+        near::plan_noted(cx, txn);
+    }
     let target = cx.groups.primary(entry.address);
     entry.image = txn.round.read(target, table.geometry.bin_bytes);
-    access.look(cx, Look::Locate);
     txn.at_home += 1;
     txn.push(entry)
 }

@@ -2,7 +2,7 @@
 //! whose locks stand in its records' heads.
 //!
 //! Map: [`fetch`] is what a block's rounds send, `absorb` takes in what came, `home` is the commonest case of both,
-//! made short; `validate` looks again at what was not locked.
+//! made short; `validate` looks again at what was not locked; [`near`] is what needs no round of it where memory is near.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction. What a record's bytes
 //! say is the layout's ([`crate::layout::Slot`]), and read here; what a LOCK word means, which lock is
@@ -12,6 +12,7 @@
 mod absorb;
 mod fetch;
 mod home;
+pub(crate) mod near;
 mod validate;
 
 pub(crate) use fetch::fetch;
@@ -81,7 +82,8 @@ pub(crate) trait Access: Structure {
     /// Whether this variant keeps a rule.
     fn minds(&self, guard: Guard) -> bool;
 
-    /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode.
+    /// What the LOCK word of a record is to `me`, who found it and wants the record in this mode. A word of 0 is nobody's, and not always
+    /// asked about.
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged;
 
     /// Asks for the lock on a record, which the transaction does not hold; the lock's index. What it protects is

@@ -5,12 +5,14 @@
 
 use super::{Access, Guard, Judged, Look};
 use crate::context::Context;
+use crate::layout::Version;
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{Check, Entry, Mode, Progress, Txn};
+use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
 /// So many records read by one transaction are still near when it validates them.
-const WARM_CHECKS: usize = 64;
+pub(super) const WARM_CHECKS: usize = 64;
 
 /// Re-reads LOCK and VERSION of everything that was read and not locked.
 #[inline]
@@ -66,6 +68,15 @@ impl Which {
     fn names_check(self, check: &Check) -> bool {
         self == Which::All && !check.covered
     }
+
+    /// Where it lies, and as of which version it was seen: first the records, then the directories.
+    #[inline]
+    pub(super) fn seen(self, txn: &Txn) -> impl Iterator<Item = (Address, Version)> + Clone {
+        let watched = txn.entries.iter().filter(move |entry| self.names(entry));
+        let directories = txn.checks.iter().filter(move |check| self.names_check(check));
+        let watched = watched.map(|entry| (entry.address, entry.version));
+        watched.chain(directories.map(|check| (check.address, check.version)))
+    }
 }
 
 /// Whether everything that a transaction without locks saw was seen by one consistent READ.
@@ -112,15 +123,11 @@ pub(crate) fn absorb_validation(
     txn: &Txn,
     (first, which): (BufferOffset, Which),
 ) -> Result<(), AbortReason> {
-    let watched = txn.entries.iter().filter(|entry| which.names(entry));
-    let watched = watched.map(|entry| (entry.address, entry.version));
-    let directories = txn.checks.iter().filter(|check| which.names_check(check));
-    let directories = directories.map(|check| (check.address, check.version));
     // Who has locks wants to write: what lets readers pass need not let him.
     let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
-    let mut at = first; // first the records', then the directories'
+    let mut at = first;
     let mut verdict = Ok(());
-    for (address, version) in watched.chain(directories) {
+    for (address, version) in which.seen(txn) {
         let [lock, now] = *txn.round.array::<2>(at);
         at = at.plus(16);
         if access.judge(lock, txn.tag, mode) == Judged::InTheWay {

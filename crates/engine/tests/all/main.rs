@@ -23,6 +23,7 @@ mod memory_nodes;
 mod model;
 mod motor;
 mod near_locks;
+mod near_reads;
 mod ordered;
 mod ordered_corners;
 mod ordered_faults;

@@ -2,7 +2,8 @@
 //!
 //! Every line below gives the rounds until the reply, the detached rounds (the unlock after a
 //! commit, the release after an abort: posted before the reply, awaited by nobody), and the verbs
-//! of both. One coroutine, nobody else but where a line says so.
+//! of both. One coroutine, nobody else but where a line says so. No near memory: that needs no rounds, and takes a look more for what is
+//! not in its bucket.
 
 use crate::common::*;
 use std::rc::Rc;
@@ -114,6 +115,7 @@ fn bench(replicas: usize, variant: &str) -> Bench {
     // All records of a table in one group: groups do not multiply the writes.
     let mut shape = Shape::of(&schemas).protocol("ford").nodes(replicas, replicas).variant(variant);
     shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.near = false;
     let world = World::new(&shape);
     let mut cold = world.coordinator(0, 0);
     for table in [NARROW, DOUBLE, APART] {

@@ -1,7 +1,7 @@
 //! The RTT budget of OCC: the table in `protocol/occ/mod.rs`, asserted by counting.
 //!
 //! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), and the verbs of both. One coroutine, nobody else.
+//! by nobody), and the verbs of both. One coroutine, nobody else. No near memory: that needs no rounds.
 
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
@@ -23,6 +23,7 @@ fn a_reader_of_several_records_looks_twice_and_a_writer_awaits_four_rounds() {
         let schemas = [narrow("narrow", 4000)];
         let mut shape = Shape::of(&schemas).protocol("occ").nodes(replicas, replicas);
         shape.options.placement = tarn_engine::catalog::Placement::Table;
+        shape.near = false;
         let world = World::new(&shape);
         let (mut cold, mut warm) = (world.coordinator(0, 0), world.coordinator(1, 1024));
         fill(&mut cold, NARROW, 1..10);

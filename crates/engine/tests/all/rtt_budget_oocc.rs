@@ -1,7 +1,8 @@
 //! The RTT budget of OOCC: the table in `protocol/oocc/mod.rs`, asserted by counting.
 //!
 //! Every line below gives the rounds until the reply, the detached rounds (posted before the reply, awaited
-//! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so.
+//! by nobody), and the verbs of both. One coroutine, nobody else but where a line says so. No near memory: that needs no rounds, and takes a
+//! look more for what is not in its bucket.
 
 use crate::common::budget::{Cost, add_one, measure, phase, read, reading};
 use crate::common::*;
@@ -33,6 +34,7 @@ fn bench(replicas: usize, variant: &str, lease_ns: u32) -> Bench {
     let shape = Shape::of(&schemas).protocol("oocc").nodes(replicas, replicas).variant(variant);
     let mut shape = shape.leasing_reads(lease_ns);
     shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.near = false;
     let world = World::new(&shape);
     let mut cold = world.coordinator(0, 0);
     for table in [NARROW, DOUBLE] {

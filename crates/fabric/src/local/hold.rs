@@ -6,6 +6,7 @@
 
 use super::LocalFabric;
 use super::ahead::Ahead;
+use super::lease_clock::LeaseClock;
 use super::quiesce::{Inside, ThreadGate};
 use super::region::Region;
 use crate::address::{NodeId, NodeSlot, Target};
@@ -33,6 +34,8 @@ pub struct Hold {
     pub(super) in_flight: Cell<usize>,
     /// Whether lines are fetched ahead.
     pub(super) prefetch: bool,
+    /// What windows and waits are measured by.
+    pub(super) lease_clock: LeaseClock,
     /// Whether it is reached without rounds too.
     pub(super) is_near: bool,
 }
@@ -56,6 +59,7 @@ impl Hold {
             ahead: Ahead::new(),
             in_flight: Cell::new(0),
             prefetch,
+            lease_clock: LeaseClock::of_process(),
             is_near,
         };
         hold.look_at_faults();

@@ -15,6 +15,7 @@ mod ahead;
 mod copy;
 mod execute;
 mod hold;
+mod lease_clock;
 mod mailbox;
 mod memory;
 mod near;
@@ -58,7 +59,7 @@ use crate::clock::{ClockInterval, Nanos};
 use crate::error::FabricError;
 use crate::port::Port;
 use crate::round::Round;
-use crate::window::{Drift, Window};
+use crate::window::{Closed, Drift, Wait, Window};
 use mailbox::{Mailboxes, Receiver, Sender};
 use quiesce::Faults;
 use std::cell::RefCell;
@@ -66,7 +67,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
-use sync::{clock_fence, full_fence};
+use sync::full_fence;
 
 /// The shape of a local cluster.
 #[derive(Clone, Debug)]
@@ -315,12 +316,24 @@ impl Backend for LocalBackend {
         Drift::ONE_CLOCK
     }
 
-    /// A READ is loads here: none may be older than the time that the window opens with. That a clock is read after the loads before
-    /// it the operating system sees to.
+    /// A READ is loads here, a WRITE stores: what stands before and behind the four is the clock's to keep there.
     fn open_window(&self) -> Poll<Window> {
-        let window = Window(self.now().0);
-        clock_fence();
-        Poll::Ready(window)
+        Poll::Ready(self.hold.lease_clock.open_window())
+    }
+
+    fn close_window(&self, window: Window, lease: Nanos) -> Poll<Closed> {
+        Poll::Ready(self.hold.lease_clock.close_window(window, lease))
+    }
+
+    fn begin_wait(&self) -> Poll<Wait> {
+        Poll::Ready(self.hold.lease_clock.begin_wait())
+    }
+
+    fn end_wait(&self, wait: Wait, length: Nanos) -> Poll<()> {
+        match self.hold.lease_clock.has_ended(wait, length) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }
 
     fn charge(&self, _: Cost) {}

@@ -13,9 +13,11 @@ use super::preempt::point;
 use super::region::{GRANULE_BYTES, Region};
 use super::sync::{Ordering, full_fence};
 use crate::address::{LINE_BYTES, Target};
+use crate::clock::Nanos;
 use crate::counters::Counters;
 use crate::error::FabricError;
 use crate::round::{VerbKind, VerbTally};
+use crate::window::{Closed, Window};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
@@ -68,6 +70,18 @@ impl<'a> Near<'a> {
     #[inline(always)]
     pub fn travel(self) -> Travel<'a> {
         Travel { hold: self.hold, waits: false }
+    }
+
+    /// As [`crate::port::Port::open_window`].
+    #[inline]
+    pub fn open_window(self) -> Window {
+        self.hold.lease_clock.open_window()
+    }
+
+    /// As [`crate::port::Port::close_window`].
+    #[inline]
+    pub fn close_window(self, window: Window, lease: Nanos) -> Closed {
+        self.hold.lease_clock.close_window(window, lease)
     }
 
     /// Does what `act` does as one round. Most of it goes to the node and group of `first`.
@@ -159,29 +173,73 @@ impl Visit<'_> {
     #[inline(always)]
     pub fn find_line(
         &mut self,
+        place: (Target, usize),
+        sought: (usize, u64),
+        to: &mut [u64; LINE_WORDS],
+    ) -> Outcome<Option<usize>> {
+        self.find_part::<1>(place, sought, to)
+    }
+
+    /// As [`Visit::find_line`], where each line has `PARTS` parts of equal length: of the first part whose word number `word` is
+    /// `wanted`, which it is, counted from the first line's first; the line that it is in is copied whole.
+    ///
+    /// # Errors
+    /// Those of a round.
+    ///
+    /// # Panics
+    /// If `target` is not a line's beginning, or `word` not in a part: the caller's bug.
+    #[inline(always)]
+    pub fn find_part<const PARTS: usize>(
+        &mut self,
         (target, lines): (Target, usize),
         (word, wanted): (usize, u64),
         to: &mut [u64; LINE_WORDS],
     ) -> Outcome<Option<usize>> {
-        assert!(word < LINE_WORDS, "a word of the line");
+        const { assert!(PARTS > 0 && LINE_WORDS.is_multiple_of(PARTS)) };
+        let part_words = LINE_WORDS / PARTS;
+        assert!(word < part_words, "a word of the part");
         let offset = self.reach(target, lines * LINE_BYTES, LINE_BYTES)?;
         self.reads(lines * LINE_BYTES);
         let region = self.region.get();
-        for line in 0..lines {
-            let at = offset + (line * LINE_BYTES) as u64;
-            let word_at = region.words_at(at + word as u64 * 8);
+        for part in 0..lines * PARTS {
+            let word_at = (part * part_words + word) as u64 * 8;
+            let word_at = region.words_at(offset + word_at);
             // SAFETY: a word of one of the lines, which were just found to lie in the region.
             if unsafe { (*word_at).load(Ordering::Acquire) } != wanted {
                 continue;
             }
+            let at = offset + (part / PARTS * LINE_BYTES) as u64;
             // SAFETY: likewise.
             unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
             // It may have changed meanwhile.
-            if to[word] == wanted {
-                return Ok(Some(line));
+            if to[part % PARTS * part_words + word] == wanted {
+                return Ok(Some(part));
             }
         }
         Ok(None)
+    }
+
+    /// READ of `WORDS` words that lie in one line.
+    ///
+    /// # Errors
+    /// Those of a round.
+    ///
+    /// # Panics
+    /// If `target` is not a word, or the words are not in one line: the caller's bug.
+    #[inline(always)]
+    pub fn read_words<const WORDS: usize>(&mut self, target: Target) -> Outcome<[u64; WORDS]> {
+        const { assert!(WORDS > 1 && WORDS <= LINE_WORDS) };
+        let offset = self.reach(target, WORDS * 8, 8)?;
+        assert!(offset as usize % LINE_BYTES + WORDS * 8 <= LINE_BYTES, "words of one line");
+        self.reads(WORDS * 8);
+        let (region, mut to) = (self.region.get(), [0; WORDS]);
+        // SAFETY: they were just found to lie in the region, and in one line; `to` has room for them.
+        let is_whole = region.is_checked()
+            && unsafe { region.read_here(offset, to.as_mut_ptr(), WORDS * 8, true) };
+        if !is_whole {
+            copy_again(region, offset, &mut to).map_err(|()| torn(target))?;
+        }
+        Ok(to)
     }
 
     /// WRITE of words, whole within each line.
@@ -269,7 +327,7 @@ unsafe fn copy_line(region: Region<'_>, offset: u64, to: &mut [u64; LINE_WORDS])
 
 /// A writer was in the way, or nothing keeps lines whole.
 #[cold]
-fn copy_again(region: Region<'_>, offset: u64, to: &mut [u64; LINE_WORDS]) -> Result<(), ()> {
+fn copy_again(region: Region<'_>, offset: u64, to: &mut [u64]) -> Result<(), ()> {
     region.read_words(offset, to).map_err(|_| ())
 }
 

@@ -39,36 +39,71 @@ fn at(node: u16, offset: u64) -> Target {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Find { node: u16, line: u64, lines: usize, word: usize, wanted: u64 },
-    Write { node: u16, word: u64, words: Vec<u64>, private: bool },
+    /// In lines of one part, or of two.
+    Find {
+        node: u16,
+        line: u64,
+        lines: usize,
+        word: usize,
+        wanted: u64,
+        halves: bool,
+    },
+    /// Two words of a line.
+    Words {
+        node: u16,
+        line: u64,
+        word: u64,
+    },
+    Write {
+        node: u16,
+        word: u64,
+        words: Vec<u64>,
+        private: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let small = 0u64..3;
-    let find = (0..2u16, 0..ARENA / 64 - 8, 1..8usize, 0..8usize, small.clone());
+    let find = (0..2u16, 0..ARENA / 64 - 8, 1..8usize, 0..8usize, small.clone(), any::<bool>());
+    let two = (0..2u16, 0..ARENA / 64, 0..7u64);
     let words = prop::collection::vec(small, 1..70);
     let write = (0..2u16, 0..ARENA / 8 - 70, words, any::<bool>());
     prop_oneof![
-        find.prop_map(|(node, line, lines, word, wanted)| Step::Find {
+        find.prop_map(|(node, line, lines, word, wanted, halves)| Step::Find {
             node,
             line,
             lines,
-            word,
-            wanted
+            word: if halves { word % 4 } else { word },
+            wanted,
+            halves
         }),
+        two.prop_map(|(node, line, word)| Step::Words { node, line, word }),
         write.prop_map(|(node, word, words, private)| Step::Write { node, word, words, private }),
     ]
 }
 
+/// What a step that reads has found: which part, and the words of its line; or words alone.
+type Found = Option<(usize, Vec<u64>)>;
+
+/// How a step looks at what a READ brought.
+enum Look {
+    Find { lines: usize, word: usize, wanted: u64, parts: usize },
+    Words,
+}
+
 /// Does the steps as one round; for each that looks for a line, the first that is found, with its words.
-fn by_round(port: &Port, steps: &[Step]) -> Vec<Option<(usize, Vec<u64>)>> {
+fn by_round(port: &Port, steps: &[Step]) -> Vec<Found> {
     let mut round = Round::new();
     let mut reads = Vec::new();
     for step in steps {
         match step {
-            Step::Find { node, line, lines, word, wanted } => {
-                let read = round.read(at(*node, line * 64), lines * 64);
-                reads.push((read, *lines, *word, *wanted));
+            &Step::Find { node, line, lines, word, wanted, halves } => {
+                let read = round.read(at(node, line * 64), lines * 64);
+                let parts = if halves { 2 } else { 1 };
+                reads.push((read, Look::Find { lines, word, wanted, parts }));
+            }
+            Step::Words { node, line, word } => {
+                reads.push((round.read(at(*node, line * 64 + word * 8), 16), Look::Words));
             }
             Step::Write { node, word, words, private } => {
                 let bytes = round.reserve(words.len() * 8);
@@ -83,24 +118,34 @@ fn by_round(port: &Port, steps: &[Step]) -> Vec<Option<(usize, Vec<u64>)>> {
         }
     }
     block_on(port.execute(&mut round)).unwrap();
-    let found =
-        |(read, lines, word, wanted): (tarn_fabric::round::BufferOffset, usize, usize, u64)| {
-            let line = |line: usize| round.words(read.plus(line * 64), 8).to_vec();
-            (0..lines).map(|it| (it, line(it))).find(|(_, words)| words[word] == wanted)
-        };
+    let found = |(read, look): (tarn_fabric::round::BufferOffset, Look)| match look {
+        Look::Words => Some((0, round.words(read, 2).to_vec())),
+        Look::Find { lines, word, wanted, parts } => {
+            let line = |part: usize| round.words(read.plus(part / parts * 64), 8).to_vec();
+            let is_it = |part: &usize| line(*part)[part % parts * (8 / parts) + word] == wanted;
+            (0..lines * parts).find(is_it).map(|part| (part, line(part)))
+        }
+    };
     reads.into_iter().map(found).collect()
 }
 
-fn by_visit(port: &Port, steps: &[Step]) -> Vec<Option<(usize, Vec<u64>)>> {
+fn by_visit(port: &Port, steps: &[Step]) -> Vec<Found> {
     let near = port.near().expect("near memory");
     near.visit(at(0, 0), |visit| {
         let mut all = Vec::new();
         for step in steps {
             match step {
-                Step::Find { node, line, lines, word, wanted } => {
-                    let (mut words, place) = ([9; 8], (at(*node, line * 64), *lines));
-                    let found = visit.find_line(place, (*word, *wanted), &mut words).unwrap();
-                    all.push(found.map(|line| (line, words.to_vec())));
+                &Step::Find { node, line, lines, word, wanted, halves } => {
+                    let (mut words, place) = ([9; 8], (at(node, line * 64), lines));
+                    let found = match halves {
+                        true => visit.find_part::<2>(place, (word, wanted), &mut words),
+                        false => visit.find_line(place, (word, wanted), &mut words),
+                    };
+                    all.push(found.unwrap().map(|part| (part, words.to_vec())));
+                }
+                Step::Words { node, line, word } => {
+                    let words = visit.read_words::<2>(at(*node, line * 64 + word * 8)).unwrap();
+                    all.push(Some((0, words.to_vec())));
                 }
                 Step::Write { node, word, words, private: false } => {
                     visit.write(at(*node, word * 8), words).unwrap();
@@ -154,9 +199,11 @@ fn a_torn_line_is_seen(fabric: &Arc<LocalFabric>, limit: Duration) -> bool {
             for wanted in (0..1000).map(|turn| turn % 16) {
                 let mut words = [wanted; 8];
                 let place = (at(0, 4096), 1);
-                let found =
-                    near.visit(place.0, |visit| visit.find_line(place, (3, wanted), &mut words));
-                torn |= found.unwrap().is_some() && words != [wanted; 8];
+                let (found, pair) = near.visit(place.0, |visit| {
+                    let found = visit.find_line(place, (3, wanted), &mut words).unwrap();
+                    (found, visit.read_words::<2>(at(0, 4096 + 24)).unwrap())
+                });
+                torn |= found.is_some() && words != [wanted; 8] || pair[0] != pair[1];
             }
         }
         stop.store(true, Ordering::Relaxed);

@@ -156,7 +156,8 @@ impl Ycsb {
             true => self.variant.write_reads_whole,
             false => self.variant.read_whole,
         };
-        if !whole {
+        // Of one field, too, an operation names it.
+        if !whole || self.variant.fields == 1 {
             return u64::from(field::count(row.bytes(operation.field())).is_none());
         }
         let fields = self.fields(operation, whole);

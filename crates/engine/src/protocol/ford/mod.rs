@@ -31,7 +31,7 @@ mod published;
 mod short;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
-use crate::access::{self, Access, Guard, Judged, Look};
+use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
@@ -47,6 +47,7 @@ use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::structure::{Rule, Step, Structure, buckets, trees};
 use crate::working_set::{Added, Further, Handle, Mode, Txn};
 use tarn_fabric::address::NodeId;
+use tarn_fabric::local::Near;
 use tarn_fabric::round::BufferOffset;
 
 /// The switches, by position in [`SWITCHES`].
@@ -429,6 +430,27 @@ impl Protocol for Ford {
     #[inline]
     fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         access::fetch(self, cx, txn)
+    }
+
+    #[inline(always)]
+    fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+        near::ask(cx, txn)
+    }
+
+    #[inline]
+    fn fetch_near(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        near: Near<'_>,
+    ) -> Option<Result<(), Failure>> {
+        near::read(self, cx, txn, near)
+    }
+
+    #[inline]
+    fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
+        let memory = near::ends_near(cx, txn)?;
+        Some(near::validate(self, cx, txn, (memory, Which::All)))
     }
 
     #[inline]

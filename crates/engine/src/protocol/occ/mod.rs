@@ -20,7 +20,7 @@ mod commit;
 mod switches;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::{self, Access, Guard, Judged, Look};
+use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
@@ -37,6 +37,7 @@ use crate::structure::{Rule, Step, Structure, buckets, trees};
 use crate::working_set::{Added, Further, Handle, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::NodeId;
+use tarn_fabric::local::Near;
 
 /// Its recovery writes the old bytes of an update back under a version beyond the one that readers may have
 /// seen; a record that came or went has its old version again.
@@ -185,6 +186,27 @@ impl Protocol for Occ {
     #[inline]
     fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         access::fetch(self, cx, txn)
+    }
+
+    #[inline(always)]
+    fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+        near::ask(cx, txn)
+    }
+
+    #[inline]
+    fn fetch_near(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        near: Near<'_>,
+    ) -> Option<Result<(), Failure>> {
+        near::read(self, cx, txn, near)
+    }
+
+    #[inline]
+    fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
+        let memory = near::ends_near(cx, txn)?;
+        Some(near::validate(self, cx, txn, (memory, Which::All)))
     }
 
     #[inline]

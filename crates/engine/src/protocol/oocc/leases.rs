@@ -7,21 +7,18 @@
 //! it looks at again (docs/protocols/oocc.md).
 
 use super::{Oocc, On, Phase, enter};
-use crate::access::{self, Which, validate_those};
+use crate::access::{self, Which, near, validate_those};
 use crate::context::Context;
 use crate::outcome::Failure;
-use crate::read_lease::Stage;
+use crate::read_lease::{LeaseWord, Stage};
 use crate::working_set::{Mode, Txn};
+use tarn_fabric::local::Near;
 use tarn_fabric::window::{Closed, Wait};
 
 /// Fetches every entry that is not fetched yet, in a window that begins with the transaction's first.
 pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let is_first = txn.fetched == 0 && txn.leases.reads_since.is_none();
-    if is_first && txn.entries.iter().all(|entry| entry.mode == Mode::Read) {
-        let word = cx.node.read_lease();
-        if word.read_ns() > 0 {
-            txn.leases.reads_since = Some((cx.port.open_window().await, word));
-        }
+    if let Some(word) = opens(cx, txn) {
+        txn.leases.reads_since = Some((cx.port.open_window().await, word));
     }
     let begins = txn.fetched == 0 && txn.leases.timed_since.is_none();
     if begins && txn.entries.iter().any(|entry| entry.mode != Mode::Read) {
@@ -34,19 +31,59 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
     access::fetch(oocc, cx, txn).await
 }
 
+/// As [`fetch`], of what [`near::ask`] has begun: the window opens when the lines have had time to come, since nothing was read before.
+#[inline]
+pub(super) fn fetch_near(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    memory: Near<'_>,
+) -> Option<Result<(), Failure>> {
+    if let Some(word) = opens(cx, txn) {
+        txn.leases.reads_since = Some((memory.open_window(), word));
+    }
+    near::read(oocc, cx, txn, memory)
+}
+
+/// The word of a window that is to open now, if one is: before the transaction's first READ, if reading is all that it asks for.
+#[inline]
+fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
+    let is_first = txn.fetched == 0 && !txn.read_near && txn.leases.reads_since.is_none();
+    if !is_first || txn.entries.iter().any(|entry| entry.mode != Mode::Read) {
+        return None;
+    }
+    Some(cx.node.read_lease()).filter(|word| word.read_ns() > 0)
+}
+
 /// A transaction that has only read: what it still has to look at again.
 pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    let which = match is_in_lease(oocc, cx, txn).await {
-        true => Which::Marked,
-        false => Which::All,
+    let closed = match txn.leases.reads_since.take() {
+        Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
+        None => None,
     };
+    let which = still_to_see(oocc, cx, closed);
     validate_those(oocc, cx, txn, which).await
 }
 
-/// Whether nobody has written what was read unlocked, between the first READ and the last.
-async fn is_in_lease(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> bool {
-    let Some((window, word)) = txn.leases.reads_since.take() else { return false };
-    let Closed { is_shorter, passed } = cx.port.close_window(window, word.lease()).await;
+/// As [`end_reading`], without a round.
+#[inline]
+pub(super) fn end_reading_near(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    memory: Near<'_>,
+) -> Result<(), Failure> {
+    let opened = txn.leases.reads_since.take();
+    let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
+    let which = still_to_see(oocc, cx, closed);
+    near::validate(oocc, cx, txn, (memory, which))
+}
+
+/// What is to be looked at again when the window has closed: only what was marked, if nobody has written what was read unlocked,
+/// between the first READ and the last.
+#[inline]
+fn still_to_see(oocc: &Oocc, cx: &Context, closed: Option<(Closed, LeaseWord)>) -> Which {
+    let Some((Closed { is_shorter, passed }, word)) = closed else { return Which::All };
     let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
     let is_in_lease = is_shorter && is_same;
     if let (Some(delays), Some(passed)) = (&cx.delays, passed) {
@@ -54,8 +91,9 @@ async fn is_in_lease(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> bool {
     }
     if is_in_lease {
         enter(cx, Phase::InLease);
+        return Which::Marked;
     }
-    is_in_lease
+    Which::All
 }
 
 /// A read-write transaction begins: it may be one that is timed.

@@ -28,7 +28,7 @@ mod prepare;
 mod switches;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::{self, Access, Guard, Judged, Look};
+use crate::access::{self, Access, Guard, Judged, Look, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::index::btree::scan::Visit;
@@ -45,6 +45,7 @@ use crate::structure::{Rule, Step, Structure, buckets};
 use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::local::Near;
 use tarn_fabric::round::BufferOffset;
 
 /// The protocol with its switches.
@@ -223,6 +224,27 @@ impl Protocol for Oocc {
     #[inline]
     fn fetch(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         leases::fetch(self, cx, txn)
+    }
+
+    #[inline(always)]
+    fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
+        near::ask(cx, txn)
+    }
+
+    #[inline]
+    fn fetch_near(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        near: Near<'_>,
+    ) -> Option<Result<(), Failure>> {
+        leases::fetch_near(self, cx, txn, near)
+    }
+
+    #[inline]
+    fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
+        let memory = near::ends_near(cx, txn)?;
+        Some(leases::end_reading_near(self, cx, txn, memory))
     }
 
     #[inline]

@@ -1,0 +1,261 @@
+//! What windows and waits are measured by: the processor's counter of time where that is safe, else the system's clock.
+//!
+//! Invariant: all threads of a process measure by one clock, and that clock is the same or later wherever one thread has seen what
+//! another did after it looked: so a wait that lies within a window is never longer than the window. The system's monotonic clock
+//! promises that. The counter keeps it where the system's own clock is that counter (its clock source is `tsc`), since the
+//! system makes no other use of it. How fast the counter runs matters to nobody's safety, since windows and waits are counted in the same ticks: it is
+//! measured once a process, so that a lease is about as long as it says. (Processes would measure different rates: they do not share
+//! leases.) Reading the counter takes a fifth of the instructions of reading the clock.
+//!
+//! A counter is no memory: it is read after all instructions before it, and [`super::sync::clock_fence`] keeps back those behind it.
+
+use super::sync::clock_fence;
+use crate::clock::Nanos;
+use crate::window::{Closed, Drift, Wait, Window};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// What the kernel keeps time by.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// For so long the counter is held against the clock: an error of a reading is small beside it.
+const MEASURED: Duration = Duration::from_millis(2);
+/// The two are read together if no more has passed between them.
+const TOGETHER: Duration = Duration::from_micros(1);
+/// So often is it tried to read them together.
+const TRIES: usize = 1_000;
+
+/// One process's; see the module's text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LeaseClock {
+    /// The counter.
+    Counter(Rate),
+    /// The clock, by nanoseconds since then.
+    Clock(Instant),
+}
+
+/// How fast a counter runs, by multiples of 2^-32.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Rate {
+    ticks_per_ns: u64,
+    ns_per_tick: u64,
+}
+
+impl Rate {
+    /// The rate of a counter that has gone so far meanwhile, if that can be one of time: 1 tick in 100 ns to 100 in 1.
+    fn of(ticks: u64, passed: Duration) -> Option<Rate> {
+        let rate = (u128::from(ticks) << 32) / passed.as_nanos().max(1);
+        let least = (1 << 32) / 100;
+        (least..=100 << 32).contains(&rate).then_some(Rate::from_ticks(rate as u64))
+    }
+
+    /// At so many 2^-32 of a tick a nanosecond, more than 1.
+    fn from_ticks(ticks_per_ns: u64) -> Rate {
+        Rate { ticks_per_ns, ns_per_tick: ((1u128 << 64) / u128::from(ticks_per_ns)) as u64 }
+    }
+
+    /// How long so many ticks are, or a little less.
+    #[inline]
+    fn length(self, ticks: u64) -> Nanos {
+        Nanos(self.saturated(u128::from(ticks) * u128::from(self.ns_per_tick)))
+    }
+
+    /// How many whole ticks fit into `length`.
+    #[inline]
+    fn ticks_within(self, length: Nanos) -> u64 {
+        self.saturated(u128::from(length.0) * u128::from(self.ticks_per_ns))
+    }
+
+    /// After how many ticks `length` has passed.
+    #[inline]
+    fn ticks_beyond(self, length: Nanos) -> u64 {
+        self.saturated(u128::from(length.0) * u128::from(self.ticks_per_ns) + u128::from(u32::MAX))
+    }
+
+    #[inline]
+    fn saturated(self, scaled: u128) -> u64 {
+        u64::try_from(scaled >> 32).unwrap_or(u64::MAX)
+    }
+}
+
+impl LeaseClock {
+    /// The process's.
+    pub(super) fn of_process() -> LeaseClock {
+        static CHOSEN: OnceLock<LeaseClock> = OnceLock::new();
+        *CHOSEN.get_or_init(choose)
+    }
+
+    /// Of this clock's ticks how many have gone, after all that this thread did before.
+    #[inline]
+    fn now(self) -> u64 {
+        match self {
+            LeaseClock::Counter(_) => counter(),
+            LeaseClock::Clock(since) => nanoseconds(since),
+        }
+    }
+
+    /// Before all that this thread does from now on.
+    #[inline]
+    pub(super) fn open_window(self) -> Window {
+        let window = Window(self.now());
+        clock_fence();
+        window
+    }
+
+    #[inline]
+    pub(super) fn close_window(self, window: Window, lease: Nanos) -> Closed {
+        let passed = self.now().saturating_sub(window.0);
+        let length = match self {
+            LeaseClock::Counter(rate) => rate.length(passed),
+            LeaseClock::Clock(_) => Nanos(passed),
+        };
+        Closed { is_shorter: self.is_shorter(passed, lease), passed: Some(length) }
+    }
+
+    /// Whether a window of so many whole ticks, and a part of one, was shorter than `lease`.
+    #[inline]
+    fn is_shorter(self, passed: u64, lease: Nanos) -> bool {
+        match self {
+            LeaseClock::Counter(rate) => passed < rate.ticks_within(lease),
+            LeaseClock::Clock(_) => Drift::ONE_CLOCK.is_shorter(Nanos(passed), lease),
+        }
+    }
+
+    #[inline]
+    pub(super) fn begin_wait(self) -> Wait {
+        Wait(self.now())
+    }
+
+    /// Whether a wait has ended: then before all that this thread stores from now on.
+    #[inline]
+    pub(super) fn has_ended(self, wait: Wait, length: Nanos) -> bool {
+        self.now() >= self.end_of(wait, length)
+    }
+
+    #[inline]
+    fn end_of(self, wait: Wait, length: Nanos) -> u64 {
+        match self {
+            _ if length == Nanos(0) => wait.0,
+            LeaseClock::Counter(rate) => {
+                wait.0.saturating_add(rate.ticks_beyond(length)).saturating_add(1)
+            }
+            LeaseClock::Clock(_) => Drift::ONE_CLOCK.end_of(Nanos(wait.0), length).0,
+        }
+    }
+}
+
+fn choose() -> LeaseClock {
+    match is_safe().then(measure).flatten() {
+        Some(rate) => LeaseClock::Counter(rate),
+        None => LeaseClock::Clock(now()),
+    }
+}
+
+/// Whether the system's clock is the counter, and the counter can be read behind other instructions.
+fn is_safe() -> bool {
+    let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
+    source.trim() == "tsc" && has_counter()
+}
+
+/// How fast the counter runs.
+fn measure() -> Option<Rate> {
+    let (first, since) = read_together()?;
+    while now() - since < MEASURED {
+        std::hint::spin_loop();
+    }
+    let (last, until) = read_together()?;
+    Rate::of(last.checked_sub(first)?, until - since)
+}
+
+/// Counter and clock, with little time between.
+fn read_together() -> Option<(u64, Instant)> {
+    (0..TRIES).find_map(|_| {
+        let before = now();
+        let ticks = counter();
+        (now() - before <= TOGETHER).then_some((ticks, before))
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the real backend's clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[inline]
+fn nanoseconds(since: Instant) -> u64 {
+    now().duration_since(since).as_nanos() as u64
+}
+
+/// The counter, read after all instructions before it.
+#[inline(always)]
+fn counter() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let mut processor = 0;
+        // SAFETY: nobody calls this unless the processor has the instruction (`has_counter`), which changes nothing but its result; to
+        // the compiler an intrinsic of unknown effect, so that no access to shared memory is moved across it.
+        unsafe { std::arch::x86_64::__rdtscp(&mut processor) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    unreachable!("no counter here")
+}
+
+/// Whether the processor has RDTSCP, and its counter runs at one rate in every state.
+fn has_counter() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let cpuid = std::arch::x86_64::__cpuid;
+        let has =
+            |leaf: u32, bit: u32| cpuid(0x8000_0000).eax >= leaf && cpuid(leaf).edx >> bit & 1 == 1;
+        has(0x8000_0001, 27) && has(0x8000_0007, 8)
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both() -> [LeaseClock; 2] {
+        [LeaseClock::Counter(Rate::from_ticks(5 << 31)), LeaseClock::Clock(now())]
+    }
+
+    #[test]
+    fn no_wait_of_a_lease_fits_into_a_window_that_was_shorter() {
+        for clock in both() {
+            for lease in [1, 2, 3, 7, 100, 20_000, u64::MAX / 4].map(Nanos) {
+                let wait = clock.end_of(Wait(1_000), lease) - 1_000;
+                assert!(!clock.is_shorter(wait, lease), "{lease:?}");
+                assert!(
+                    !clock.is_shorter(wait - 1, lease),
+                    "{lease:?}: nor one that began within a tick"
+                );
+            }
+            assert!(clock.is_shorter(5_000, Nanos(20_000)));
+            assert!(!clock.is_shorter(0, Nanos(0)));
+        }
+    }
+
+    #[test]
+    fn a_rate_that_cannot_be_is_refused() {
+        let second = Duration::from_secs(1);
+        assert_eq!(Rate::of(2_500_000_000, second), Some(Rate::from_ticks(5 << 31)));
+        for ticks in [0, 1, 1 << 40] {
+            assert_eq!(Rate::of(ticks, second), None, "{ticks}");
+        }
+    }
+
+    #[test]
+    fn the_process_s_clock_runs_as_fast_as_the_system_s() {
+        let clock = LeaseClock::of_process();
+        let (length, begun) = (Nanos(5_000_000), now());
+        let (wait, window) = (clock.begin_wait(), clock.open_window());
+        while !clock.has_ended(wait, length) {}
+        let waited = begun.elapsed();
+        let Closed { is_shorter, passed } = clock.close_window(window, Nanos(length.0 / 2));
+        assert!(!is_shorter);
+        let (passed, least) = (passed.expect("there is time"), Nanos(4_000_000));
+        assert!(passed >= least && passed.0 <= begun.elapsed().as_nanos() as u64 * 2, "{passed}");
+        assert!(waited >= Duration::from_millis(4), "{waited:?}: 5 ms and what a rate may be off");
+    }
+}
