@@ -18,7 +18,7 @@ pub(crate) const HELD: VerbIndex = VerbIndex(u32::MAX);
 /// not granted does nothing: tags are unique and locks are released by CAS.
 pub(crate) fn suspect_all_locks(txn: &mut Txn) {
     for lock in &mut txn.locks {
-        lock.granted = true;
+        lock.granted = lock.held_as != HeldAs::Lease;
     }
 }
 
@@ -36,27 +36,47 @@ pub(crate) fn ask_as(
     address: Address,
     (kind, held_as): (LockKind, HeldAs),
 ) -> u32 {
-    let target = cx.groups.primary(address);
-    let verb = match txn.assumes_locks {
-        false => txn.round.cas(target.plus(LOCK_AT), 0, word(txn.tag, held_as)),
-        true => HELD,
-    };
+    let new = word(txn.tag, held_as);
     // What is only assumed stands nowhere, and is never raised.
     let held_as = if txn.assumes_locks { HeldAs::Exclusive } else { held_as };
+    ask_for(cx, txn, address, (kind, held_as, new))
+}
+
+/// Asks for a lock as which `new` is to stand in place of nothing.
+#[inline(always)]
+fn ask_for(
+    cx: &Context,
+    txn: &mut Txn,
+    address: Address,
+    (kind, held_as, new): (LockKind, HeldAs, u64),
+) -> u32 {
+    let target = cx.groups.primary(address);
+    let verb = match txn.assumes_locks {
+        false => txn.round.cas(target.plus(LOCK_AT), 0, new),
+        true => HELD,
+    };
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
     txn.locks.push(Lock {
         address,
         held_as,
         kind,
-        granted: txn.assumes_locks,
+        granted: txn.assumes_locks && held_as != HeldAs::Lease,
         writes: false,
         old_version: Version::NEVER,
         new_version: Version::NEVER,
         prints: Prints::UNKNOWN,
         verb,
+        met: 0,
+        is_due: false,
+        asked_again: 0,
     });
     index
+}
+
+/// Asks for the readers' lock on a record: `lease` in place of nothing. Nobody gives it back.
+pub(crate) fn ask_lease(cx: &Context, txn: &mut Txn, address: Address, lease: u64) -> u32 {
+    ask_for(cx, txn, address, (LockKind::Record, HeldAs::Lease, lease))
 }
 
 /// What stands in a LOCK word of `tag`'s; of one that is being raised, once it is.
@@ -103,7 +123,7 @@ pub(crate) fn note_raises(txn: &mut Txn) -> bool {
 #[inline]
 pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
     for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
-        lock.granted = txn.round.swapped(lock.verb) || or_all;
+        lock.granted = (txn.round.swapped(lock.verb) || or_all) && lock.held_as != HeldAs::Lease;
     }
 }
 

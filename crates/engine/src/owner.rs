@@ -58,10 +58,10 @@ impl OwnerTag {
         self.0
     }
 
-    /// From a lock word: `None` if it is free.
+    /// From a lock word: `None` if it is nobody's, free or a lease ([`crate::layout::LockWord`]).
     #[inline]
     pub fn from_word(word: u64) -> Option<OwnerTag> {
-        (word != 0).then_some(OwnerTag(word))
+        (word != 0 && word >> 63 == 0).then_some(OwnerTag(word))
     }
 
     /// The compute node, in the life that made the tag.
@@ -120,5 +120,6 @@ mod tests {
         assert_eq!(last.next(), None);
         assert_eq!(OwnerTag::from_word(tag.word()), Some(tag));
         assert_eq!(OwnerTag::from_word(0), None);
+        assert_eq!(OwnerTag::from_word(tag.word() | 1 << 63), None, "nobody owns a lease");
     }
 }

@@ -273,6 +273,8 @@ pub enum HeldAs {
     Intent,
     /// One of both: it is being raised.
     Either,
+    /// A lease, this transaction's or another's: it runs out by itself.
+    Lease,
 }
 
 /// A lock that was asked for.
@@ -296,6 +298,12 @@ pub struct Lock {
     pub prints: Prints,
     /// The CAS, in the round that asked.
     pub verb: VerbIndex,
+    /// The word that stood in its way and may be replaced, of protocols that ask again; else 0.
+    pub met: u64,
+    /// Whether it was refused, and is to be asked for again.
+    pub is_due: bool,
+    /// How often it was asked for again.
+    pub asked_again: u8,
 }
 
 /// Bytes to write under a lock, with what they replace.
@@ -349,6 +357,8 @@ pub struct Leases {
     pub waits_since: Option<Wait>,
     /// Since when it is in its present stage, if it is one whose stages are timed.
     pub timed_since: Option<Nanos>,
+    /// When the first of the leases ends that it has on records, where clocks tell.
+    pub first_end: Option<Nanos>,
 }
 
 /// One transaction; see the module's text.
@@ -519,10 +529,10 @@ impl Txn {
         ((hash >> 46 & 3) as usize, 1 << (hash >> 40 & 63))
     }
 
-    /// Whether nothing is locked and nothing will be written.
+    /// Whether nothing is locked but for readers, and nothing will be written.
     #[inline]
     pub fn is_read_only(&self) -> bool {
-        self.locks.is_empty()
+        self.locks.iter().all(|lock| lock.held_as == HeldAs::Lease)
     }
 
     /// Notes the address of a lock that is asked for.

@@ -4,7 +4,8 @@
 //! that it is known which locks were granted. What the caller was shown without a lock is either
 //! still so when the lock comes, or the transaction aborts.
 
-use super::{Access, Guard, Judged, home};
+use super::fetch::shares;
+use super::{Access, Guard, Judged, Taken, home};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Answer, Wanted, same_head};
@@ -28,14 +29,14 @@ pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Resul
     }
     let mut verdict = Ok(());
     let mut taken = txn.fetched;
-    let Txn { entries, lookups, round, tag, fetched, .. } = &mut *txn;
+    let Txn { entries, lookups, round, tag, leases, fetched, .. } = &mut *txn;
     // The commonest in a loop of its own: looks at homes. A record that is not there may live
     // elsewhere in its bucket, or nowhere.
     for entry in &mut entries[*fetched..] {
         if entry.progress != Progress::Home {
             break;
         }
-        match home::absorb(access, cx, round, *tag, entry) {
+        match home::absorb(access, cx, round, (*tag, leases), entry) {
             Ok(true) => {}
             Ok(false) => begin_lookup(cx, entry, lookups, true),
             Err(reason) => verdict = verdict.and(Err(reason)),
@@ -65,9 +66,9 @@ fn absorb_others(
         let settled = match progress {
             Progress::Done => Ok(()),
             Progress::Home => {
-                let Txn { entries, lookups, round, tag, .. } = &mut *txn;
+                let Txn { entries, lookups, round, tag, leases, .. } = &mut *txn;
                 let entry = &mut entries[index];
-                home::absorb(access, cx, round, *tag, entry).map(|found| match found {
+                home::absorb(access, cx, round, (*tag, leases), entry).map(|found| match found {
                     true => {}
                     false => begin_lookup(cx, entry, lookups, true),
                 })
@@ -95,6 +96,9 @@ fn absorb_rarer(
     let outcome = match it.progress {
         Progress::Done | Progress::Home => unreachable!("taken in by its caller"),
         Progress::Locate => absorb_lookup(access, cx, txn, it, table),
+        Progress::Direct | Progress::Lock if shares(access, &txn.leases, it) => {
+            absorb_shared(access, cx, txn, it, table)
+        }
         Progress::Direct if it.only_reads() => absorb_direct(access, cx, txn, it, table),
         Progress::Direct => absorb_direct_lock(access, cx, txn, it, table),
         Progress::Lock => absorb_lock(access, cx, txn, it, table),
@@ -158,8 +162,11 @@ fn settle_found(
         }
     }
     show(access, entry, Version::from_word(txn.round.word(entry.image.plus(VERSION_AT))))?;
+    // Who locks what it reads has no lock on what an insert finds: that is looked at again.
+    entry.marked |= entry.mode == Mode::Insert && access.locks_reads(&txn.leases);
     match entry.mode {
         Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
+        Mode::Read if access.locks_reads(&txn.leases) => entry.progress = Progress::Lock,
         // An insert's caller sees what exists already.
         Mode::Read | Mode::Insert => {
             if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
@@ -312,8 +319,10 @@ fn absorb_direct_lock(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    if !granted(cx, txn, entry.lock) {
-        return Err(AbortReason::LockRefused);
+    match access.taken(cx, txn, entry.lock) {
+        Taken::Held => {}
+        Taken::NotYet => return Ok(()),
+        Taken::Refused => return Err(AbortReason::LockRefused),
     }
     let moved = body_of(txn, table, entry.image) != entry.body;
     if !is_still_there(txn, entry, table) || moved {
@@ -335,16 +344,22 @@ fn absorb_lock(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    let record_granted = granted(cx, txn, entry.lock);
+    let record = access.taken(cx, txn, entry.lock);
     let mut directory_granted = true;
     if entry.directory_lock != NO_LOCK {
         directory_granted = granted(cx, txn, entry.directory_lock);
     }
-    if !record_granted || !directory_granted {
-        return Err(AbortReason::LockRefused);
+    match record {
+        _ if !directory_granted => return Err(AbortReason::LockRefused),
+        Taken::Held | Taken::NotYet => {}
+        Taken::Refused => return Err(AbortReason::LockRefused),
     }
     if entry.mode != Mode::Update {
+        // Also before the record is locked: others of this transaction are held against it.
         take_directory(txn, entry, table, access.minds(Guard::ProtectAbsent))?;
+    }
+    if record == Taken::NotYet {
+        return Ok(());
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if entry.mode == Mode::Insert {
@@ -361,6 +376,48 @@ fn absorb_lock(
         }
     }
     take_locked_image(txn, entry, table);
+    Ok(())
+}
+
+/// A record that was read behind its readers' lock.
+fn absorb_shared(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    match access.taken(cx, txn, entry.lock) {
+        Taken::Held => {}
+        Taken::NotYet => return Ok(()),
+        Taken::Refused => return Err(AbortReason::ReadLocked),
+    }
+    entry.lock = NO_LOCK; // nothing is to be written under it
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    if access.judge(lock, txn.tag, Mode::Read) == Judged::InTheWay {
+        // The lock had ended before what it protects was read, and what was read may not have been decided.
+        cx.meet(entry.address, lock);
+        return Err(AbortReason::ReadLocked);
+    }
+    let moved = body_of(txn, table, entry.image) != entry.body;
+    if !is_still_there(txn, entry, table) || moved {
+        relocate(cx, txn, entry, table);
+        return Ok(());
+    }
+    entry.found = true;
+    let version = |at: BufferOffset| Version::from_word(txn.round.word(at.plus(VERSION_AT)));
+    let seen = version(entry.image);
+    let slot_bytes = table.slot.slot_bytes;
+    if !table.slot.is_read_at_once() && version(entry.image.plus(slot_bytes)) != seen {
+        return Err(AbortReason::VersionChanged);
+    }
+    show(access, entry, seen)?;
+    entry.progress = Progress::Done;
+    if entry.body.is_null() || entry.cells == Cells::NONE {
+        show_image(access, txn, entry, table)?;
+    }
+    // The lock may have ended between two lines.
+    (entry.stable, entry.watched) = (table.slot.is_read_at_once() && entry.body.is_null(), true);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::layout::{DIRECTORY_BYTES, for_each_run};
 use crate::node_locks::{ask, suspect_all_locks};
 use crate::outcome::{Explanation, Failure};
 use crate::structure::scans;
-use crate::working_set::{Entry, LockKind, Mode, Progress, Txn};
+use crate::working_set::{Entry, Leases, LockKind, Mode, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
 
 /// Fetches every entry that is not fetched yet.
@@ -66,6 +66,9 @@ pub(crate) async fn fetch(
             && let Err(failure) = provide_blocks(cx, txn).await
         {
             break Err(failure);
+        }
+        if access.has_to_wait(txn) {
+            access.wait(cx, txn).await;
         }
         // What is added from now on goes into the next round.
         txn.round.begin();
@@ -152,7 +155,7 @@ fn plan_direct(
     table: &Table,
 ) {
     let target = cx.groups.primary(entry.address);
-    if entry.only_reads() {
+    if entry.only_reads() && !shares(access, &txn.leases, entry) {
         access.look(cx, Look::ReadDirect);
         let slot_bytes = table.slot.slot_bytes;
         entry.image = txn.round.reserve_lines(slot_bytes + 32);
@@ -173,6 +176,11 @@ fn plan_direct(
     }
 }
 
+/// Whether an entry is read under a lock of readers.
+pub(super) fn shares(access: &impl Access, leases: &Leases, entry: &Entry) -> bool {
+    entry.mode == Mode::Read && access.locks_reads(leases)
+}
+
 /// The lock, then the record: in one batch, so that the record is read under the lock.
 fn plan_record_lock(
     access: &impl Access,
@@ -182,12 +190,25 @@ fn plan_record_lock(
     table: &Table,
 ) {
     let target = cx.groups.primary(entry.address);
+    let reads = entry.mode == Mode::Read;
     entry.lock = match txn.lock_on(entry.address) {
-        Some(held) => held,
+        Some(held) => {
+            access.lock_again(cx, txn, held, entry.mode);
+            held
+        }
+        None if reads => access.share_record(cx, txn, entry.address),
         None => access.lock_record(cx, txn, entry.address),
     };
-    entry.writable = true;
-    entry.image = txn.round.read(target, table.slot.slot_bytes);
+    entry.writable = !reads;
+    let slot_bytes = table.slot.slot_bytes;
+    if reads && !table.slot.is_read_at_once() {
+        // The lock may end while the lines come, in any order: the head comes before them.
+        entry.image = txn.round.reserve_lines(slot_bytes + 16);
+        txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
+        txn.round.read_into(target, entry.image, slot_bytes);
+    } else {
+        entry.image = txn.round.read(target, slot_bytes);
+    }
     if !entry.body.is_null() && entry.mode != Mode::Insert {
         plan_body(cx, txn, entry, table);
     }
@@ -195,7 +216,7 @@ fn plan_record_lock(
 
 fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     access.look(cx, Look::Lock);
-    if entry.mode != Mode::Update {
+    if matches!(entry.mode, Mode::Insert | Mode::Delete) {
         let directory = txn.lookup(entry).directory;
         if let Some(held) = txn.lock_on(directory) {
             entry.directory_lock = held;

@@ -18,7 +18,7 @@ use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
 use crate::schema::Cells;
 use crate::transaction::ask_index;
-use crate::working_set::{Added, Entry, Further, Handle, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Added, Entry, Further, Handle, Leases, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
 
@@ -112,7 +112,7 @@ pub(super) fn absorb(
     access: &impl Access,
     cx: &Context,
     round: &Round,
-    tag: OwnerTag,
+    (tag, leases): (OwnerTag, &Leases),
     entry: &mut Entry,
 ) -> Result<bool, AbortReason> {
     let table = cx.table(entry.table);
@@ -139,7 +139,7 @@ pub(super) fn absorb(
     if cx.remembers {
         cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
     }
-    if entry.mode == Mode::Update {
+    if entry.mode == Mode::Update || access.locks_reads(leases) {
         entry.progress = Progress::Lock;
     } else if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
         entry.progress = Progress::Body;
@@ -161,7 +161,7 @@ fn is_short(entry: &Entry, table: &Table) -> bool {
 pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
     let entry = &txn.entries[index];
     let (table, address) = (cx.table(entry.table), entry.address);
-    if entry.lock != NO_LOCK || !is_short(entry, table) {
+    if entry.lock != NO_LOCK || !is_short(entry, table) || access.locks_reads(&txn.leases) {
         return false;
     }
     access.look(cx, Look::Lock);

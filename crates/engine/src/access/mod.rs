@@ -27,7 +27,7 @@ use crate::node_locks;
 use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
 use crate::structure::Structure;
-use crate::working_set::{LockKind, Mode, Txn};
+use crate::working_set::{Leases, LockKind, Mode, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -74,6 +74,17 @@ pub(crate) enum Judged {
     InTheWay,
 }
 
+/// What became of a lock that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// It is held, and what was read behind it counts.
+    Held,
+    /// Not yet: it is asked for again in the next round.
+    NotYet,
+    /// Another has it.
+    Refused,
+}
+
 /// What of all this is the protocol's.
 pub(crate) trait Access: Structure {
     /// A phase begins.
@@ -92,6 +103,37 @@ pub(crate) trait Access: Structure {
     fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
         node_locks::ask(cx, txn, address, LockKind::Record)
     }
+
+    /// Whether this transaction locks what it only reads: the same as long as it runs, once it has read.
+    #[inline(always)]
+    fn locks_reads(&self, _: &Leases) -> bool {
+        false
+    }
+
+    /// Asks for the readers' lock on a record; as [`Access::lock_record`].
+    fn share_record(&self, _: &Context, _: &mut Txn, _: Address) -> u32 {
+        unreachable!("this protocol locks nothing that it only reads");
+    }
+
+    /// A record is to be read whose lock was asked for before, perhaps in another mode than it is wanted in now: asks
+    /// once more for what is not held.
+    #[inline(always)]
+    fn lock_again(&self, _: &Context, _: &mut Txn, _: u32, _: Mode) {}
+
+    /// What became of the lock on a record, in the round that is over or before.
+    #[inline(always)]
+    fn taken(&self, cx: &Context, txn: &mut Txn, lock: u32) -> Taken {
+        if node_locks::granted(cx, txn, lock) { Taken::Held } else { Taken::Refused }
+    }
+
+    /// Whether there is something to wait for before locks are asked for again.
+    #[inline(always)]
+    fn has_to_wait(&self, _: &Txn) -> bool {
+        false
+    }
+
+    /// Waits for that.
+    async fn wait(&self, _: &Context, _: &mut Txn) {}
 
     /// Adds what goes along in a round of a fetch that is about to be planned, if anything does; where what it
     /// brings will lie.

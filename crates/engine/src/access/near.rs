@@ -328,7 +328,7 @@ pub(crate) fn validate(
 ) -> Result<(), Failure> {
     let is_seen = match which {
         Which::Marked => !txn.entries.iter().any(|entry| entry.marked),
-        Which::All => is_needless(txn),
+        Which::All | Which::Apart => is_needless(txn),
     };
     if is_seen || !access.minds(Guard::ValidateReads) {
         return Ok(());

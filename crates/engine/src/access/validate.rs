@@ -55,6 +55,8 @@ pub(crate) enum Which {
     All,
     /// What another was about to write when it was read.
     Marked,
+    /// What was read without a lock of readers beside what was read under one: marked records, and absences.
+    Apart,
 }
 
 impl Which {
@@ -63,10 +65,10 @@ impl Which {
         entry.watched && (self == Which::All || entry.marked)
     }
 
-    /// Absences and leaves are never marked.
+    /// Absences and leaves are never marked, nor read under a lock.
     #[inline]
     fn names_check(self, check: &Check) -> bool {
-        self == Which::All && !check.covered
+        self != Which::Marked && !check.covered
     }
 
     /// Where it lies, and as of which version it was seen: first the records, then the directories.

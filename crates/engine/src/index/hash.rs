@@ -28,7 +28,7 @@ use super::prints::{Prints, slot_for_new};
 use crate::catalog::{Catalog, Table};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LINED_ROW_AT,
-    LINED_WRITER_AT, LOCK_AT, LVER_BYTES, Slot, VERSION_AT, Version,
+    LINED_WRITER_AT, LOCK_AT, LVER_BYTES, LockWord, Slot, VERSION_AT, Version,
 };
 use crate::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
@@ -440,7 +440,9 @@ impl Lookup {
             }
             let [lock, version] = *round.array(image.plus(LOCK_AT));
             let version = Version::from_word(version);
-            if !version.is_present() && lock == 0 && (self.free.is_none() || self.is_home(slot)) {
+            // Whoever read what lived there may have left a lease, which is waited out as any.
+            if !version.is_present() && is_open(lock) && (self.free.is_none() || self.is_home(slot))
+            {
                 self.free = Some((self.block.plus(at), version));
             }
         }
@@ -523,6 +525,11 @@ fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> boo
     let Some(full_key) = wanted.full_key else { return true };
     let len = slot.full_key_bytes;
     round.bytes(image.plus(slot.full_key_at), len) == round.bytes(full_key, len)
+}
+
+/// Whether nobody holds the lock with this word: a lease of readers is nobody's.
+fn is_open(lock: u64) -> bool {
+    LockWord::from_word(lock).mode().is_none()
 }
 
 /// Whether LOCK and VERSION are the same in both images.

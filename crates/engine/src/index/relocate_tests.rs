@@ -96,6 +96,9 @@ fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>)
             new_version: Version::NEVER,
             prints: Prints::UNKNOWN,
             verb: VerbIndex(0),
+            met: 0,
+            is_due: false,
+            asked_again: 0,
         });
     }
     relocation.write(table, &mut txn, 0);

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::index::growth::Shard;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use crate::outcome::{Explanation, Failure};
-use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
+use crate::working_set::{Entry, HeldAs, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 
 /// Whether an insert waits for its slot.
@@ -35,9 +35,13 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
         let takes = |other: &Entry, slot| {
             other.mode == Mode::Insert && !other.found && other.address == slot
         };
-        let is_taken = |slot| {
-            txn.lock_on(slot).is_some() || txn.entries[first..].iter().any(|it| takes(it, slot))
+        // A lease on it was for its last record.
+        let is_locked = |slot| {
+            let lock = txn.lock_on(slot).map(|lock| txn.locks[lock as usize].held_as);
+            lock.is_some_and(|held_as| held_as != HeldAs::Lease)
         };
+        let is_taken =
+            |slot| is_locked(slot) || txn.entries[first..].iter().any(|it| takes(it, slot));
         let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| !is_taken(slot));
         let group = txn.lookup(&entry).group();
         if chosen.is_none() && txn.lookup(&entry).free.is_some() {

@@ -169,6 +169,9 @@ fn an_entry_says_what_is_to_be_written_first_line_first() {
             new_version: Version::from_word(NEW),
             prints: Prints::UNKNOWN,
             verb: VerbIndex(0),
+            met: 0,
+            is_due: false,
+            asked_again: 0,
         });
     }
     let mut push = |address, new: BufferOffset, len: usize| {

@@ -163,6 +163,9 @@ mod tests {
             new_version: Version::from_word(5),
             prints: Prints::UNKNOWN,
             verb: VerbIndex(0),
+            met: 0,
+            is_due: false,
+            asked_again: 0,
         });
         let piece = Piece { address: address.plus(8), new: old, old, len_bytes: 13, logged: true };
         txn.pieces.push(piece);

@@ -499,6 +499,7 @@ protocols! {
     motor::Motor,
     occ::Occ,
     oocc::Oocc,
+    drtm::Drtm,
 }
 
 #[cfg(test)]

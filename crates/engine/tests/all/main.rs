@@ -34,6 +34,7 @@ mod races;
 mod recovery;
 mod rows;
 mod rtt_budget;
+mod rtt_budget_drtm;
 mod rtt_budget_lotus;
 mod rtt_budget_motor;
 mod rtt_budget_occ;

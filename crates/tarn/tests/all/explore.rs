@@ -114,6 +114,18 @@ const PLANTED: &[Planted] = &[
     planted("oocc", ("-first-line-first", "torn-row"), "2x2", FaultKind::Compute),
     planted("oocc", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
     planted("oocc", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("drtm", ("-confirm-leases", "fractured-read"), "2x2", FaultKind::None),
+    planted("drtm", ("-wait-out-leases", "fractured-read"), "2x2", FaultKind::None),
+    planted("drtm", ("-refuse-locked", "write-skew"), "2x2", FaultKind::None),
+    planted("drtm", ("-unlock-late", "lost-update"), "2x2", FaultKind::None),
+    planted("drtm", ("-release-granted", "lost-update"), "2x2", FaultKind::None),
+    planted("drtm", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
+    planted("drtm", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
+    planted("drtm", ("unsafe-no-lock-cas", "lost-update"), "2x2", FaultKind::None),
+    planted("drtm", ("-keep-version", "stale-address"), "1x1", FaultKind::None),
+    planted("drtm", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
+    planted("drtm", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("drtm", ("-release-own", "three-writers"), "1x1", FaultKind::Compute),
 ];
 
 /// Alone the second costs a round and breaks nothing: what lets readers pass is raised before it is too late.
@@ -136,6 +148,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-intent"),
     ("oocc", "-write-unlock"),
     ("oocc", "-lease"),
+    ("drtm", "-share-leases"),
 ];
 
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and

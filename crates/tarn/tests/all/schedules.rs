@@ -73,6 +73,17 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("oocc", "-release-own", "recovery clears what others hold by now"),
     ("oocc", "-followed-is-released", "acknowledged, followed, and told to have aborted"),
     ("oocc", "-compare-lease", "a lease that nobody waits for any more"),
+    ("drtm", "-confirm-leases", "leases that have ended"),
+    ("drtm", "-wait-out-leases", "leases that nobody waits for"),
+    ("drtm", "-refuse-locked", "read past a lock"),
+    ("drtm", "-unlock-late", "unlocked before the backups had acknowledged"),
+    ("drtm", "-release-granted", "foreign locks cleared"),
+    ("drtm", "-protect-absent", "unprotected absent reads"),
+    ("drtm", "-release-on-abort", "locks that outlive their transaction"),
+    ("drtm", "unsafe-no-lock-cas", "locks that are only assumed"),
+    ("drtm", "-fence-before-recovery", "the dead still write while they are recovered"),
+    ("drtm", "-release-own", "recovery clears what others hold by now"),
+    ("drtm", "-keep-version", "versions that begin anew"),
 ];
 
 /// Switches that matter under a dead coordinator's number alone, which nothing has shown here in 1,000
@@ -98,6 +109,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-write-unlock"),
     ("oocc", "-lease"),
     ("oocc", "-exclusive-if-reads"),
+    ("drtm", "-share-leases"),
 ];
 
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {
@@ -243,6 +255,16 @@ fn leases_change_while_readers_trust_them() {
     assert!(sum.lease_changes.adjusted > 500 && sum.lease_changes.adjust_longest_ns > 0, "{sum}");
     let phases = &sum.coverage;
     assert!(sum.not_reached.iter().all(|it| !["in_lease", "wait_out"].contains(it)), "{phases:?}");
+    assert!(sum.faults.crashes > 0 && sum.faults.zombies > 0, "{sum}");
+}
+
+#[test]
+fn ends_of_leases_are_compared_across_nodes_whose_clocks_differ() {
+    let sum = sum(&Subject::of("drtm", "corrected"), 1_000, 2);
+    assert_eq!(sum.failed, None, "{sum}");
+    let phases = &sum.coverage;
+    let reached = |name: &str| !sum.not_reached.contains(&name);
+    assert!(["in_lease", "wait_out", "validate"].into_iter().all(reached), "{phases:?}");
     assert!(sum.faults.crashes > 0 && sum.faults.zombies > 0, "{sum}");
 }
 

@@ -146,6 +146,9 @@ fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
         new_version: Version::NEVER,
         prints: Prints::UNKNOWN,
         verb: HELD,
+        met: 0,
+        is_due: false,
+        asked_again: 0,
     });
     index
 }

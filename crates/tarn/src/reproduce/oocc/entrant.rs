@@ -87,9 +87,13 @@ const TPCC_LEASE_NS: u32 = 80_000;
 /// Where nothing is said: that of the experiment on offsets (section VIII-B), which section VIII-F finds above OCC, too.
 const UNSAID_LEASE_NS: u32 = 10_000;
 
+/// "The lease of DrTM is set to be 400us as set in the origin paper" (section VIII-A).
+const DRTM_LEASE_NS: u32 = 400_000;
+
 /// The lease that a benchmark is run with: the one place where it is set. Who varies it says [`Case::leasing`].
 fn read_lease_ns(who: Who, bench: &Bench) -> u32 {
     match bench.kind {
+        _ if who == Who::Drtm => DRTM_LEASE_NS,
         _ if !who.has_leases() => 0,
         Kind::Tpcc => TPCC_LEASE_NS,
         Kind::Ycsb if bench.mix == "oocc-unknown" => UNKNOWN_LEASE_NS,

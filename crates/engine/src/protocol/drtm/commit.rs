@@ -1,0 +1,71 @@
+//! DrTM's commit: confirm the leases, log, write, acknowledge each, unlock.
+//!
+//! Invariants: leases are confirmed with all locks held, so that there is a moment at which the transaction has everything that it
+//! read or will write; the log is sent behind that, so that an entry is of a transaction that was
+//! decided to commit; no data are written before every node has acknowledged the log; no lock is released before every
+//! replica has acknowledged its data; an abort releases exactly what was granted. Leases are not given back.
+
+use super::leases::{confirm, put_away};
+use super::switches::{On, Phase};
+use super::{Drtm, enter};
+use crate::context::Context;
+use crate::doubts::{begin_doubt, unknown};
+use crate::in_place::{Writes, prepare};
+use crate::log::send::{add_data, send_log, write_and_unlock_early};
+use crate::node_locks::{add_unlocks, post_release, settle_unlocks};
+use crate::outcome::Failure;
+use crate::working_set::Txn;
+
+/// Commits the transaction; see the module's text for what is awaited.
+pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.is_read_only() {
+        return confirm(drtm, cx, txn).await;
+    }
+    put_away(txn);
+    prepare(Writes { changes_only: true, keeps_version: drtm.on(On::KeepVersion) }, cx, txn)?;
+    settle_unlocks(cx, txn, drtm.on(On::SettleBeforeLog)).await;
+    confirm(drtm, cx, txn).await?;
+    log(cx, txn).await?;
+    write(drtm, cx, txn).await?;
+    if !txn.locks.is_empty() {
+        unlock(cx, txn);
+    }
+    Ok(())
+}
+
+/// The undo log, to every replica of every group that will be written. From here on the outcome is what the memory says: who
+/// finds an entry undoes what may have been written, under versions that readers see.
+async fn log(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.pieces.is_empty() {
+        return Ok(());
+    }
+    enter(cx, Phase::Log);
+    begin_doubt(cx, txn);
+    let groups = txn.groups.len();
+    send_log(cx, txn, groups).await.map_err(|_| unknown(cx, txn))
+}
+
+/// The data, to every replica.
+async fn write(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if txn.pieces.is_empty() {
+        return Ok(());
+    }
+    enter(cx, Phase::Write);
+    if !drtm.on(On::UnlockLate) {
+        enter(cx, Phase::Unlock);
+        return write_and_unlock_early(cx, txn, None).await;
+    }
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], None, |_| true);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))
+}
+
+/// Releases every granted lock; nobody waits for it.
+fn unlock(cx: &Context, txn: &mut Txn) {
+    enter(cx, Phase::Unlock);
+    txn.round.begin();
+    add_unlocks(cx, txn);
+    post_release(cx, txn);
+}

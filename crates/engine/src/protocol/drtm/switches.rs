@@ -1,0 +1,158 @@
+//! DrTM's switches, phases and reasons to abort.
+//!
+//! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
+
+use crate::outcome::AbortReason;
+use crate::protocol::{Limit, Switch};
+
+/// The switches, by position in [`SWITCHES`].
+#[derive(Clone, Copy)]
+pub(super) enum On {
+    ConfirmLeases = 0,
+    RefuseLocked = 1,
+    UnlockLate = 2,
+    ReleaseGranted = 3,
+    WaitOutLeases = 4,
+    ProtectAbsent = 5,
+    ReleaseOnAbort = 6,
+    LockCas = 7,
+    FenceBeforeRecovery = 8,
+    SettleBeforeLog = 9,
+    ReleaseOwn = 10,
+    KeepVersion = 11,
+    ShareLeases = 12,
+}
+
+pub(super) const SWITCHES: &[Switch] = &[
+    switch(
+        "confirm-leases",
+        "a commit asks whether its leases still hold, and looks again at what was read if not; off: it believes so",
+        (true, true),
+    ),
+    switch(
+        "refuse-locked",
+        "a record locked by another transaction is not taken for unchanged when it is looked at again, nor locked where it was seen locked",
+        (true, true),
+    ),
+    switch(
+        "unlock-late",
+        "locks are released when every replica has acknowledged its data; \
+         off: in one batch with the primary's data",
+        (false, false),
+    ),
+    switch(
+        "release-granted",
+        "an abort releases the locks that were granted, by CAS of its own tag; \
+         off: it clears every lock that it asked for",
+        (true, true),
+    ),
+    switch(
+        "wait-out-leases",
+        "a writer waits until the leases have ended where he will write; off: he takes the lock at once",
+        (true, true),
+    ),
+    switch(
+        "protect-absent",
+        "an absent read, an insert and a delete protect the bucket's directory record",
+        (true, true),
+    ),
+    switch(
+        "release-on-abort",
+        "an abort releases its locks at all; off: they outlive the transaction",
+        (true, true),
+    ),
+    Switch {
+        simulated_only: true,
+        ..switch(
+            "lock-cas",
+            "a lock is taken by CAS; off: it is only assumed, and transactions are not isolated",
+            (true, true),
+        )
+    },
+    switch(
+        "fence-before-recovery",
+        "recovery reads nothing before the dead node's access is revoked everywhere; \
+         off: the dead, if it still runs, writes on beside it",
+        (false, false),
+    ),
+    switch(
+        "settle-before-log",
+        "a log area is used again only when nobody needs what it holds: earlier unlocks have settled, \
+         the recovery of a dead coordinator of the same number is over; off: at once",
+        (true, true),
+    ),
+    switch(
+        "release-own",
+        "recovery takes away only locks that carry the dead transaction's tag, by CAS; \
+         off: it clears the LOCK of every record in the log, whoever holds it by now",
+        (false, false),
+    ),
+    switch(
+        "keep-version",
+        "a record that comes back counts on from the slot's and its directory's VERSION; \
+         off: it begins anew",
+        (true, true),
+    ),
+    switch(
+        "share-leases",
+        "a lease that another asked for and that still holds is as good as an own one; off: each asks for his own",
+        (true, true),
+    ),
+];
+
+/// A switch that `literal` and `measured` keep, or do not.
+const fn switch(
+    name: &'static str,
+    effect: &'static str,
+    (in_literal, in_measured): (bool, bool),
+) -> Switch {
+    Switch { name, effect, in_literal, in_measured, simulated_only: false }
+}
+
+/// The phases, in the order of [`PHASES`].
+#[derive(Clone, Copy)]
+pub(super) enum Phase {
+    Locate = 0,
+    ReadDirect = 1,
+    Lock = 2,
+    LockDirect = 3,
+    LockDirectory = 4,
+    ReadBody = 5,
+    WaitOut = 6,
+    InLease = 7,
+    Validate = 8,
+    Log = 9,
+    Write = 10,
+    Unlock = 11,
+    Release = 12,
+    Resolve = 13,
+}
+
+pub(super) const PHASES: &[&str] = &[
+    "locate",
+    "read_direct",
+    "lock",
+    "lock_direct",
+    "lock_directory",
+    "read_body",
+    "wait_out",
+    "in_lease",
+    "validate",
+    "log",
+    "write",
+    "unlock",
+    "release",
+    "resolve",
+];
+
+pub(super) const LIMITS: &[Limit] = &[];
+
+pub(super) const ABORTS: &[AbortReason] = &[
+    AbortReason::LockRefused,
+    AbortReason::ReadLocked,
+    AbortReason::VersionChanged,
+    AbortReason::ValidationLocked,
+    AbortReason::IndexChanged,
+    AbortReason::StaleAddress,
+    AbortReason::User,
+];
