@@ -45,7 +45,7 @@ impl Rate {
     fn of(ticks: u64, passed: Duration) -> Option<Rate> {
         let rate = (u128::from(ticks) << 32) / passed.as_nanos().max(1);
         let least = (1 << 32) / 100;
-        (least..=100 << 32).contains(&rate).then_some(Rate::from_ticks(rate as u64))
+        (least..=100 << 32).contains(&rate).then(|| Rate::from_ticks(rate as u64))
     }
 
     /// At so many 2^-32 of a tick a nanosecond, more than 1.
