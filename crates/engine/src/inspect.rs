@@ -351,12 +351,12 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
     lines
 }
 
-/// The bytes of a slot whose image is in the buffer.
 /// Whether somebody holds the lock with this word: leases end by themselves.
 fn is_held(lock: u64) -> bool {
     LockWord::from_word(lock).mode().is_some()
 }
 
+/// The bytes of a slot whose image is in the buffer.
 fn slot_at<'a>(round: &'a Round, table: &Table, image: BufferOffset) -> &'a [u8] {
     round.bytes(image, table.slot.slot_bytes)
 }
