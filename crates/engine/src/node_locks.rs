@@ -4,8 +4,7 @@
 //! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
 
 use crate::context::Context;
-use crate::index::prints::Prints;
-use crate::layout::{LOCK_AT, LockMode, LockWord, Version};
+use crate::layout::{LOCK_AT, LockMode, LockWord};
 use crate::owner::OwnerTag;
 use crate::working_set::{HeldAs, Lock, LockKind, Txn};
 use tarn_fabric::address::Address;
@@ -58,18 +57,9 @@ fn ask_for(
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
     txn.locks.push(Lock {
-        address,
-        held_as,
-        kind,
         granted: txn.assumes_locks && held_as != HeldAs::Lease,
-        writes: false,
-        old_version: Version::NEVER,
-        new_version: Version::NEVER,
-        prints: Prints::UNKNOWN,
         verb,
-        met: 0,
-        is_due: false,
-        asked_again: 0,
+        ..Lock::unasked(address, kind, held_as)
     });
     index
 }

@@ -306,6 +306,27 @@ pub struct Lock {
     pub asked_again: u8,
 }
 
+impl Lock {
+    /// One that is not asked for, and of which nothing is known.
+    #[inline(always)]
+    pub fn unasked(address: Address, kind: LockKind, held_as: HeldAs) -> Lock {
+        Lock {
+            address,
+            held_as,
+            kind,
+            granted: false,
+            writes: false,
+            old_version: Version::NEVER,
+            new_version: Version::NEVER,
+            prints: Prints::UNKNOWN,
+            verb: VerbIndex(0),
+            met: 0,
+            is_due: false,
+            asked_again: 0,
+        }
+    }
+}
+
 /// Bytes to write under a lock, with what they replace.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {

@@ -4,7 +4,6 @@
 
 use super::*;
 use crate::catalog::{Catalog, Options};
-use crate::index::prints::Prints;
 use crate::log::undo::LoggedRecord;
 use crate::owner::OwnerTag;
 use crate::schema::{ColumnType, TableSchema};
@@ -12,7 +11,6 @@ use crate::working_set::{HeldAs, Lock, LockKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
-use tarn_fabric::round::VerbIndex;
 
 const DEPTH: u8 = 2;
 
@@ -87,18 +85,8 @@ fn split(table: &Table, memory: &Memory, chain: usize) -> (Memory, Vec<Address>)
     assert!(relocation.still_holds(&txn.round));
     for slot in relocation.changed() {
         txn.locks.push(Lock {
-            held_as: HeldAs::Exclusive,
-            address: slot.address,
-            kind: LockKind::Record,
             granted: true,
-            writes: false,
-            old_version: Version::NEVER,
-            new_version: Version::NEVER,
-            prints: Prints::UNKNOWN,
-            verb: VerbIndex(0),
-            met: 0,
-            is_due: false,
-            asked_again: 0,
+            ..Lock::unasked(slot.address, LockKind::Record, HeldAs::Exclusive)
         });
     }
     relocation.write(table, &mut txn, 0);

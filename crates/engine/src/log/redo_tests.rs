@@ -3,12 +3,10 @@
 //! Invariant: at each copy the verbs land in their order, the lines of one in any; copies know nothing of one another.
 
 use super::*;
-use crate::index::prints::Prints;
 use crate::layout::{Lined, LockMode};
 use crate::schema::{ColumnType, TableSchema};
 use crate::working_set::{HeldAs, Lock, LockKind, Piece};
 use tarn_fabric::address::{GroupId, Incarnation, LINE_BYTES, NodeId, NodeSlot};
-use tarn_fabric::round::VerbIndex;
 
 const OLD: u64 = 4;
 const NEW: u64 = 5;
@@ -160,18 +158,11 @@ fn an_entry_says_what_is_to_be_written_first_line_first() {
     txn.round.bytes_mut(image, of.record_bytes()).copy_from_slice(&new);
     for address in [at, directory] {
         txn.locks.push(Lock {
-            address,
-            held_as: HeldAs::Exclusive,
-            kind: LockKind::Record,
             granted: true,
             writes: true,
             old_version: Version::from_word(OLD),
             new_version: Version::from_word(NEW),
-            prints: Prints::UNKNOWN,
-            verb: VerbIndex(0),
-            met: 0,
-            is_due: false,
-            asked_again: 0,
+            ..Lock::unasked(address, LockKind::Record, HeldAs::Exclusive)
         });
     }
     let mut push = |address, new: BufferOffset, len: usize| {

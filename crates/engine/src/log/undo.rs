@@ -142,10 +142,8 @@ impl Entry for LogEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::prints::Prints;
     use crate::working_set::{HeldAs, LockKind, Piece};
     use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
-    use tarn_fabric::round::VerbIndex;
 
     fn logged() -> (Txn, BufferOffset, usize) {
         let node = NodeId { slot: NodeSlot(3), incarnation: Incarnation(1) };
@@ -154,18 +152,11 @@ mod tests {
         let old = txn.round.reserve(13);
         txn.round.bytes_mut(old, 13).copy_from_slice(b"hello, world!");
         txn.locks.push(Lock {
-            address,
-            held_as: HeldAs::Exclusive,
-            kind: LockKind::Record,
             granted: true,
             writes: true,
             old_version: Version::from_word(4),
             new_version: Version::from_word(5),
-            prints: Prints::UNKNOWN,
-            verb: VerbIndex(0),
-            met: 0,
-            is_due: false,
-            asked_again: 0,
+            ..Lock::unasked(address, LockKind::Record, HeldAs::Exclusive)
         });
         let piece = Piece { address: address.plus(8), new: old, old, len_bytes: 13, logged: true };
         txn.pieces.push(piece);

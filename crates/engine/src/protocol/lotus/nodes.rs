@@ -10,7 +10,6 @@ use super::{Lotus, On, Phase, commit, enter, prepare};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::btree::scan::Visit;
-use crate::index::prints::Prints;
 use crate::layout::{LOCK_AT, VERSION_AT, Version, version_at};
 use crate::lock::name::{LockMode, LockName};
 use crate::node_locks::HELD;
@@ -136,20 +135,7 @@ impl Structure for Lotus {
 fn note_lock(txn: &mut Txn, address: Address, kind: LockKind) -> u32 {
     let index = txn.locks.len() as u32;
     txn.note_lock(address);
-    txn.locks.push(Lock {
-        held_as: HeldAs::Exclusive,
-        address,
-        kind,
-        granted: true,
-        writes: false,
-        old_version: Version::NEVER,
-        new_version: Version::NEVER,
-        prints: Prints::UNKNOWN,
-        verb: HELD,
-        met: 0,
-        is_due: false,
-        asked_again: 0,
-    });
+    txn.locks.push(Lock { granted: true, verb: HELD, ..Lock::unasked(address, kind, HeldAs::Exclusive) });
     index
 }
 
