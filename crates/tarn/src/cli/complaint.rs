@@ -14,6 +14,8 @@ pub fn about(error: &UsageError) -> String {
         "workload" => "WORKLOAD".to_owned(),
         "figure" => "FIGURE".to_owned(),
         "litmus" => "LITMUS".to_owned(),
+        // Something of the data, and no flag.
+        words if words.contains(' ') => words.to_owned(),
         field => format!("--{}", field.replace('_', "-")),
     };
     let value = if value.is_empty() { "nothing" } else { value };

@@ -169,7 +169,25 @@ impl Order {
                 }
             }
         }
-        Ok(items)
+        if items.is_empty() { Err(self.nothing_left()) } else { Ok(items) }
+    }
+
+    /// Nothing that was asked for is something that the protocol promises.
+    fn nothing_left(&self) -> UsageError {
+        let protocol = &self.protocol;
+        let (field, value, allowed) = match self.fault {
+            Some(kind) => (
+                "fault",
+                kind.name().into(),
+                format!("a death that {protocol} promises to survive"),
+            ),
+            None => (
+                "litmus",
+                self.litmuses.join(" "),
+                format!("without ranges, which {protocol} does not offer"),
+            ),
+        };
+        UsageError { field: field.into(), value, allowed }
     }
 
     /// Whether the protocol promises to survive the death of a compute node.
@@ -246,6 +264,19 @@ mod tests {
         assert!(odd.items().expect_err("refused").to_string().contains("--crashes"));
         let unknown = Order { variant: "corrected,-none".into(), ..order };
         assert!(unknown.items().expect_err("refused").to_string().contains("allowed"));
+    }
+
+    #[test]
+    fn an_order_of_which_nothing_is_left_is_refused() {
+        let refused = |order: Order| order.items().expect_err("nothing is left").to_string();
+        let order = Order { crashes: 1, ..Order::all("drtm", "corrected") };
+        let deadly = Order { fault: Some(FaultKind::Memory), ..order.clone() };
+        assert_eq!(
+            refused(deadly),
+            "fault = memory; allowed: a death that drtm promises to survive"
+        );
+        let ranges = Order { litmuses: vec!["merge-scan".into()], ..order };
+        assert!(refused(ranges).starts_with("litmus = merge-scan; allowed: without ranges"));
     }
 
     #[test]
