@@ -226,6 +226,14 @@ impl Round {
         self.push(target, VerbKind::Read, (0, 0), (buffer, len_bytes), 0);
     }
 
+    /// READ of the aligned word at `target` by who polls it, and has nothing to do until it is not `seen` any more. It is a READ wherever time
+    /// passes; where every order is explored it is not executed before the word has changed, unless nothing else can happen.
+    pub fn watch(&mut self, target: Target, seen: u64) -> BufferOffset {
+        let buffer = self.reserve(8);
+        self.push(target, VerbKind::Read, (seen, 0), (buffer, 8), Verb::WATCHES);
+        buffer
+    }
+
     /// WRITE of `len_bytes` of the buffer from `buffer` on; any byte range.
     #[inline]
     pub fn write(&mut self, target: Target, buffer: BufferOffset, len_bytes: usize) {

@@ -28,7 +28,7 @@ pub enum VerbKind {
 pub struct Verb {
     /// Where it goes.
     pub target: Target,
-    /// CAS: the expected value. FAA: the addend.
+    /// CAS: the expected value. FAA: the addend. READ that watches: the value that tells nothing new.
     pub expected: u64,
     /// CAS: the new value; after completion of any atomic, the value found.
     pub value: u64,
@@ -42,6 +42,8 @@ impl Verb {
     pub const FENCED: u8 = 1;
     /// WRITE: nobody relies on seeing a line of it whole.
     pub const PRIVATE: u8 = 2;
+    /// READ of a word: whoever polls it has nothing to do until it is not `expected` any more.
+    pub const WATCHES: u8 = 4;
 
     #[inline(always)]
     pub(crate) fn new(

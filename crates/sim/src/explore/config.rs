@@ -197,4 +197,6 @@ pub enum Planted {
     BeginningsForgotten,
     /// Waits beside one another add up.
     OverlapsForgotten,
+    /// Being told that nothing else can happen is held to be independent of what others do.
+    StallsForgotten,
 }

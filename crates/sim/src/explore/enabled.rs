@@ -26,6 +26,7 @@ impl Machine {
         self.time_enabled(list);
         self.messages_enabled(list);
         self.faults_enabled(list, true);
+        self.stalled_pieces(list);
     }
 
     /// What is left to choose from once [`Machine::at_once`] has nothing.
@@ -62,6 +63,7 @@ impl Machine {
         self.time_enabled(list);
         self.messages_enabled(list);
         self.faults_enabled(list, false);
+        self.stalled_pieces(list);
     }
 
     /// The pieces of what an actor has posted from a round on.
@@ -105,8 +107,37 @@ impl Machine {
         }
     }
 
-    /// The pieces of a flight that may land next, with their places in it.
+    /// The pieces of a flight that may land next, with their places in it: not what watches a word that has not changed.
     pub(crate) fn pieces(&self, index: u32, mut each: impl FnMut(Transition, Place)) {
+        self.all_pieces(index, |transition, place, waits| {
+            if !waits {
+                each(transition, place);
+            }
+        });
+    }
+
+    /// Nothing else can happen: who watches a word is told that time has passed, one of them.
+    fn stalled_pieces(&self, list: &mut Vec<Transition>) {
+        if !self.is_over(list) {
+            return;
+        }
+        for &index in &self.flights.live {
+            self.all_pieces(index, |transition, _, waits| {
+                if waits {
+                    list.push(transition);
+                }
+            });
+        }
+    }
+
+    /// Whether a verb watches a word that has not changed.
+    pub(crate) fn watches_in_vain(&self, verb: &Verb) -> bool {
+        let place = || self.memory.place(verb.target, 8).expect("checked when posted");
+        verb.has(Verb::WATCHES) && self.memory.word(place()) == verb.expected
+    }
+
+    /// All pieces that may land next, and whether each watches a word that has not changed.
+    pub(crate) fn all_pieces(&self, index: u32, mut each: impl FnMut(Transition, Place, bool)) {
         let flight = self.flights.get(index);
         let (actor, round) = (flight.actor, flight.number);
         for (at, batch) in flight.batches().iter().enumerate() {
@@ -116,12 +147,15 @@ impl Machine {
             }
             for position in [first, overtaking].into_iter().flatten() {
                 let pending = batch.pending[position];
+                let is_verb = flight.revokes.is_none();
+                let waits = is_verb
+                    && self.watches_in_vain(&flight.round.verbs()[usize::from(pending.verb)]);
                 let mut lines = pending.lines;
                 while lines != 0 {
                     let line = lines.trailing_zeros() as u16;
                     lines &= lines - 1;
                     let transition = Transition::Piece { actor, round, verb: pending.verb, line };
-                    each(transition, (at, position, line));
+                    each(transition, (at, position, line), waits);
                 }
             }
         }

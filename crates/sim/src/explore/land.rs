@@ -16,6 +16,9 @@ use tarn_fabric::backend::Endpoint;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{Round, Verb, VerbKind};
 
+/// So long has it been, at least, when nothing but waiting is left to do.
+const STALL_NS: u64 = 1_000_000_000;
+
 /// What one access did to memory.
 struct Access {
     at: usize,
@@ -51,6 +54,14 @@ impl Machine {
     }
 
     fn execute_piece(&mut self, index: u32, verb_index: u16, line: u16) {
+        let flight = self.flights.get(index);
+        if self.watches_in_vain(&flight.round.verbs()[usize::from(verb_index)]) {
+            // Nobody had anything else to do: what is between this and whatever comes next matters.
+            self.actors[usize::from(flight.actor)].clock += STALL_NS;
+            if !self.config.reduction.has(Planted::StallsForgotten) {
+                self.footprint.actor(u64::MAX);
+            }
+        }
         let reduction = self.config.reduction;
         let flight = self.flights.get_mut(index);
         let (actor, number) = (flight.actor, flight.number);

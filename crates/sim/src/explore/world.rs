@@ -108,7 +108,7 @@ impl World {
             Transition::Piece { actor, round, verb, line } => {
                 let index = machine.flights.named(actor, round).expect("it is in flight");
                 let mut place = None;
-                machine.pieces(index, |it, at| {
+                machine.all_pieces(index, |it, at, _| {
                     if it == (Transition::Piece { actor, round, verb, line }) {
                         place = Some(at);
                     }

@@ -3,14 +3,14 @@
 //! Invariant checked: whatever plain enumeration reaches, every reduction covers; whatever a reduction
 //! reaches, plain enumeration does.
 
-use crate::common::cases::{Case, cases, drawn, is_all};
+use crate::common::cases::{Case, budget, case, cases, drawn, is_all, told_and_telling};
 use crate::common::timed;
 use crate::common::toy::Outcome;
 use proptest::prelude::Strategy;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeSet;
-use tarn_sim::explore::{Bounds, ExploreConfig, Planted, Reduction};
+use tarn_sim::explore::{Bounds, ExploreConfig, FaultBudget, Planted, Reduction};
 
 /// What a reduction missed, and what it made up.
 fn compare(plain: &BTreeSet<Outcome>, reduced: &BTreeSet<Outcome>) -> Result<(), String> {
@@ -113,6 +113,23 @@ fn compare_drawn(strategy: &impl Strategy<Value = Case>, states: u64) {
 }
 
 #[test]
+fn who_watches_is_told_of_a_change_or_that_nothing_else_can_happen() {
+    let told = |faults| {
+        let case = case("watch", &told_and_telling(), 1, faults);
+        let (outcomes, explored) = case.toy.outcomes(&case.config(), Reduction::Full);
+        assert!(is_all(&explored));
+        outcomes.into_iter().map(|it| it.logs[0].clone()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(told(FaultBudget::NONE), BTreeSet::from([vec![2000, 2000]]), "all that was told of");
+    let with_deaths = BTreeSet::from([vec![0, 0], vec![0, 2000], vec![2000, 2000]]);
+    let who_ended = |log: &Vec<u64>| log.len() == 2;
+    assert_eq!(
+        told(budget(1, 0, 0)).into_iter().filter(who_ended).collect::<BTreeSet<_>>(),
+        with_deaths
+    );
+}
+
+#[test]
 fn planted_mistakes_are_noticed() {
     for planted in [
         Planted::LinesForgotten,
@@ -137,6 +154,7 @@ fn planted_mistakes_are_noticed() {
         Planted::WaitsForgotten,
         Planted::BeginningsForgotten,
         Planted::OverlapsForgotten,
+        Planted::StallsForgotten,
     ] {
         let is_noticed = |case: &Case, states| {
             let config = bounded(case, states);

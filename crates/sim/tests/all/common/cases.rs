@@ -60,7 +60,38 @@ pub fn large(name: &'static str, programs: &[Program], nodes: u16, faults: Fault
 
 /// Toys by hand.
 pub fn cases() -> Vec<Case> {
-    [of_rounds(), timed::cases()].into_iter().flatten().collect()
+    [of_rounds(), of_watches(), timed::cases()].into_iter().flatten().collect()
+}
+
+/// Who tells by a word that another has been written, and who waits for it.
+pub fn told_and_telling() -> [Program; 2] {
+    let each = |ops: [Op; 2]| program(vec![ops.map(|op| Do::Round(vec![op])).to_vec()]);
+    [each([Op::Watch { node: 0, line: 0 }, read(0, 1)]), each([write(0, 1), write(0, 0)])]
+}
+
+fn of_watches() -> Vec<Case> {
+    let each = |ops: &[Op]| program(vec![ops.iter().map(|op| Do::Round(vec![*op])).collect()]);
+    let watch = |line| Op::Watch { node: 0, line };
+    vec![
+        case("a word that tells", &told_and_telling(), 1, FaultBudget::NONE),
+        case("a word that may never tell", &told_and_telling(), 1, budget(1, 0, 0)),
+        case("a word on a node that may die", &told_and_telling(), 1, budget(0, 0, 1)),
+        case(
+            "two who wait in vain",
+            &[each(&[watch(0), read(0, 2)]), each(&[watch(1), write(0, 2)])],
+            1,
+            FaultBudget::NONE,
+        ),
+        case(
+            "two who wait for each other",
+            &[
+                each(&[watch(0), write(0, 1), read(0, 2)]),
+                each(&[watch(1), write(0, 0), write(0, 2)]),
+            ],
+            1,
+            FaultBudget::NONE,
+        ),
+    ]
 }
 
 fn of_rounds() -> Vec<Case> {
@@ -411,6 +442,7 @@ pub fn drawn() -> impl Strategy<Value = Case> {
         1 => place().prop_map(|(node, _)| Op::Write { node, line: 0, lines: 2, fenced: false }),
         2 => place().prop_map(|(node, line)| Op::Cas { node, line }),
         1 => place().prop_map(|(node, line)| Op::Faa { node, line }),
+        1 => place().prop_map(|(node, line)| Op::Watch { node, line }),
     ];
     let ops = prop::collection::vec(op, 1..3);
     let step = prop_oneof![

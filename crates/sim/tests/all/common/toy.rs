@@ -34,6 +34,8 @@ pub enum Op {
     Cas { node: u16, line: u16 },
     /// FAA of one.
     Faa { node: u16, line: u16 },
+    /// READ of a word by who waits until it is not zero.
+    Watch { node: u16, line: u16 },
 }
 
 /// A round, or what stands in the place of one.
@@ -448,6 +450,9 @@ impl Run {
                 }
                 Op::Faa { node, line } => {
                     seen.push(Seen::Found(round.faa(target(node, line), 1)));
+                }
+                Op::Watch { node, line } => {
+                    seen.push(Seen::Words(vec![round.watch(target(node, line), 0)]));
                 }
             }
         }
