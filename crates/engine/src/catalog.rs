@@ -415,6 +415,7 @@ fn heap_bytes(schemas: &[TableSchema], options: &Options, groups: usize) -> u64 
 fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
     let waiting = match options.layout {
         LayoutKind::SingleVersion
+        | LayoutKind::Ticketed
         | LayoutKind::Deltas { .. }
         | LayoutKind::Wholes { .. }
         | LayoutKind::Lined => 0,

@@ -131,6 +131,7 @@ impl Coordinator {
                 let deadline = self.retry.deadline.zip(start).map(|(after, start)| start + after);
                 Box::pin(self.cx.adopt(deadline)).await?;
             }
+            self.txn.tries_before = tries;
             let mut attempt = Attempt::begin(self);
             // One future for the whole try: every level of nesting costs each of its polls.
             let failure = match body(&mut attempt.transaction()).await {

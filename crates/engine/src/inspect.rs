@@ -11,7 +11,7 @@ use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
 use crate::inspect_trees::audit_index;
 use crate::inspect_versions::{is_block, wrong_cells};
 use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, LockWord, Newest,
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, LockWords, Newest,
     PayloadAt, RecordLayout, VERSION_AT, Version,
 };
 use crate::outcome::Failure;
@@ -232,7 +232,7 @@ async fn audit_header(
         .map(|target| round.read(target, Geometry::HEADER_BYTES))
         .collect();
     cx.port.execute(&mut round).await?;
-    audit.locks_left += u64::from(is_held(round.word(images[0].plus(LOCK_AT))));
+    audit.locks_left += u64::from(!LockWords::Tags.is_free(round.word(images[0].plus(LOCK_AT))));
     let (skip, rest) = (VERSION_AT, Geometry::HEADER_BYTES - VERSION_AT);
     let bytes = |image: &BufferOffset| round.bytes(image.plus(skip), rest);
     let differ = images.iter().filter(|image| bytes(image) != bytes(&images[0])).count();
@@ -259,7 +259,8 @@ async fn audit_bucket(
         let slots =
             (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * table.slot.slot_bytes);
         for offset in std::iter::once(0).chain(slots) {
-            audit.locks_left += u64::from(is_held(round.word(at.plus(offset + LOCK_AT))));
+            let words = if offset > 0 { table.slot.lock_words } else { LockWords::Tags };
+            audit.locks_left += u64::from(!words.is_free(round.word(at.plus(offset + LOCK_AT))));
             let image = at.plus(offset);
             if offset > 0 && !table.slot.is_free(slot_at(&round, table, image)) {
                 let is_there = table.slot.newest(slot_at(&round, table, image)).is_some();
@@ -349,11 +350,6 @@ fn differing(round: &Round, table: &Table, first: BufferOffset, second: BufferOf
         }
     }
     lines
-}
-
-/// Whether somebody holds the lock with this word: leases end by themselves.
-fn is_held(lock: u64) -> bool {
-    LockWord::from_word(lock).mode().is_some()
 }
 
 /// The bytes of a slot whose image is in the buffer.

@@ -4,9 +4,9 @@
 //! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
 
 use crate::context::Context;
-use crate::layout::{LOCK_AT, LockMode, LockWord};
+use crate::layout::{LOCK_AT, LockMode, LockWord, Ticket};
 use crate::owner::OwnerTag;
-use crate::working_set::{HeldAs, Lock, LockKind, Txn};
+use crate::working_set::{HeldAs, Lock, LockKind, NO_LOCK, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{Round, VerbIndex};
 
@@ -17,7 +17,12 @@ pub(crate) const HELD: VerbIndex = VerbIndex(u32::MAX);
 /// not granted does nothing: tags are unique and locks are released by CAS.
 pub(crate) fn suspect_all_locks(txn: &mut Txn) {
     for lock in &mut txn.locks {
-        lock.granted = lock.held_as != HeldAs::Lease;
+        lock.granted = match lock.held_as {
+            HeldAs::Lease => false,
+            // Nobody knows which number it has: it is lost.
+            HeldAs::Ticket(_) => lock.granted,
+            HeldAs::Exclusive | HeldAs::Intent | HeldAs::Either => true,
+        };
     }
 }
 
@@ -69,6 +74,17 @@ pub(crate) fn ask_lease(cx: &Context, txn: &mut Txn, address: Address, lease: u6
     ask_for(cx, txn, address, (LockKind::Record, HeldAs::Lease, lease))
 }
 
+/// Takes a ticket for the lock on a record.
+pub(crate) fn ask_in_turn(cx: &Context, txn: &mut Txn, address: Address, ticket: Ticket) -> u32 {
+    let index = txn.locks.len() as u32;
+    let target = cx.groups.primary(address).plus(LOCK_AT);
+    let verb = txn.round.faa(target, ticket.comes());
+    txn.note_lock(address);
+    txn.locks
+        .push(Lock { verb, ..Lock::unasked(address, LockKind::Record, HeldAs::Ticket(ticket)) });
+    index
+}
+
 /// What stands in a LOCK word of `tag`'s; of one that is being raised, once it is.
 #[inline(always)]
 fn word(tag: OwnerTag, held_as: HeldAs) -> u64 {
@@ -80,6 +96,10 @@ fn word(tag: OwnerTag, held_as: HeldAs) -> u64 {
 #[inline]
 fn add_unlock(cx: &Context, round: &mut Round, tag: OwnerTag, lock: &Lock) {
     let target = cx.groups.primary(lock.address).plus(LOCK_AT);
+    if let HeldAs::Ticket(ticket) = lock.held_as {
+        round.faa(target, ticket.goes());
+        return;
+    }
     if lock.held_as == HeldAs::Either {
         // Sent before the other: if it was raised meanwhile, the next finds it.
         round.cas(target, word(tag, HeldAs::Intent), 0);
@@ -112,7 +132,8 @@ pub(crate) fn note_raises(txn: &mut Txn) -> bool {
 /// Notes which of the locks asked for in the last round were granted; `or_all`, as it must not be: all of them.
 #[inline]
 pub(crate) fn note_grants(txn: &mut Txn, or_all: bool) {
-    for lock in txn.locks.iter_mut().filter(|lock| lock.verb != HELD) {
+    let asked = |lock: &&mut Lock| lock.verb != HELD && lock.held_as.is_by_cas();
+    for lock in txn.locks.iter_mut().filter(asked) {
         lock.granted = (txn.round.swapped(lock.verb) || or_all) && lock.held_as != HeldAs::Lease;
     }
 }
@@ -158,6 +179,26 @@ pub(crate) fn add_unlocks(cx: &Context, txn: &mut Txn) {
     for lock in locks.iter().filter(|lock| lock.granted) {
         add_unlock(cx, round, *tag, lock);
     }
+}
+
+/// Takes readers' locks away from the others of a transaction that is going to write: nothing of them is logged.
+pub(crate) fn put_away(txn: &mut Txn, mut put: impl FnMut(Lock)) {
+    let Txn { locks, entries, .. } = txn;
+    let is_shared = |lock: &&Lock| lock.held_as.is_shared();
+    for entry in entries.iter_mut() {
+        for index in [&mut entry.lock, &mut entry.directory_lock] {
+            if *index != NO_LOCK {
+                *index -= locks[..*index as usize].iter().filter(is_shared).count() as u32;
+            }
+        }
+    }
+    locks.retain(|lock| {
+        let keeps = !lock.held_as.is_shared();
+        if !keeps {
+            put(*lock);
+        }
+        keeps
+    });
 }
 
 /// What a variant keeps when it rolls back.

@@ -8,7 +8,7 @@
 
 use crate::index::hash::Lookup;
 use crate::index::prints::Prints;
-use crate::layout::{Slot, Version};
+use crate::layout::{Slot, Ticket, Version};
 use crate::lock::set::LockSet;
 use crate::lock::versions::Stamp;
 use crate::membership::ViewNumber;
@@ -275,6 +275,22 @@ pub enum HeldAs {
     Either,
     /// A lease, this transaction's or another's: it runs out by itself.
     Lease,
+    /// A number of its own in a word of tickets.
+    Ticket(Ticket),
+}
+
+impl HeldAs {
+    /// Whether others may read beside.
+    #[inline]
+    pub fn is_shared(self) -> bool {
+        matches!(self, HeldAs::Lease | HeldAs::Ticket(Ticket::Reader))
+    }
+
+    /// Whether the outcome of the verb that asked is a CAS's.
+    #[inline]
+    pub fn is_by_cas(self) -> bool {
+        !matches!(self, HeldAs::Ticket(_))
+    }
 }
 
 /// A lock that was asked for.
@@ -296,11 +312,12 @@ pub struct Lock {
     pub new_version: Version,
     /// Of a bucket: the fingerprints to write with VERSION.
     pub prints: Prints,
-    /// The CAS, in the round that asked.
+    /// The CAS or FAA, in the round that asked.
     pub verb: VerbIndex,
-    /// The word that stood in its way and may be replaced, of protocols that ask again; else 0.
+    /// The word that stood in its way and may be replaced, of protocols that ask again; the word that was found with its
+    /// ticket; else 0.
     pub met: u64,
-    /// Whether it was refused, and is to be asked for again.
+    /// Whether it was refused, and is to be asked for again, or is waited for.
     pub is_due: bool,
     /// How often it was asked for again.
     pub asked_again: u8,
@@ -319,7 +336,7 @@ impl Lock {
             old_version: Version::NEVER,
             new_version: Version::NEVER,
             prints: Prints::UNKNOWN,
-            verb: VerbIndex(0),
+            verb: VerbIndex(u32::MAX),
             met: 0,
             is_due: false,
             asked_again: 0,
@@ -390,6 +407,8 @@ pub struct Txn {
     pub coordinator: u32,
     /// What it was declared to do; stays from try to try.
     pub intent: Intent,
+    /// How often it was tried before.
+    pub tries_before: u32,
     /// Its timestamps. The protocol that has them begins them anew.
     pub stamps: Stamps,
     /// The verbs in flight and the buffer.
@@ -417,6 +436,8 @@ pub struct Txn {
     pub checks: Vec<Check>,
     /// What must be released.
     pub locks: Vec<Lock>,
+    /// Readers' locks that are put away while the others are logged.
+    pub shares: Vec<Lock>,
     /// What will be written.
     pub pieces: Vec<Piece>,
     /// Its locks in compute nodes.
@@ -462,6 +483,7 @@ impl Txn {
             tag,
             coordinator,
             intent: Intent::default(),
+            tries_before: 0,
             stamps: Stamps::NONE,
             round: Round::new(),
             entries: Vec::with_capacity(16),
@@ -475,6 +497,7 @@ impl Txn {
             fetched: 0,
             checks: Vec::new(),
             locks: Vec::with_capacity(4),
+            shares: Vec::new(),
             pieces: Vec::with_capacity(4),
             held: LockSet::default(),
             looks: Vec::new(),
@@ -509,6 +532,7 @@ impl Txn {
         self.fetched = 0;
         self.checks.clear();
         self.locks.clear();
+        self.shares.clear();
         self.pieces.clear();
         self.allocated.clear();
         self.groups.clear();
@@ -553,7 +577,7 @@ impl Txn {
     /// Whether nothing is locked but for readers, and nothing will be written.
     #[inline]
     pub fn is_read_only(&self) -> bool {
-        self.locks.iter().all(|lock| lock.held_as == HeldAs::Lease)
+        self.locks.iter().all(|lock| lock.held_as.is_shared())
     }
 
     /// Notes the address of a lock that is asked for.

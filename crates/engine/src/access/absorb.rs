@@ -16,7 +16,7 @@ use crate::outcome::{AbortReason, Failure};
 use crate::schema::Cells;
 use crate::structure;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Check, Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Check, Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
@@ -152,9 +152,15 @@ fn settle_found(
 ) -> Result<(), AbortReason> {
     entry.found = true;
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    match access.judge(lock, txn.tag, entry.mode) {
+    // What an insert finds is shown as it is, all else is locked first where readers lock.
+    let judged = match entry.mode {
+        Mode::Insert => access.judge_again(LockKind::Record, lock, txn.tag, entry.mode),
+        _ => access.judge(lock, txn.tag, entry.mode),
+    };
+    match judged {
         Judged::Free => {}
         Judged::Marked => entry.marked = true,
+        Judged::Taken => return Err(AbortReason::ReadLocked),
         Judged::InTheWay => {
             cx.meet(entry.address, lock);
             let reading = entry.mode == Mode::Read;
@@ -319,7 +325,7 @@ fn absorb_direct_lock(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    match access.taken(cx, txn, entry.lock) {
+    match access.taken(cx, txn, (entry.lock, entry.mode)) {
         Taken::Held => {}
         Taken::NotYet => return Ok(()),
         Taken::Refused => return Err(AbortReason::LockRefused),
@@ -344,7 +350,7 @@ fn absorb_lock(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    let record = access.taken(cx, txn, entry.lock);
+    let record = access.taken(cx, txn, (entry.lock, entry.mode));
     let mut directory_granted = true;
     if entry.directory_lock != NO_LOCK {
         directory_granted = granted(cx, txn, entry.directory_lock);
@@ -387,7 +393,7 @@ fn absorb_shared(
     entry: &mut Entry,
     table: &Table,
 ) -> Result<(), AbortReason> {
-    match access.taken(cx, txn, entry.lock) {
+    match access.taken(cx, txn, (entry.lock, entry.mode)) {
         Taken::Held => {}
         Taken::NotYet => return Ok(()),
         Taken::Refused => return Err(AbortReason::ReadLocked),
@@ -429,9 +435,13 @@ fn absorb_body(
     entry: &mut Entry,
 ) -> Result<(), AbortReason> {
     let lock = txn.round.word(entry.image.plus(LOCK_AT));
-    if access.judge(lock, txn.tag, entry.mode) == Judged::InTheWay {
-        cx.meet(entry.address, lock);
-        return Err(AbortReason::ReadLocked);
+    match access.judge_again(LockKind::Record, lock, txn.tag, entry.mode) {
+        Judged::Free | Judged::Marked => {}
+        Judged::Taken => return Err(AbortReason::ReadLocked),
+        Judged::InTheWay => {
+            cx.meet(entry.address, lock);
+            return Err(AbortReason::ReadLocked);
+        }
     }
     let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
     if version != entry.version {

@@ -67,8 +67,10 @@ pub(crate) async fn fetch(
         {
             break Err(failure);
         }
-        if access.has_to_wait(txn) {
-            access.wait(cx, txn).await;
+        if access.has_to_wait(txn)
+            && let Err(failure) = access.wait(cx, txn).await
+        {
+            break Err(failure);
         }
         // What is added from now on goes into the next round.
         txn.round.begin();

@@ -123,7 +123,7 @@ pub(super) fn absorb(
     match access.judge(lock, tag, entry.mode) {
         Judged::Free => {}
         Judged::Marked => entry.marked = true,
-        Judged::InTheWay => {
+        Judged::InTheWay | Judged::Taken => {
             cx.meet(entry.address.plus(offset), lock);
             let reading = entry.mode == Mode::Read;
             return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
@@ -182,7 +182,7 @@ pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
         return false;
     }
     let lock = &mut locks[entry.lock as usize];
-    if lock.verb == HELD || !round.swapped(lock.verb) {
+    if lock.verb == HELD || !lock.held_as.is_by_cas() || !round.swapped(lock.verb) {
         return false;
     }
     let head = *round.array::<3>(entry.image);

@@ -24,7 +24,7 @@ pub(crate) use validate::{
 
 use crate::context::Context;
 use crate::node_locks;
-use crate::outcome::AbortReason;
+use crate::outcome::{AbortReason, Failure};
 use crate::owner::OwnerTag;
 use crate::structure::Structure;
 use crate::working_set::{Leases, LockKind, Mode, Txn};
@@ -72,6 +72,8 @@ pub(crate) enum Judged {
     Marked,
     /// Another's: he aborts.
     InTheWay,
+    /// Likewise, and the word does not say whose.
+    Taken,
 }
 
 /// What became of a lock that was asked for.
@@ -97,6 +99,12 @@ pub(crate) trait Access: Structure {
     /// asked about.
     fn judge(&self, lock: u64, me: OwnerTag, mode: Mode) -> Judged;
 
+    /// The same of what is looked at again: of a record, or of a directory, whose lock is its holder's tag under every protocol.
+    #[inline(always)]
+    fn judge_again(&self, _: LockKind, lock: u64, me: OwnerTag, mode: Mode) -> Judged {
+        self.judge(lock, me, mode)
+    }
+
     /// Asks for the lock on a record, which the transaction does not hold; the lock's index. What it protects is
     /// read behind it.
     #[inline(always)]
@@ -120,9 +128,9 @@ pub(crate) trait Access: Structure {
     #[inline(always)]
     fn lock_again(&self, _: &Context, _: &mut Txn, _: u32, _: Mode) {}
 
-    /// What became of the lock on a record, in the round that is over or before.
+    /// What became of the lock on a record that is wanted in this mode, in the round that is over or before.
     #[inline(always)]
-    fn taken(&self, cx: &Context, txn: &mut Txn, lock: u32) -> Taken {
+    fn taken(&self, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> Taken {
         if node_locks::granted(cx, txn, lock) { Taken::Held } else { Taken::Refused }
     }
 
@@ -133,7 +141,12 @@ pub(crate) trait Access: Structure {
     }
 
     /// Waits for that.
-    async fn wait(&self, _: &Context, _: &mut Txn) {}
+    ///
+    /// # Errors
+    /// It waits for what may never come, or the fabric failed.
+    async fn wait(&self, _: &Context, _: &mut Txn) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Adds what goes along in a round of a fetch that is about to be planned, if anything does; where what it
     /// brings will lie.

@@ -6,7 +6,7 @@
 //! in before any of them aborts the transaction. What is not in its bucket, and every transaction that has locks or asks for any, goes on as
 //! anywhere.
 
-use super::validate::WARM_CHECKS;
+use super::validate::{WARM_CHECKS, judge_seen};
 use super::{Access, Guard, Judged, Look, Which, is_needless};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -292,7 +292,7 @@ fn take<const PARTS: usize>(
         match access.judge(lock, tag, Mode::Read) {
             Judged::Free => {}
             Judged::Marked => entry.marked = true,
-            Judged::InTheWay => {
+            Judged::InTheWay | Judged::Taken => {
                 cx.meet(entry.address, lock);
                 return Ok(Taken::Refused);
             }
@@ -348,18 +348,14 @@ fn look_again(
     (near, which): (Near<'_>, Which),
 ) -> Outcome<Result<(), AbortReason>> {
     let mut seen = which.seen(txn);
-    let Some((first, _)) = seen.clone().next() else { return Ok(Ok(())) };
+    let Some((_, first, _)) = seen.clone().next() else { return Ok(Ok(())) };
     access.look(cx, Look::Validate);
     let mut verdict = Ok(());
     near.visit(cx.groups.primary(first), |visit| {
-        for (address, version) in &mut seen {
+        for each in &mut seen {
+            let (_, address, _) = each;
             let [lock, now] = visit.read_words::<2>(cx.groups.primary(address))?;
-            if access.judge(lock, txn.tag, Mode::Read) == Judged::InTheWay {
-                cx.meet(address, lock);
-                verdict = verdict.and(Err(AbortReason::ValidationLocked));
-            } else if now != version.word() {
-                verdict = verdict.and(Err(AbortReason::VersionChanged));
-            }
+            verdict = verdict.and(judge_seen(access, cx, txn, each, ([lock, now], Mode::Read)));
         }
         Ok::<_, Box<FabricError>>(())
     })?;

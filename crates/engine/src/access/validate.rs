@@ -7,7 +7,7 @@ use super::{Access, Guard, Judged, Look};
 use crate::context::Context;
 use crate::layout::Version;
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{Check, Entry, Mode, Progress, Txn};
+use crate::working_set::{Check, Entry, LockKind, Mode, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -59,6 +59,9 @@ pub(crate) enum Which {
     Apart,
 }
 
+/// What was seen, where, as of which version.
+type Seen = (LockKind, Address, Version);
+
 impl Which {
     #[inline]
     fn names(self, entry: &Entry) -> bool {
@@ -73,11 +76,12 @@ impl Which {
 
     /// Where it lies, and as of which version it was seen: first the records, then the directories.
     #[inline]
-    pub(super) fn seen(self, txn: &Txn) -> impl Iterator<Item = (Address, Version)> + Clone {
+    pub(super) fn seen(self, txn: &Txn) -> impl Iterator<Item = Seen> + Clone {
         let watched = txn.entries.iter().filter(move |entry| self.names(entry));
         let directories = txn.checks.iter().filter(move |check| self.names_check(check));
-        let watched = watched.map(|entry| (entry.address, entry.version));
-        watched.chain(directories.map(|check| (check.address, check.version)))
+        let watched = watched.map(|entry| (LockKind::Record, entry.address, entry.version));
+        let directories = directories.map(|it| (LockKind::Directory, it.address, it.version));
+        watched.chain(directories)
     }
 }
 
@@ -118,6 +122,26 @@ pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> Buffe
     first
 }
 
+/// Compares LOCK and VERSION as they are now with what was seen.
+#[inline]
+pub(super) fn judge_seen(
+    access: &impl Access,
+    cx: &Context,
+    txn: &Txn,
+    (kind, address, version): Seen,
+    ([lock, now], mode): ([u64; 2], Mode),
+) -> Result<(), AbortReason> {
+    match access.judge_again(kind, lock, txn.tag, mode) {
+        Judged::InTheWay => {
+            cx.meet(address, lock);
+            Err(AbortReason::ValidationLocked)
+        }
+        Judged::Taken => Err(AbortReason::ValidationLocked),
+        Judged::Free | Judged::Marked if now != version.word() => Err(AbortReason::VersionChanged),
+        Judged::Free | Judged::Marked => Ok(()),
+    }
+}
+
 /// Compares what the READs brought with what was seen.
 pub(crate) fn absorb_validation(
     access: &impl Access,
@@ -129,15 +153,10 @@ pub(crate) fn absorb_validation(
     let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
     let mut at = first;
     let mut verdict = Ok(());
-    for (address, version) in which.seen(txn) {
+    for seen in which.seen(txn) {
         let [lock, now] = *txn.round.array::<2>(at);
         at = at.plus(16);
-        if access.judge(lock, txn.tag, mode) == Judged::InTheWay {
-            cx.meet(address, lock);
-            verdict = verdict.and(Err(AbortReason::ValidationLocked));
-        } else if now != version.word() {
-            verdict = verdict.and(Err(AbortReason::VersionChanged));
-        }
+        verdict = verdict.and(judge_seen(access, cx, txn, seen, ([lock, now], mode)));
     }
     verdict
 }

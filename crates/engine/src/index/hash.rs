@@ -28,7 +28,7 @@ use super::prints::{Prints, slot_for_new};
 use crate::catalog::{Catalog, Table};
 use crate::layout::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, HEADER_BYTES, KEY_AT, LINED_ROW_AT,
-    LINED_WRITER_AT, LOCK_AT, LVER_BYTES, LockWord, Slot, VERSION_AT, Version,
+    LINED_WRITER_AT, LOCK_AT, LVER_BYTES, LockWords, Slot, VERSION_AT, Version,
 };
 use crate::replica_groups::ThreadGroups;
 use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
@@ -343,7 +343,7 @@ impl Lookup {
             }
             let bin_bytes = Geometry::SLOTS_PER_BIN * slot_bytes;
             let before = self.at.plus(bin_bytes + slot * 32);
-            if !table.slot.is_read_at_once() && !same_head(round, before, before.plus(16)) {
+            if !table.slot.is_read_at_once() && !is_at_rest(table, round, before) {
                 return Answer::Unstable;
             }
             let at = DIRECTORY_BYTES + usize::from(self.bin) * bin_bytes + slot * slot_bytes;
@@ -441,8 +441,8 @@ impl Lookup {
             let [lock, version] = *round.array(image.plus(LOCK_AT));
             let version = Version::from_word(version);
             // Whoever read what lived there may have left a lease, which is waited out as any.
-            if !version.is_present() && is_open(lock) && (self.free.is_none() || self.is_home(slot))
-            {
+            let is_free = table.slot.lock_words.is_free(lock);
+            if !version.is_present() && is_free && (self.free.is_none() || self.is_home(slot)) {
                 self.free = Some((self.block.plus(at), version));
             }
         }
@@ -527,9 +527,16 @@ fn holds(slot: &Slot, wanted: Wanted, round: &Round, image: BufferOffset) -> boo
     round.bytes(image.plus(slot.full_key_at), len) == round.bytes(full_key, len)
 }
 
-/// Whether nobody holds the lock with this word: a lease of readers is nobody's.
-fn is_open(lock: u64) -> bool {
-    LockWord::from_word(lock).mode().is_none()
+/// Whether a slot was as it was, of whose head two images lie there. Where readers come and go in LOCK, VERSION says so alone: who finds a
+/// record there reads it again under his own lock.
+fn is_at_rest(table: &Table, round: &Round, first: BufferOffset) -> bool {
+    let again = first.plus(16);
+    match table.slot.lock_words {
+        LockWords::Tags => same_head(round, first, again),
+        LockWords::Tickets => {
+            round.word(first.plus(VERSION_AT)) == round.word(again.plus(VERSION_AT))
+        }
+    }
 }
 
 /// Whether LOCK and VERSION are the same in both images.

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::index::growth::Shard;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use crate::outcome::{Explanation, Failure};
-use crate::working_set::{Entry, HeldAs, Mode, Piece, Progress, Txn};
+use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 
 /// Whether an insert waits for its slot.
@@ -35,10 +35,10 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
         let takes = |other: &Entry, slot| {
             other.mode == Mode::Insert && !other.found && other.address == slot
         };
-        // A lease on it was for its last record.
+        // A readers' lock on it was for its last record.
         let is_locked = |slot| {
             let lock = txn.lock_on(slot).map(|lock| txn.locks[lock as usize].held_as);
-            lock.is_some_and(|held_as| held_as != HeldAs::Lease)
+            lock.is_some_and(|held_as| !held_as.is_shared())
         };
         let is_taken =
             |slot| is_locked(slot) || txn.entries[first..].iter().any(|it| takes(it, slot));

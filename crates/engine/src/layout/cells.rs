@@ -17,6 +17,7 @@
 //! After Hu, Zuo, Hu, Chen, Wang, Yang: "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
 //! whose cells have no PREV_TS and whose records have a version in every line instead of a checksum.
 
+use super::LockWords;
 use super::choose::Seen;
 use super::{HEADER_BYTES, KEY_AT, RecordLayout, Slot, VersionWord};
 use crate::schema::{TableId, TableSchema};
@@ -263,6 +264,7 @@ impl Cells {
             payload_bytes: schema.payload_bytes(),
             by_bucket: false,
             record: RecordLayout::Cells(self),
+            lock_words: LockWords::Tags,
             plain: false,
             out_of_line: true,
             used_bytes,

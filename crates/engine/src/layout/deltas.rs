@@ -28,6 +28,7 @@
 //! Memory", OSDI 2024, as its public code lays it out, whose head is 64 bytes and whose value ends with a
 //! stamp as well. Ours keeps a head and one cell in one line, so that both are of one moment.
 
+use super::LockWords;
 use super::{HEADER_BYTES, RecordLayout, Slot, Version, WORD_BYTES};
 use crate::outcome::UsageError;
 use crate::schema::{Cells, TableSchema};
@@ -201,6 +202,7 @@ impl Deltas {
             payload_bytes: schema.payload_bytes(),
             by_bucket: false,
             record: RecordLayout::Deltas(self),
+            lock_words: LockWords::Tags,
             out_of_line: true,
             plain: false,
             used_bytes,

@@ -14,6 +14,7 @@
 //! After the records of OOCC, whose lock stands at the end and is released by the order of addresses within one
 //! WRITE; that is not enough, and neither are versions at both ends (docs/design/0019-oocc-plan.md).
 
+use super::LockWords;
 use super::{HEADER_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot, VERSION_AT, Version};
 use crate::outcome::UsageError;
 use crate::schema::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, TableSchema};
@@ -92,6 +93,7 @@ impl Lined {
             payload_bytes: self.row_bytes() - self.payload_at(),
             by_bucket: false,
             record: RecordLayout::Lined(self),
+            lock_words: LockWords::Tags,
             plain: false,
             out_of_line: false,
             used_bytes: self.used_bytes(),

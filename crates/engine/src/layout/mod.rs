@@ -14,6 +14,7 @@ mod packed;
 mod reach;
 mod record;
 mod single_version;
+mod ticket_word;
 mod version;
 mod version_word;
 
@@ -42,7 +43,8 @@ pub use reach::{Reach, WORD_BYTES};
 pub use record::{LayoutKind, Loaded, Newest, PayloadAt, RecordLayout, Records};
 pub use single_version::{
     DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, DIRECTORY_PRINTS_AT,
-    DIRECTORY_STAMP_AT, HEADER_BYTES, KEY_AT, LOCK_AT, Slot, VERSION_AT,
+    DIRECTORY_STAMP_AT, HEADER_BYTES, KEY_AT, LOCK_AT, LockWords, Slot, VERSION_AT,
 };
+pub use ticket_word::{COUNT_MAX, Ticket, TicketWord};
 pub use version::Version;
 pub use version_word::VersionWord;

@@ -11,6 +11,7 @@
 //!
 //! Our own: for rows so small that the versions fit beside the key, which then cost no second READ.
 
+use super::LockWords;
 use super::choose::Seen;
 use super::{HEADER_BYTES, RecordLayout, Slot, VersionWord};
 use crate::schema::TableSchema;
@@ -107,6 +108,7 @@ impl Packed {
     /// The slot for rows of `schema`.
     pub(super) fn slot(self, schema: &TableSchema) -> Slot {
         Slot {
+            lock_words: LockWords::Tags,
             slot_bytes: LINE_BYTES,
             body_at: None,
             full_key_at: HEADER_BYTES,

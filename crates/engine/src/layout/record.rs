@@ -6,8 +6,9 @@
 //! keys by it), and what a protocol does to its own layout, whose bytes it knows.
 
 use super::{
-    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, Lined, NEWEST_AT,
-    Packed, SHAPE_AT, STAMP_BYTES, Slot, VALUE_AT, VERSION_AT, Version, VersionWord, seal_record,
+    CELL_COORDINATORS_MAX, CELLS_MAX, Cell, CellAddress, Cells, Deltas, KEY_AT, Lined, LockWords,
+    NEWEST_AT, Packed, SHAPE_AT, STAMP_BYTES, Slot, VALUE_AT, VERSION_AT, Version, VersionWord,
+    seal_record,
 };
 use crate::outcome::UsageError;
 use crate::schema::{TableId, TableSchema};
@@ -23,6 +24,8 @@ pub enum LayoutKind {
     /// One version, changed in place.
     #[default]
     SingleVersion,
+    /// The same, with tickets for locks.
+    Ticketed,
     /// Several versions of each record, by the time of their commit.
     MultiVersion {
         /// How many, 1 to [`CELLS_MAX`].
@@ -63,6 +66,7 @@ impl LayoutKind {
     pub fn slot(self, schema: &TableSchema) -> Slot {
         match self {
             LayoutKind::SingleVersion => Slot::of(schema),
+            LayoutKind::Ticketed => Slot { lock_words: LockWords::Tickets, ..Slot::of(schema) },
             LayoutKind::MultiVersion { cells, records } => {
                 let packed = Packed::fitting(cells, schema).filter(|_| records != Records::Apart);
                 packed.map_or_else(|| Cells::new(cells).slot(schema), |it| it.slot(schema))
@@ -80,7 +84,7 @@ impl LayoutKind {
     /// Names the field that cannot be, its value, and what is allowed.
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
         let cells = match self {
-            LayoutKind::SingleVersion | LayoutKind::Lined => return Ok(()),
+            LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined => return Ok(()),
             LayoutKind::Deltas { cells } | LayoutKind::Wholes { cells } => {
                 return Deltas::validate(cells);
             }
@@ -116,6 +120,7 @@ impl fmt::Display for LayoutKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutKind::SingleVersion => f.write_str("single-version-4"),
+            LayoutKind::Ticketed => f.write_str("ticketed-1"),
             LayoutKind::MultiVersion { cells, records: Records::Auto } => {
                 write!(f, "multi-version-1 of {cells}")
             }

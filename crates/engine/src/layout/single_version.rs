@@ -19,7 +19,7 @@
 //! After FORD (Zhang, Hua, Zuo, Liu: "FORD: Fast One-sided RDMA-based Distributed Transactions for
 //! Disaggregated Persistent Memory", FAST 2022), whose records are co-located with their bucket.
 
-use super::RecordLayout;
+use super::{LockWord, RecordLayout, TicketWord};
 use crate::schema::TableSchema;
 use tarn_fabric::address::LINE_BYTES;
 
@@ -62,6 +62,26 @@ const fn slot_bytes(used_bytes: usize) -> usize {
     }
 }
 
+/// What the LOCK words of records say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWords {
+    /// Whose it is: [`LockWord`].
+    Tags,
+    /// Who came and who is served: [`TicketWord`].
+    Tickets,
+}
+
+impl LockWords {
+    /// Whether nobody holds the lock with this word: leases are nobody's.
+    #[inline]
+    pub fn is_free(self, word: u64) -> bool {
+        match self {
+            LockWords::Tags => LockWord::from_word(word).mode().is_none(),
+            LockWords::Tickets => TicketWord(word).is_at_rest(),
+        }
+    }
+}
+
 /// How the records of one table lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
@@ -82,6 +102,8 @@ pub struct Slot {
     pub by_bucket: bool,
     /// What a slot says of its record.
     pub record: RecordLayout,
+    /// What records' LOCK words say; those of directories are tags always.
+    pub lock_words: LockWords,
     /// See [`Slot::is_plain`]: every record that is added asks.
     pub(super) plain: bool,
     /// See [`Slot::is_out_of_line`]: asked as often.
@@ -109,6 +131,7 @@ impl Slot {
                 payload_bytes,
                 by_bucket: false,
                 record: RecordLayout::InPlace,
+                lock_words: LockWords::Tags,
                 plain: false,
                 out_of_line: false,
                 used_bytes: payload_at + payload_bytes,
@@ -125,6 +148,7 @@ impl Slot {
             payload_bytes,
             by_bucket: false,
             record: RecordLayout::InPlace,
+            lock_words: LockWords::Tags,
             plain: false,
             out_of_line: true,
             used_bytes: full_key_at + full_key_bytes,

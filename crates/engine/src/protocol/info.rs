@@ -17,6 +17,8 @@ pub struct ProtocolCaps {
     pub crash_recovery: bool,
     /// Survives deaths of memory nodes: a backup is promoted, and copies are made again beside transactions.
     pub memory_recovery: bool,
+    /// Nothing is left locked of a transaction whose caller drops it half-way.
+    pub survives_drops: bool,
 }
 
 /// One deviation from a paper's text, or one rule whose absence is a planted bug.

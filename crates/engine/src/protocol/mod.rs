@@ -500,6 +500,7 @@ protocols! {
     occ::Occ,
     oocc::Oocc,
     drtm::Drtm,
+    dslr::Dslr,
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ mod recovery;
 mod rows;
 mod rtt_budget;
 mod rtt_budget_drtm;
+mod rtt_budget_dslr;
 mod rtt_budget_lotus;
 mod rtt_budget_motor;
 mod rtt_budget_occ;

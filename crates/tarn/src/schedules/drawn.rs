@@ -254,6 +254,12 @@ impl Drawn {
         Drawn { faults, lease: None, restarts: false, succession: false, next_life: false, ..self }
     }
 
+    /// The same, and no caller drops a transaction.
+    #[must_use]
+    pub fn without_drops(self) -> Drawn {
+        Drawn { drop_one_in: 0, ..self }
+    }
+
     /// How many memory nodes die.
     pub fn memory_deaths(&self) -> usize {
         let dies = |fault: &&Fault| matches!(fault.what, What::MemoryNode { .. });

@@ -113,6 +113,9 @@ impl Subject {
         if caps.is_some_and(|caps| !caps.memory_recovery) {
             drawn = drawn.without_memory_deaths();
         }
+        if caps.is_some_and(|caps| !caps.survives_drops) {
+            drawn = drawn.without_drops();
+        }
         drawn
     }
 

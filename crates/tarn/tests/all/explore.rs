@@ -126,6 +126,12 @@ const PLANTED: &[Planted] = &[
     planted("drtm", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
     planted("drtm", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
     planted("drtm", ("-release-own", "three-writers"), "1x1", FaultKind::Compute),
+    planted("dslr", ("-wait-turn", "dirty-read"), "2x2", FaultKind::None),
+    planted("dslr", ("-validate-reads", "absent-skew"), "2x2", FaultKind::None),
+    planted("dslr", ("-refuse-locked", "absent-skew"), "2x2", FaultKind::None),
+    planted("dslr", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
+    planted("dslr", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
+    planted("dslr", ("-keep-version", "stale-address"), "2x2", FaultKind::None),
 ];
 
 /// Alone the second costs a round and breaks nothing: what lets readers pass is raised before it is too late.
@@ -149,6 +155,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-write-unlock"),
     ("oocc", "-lease"),
     ("drtm", "-share-leases"),
+    ("dslr", "-wide-counts"),
 ];
 
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and
@@ -180,6 +187,9 @@ const IN_SCHEDULES: &[(&str, &str)] = &[
     ("oocc", "-followed-is-released"),
     // Nobody changes leases in the explorer; its toys have words that change.
     ("oocc", "-compare-lease"),
+    // Who waits gives up in the explorer when nobody can do anything else, and few come for one word.
+    ("dslr", "-pass-in-turn"),
+    ("dslr", "-wide-counts,-reset-at-rest"),
 ];
 
 /// A switch that changes cost alone as long as no backup is promoted. What it breaks then the random schedules

@@ -5,14 +5,14 @@
 //! decided to commit; no data are written before every node has acknowledged the log; no lock is released before every
 //! replica has acknowledged its data; an abort releases exactly what was granted. Leases are not given back.
 
-use super::leases::{confirm, put_away};
+use super::leases::confirm;
 use super::switches::{On, Phase};
 use super::{Drtm, enter};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
-use crate::node_locks::{add_unlocks, post_release, settle_unlocks};
+use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
 use crate::outcome::Failure;
 use crate::working_set::Txn;
 
@@ -21,7 +21,8 @@ pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(
     if txn.is_read_only() {
         return confirm(drtm, cx, txn).await;
     }
-    put_away(txn);
+    // Leases are not given back, and nothing of them is logged.
+    put_away(txn, |_| {});
     prepare(Writes { changes_only: true, keeps_version: drtm.on(On::KeepVersion) }, cx, txn)?;
     settle_unlocks(cx, txn, drtm.on(On::SettleBeforeLog)).await;
     confirm(drtm, cx, txn).await?;

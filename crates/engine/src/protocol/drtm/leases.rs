@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::layout::{LOCK_AT, LockMode, LockWord};
 use crate::node_locks::{HELD, ask_lease};
 use crate::outcome::Failure;
-use crate::working_set::{Entry, HeldAs, Leases, Lock, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Entry, HeldAs, Leases, Lock, Mode, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 
@@ -153,20 +153,6 @@ pub(super) async fn wait(drtm: &Drtm, cx: &Context, txn: &Txn) {
     enter(cx, Phase::WaitOut);
     let since = cx.port.begin_wait().await;
     cx.port.end_wait(since, longest).await;
-}
-
-/// Puts leases away from the locks of a transaction that is going to write: nothing of them is logged or released.
-pub(super) fn put_away(txn: &mut Txn) {
-    let Txn { locks, entries, .. } = txn;
-    let is_lease = |lock: &&Lock| lock.held_as == HeldAs::Lease;
-    for entry in entries.iter_mut() {
-        for index in [&mut entry.lock, &mut entry.directory_lock] {
-            if *index != NO_LOCK {
-                *index -= locks[..*index as usize].iter().filter(is_lease).count() as u32;
-            }
-        }
-    }
-    locks.retain(|lock| lock.held_as != HeldAs::Lease);
 }
 
 /// Looks at whatever is not known to be as it was read: nothing that a lease protects which still holds now, when all

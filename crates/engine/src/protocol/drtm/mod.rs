@@ -136,7 +136,7 @@ impl Access for Drtm {
         leases::ask_again(cx, txn, lock, mode);
     }
 
-    fn taken(&self, cx: &Context, txn: &mut Txn, lock: u32) -> Taken {
+    fn taken(&self, cx: &Context, txn: &mut Txn, (lock, _): (u32, Mode)) -> Taken {
         leases::taken(self, cx, txn, lock)
     }
 
@@ -144,8 +144,9 @@ impl Access for Drtm {
         leases::has_to_wait(txn)
     }
 
-    async fn wait(&self, cx: &Context, txn: &mut Txn) {
+    async fn wait(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         leases::wait(self, cx, txn).await;
+        Ok(())
     }
 }
 
@@ -163,6 +164,7 @@ impl Protocol for Drtm {
             ranges: false,
             crash_recovery: true,
             memory_recovery: false,
+            survives_drops: true,
         },
         switches: SWITCHES,
         phases: PHASES,

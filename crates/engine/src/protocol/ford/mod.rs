@@ -391,6 +391,7 @@ impl Protocol for Ford {
             ranges: true,
             crash_recovery: true,
             memory_recovery: true,
+            survives_drops: true,
         },
         switches: SWITCHES,
         phases: PHASES,

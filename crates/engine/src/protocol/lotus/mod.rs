@@ -329,6 +329,7 @@ impl Protocol for Lotus {
             ranges: true,
             crash_recovery: true,
             memory_recovery: true,
+            survives_drops: true,
         },
         switches: SWITCHES,
         phases: PHASES,
@@ -352,7 +353,9 @@ impl Protocol for Lotus {
     fn layout(&self, asked: &Options) -> LayoutKind {
         match asked.layout {
             several @ LayoutKind::MultiVersion { .. } => several,
-            LayoutKind::SingleVersion | LayoutKind::Deltas { .. }
+            LayoutKind::SingleVersion
+            | LayoutKind::Ticketed
+            | LayoutKind::Deltas { .. }
             | LayoutKind::Wholes { .. }
             | LayoutKind::Lined => {
                 LayoutKind::MultiVersion { cells: 2, records: Records::Auto }

@@ -105,6 +105,7 @@ impl Protocol for Motor {
             ranges: true,
             crash_recovery: true,
             memory_recovery: true,
+            survives_drops: true,
         },
         switches: SWITCHES,
         phases: PHASES,
@@ -129,7 +130,7 @@ impl Protocol for Motor {
             LayoutKind::MultiVersion { cells, .. }
             | LayoutKind::Deltas { cells }
             | LayoutKind::Wholes { cells } => cells,
-            LayoutKind::SingleVersion | LayoutKind::Lined => VERSIONS,
+            LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined => VERSIONS,
         };
         match self.on(On::Deltas) {
             true => LayoutKind::Deltas { cells },

@@ -147,6 +147,7 @@ impl Protocol for Occ {
             ranges: true,
             crash_recovery: true,
             memory_recovery: true,
+            survives_drops: true,
         },
         switches: SWITCHES,
         phases: PHASES,

@@ -181,6 +181,7 @@ impl Protocol for Oocc {
             ranges: false,
             crash_recovery: true,
             memory_recovery: true,
+            survives_drops: true,
         },
         switches: SWITCHES,
         phases: PHASES,

@@ -1,0 +1,252 @@
+//! DSLR's locks: tickets, and waiting for one's turn.
+//!
+//! Invariants: who has taken a ticket is served in its turn, whatever becomes of his transaction: who gives up releases all that he
+//! holds, waits for the turn of each ticket that is left, and passes it on. So nobody waits for ever: whoever holds a lock while
+//! he waits gives up after [`PATIENCE`], and who holds none is in nobody's way. A lock of readers becomes one of a writer by leaving and
+//! coming again, in one FAA; what was read before is compared with what is there then.
+//!
+//! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD 2018; see docs/protocols/dslr.md.
+
+use super::{Dslr, On, Phase, enter};
+use crate::access::Taken;
+use crate::context::Context;
+use crate::layout::{COUNT_MAX, LOCK_AT, Ticket, TicketWord};
+use crate::node_locks::{HELD, add_unlocks, ask_in_turn};
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::{HeldAs, Lock, Mode, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::mix;
+
+/// After so long, or up to four times as long, whoever waits takes it for a deadlock: those of one do not all give up. With each try
+/// he waits twice as long, up to [`TRIES_MAX`]: those before him that have given up pass their tickets on one after the other.
+const PATIENCE: Nanos = Nanos(50_000);
+const TRIES_MAX: u32 = 8;
+/// The first pause between two looks, and the longest.
+const PAUSE: Nanos = Nanos(100);
+const PAUSE_MAX: Nanos = Nanos(3_200);
+
+/// Where counts end for variants that are to set words back all the time: further than a transaction has records, or each of its tries could
+/// meet another word at its end.
+const COUNT_MAX_NARROW: u16 = 32;
+
+/// [`Lock::asked_again`] of a reader's lock that became a writer's, of one that came too late for a word whose counts have ended.
+const UPGRADED: u8 = 1;
+const OVER: u8 = 2;
+
+fn count_max(dslr: &Dslr) -> u16 {
+    if dslr.on(On::WideCounts) { COUNT_MAX } else { COUNT_MAX_NARROW }
+}
+
+fn ticket(lock: &Lock) -> Option<Ticket> {
+    match lock.held_as {
+        HeldAs::Ticket(ticket) => Some(ticket),
+        _ => None,
+    }
+}
+
+/// Takes a ticket for a record.
+pub(super) fn come(cx: &Context, txn: &mut Txn, address: Address, ticket: Ticket) -> u32 {
+    ask_in_turn(cx, txn, address, ticket)
+}
+
+/// The record is wanted in this mode: a reader's lock that is held becomes a writer's, if need be.
+pub(super) fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
+    let lock = &mut txn.locks[index as usize];
+    if mode == Mode::Read || lock.verb != HELD || ticket(lock) != Some(Ticket::Reader) {
+        return;
+    }
+    let target = cx.groups.primary(lock.address).plus(LOCK_AT);
+    lock.verb = txn.round.faa(target, Ticket::Reader.goes() + Ticket::Writer.comes());
+    lock.held_as = HeldAs::Ticket(Ticket::Writer);
+    (lock.granted, lock.asked_again) = (false, UPGRADED);
+}
+
+/// What became of a ticket; see [`crate::access::Access::taken`].
+pub(super) fn taken(dslr: &Dslr, txn: &mut Txn, (index, mode): (u32, Mode)) -> Taken {
+    let Txn { locks, round, .. } = txn;
+    let lock = &mut locks[index as usize];
+    let Some(ticket) = ticket(lock) else { return Taken::Refused };
+    if lock.verb != HELD && !lock.is_due {
+        let came = TicketWord(round.found(lock.verb));
+        let now = match lock.asked_again {
+            UPGRADED => TicketWord(came.0 + Ticket::Reader.goes()),
+            _ => came,
+        };
+        lock.met = came.0;
+        if came.is_over(count_max(dslr)) {
+            (lock.is_due, lock.asked_again) = (true, OVER);
+        } else if now.is_turn(ticket, came) || !dslr.on(On::WaitTurn) {
+            (lock.verb, lock.granted) = (HELD, true);
+        } else {
+            lock.is_due = true;
+        }
+    }
+    match lock.is_due {
+        true if lock.asked_again == OVER => Taken::Refused,
+        true => Taken::NotYet,
+        // Another entry of this transaction has asked for it, to read.
+        false if mode != Mode::Read && ticket == Ticket::Reader => Taken::NotYet,
+        false => Taken::Held,
+    }
+}
+
+/// Whether there is a turn to wait for.
+pub(super) fn has_to_wait(txn: &Txn) -> bool {
+    txn.locks.iter().any(|lock| lock.is_due)
+}
+
+/// A word that was looked at, and what it said.
+type Seen = Option<(Address, u64)>;
+
+/// What the word said right behind this ticket's coming.
+fn behind_coming(lock: &Lock, ticket: Ticket) -> u64 {
+    let left = if lock.asked_again == UPGRADED { Ticket::Reader.goes() } else { 0 };
+    lock.met + left + ticket.comes()
+}
+
+/// Looks at the words of all tickets that are due, when the first of them has changed; whose turn has come is not any more. Whether
+/// it has changed.
+async fn look(cx: &Context, txn: &mut Txn, seen: &mut Seen) -> Result<bool, Failure> {
+    let Txn { round, locks, .. } = txn;
+    round.begin();
+    let due = |lock: &&mut Lock| lock.is_due && lock.asked_again != OVER;
+    let (mut watched, mut others) = (None, round.reserve(8 * locks.len()));
+    let first_other = others;
+    for lock in locks.iter_mut().filter(due) {
+        let target = cx.groups.primary(lock.address).plus(LOCK_AT);
+        if watched.is_some() {
+            round.read_into(target, others, 8);
+            others = others.plus(8);
+            continue;
+        }
+        let ticket = ticket(lock).expect("only tickets are due");
+        let known = seen.filter(|(address, _)| *address == lock.address);
+        let known = known.map_or_else(|| behind_coming(lock, ticket), |(_, word)| word);
+        watched = Some((round.watch(target, known), lock.address, known));
+    }
+    let Some((at, address, known)) = watched else { return Ok(true) };
+    cx.port.execute(round).await?;
+    let (mut at, mut others) = (at, first_other);
+    *seen = Some((address, round.word(at)));
+    for lock in locks.iter_mut().filter(due) {
+        let now = TicketWord(round.word(at));
+        let ticket = ticket(lock).expect("only tickets are due");
+        if now.is_turn(ticket, TicketWord(lock.met)) {
+            (lock.verb, lock.granted, lock.is_due) = (HELD, true, false);
+        }
+        (at, others) = (others, others.plus(8));
+    }
+    Ok(seen.is_some_and(|(_, now)| now != known))
+}
+
+fn longer(pause: Nanos) -> Nanos {
+    Nanos((2 * pause.0).min(PAUSE_MAX.0))
+}
+
+/// Waits for the turns of all tickets.
+///
+/// # Errors
+/// Patience has ended: somebody may wait for this transaction as well.
+pub(super) async fn wait(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::WaitTurn);
+    let (since, mut pause, mut seen) = (cx.port.now(), PAUSE, None);
+    let patience = PATIENCE.0 + mix(txn.tag.word()) % (3 * PATIENCE.0);
+    let patience = Nanos(patience << txn.tries_before.min(TRIES_MAX));
+    loop {
+        let has_changed = look(cx, txn, &mut seen).await?;
+        if !has_to_wait(txn) {
+            return Ok(());
+        }
+        if cx.port.now() - since > patience {
+            return Err(AbortReason::LockRefused.into());
+        }
+        if !has_changed {
+            cx.port.sleep(pause).await;
+            pause = longer(pause);
+        }
+    }
+}
+
+/// A fetch has failed: what it may still fail with, when nothing of this transaction is in the way of others.
+pub(super) async fn leave(dslr: &Dslr, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    if !has_to_wait(txn) {
+        return failure;
+    }
+    pass_on(dslr, cx, txn).await.err().unwrap_or(failure)
+}
+
+/// After a fetch that failed with tickets whose turn has not come: releases what is held, and passes on what is still to come.
+///
+/// # Errors
+/// The fabric's: then tickets are lost, and whoever comes behind them waits in vain.
+async fn pass_on(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    enter(cx, Phase::PassOn);
+    txn.round.begin();
+    add_unlocks(cx, txn);
+    for lock in txn.locks.iter().filter(|lock| lock.is_due) {
+        let Some(ticket) = ticket(lock) else { continue };
+        let target = cx.groups.primary(lock.address).plus(LOCK_AT);
+        if lock.asked_again == OVER {
+            txn.round.faa(target, ticket.comes().wrapping_neg());
+        } else if !dslr.on(On::PassInTurn) {
+            txn.round.faa(target, ticket.goes());
+        }
+    }
+    let over = txn.locks.iter().rev().find(|lock| lock.asked_again == OVER && lock.is_due);
+    let over = over.map(|lock| lock.address);
+    let in_turn = dslr.on(On::PassInTurn);
+    txn.locks.retain(|lock| in_turn && lock.is_due && lock.asked_again != OVER);
+    cx.port.execute(&mut txn.round).await?;
+    let (mut pause, mut seen) = (PAUSE, None);
+    while !txn.locks.is_empty() {
+        let has_changed = look(cx, txn, &mut seen).await?;
+        txn.round.begin();
+        add_unlocks(cx, txn);
+        txn.locks.retain(|lock| lock.is_due);
+        if !txn.round.is_empty() {
+            cx.port.execute(&mut txn.round).await?;
+        } else if !has_changed {
+            cx.port.sleep(pause).await;
+            pause = longer(pause);
+        }
+    }
+    match over {
+        Some(address) => set_back(dslr, cx, txn, address).await,
+        None => Ok(()),
+    }
+}
+
+/// Waits until a word whose counts have ended is set back, and does that once it is at rest. Nobody takes a ticket meanwhile who has seen
+/// that they ended: otherwise those that try again keep it from resting.
+async fn set_back(
+    dslr: &Dslr,
+    cx: &Context,
+    txn: &mut Txn,
+    address: Address,
+) -> Result<(), Failure> {
+    let target = cx.groups.primary(address).plus(LOCK_AT);
+    let (mut pause, mut seen) = (PAUSE, TicketWord::default());
+    loop {
+        txn.round.begin();
+        let at = txn.round.watch(target, seen.0);
+        cx.port.execute(&mut txn.round).await?;
+        let word = TicketWord(txn.round.word(at));
+        if !word.is_over(count_max(dslr)) {
+            return Ok(());
+        }
+        if word.is_at_rest() || !dslr.on(On::ResetAtRest) {
+            enter(cx, Phase::SetBack);
+            txn.round.begin();
+            let swap = txn.round.cas(target, word.0, 0);
+            cx.port.execute(&mut txn.round).await?;
+            if txn.round.swapped(swap) {
+                return Ok(());
+            }
+        } else if word == seen {
+            cx.port.sleep(pause).await;
+            pause = longer(pause);
+        }
+        seen = word;
+    }
+}
