@@ -275,7 +275,8 @@ mod tests {
             refused(deadly),
             "fault = memory; allowed: a death that drtm promises to survive"
         );
-        let ranges = Order { litmuses: vec!["merge-scan".into()], ..order };
+        let ranges =
+            Order { litmuses: vec!["merge-scan".into()], ..Order::all("oocc", "corrected") };
         assert!(refused(ranges).starts_with("litmus = merge-scan; allowed: without ranges"));
     }
 

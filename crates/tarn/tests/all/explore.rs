@@ -126,12 +126,17 @@ const PLANTED: &[Planted] = &[
     planted("drtm", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
     planted("drtm", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
     planted("drtm", ("-release-own", "three-writers"), "1x1", FaultKind::Compute),
+    planted("drtm", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
+    planted("drtm", ("-sibling-with-split", "split-lost"), "1x1", FaultKind::Compute),
+    planted("drtm", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
     planted("dslr", ("-wait-turn", "dirty-read"), "2x2", FaultKind::None),
     planted("dslr", ("-validate-reads", "absent-skew"), "2x2", FaultKind::None),
     planted("dslr", ("-refuse-locked", "absent-skew"), "2x2", FaultKind::None),
     planted("dslr", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
     planted("dslr", ("-release-on-abort", "user-abort"), "2x2", FaultKind::None),
     planted("dslr", ("-keep-version", "stale-address"), "2x2", FaultKind::None),
+    planted("dslr", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
+    planted("dslr", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
 ];
 
 /// Alone the second costs a round and breaks nothing: what lets readers pass is raised before it is too late.
@@ -156,6 +161,8 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-lease"),
     ("drtm", "-share-leases"),
     ("dslr", "-wide-counts"),
+    // It matters beside deaths alone, of which DSLR promises nothing.
+    ("dslr", "-sibling-with-split"),
 ];
 
 /// Switches that nothing of what is explored shows: memory of versions is used again after half a second, and

@@ -86,6 +86,9 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("drtm", "-fence-before-recovery", "the dead still write while they are recovered"),
     ("drtm", "-release-own", "recovery clears what others hold by now"),
     ("drtm", "-keep-version", "versions that begin anew"),
+    ("drtm", "-protect-ranges", "gaps that are not protected"),
+    ("drtm", "-check-fences", "remembered ways that are believed"),
+    ("drtm", "-sibling-with-split", "a node that is split in two transactions"),
     ("dslr", "-wait-turn", "locks that are held as soon as a ticket is taken"),
     ("dslr", "-pass-in-turn", "tickets that are passed on before their turn"),
     ("dslr", "-wide-counts,-reset-at-rest", "counts that are set back while some wait"),
@@ -94,6 +97,8 @@ const PLANTED: &[(&str, &str, &str)] = &[
     ("dslr", "-protect-absent", "unprotected absent reads"),
     ("dslr", "-release-on-abort", "locks that outlive their transaction"),
     ("dslr", "-keep-version", "versions that begin anew"),
+    ("dslr", "-protect-ranges", "gaps that are not protected"),
+    ("dslr", "-check-fences", "remembered ways that are believed"),
 ];
 
 /// Switches that matter under a dead coordinator's number alone, which nothing has shown here in 1,000
@@ -133,6 +138,8 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-exclusive-if-reads"),
     ("drtm", "-share-leases"),
     ("dslr", "-wide-counts"),
+    // It matters beside deaths alone, of which DSLR promises nothing.
+    ("dslr", "-sibling-with-split"),
 ];
 
 fn sum(subject: &Subject, schedules: u64, jobs: usize) -> Sum {

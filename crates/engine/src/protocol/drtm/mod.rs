@@ -28,6 +28,7 @@ use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
 use crate::index::btree::scan::Visit;
+use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::layout::{LayoutKind, LockWord};
 use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
@@ -35,7 +36,7 @@ use crate::owner::OwnerTag;
 use crate::recovery::undo::{self, Left};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
-use crate::structure::{Rule, Step, Structure};
+use crate::structure::{Rule, Step, Structure, trees};
 use crate::working_set::{Added, Further, Handle, Leases, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
@@ -71,17 +72,26 @@ impl Drtm {
 }
 
 impl Structure for Drtm {
-    fn enter(&self, _: &Context, step: Step) {
-        unreachable!("no ordered index and no growth: {step:?}");
+    fn enter(&self, cx: &Context, step: Step) {
+        enter(cx, match step {
+            Step::Scan => Phase::Scan,
+            Step::LockLeaf => Phase::LockLeaf,
+            Step::Restructure => Phase::Restructure,
+        });
     }
 
     #[inline(always)]
     fn keeps(&self, rule: Rule) -> bool {
-        rule != Rule::ReleaseGranted || self.on(On::ReleaseGranted)
+        match rule {
+            Rule::ReleaseGranted => self.on(On::ReleaseGranted),
+            Rule::ProtectRanges => self.on(On::ProtectRanges),
+            Rule::CheckFences => self.on(On::CheckFences),
+            Rule::SiblingWithSplit => self.on(On::SiblingWithSplit),
+        }
     }
 
     fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
-        Ok(true)
+        Ok(self.on(On::ProtectRanges))
     }
 
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -161,7 +171,7 @@ impl Protocol for Drtm {
         citation: "DrTM (SOSP 2015), as the evaluation of OOCC runs it",
         caps: ProtocolCaps {
             snapshot_isolation: false,
-            ranges: false,
+            ranges: true,
             crash_recovery: true,
             memory_recovery: false,
             survives_drops: true,
@@ -171,7 +181,7 @@ impl Protocol for Drtm {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| new,
+        undone_node: |_, new| new + 1,
     };
 
     type Entry = Left;
@@ -228,6 +238,15 @@ impl Protocol for Drtm {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
         self.give_up(cx, txn);
+    }
+
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        trees::reshape(self, cx, txn, work).await
     }
 
     async fn resolve(

@@ -3,7 +3,7 @@
 //! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
 
 use crate::outcome::AbortReason;
-use crate::protocol::{Limit, Switch};
+use crate::protocol::{Limit, Only, Switch};
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -21,6 +21,9 @@ pub(super) enum On {
     ReleaseOwn = 10,
     KeepVersion = 11,
     ShareLeases = 12,
+    ProtectRanges = 13,
+    CheckFences = 14,
+    SiblingWithSplit = 15,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -98,6 +101,22 @@ pub(super) const SWITCHES: &[Switch] = &[
         "a lease that another asked for and that still holds is as good as an own one; off: each asks for his own",
         (true, true),
     ),
+    switch(
+        "protect-ranges",
+        "the leaves that a scan has read are validated; off: what comes into its range is not noticed",
+        (true, true),
+    ),
+    switch(
+        "check-fences",
+        "a leaf says by its fences which keys it covers; off: what inner nodes led to is believed",
+        (true, true),
+    ),
+    switch(
+        "sibling-with-split",
+        "a split writes the new node and the old one in one transaction; \
+         off: the old one first, in a transaction of its own",
+        (true, true),
+    ),
 ];
 
 /// A switch that `literal` and `measured` keep, or do not.
@@ -126,6 +145,9 @@ pub(super) enum Phase {
     Unlock = 11,
     Release = 12,
     Resolve = 13,
+    Restructure = 14,
+    Scan = 15,
+    LockLeaf = 16,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -143,9 +165,15 @@ pub(super) const PHASES: &[&str] = &[
     "unlock",
     "release",
     "resolve",
+    "restructure",
+    "scan",
+    "lock_leaf",
 ];
 
-pub(super) const LIMITS: &[Limit] = &[];
+pub(super) const LIMITS: &[Limit] = &[
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+];
 
 pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
@@ -154,5 +182,7 @@ pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::ValidationLocked,
     AbortReason::IndexChanged,
     AbortReason::StaleAddress,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
     AbortReason::User,
 ];

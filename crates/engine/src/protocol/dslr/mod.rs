@@ -28,13 +28,14 @@ use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
 use crate::index::btree::scan::Visit;
+use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::layout::{LayoutKind, LockWord, Ticket, TicketWord};
 use crate::node_locks::{self, Keeps, suspect_all_locks};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::owner::OwnerTag;
 use crate::recovery::undo::{self, Left};
 use crate::recovery::{self, Asker, Unsettled, Whose};
-use crate::structure::{Rule, Step, Structure};
+use crate::structure::{Rule, Step, Structure, trees};
 use crate::working_set::{LockKind, Added, Further, Handle, Leases, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
@@ -67,17 +68,26 @@ impl Dslr {
 }
 
 impl Structure for Dslr {
-    fn enter(&self, _: &Context, step: Step) {
-        unreachable!("no ordered index and no growth: {step:?}");
+    fn enter(&self, cx: &Context, step: Step) {
+        enter(cx, match step {
+            Step::Scan => Phase::Scan,
+            Step::LockLeaf => Phase::LockLeaf,
+            Step::Restructure => Phase::Restructure,
+        });
     }
 
     #[inline(always)]
-    fn keeps(&self, _: Rule) -> bool {
-        true
+    fn keeps(&self, rule: Rule) -> bool {
+        match rule {
+            Rule::ReleaseGranted => true,
+            Rule::ProtectRanges => self.on(On::ProtectRanges),
+            Rule::CheckFences => self.on(On::CheckFences),
+            Rule::SiblingWithSplit => self.on(On::SiblingWithSplit),
+        }
     }
 
     fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
-        Ok(true)
+        Ok(self.on(On::ProtectRanges))
     }
 
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -171,7 +181,7 @@ impl Protocol for Dslr {
         citation: "DSLR (SIGMOD 2018), as the evaluation of OOCC runs it",
         caps: ProtocolCaps {
             snapshot_isolation: false,
-            ranges: false,
+            ranges: true,
             crash_recovery: false,
             memory_recovery: false,
             survives_drops: false,
@@ -181,7 +191,7 @@ impl Protocol for Dslr {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| new,
+        undone_node: |_, new| new + 1,
     };
 
     type Entry = Left;
@@ -238,6 +248,15 @@ impl Protocol for Dslr {
     fn abandon(&self, cx: &Context, txn: &mut Txn) {
         suspect_all_locks(txn);
         self.give_up(cx, txn);
+    }
+
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        trees::reshape(self, cx, txn, work).await
     }
 
     async fn resolve(

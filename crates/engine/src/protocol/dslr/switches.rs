@@ -3,7 +3,7 @@
 //! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
 
 use crate::outcome::AbortReason;
-use crate::protocol::{Limit, Switch};
+use crate::protocol::{Limit, Only, Switch};
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -17,6 +17,9 @@ pub(super) enum On {
     ProtectAbsent = 6,
     ReleaseOnAbort = 7,
     KeepVersion = 8,
+    ProtectRanges = 9,
+    CheckFences = 10,
+    SiblingWithSplit = 11,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -58,6 +61,19 @@ pub(super) const SWITCHES: &[Switch] = &[
         "a record that comes back counts on from the slot's and its directory's VERSION; \
          off: it begins anew",
     ),
+    switch(
+        "protect-ranges",
+        "the leaves that a scan has read are validated; off: what comes into its range is not noticed",
+    ),
+    switch(
+        "check-fences",
+        "a leaf says by its fences which keys it covers; off: what inner nodes led to is believed",
+    ),
+    switch(
+        "sibling-with-split",
+        "a split writes the new node and the old one in one transaction; \
+         off: the old one first, in a transaction of its own",
+    ),
 ];
 
 /// A switch that `literal` and `measured` keep.
@@ -83,6 +99,9 @@ pub(super) enum Phase {
     Unlock = 12,
     Release = 13,
     Resolve = 14,
+    Restructure = 15,
+    Scan = 16,
+    LockLeaf = 17,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -101,9 +120,15 @@ pub(super) const PHASES: &[&str] = &[
     "unlock",
     "release",
     "resolve",
+    "restructure",
+    "scan",
+    "lock_leaf",
 ];
 
-pub(super) const LIMITS: &[Limit] = &[];
+pub(super) const LIMITS: &[Limit] = &[
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+];
 
 pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
@@ -112,5 +137,7 @@ pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::ValidationLocked,
     AbortReason::IndexChanged,
     AbortReason::StaleAddress,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
     AbortReason::User,
 ];
