@@ -76,7 +76,6 @@ fn record_leaf(
         let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
         // Whoever undoes it counts on, whatever records do.
         let undone = (cx.database().protocol.info().undone_node)(leaf.version.counter(), version);
-        let undone = Some(undone);
         writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
     }
 }

@@ -65,7 +65,7 @@ impl RedoEntry {
         self.writes().filter(move |write| record_of(write.address) == record)
     }
 
-    /// What is written beside records and directory records: where chains of blocks go on.
+    /// What is written beside records and first lines of what has a VERSION: where chains of blocks go on, slots of nodes.
     pub fn others(&self) -> impl Iterator<Item = Write<'_>> {
         let is_named = |address| self.0.records.iter().any(|it| it.address == record_of(address));
         self.writes().filter(move |write| !is_named(write.address))
@@ -83,8 +83,11 @@ impl RedoEntry {
         self.writes_of(record).any(tells)
     }
 
-    /// Lines of a record that is written.
+    /// Lines that say a record's version: of one that says who wrote it all that are written, of others the first.
     pub fn lines(&self, record: Address) -> usize {
+        if !self.has_writer(record) {
+            return 1;
+        }
         let end = |it: Write<'_>| it.address.plus(it.bytes.len()).offset_bytes();
         let ends = self.writes_of(record).map(end);
         let len = ends.max().map_or(0, |end| end - record.offset_bytes());

@@ -92,8 +92,8 @@ pub struct ProtocolInfo {
     /// it, by its kind and its version's counter; `None` if undoing leaves no trace that a reader sees.
     pub undone: fn(WriteKind, u64) -> Option<u64>,
     /// The version of a node of an ordered index once a transaction was undone that had found it at the first of
-    /// these and written the second.
-    pub undone_node: fn(u64, u64) -> u64,
+    /// these and written the second; `None` likewise.
+    pub undone_node: fn(u64, u64) -> Option<u64>,
 }
 
 impl ProtocolInfo {

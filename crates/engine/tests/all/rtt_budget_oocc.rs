@@ -8,6 +8,7 @@ use crate::common::budget::{Cost, add_one, measure, phase, read, reading};
 use crate::common::*;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::range::{IndexKey, Scan};
 use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
@@ -166,4 +167,47 @@ fn who_is_refused_ends_at_once() {
     }));
     assert_eq!(aborted, Err(AbortReason::User.into()));
     world.assert_clean();
+}
+
+/// A scan whose way is remembered reads its leaves in one round, three READs each, and looks at none again in lease. Entries that come
+/// cost a round, lock and leaf, and a mark for each copy of a group that is written.
+#[test]
+fn a_range_in_lease_takes_one_round_and_a_change_of_an_index_one_more() {
+    const LEASE_NS: u32 = 5_000_000;
+    for (replicas, lease_ns) in [(1, LEASE_NS), (3, LEASE_NS), (3, 0)] {
+        let schema = narrow("t", 4000).ordered("by_key");
+        let shape = Shape::of(&[schema]).protocol("oocc").nodes(replicas, replicas);
+        let mut shape = shape.leasing_reads(lease_ns);
+        shape.near = false;
+        let world = World::new(&shape);
+        let mut by = world.coordinator(0, 0);
+        fill(&mut by, NARROW, (0..100).map(|key| key * 2));
+        let by_key = world.database.catalog.index_id("t", "by_key").unwrap();
+        let mut scan = || {
+            measure(&mut by, false, async |tx| {
+                let range = Scan::range(IndexKey::new().u64(0), IndexKey::new().u64(198));
+                let seen = tx.scan(by_key, range.limit(100));
+                tx.fetch().await?;
+                assert_eq!(tx.scanned(seen).count(), 100);
+                Ok(())
+            })
+        };
+        let _ = scan(); // learns the way
+        let Cost { rounds, reads, .. } = scan();
+        let validated = u64::from(lease_ns == 0);
+        let leaves = reads / (3 + validated);
+        assert!(leaves > 1);
+        assert_eq!((rounds, reads), (1 + validated, (3 + validated) * leaves), "{lease_ns} ns");
+        let insert = |key: u64| {
+            async move |tx: &mut Transaction<'_>| {
+                tx.insert(NARROW, key);
+                tx.fetch().await
+            }
+        };
+        let before = phase(by.context(), "mark");
+        let cost = measure(&mut by, false, insert(5));
+        // Bin and bucket; lock; leaf; raise, validate and log; write.
+        assert_eq!((cost.rounds, phase(by.context(), "mark") - before), (5, 1), "{cost:?}");
+        world.assert_clean();
+    }
 }

@@ -80,7 +80,8 @@ impl Cluster {
         let planner = AnyProtocol::by_name(protocol, variant)?;
         let options = Options {
             coordinators_max: litmus.coordinators.len() as u32 + 1,
-            log_bytes: 1 << 10,
+            // A redo log has whole nodes.
+            log_bytes: if litmus.ordered.is_some() { 2 << 10 } else { 1 << 10 },
             chunk_bytes: 4 << 10,
             // Each coordinator that splits a node takes a chunk of its own.
             spare_bytes: 4 << 10,

@@ -114,6 +114,9 @@ const PLANTED: &[Planted] = &[
     planted("oocc", ("-first-line-first", "torn-row"), "2x2", FaultKind::Compute),
     planted("oocc", ("-fence-before-recovery", "intermediate-read"), "1x1", FaultKind::Compute),
     planted("oocc", ("-settle-before-log", "successor"), "1x1", FaultKind::Compute),
+    planted("oocc", ("-protect-ranges", "range-phantom"), "1x1", FaultKind::None),
+    planted("oocc", ("-sibling-with-split", "split-lost"), "1x1", FaultKind::Compute),
+    planted("oocc", ("-check-fences", "split-leaf"), "1x1", FaultKind::None),
     planted("drtm", ("-confirm-leases", "fractured-read"), "2x2", FaultKind::None),
     planted("drtm", ("-wait-out-leases", "fractured-read"), "2x2", FaultKind::None),
     planted("drtm", ("-refuse-locked", "write-skew"), "2x2", FaultKind::None),
@@ -194,6 +197,8 @@ const IN_SCHEDULES: &[(&str, &str)] = &[
     ("oocc", "-followed-is-released"),
     // Nobody changes leases in the explorer; its toys have words that change.
     ("oocc", "-compare-lease"),
+    // A leaf that a dead writer has changed on one node beside a record that he has not on another.
+    ("oocc", "-mark-decided"),
     // Who waits gives up in the explorer when nobody can do anything else, and few come for one word.
     ("dslr", "-pass-in-turn"),
     ("dslr", "-wide-counts,-reset-at-rest"),

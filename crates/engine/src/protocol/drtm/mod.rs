@@ -181,7 +181,7 @@ impl Protocol for Drtm {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| new + 1,
+        undone_node: |_, new| Some(new + 1),
     };
 
     type Entry = Left;

@@ -337,7 +337,7 @@ impl Protocol for Lotus {
         aborts: ABORTS,
         // What is undone was INVISIBLE, and nobody has seen it.
         undone: |_, _| None,
-        undone_node: |old, _| nodes::undone_version(old),
+        undone_node: |old, _| Some(nodes::undone_version(old)),
     };
 
     type Entry = Left;

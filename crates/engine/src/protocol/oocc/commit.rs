@@ -21,7 +21,9 @@ use crate::node_locks::{
 };
 use crate::outcome::{AbortReason, Failure};
 use crate::read_lease::Stage;
+use crate::structure::leaves;
 use crate::working_set::{HeldAs, Txn};
+use tarn_fabric::address::Target;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -29,20 +31,53 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
         return end_reading(oocc, cx, txn).await;
     }
     end_stage(cx, txn, Stage::Execute);
+    if cx.has_ordered
+        && let Err(failure) = leaves::change(oocc, cx, txn).await
+    {
+        return Err(judge(oocc, cx, txn, failure).await);
+    }
     begin_wait(cx, txn).await;
     prepare(oocc, cx, txn)?;
-    commit_prepared(oocc, cx, txn).await
+    let changes_leaves = !txn.ordered.changes.is_empty();
+    let decided = if changes_leaves { Decided::ByMarks } else { Decided::ByFirstLine };
+    commit_prepared(oocc, cx, txn, decided).await
+}
+
+/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
+/// transaction has read is still so.
+#[cold]
+async fn judge(oocc: &Oocc, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    match failure {
+        Failure::Abort(AbortReason::UniqueViolation) => {
+            validate(oocc, cx, txn).await.err().unwrap_or(failure)
+        }
+        _ => failure,
+    }
 }
 
 /// Commits the growth of an index: its locks keep readers away from the first, and it has read nothing without one.
 pub(super) async fn commit_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     begin_wait(cx, txn).await;
-    prepare_growth(oocc, cx, txn)?;
-    commit_prepared(oocc, cx, txn).await
+    let decided = prepare_growth(oocc, cx, txn)?;
+    commit_prepared(oocc, cx, txn, decided).await
+}
+
+/// By what recovery knows that a transaction was decided to commit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decided {
+    /// The first line of a record, or of an index header, which names who wrote it.
+    ByFirstLine,
+    /// A mark in a log area of each group, in front of its data: nodes of ordered indexes do not say who wrote them.
+    ByMarks,
 }
 
 /// Commits what is prepared; the wait for readers has begun.
-async fn commit_prepared(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn commit_prepared(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    decided: Decided,
+) -> Result<(), Failure> {
     settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
     if txn.pieces.is_empty() {
         validate(oocc, cx, txn).await?;
@@ -52,7 +87,7 @@ async fn commit_prepared(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(),
         end_stage(cx, txn, Stage::Validate);
         wait_out(cx, txn).await;
         end_stage(cx, txn, Stage::Wait);
-        write(oocc, cx, txn).await?;
+        write(oocc, cx, txn, decided).await?;
         end_stage(cx, txn, Stage::Write);
     }
     if !txn.locks.is_empty() {
@@ -125,7 +160,12 @@ fn add_redo_log(cx: &Context, txn: &mut Txn) {
 }
 
 /// The data, to every replica; from here on the outcome is what the memory says.
-async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+async fn write(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    decided: Decided,
+) -> Result<(), Failure> {
     enter(cx, Phase::Write);
     begin_doubt(cx, txn);
     if !oocc.on(On::UnlockLate) {
@@ -133,13 +173,21 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         return write_and_unlock_early(cx, txn, None).await;
     }
     txn.round.begin();
+    let marks = decided == Decided::ByMarks && oocc.on(On::MarkDecided);
+    if marks {
+        enter(cx, Phase::Mark);
+        add_marks(cx, txn);
+    }
     for index in 0..txn.groups.len() {
         add_data(cx, txn, txn.groups[index], None, |_| true);
     }
     let together = oocc.on(On::WriteUnlock) && is_on_one_node(cx, txn);
     if together {
         enter(cx, Phase::UnlockWithData);
-        add_mark(cx, txn);
+        if !marks {
+            let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
+            add_mark(txn, cx.groups.primary(area));
+        }
         add_release(cx, &mut txn.round, &txn.locks);
     }
     cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
@@ -149,14 +197,24 @@ async fn write(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
     Ok(())
 }
 
-/// That the transaction has committed, in front of its locks' release: who finds them given back without that takes it that
-/// the coordinator had known how it ended.
-fn add_mark(cx: &Context, txn: &mut Txn) {
-    let Txn { round, groups, tag, coordinator, .. } = txn;
+/// A mark at each copy of what is about to be written, in front of it on the same way: a copy that has anything has that.
+fn add_marks(cx: &Context, txn: &mut Txn) {
+    let copies = cx.groups.whole();
+    for index in 0..txn.groups.len() {
+        let area = cx.database().catalog.log(txn.groups[index], txn.coordinator);
+        for target in copies.all(area) {
+            add_mark(txn, target);
+        }
+    }
+}
+
+/// In its log, that the transaction was decided. In front of its locks' release in one batch with its data, too: who finds them given
+/// back without that takes it that the coordinator had known how it ended.
+fn add_mark(txn: &mut Txn, log: Target) {
+    let Txn { round, tag, .. } = txn;
     let mark = round.reserve(8);
     round.set_word(mark, tag.word() | SETTLING);
-    let area = cx.database().catalog.log(groups[0], *coordinator);
-    round.write_private(cx.groups.primary(area), mark, 8);
+    round.write_private(log, mark, 8);
 }
 
 /// Releases every lock; nobody waits for it.

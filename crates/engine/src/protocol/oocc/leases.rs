@@ -48,7 +48,8 @@ pub(super) fn fetch_near(
 /// The word of a window that is to open now, if one is: before the transaction's first READ, if reading is all that it asks for.
 #[inline]
 fn opens(cx: &Context, txn: &Txn) -> Option<LeaseWord> {
-    let is_first = txn.fetched == 0 && !txn.read_near && txn.leases.reads_since.is_none();
+    let has_read = txn.fetched != 0 || txn.read_near || !txn.checks.is_empty();
+    let is_first = !has_read && txn.leases.reads_since.is_none();
     if !is_first || txn.entries.iter().any(|entry| entry.mode != Mode::Read) {
         return None;
     }

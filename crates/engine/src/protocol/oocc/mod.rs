@@ -32,6 +32,7 @@ use crate::access::{self, Access, Guard, Judged, Look, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::index::btree::scan::Visit;
+use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::{LayoutKind, LockMode, LockWord};
 use crate::log::redo;
@@ -41,7 +42,7 @@ use crate::owner::OwnerTag;
 use crate::recovery::redo::{self as recovery_of, Left, Rules};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
-use crate::structure::{Rule, Step, Structure, buckets};
+use crate::structure::{Rule, Step, Structure, buckets, trees};
 use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
@@ -88,17 +89,23 @@ impl Structure for Oocc {
     fn enter(&self, cx: &Context, step: Step) {
         match step {
             Step::Restructure => enter(cx, Phase::Restructure),
-            Step::Scan | Step::LockLeaf => unreachable!("no ordered index: {step:?}"),
+            Step::Scan => enter(cx, Phase::Scan),
+            Step::LockLeaf => enter(cx, Phase::LockLeaf),
         }
     }
 
     #[inline(always)]
     fn keeps(&self, rule: Rule) -> bool {
-        rule != Rule::ReleaseGranted || self.on(On::ReleaseGranted)
+        self.on(match rule {
+            Rule::ReleaseGranted => On::ReleaseGranted,
+            Rule::ProtectRanges => On::ProtectRanges,
+            Rule::CheckFences => On::CheckFences,
+            Rule::SiblingWithSplit => On::SiblingWithSplit,
+        })
     }
 
     fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
-        Ok(true)
+        Ok(self.on(On::ProtectRanges))
     }
 
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -178,7 +185,7 @@ impl Protocol for Oocc {
         citation: "OOCC: one-round optimistic concurrency control under leases",
         caps: ProtocolCaps {
             snapshot_isolation: false,
-            ranges: false,
+            ranges: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,
@@ -188,7 +195,7 @@ impl Protocol for Oocc {
         limits: LIMITS,
         aborts: ABORTS,
         undone: |_, _| None,
-        undone_node: |_, new| new,
+        undone_node: |_, _| None,
     };
 
     type Entry = Left;
@@ -274,6 +281,15 @@ impl Protocol for Oocc {
         shard: Shard,
     ) -> Result<Grown, Failure> {
         buckets::restructure(self, cx, txn, shard).await
+    }
+
+    async fn reshape(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        work: TreeWork,
+    ) -> Result<TreeDone, Failure> {
+        trees::reshape(self, cx, txn, work).await
     }
 
     async fn resolve(

@@ -4,6 +4,7 @@
 //! its writer, and whoever recovers him knows by that that he had been decided to commit. What says less comes behind: where
 //! chains go on, then directory records.
 
+use super::commit::Decided;
 use super::{Oocc, On};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -49,16 +50,20 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     finish(cx, txn, redo::encoded_bytes)
 }
 
-/// Completes what the growth of an index writes. The header, which names its writer, comes first: a record that moves says who
-/// wrote it before, and a directory record says nothing.
-pub(super) fn prepare_growth(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+/// Completes what the growth of an index writes. The header of a hash index, which names its writer, comes first: a record that
+/// moves says who wrote it before, and a directory record says nothing. Nor do nodes of an ordered index.
+pub(super) fn prepare_growth(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<Decided, Failure> {
     let header = txn.locks[0].address.plus(VERSION_AT);
     let first = txn.pieces.iter().position(|piece| piece.address == header);
-    debug_assert!(first.is_some(), "growth changes the header");
     if oocc.on(On::HeaderFirst) {
         txn.pieces.rotate_left(first.unwrap_or(0));
     }
-    finish(cx, txn, redo::encoded_bytes)
+    finish(cx, txn, redo::encoded_bytes)?;
+    Ok(if first.is_some() { Decided::ByFirstLine } else { Decided::ByMarks })
 }
 
 /// Inserts that were taken back may have made their bucket's chain longer.

@@ -31,6 +31,10 @@ pub(super) enum On {
     RefuseIntent = 20,
     FollowedIsReleased = 21,
     HeaderFirst = 22,
+    MarkDecided = 23,
+    ProtectRanges = 24,
+    CheckFences = 25,
+    SiblingWithSplit = 26,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -163,6 +167,28 @@ pub(super) const SWITCHES: &[Switch] = &[
         "of what the growth of an index changes, each copy gets the header first, which names who changed it; off: last",
         false,
     ),
+    switch(
+        "mark-decided",
+        "who changes nodes of an ordered index, none of which names its writer, marks a log area of each group in front of its \
+         data there: it was decided to commit; off: it does not",
+        false,
+    ),
+    switch(
+        "protect-ranges",
+        "the leaves that a scan has read are validated; off: what comes into its range is not noticed",
+        true,
+    ),
+    switch(
+        "check-fences",
+        "a leaf says by its fences which keys it covers; off: what inner nodes led to is believed",
+        true,
+    ),
+    switch(
+        "sibling-with-split",
+        "a split writes the new node and the old one in one transaction; \
+         off: the old one first, in a transaction of its own",
+        true,
+    ),
 ];
 
 /// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
@@ -195,6 +221,9 @@ pub(super) enum Phase {
     InLease = 13,
     WaitOut = 14,
     Restructure = 15,
+    Scan = 16,
+    LockLeaf = 17,
+    Mark = 18,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -214,14 +243,22 @@ pub(super) const PHASES: &[&str] = &[
     "in_lease",
     "wait_out",
     "restructure",
+    "scan",
+    "lock_leaf",
+    "mark",
 ];
 
-pub(super) const LIMITS: &[Limit] = &[Limit {
+pub(super) const LIMITS: &[Limit] = &[
+    Limit {
     phase: "unlock_with_data",
     only: Only::WithoutMemoryDeath,
     why: "locks are released together with the data where there is one copy, and where there is one \
           copy no memory node dies",
-}];
+    },
+    Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
+    Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit { phase: "mark", only: Only::WithOrderedIndexes, why: "its nodes do not say who wrote them" },
+];
 
 pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::LockRefused,
@@ -230,5 +267,7 @@ pub(super) const ABORTS: &[AbortReason] = &[
     AbortReason::ValidationLocked,
     AbortReason::IndexChanged,
     AbortReason::StaleAddress,
+    AbortReason::LeafFull,
+    AbortReason::UniqueViolation,
     AbortReason::User,
 ];
