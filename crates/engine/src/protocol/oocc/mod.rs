@@ -4,7 +4,7 @@
 //! After the paper "OOCC" (see docs/protocols/oocc.md for its full reference), whose text loses serializability and data in
 //! thirteen places; each is a switch here, and what `literal` lacks is a planted bug.
 //!
-//! # Round trips (the RTT budget, asserted by tests/all/oocc.rs)
+//! # Round trips (the RTT budget, asserted by tests/all/rtt_budget_oocc.rs)
 //!
 //! | transaction | rounds until the reply | then |
 //! |---|---|---|
@@ -15,6 +15,8 @@
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | absence found, or more read, beside locks that let readers pass | + 1 at most: raise | |
 //! | write, all of it on one node, which has the only copy | as above | nothing: unlocked in the data's batch |
+//! | a range, its way remembered | 1, beside the records of that fetch | |
+//! | a change of an index | + 1: the leaves | |
 //! | abort | 1 at lock, 2 at validation | release |
 //!
 //! No read costs an atomic. The counts are the same for every number of replicas and every length of records.
