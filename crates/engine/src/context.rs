@@ -24,6 +24,8 @@ use crate::numbers::Numbers;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
+use crate::read_lease::explicit::ThreadReaders;
+use crate::read_lease::readers::NodeReaders;
 use crate::read_lease::{LeaseDesk, LeaseWord, NodeDelays, NodeLease, ThreadDelays};
 use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc};
 use crate::recovery::{Sweeps, Turns};
@@ -127,6 +129,8 @@ pub struct ComputeNode {
     read_lease: Option<NodeLease>,
     /// How long its transactions take, likewise.
     delays: Option<Arc<NodeDelays>>,
+    /// What they read, under explicit leases.
+    readers: Option<Arc<NodeReaders>>,
 }
 
 impl ComputeNode {
@@ -151,6 +155,7 @@ impl ComputeNode {
             services,
             read_lease,
             delays,
+            readers: None,
         }
     }
 
@@ -168,7 +173,18 @@ impl ComputeNode {
         if needs.locks {
             node.serve_locks(options)?;
         }
+        if needs.readers {
+            node.count_readers(options);
+        }
         Ok(node)
+    }
+
+    /// From now on it counts what its transactions read: before its first thread comes.
+    fn count_readers(&mut self, options: &ServiceOptions) {
+        let ServiceOptions { transport, rpc, reader_places, .. } = *options;
+        let readers = Arc::new(NodeReaders::new(self.id, transport, rpc, reader_places));
+        self.database.lease_desk.count_readers(&readers);
+        self.readers = Some(readers);
     }
 
     /// From now on it keeps locks: before its first thread comes.
@@ -201,6 +217,11 @@ impl ComputeNode {
     /// How long its transactions take, under a protocol whose readers have leases.
     pub fn delays(&self) -> Option<&Arc<NodeDelays>> {
         self.delays.as_ref()
+    }
+
+    /// What its transactions read, if that is counted.
+    pub fn readers(&self) -> Option<&NodeReaders> {
+        self.readers.as_deref()
     }
 
     /// What it keeps for others, if the protocol needs it.
@@ -261,6 +282,8 @@ pub struct Context {
     pub(crate) services: Option<Box<ThreadServices>>,
     /// How long its transactions take, under a protocol whose readers have leases.
     pub(crate) delays: Option<Arc<ThreadDelays>>,
+    /// What it does for explicit leases.
+    pub(crate) readers: Option<Box<ThreadReaders>>,
     /// What of it nobody was told the end of.
     pub(crate) doubts: Doubts,
     configuration: Cell<ConfigurationNumber>,
@@ -309,6 +332,7 @@ impl Context {
         let services = node.services.as_ref();
         let services = services.map(|its| Box::new(ThreadServices::new(its, &port, thread)));
         let delays = node.delays.as_ref().map(|its| its.thread());
+        let readers = node.readers.as_ref().map(|its| Box::new(ThreadReaders::new(its)));
         Ok(Context {
             trees: RefCell::new(TreeCache::new(indexes)),
             tree_works: TreeWorks::default(),
@@ -324,6 +348,7 @@ impl Context {
             timestamps: Timestamps::Counter,
             services,
             delays,
+            readers,
             doubts: Doubts::default(),
             configuration: Cell::new(open.number),
             active: Cell::new(0),

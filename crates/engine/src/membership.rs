@@ -337,6 +337,10 @@ pub trait Membership: Send + Sync {
     /// Members that may run transactions, in order.
     fn running(&self) -> Vec<NodeId>;
 
+    /// How often it has changed who may run transactions, the dead who are not recovered among them: who has looked at so many changes need
+    /// not look. A life that joins is counted before it can do anything.
+    fn roster_changes(&self) -> u64;
+
     /// Lives that the word of record waits for, in order: they have not acknowledged it, and may still run.
     fn read_lease_missing(&self) -> Vec<NodeId>;
 }

@@ -114,6 +114,13 @@ pub struct Ordered {
 }
 
 impl Ordered {
+    /// The nodes that the round which was planned last reads.
+    pub(crate) fn planned(&self) -> impl Iterator<Item = Address> {
+        let seeks = self.seeks[self.sought..].iter().map(|seek| seek.address);
+        let scans = self.scans[..self.live].iter().filter(|scan| !scan.is_done);
+        seeks.filter(|node| !node.is_null()).chain(scans.flat_map(|scan| scan.planned()))
+    }
+
     /// Forgets a transaction.
     #[cold]
     pub fn clear(&mut self) {

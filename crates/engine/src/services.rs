@@ -16,6 +16,7 @@ use crate::lock::versions::{VERSION_CACHE_ENTRIES_DEFAULT, VersionCache};
 use crate::membership::{Membership, ShardChange};
 use crate::outcome::{TxnId, UsageError};
 use crate::owner::THREADS_MAX;
+use crate::read_lease::readers::READER_PLACES;
 use crate::recovery::Inheritance;
 use crate::resharding::Planted;
 use crate::resharding::drain::Drains;
@@ -37,17 +38,22 @@ pub struct Needs {
     pub timestamps: bool,
     /// Readers' leases that nobody asks for ([`crate::read_lease`]).
     pub read_leases: bool,
+    /// Explicit ones: each node counts what is read ([`crate::read_lease::readers`]).
+    pub readers: bool,
 }
 
 impl Needs {
     /// Nothing.
-    pub const NONE: Needs = Needs { locks: false, timestamps: false, read_leases: false };
+    pub const NONE: Needs =
+        Needs { locks: false, timestamps: false, read_leases: false, readers: false };
     /// Timestamps.
     pub const TIMESTAMPS: Needs = Needs { timestamps: true, ..Needs::NONE };
     /// Locks and timestamps.
     pub const LOCKS_AND_TIMESTAMPS: Needs = Needs { locks: true, ..Needs::TIMESTAMPS };
     /// Leases.
     pub const READ_LEASES: Needs = Needs { read_leases: true, ..Needs::NONE };
+    /// Leases, and readers that are counted.
+    pub const EXPLICIT_LEASES: Needs = Needs { readers: true, ..Needs::READ_LEASES };
 }
 
 /// How locks of other nodes are asked for.
@@ -79,6 +85,8 @@ pub struct ServiceOptions {
     pub threads: u16,
     /// Size of its lock table.
     pub lock_table_bytes: u64,
+    /// Places in which it counts readers, under explicit leases: a power of two.
+    pub reader_places: usize,
     /// Version tables of its own shards that it remembers; 0: none.
     pub version_cache_entries: usize,
     /// How it asks for locks of others.
@@ -103,6 +111,7 @@ impl ServiceOptions {
         ServiceOptions {
             threads,
             lock_table_bytes: LOCK_TABLE_BYTES_DEFAULT,
+            reader_places: READER_PLACES,
             version_cache_entries: VERSION_CACHE_ENTRIES_DEFAULT,
             transport: if compute_nodes == 1 { Transport::Own } else { Transport::Rpc },
             rpc: RpcConfig::default(),
@@ -123,9 +132,11 @@ impl ServiceOptions {
     /// For nodes in one process that look into each other's memory: small ones, of which there may be many.
     pub fn direct(threads: u16) -> ServiceOptions {
         let (transport, lock_table_bytes) = (Transport::Direct, 1 << 14);
-        let version_cache_entries = 64;
+        let (version_cache_entries, reader_places) = (64, 1 << 8);
         let more = ServiceOptions::new(threads, 2);
-        ServiceOptions { transport, lock_table_bytes, version_cache_entries, ..more }
+        let small =
+            ServiceOptions { lock_table_bytes, version_cache_entries, reader_places, ..more };
+        ServiceOptions { transport, ..small }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::membership::ViewNumber;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
 use crate::read_lease::LeaseWord;
+use crate::read_lease::readers::Reading;
 use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
 use crate::timestamp::Timestamp;
@@ -452,6 +453,8 @@ pub struct Txn {
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// Its windows and waits.
     pub leases: Leases,
+    /// Where it is counted as a reader, and whom it asks, under explicit leases.
+    pub reading: Reading,
     /// Whether a write may have been sent: from then on only resolution decides.
     pub in_doubt: bool,
     /// Locks are assumed and not asked for: in simulations alone.
@@ -505,6 +508,7 @@ impl Txn {
             allocated: Vec::new(),
             groups: Vec::with_capacity(2),
             leases: Leases::default(),
+            reading: Reading::default(),
             in_doubt: false,
             assumes_locks: false,
             mistaken: false,
@@ -537,6 +541,7 @@ impl Txn {
         self.allocated.clear();
         self.groups.clear();
         self.leases = Leases::default();
+        self.reading.begin();
         self.in_doubt = false;
         self.mistaken = false;
         self.failed = None;

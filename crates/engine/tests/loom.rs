@@ -1,4 +1,4 @@
-//! The lock table's synchronisation under every interleaving, and under every value that a machine of weaker
+//! The synchronisation of the lock table, and of the counts of readers, under every interleaving, and under every value that a machine of weaker
 //! order than ours may show.
 //!
 //! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the table's own, on loom's
@@ -17,7 +17,11 @@ use tarn_engine::lock::modelled::{BUCKET_BYTES, Site, plant};
 use tarn_engine::lock::name::LockMode;
 use tarn_engine::lock::table::{Bits, LockTable};
 use tarn_engine::lock::versions::{Stamp, VersionCache, Whose};
-use tarn_fabric::address::{Address, GroupId};
+use tarn_engine::read_lease::readers::{NodeReaders, RecordName};
+use tarn_engine::schema::TableId;
+use tarn_engine::services::Transport;
+use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::rpc::RpcConfig;
 
 const PREEMPTIONS: usize = 3;
 /// Two locks of the one bucket.
@@ -185,6 +189,39 @@ fn remembered_by_two() {
     assert!(is_whole(&cache), "of two writes");
 }
 
+/// A record in memory, and those at a node who read it.
+struct Read {
+    readers: NodeReaders,
+    lock: AtomicU64,
+    /// What the reader has done by the time that his window closes.
+    done: AtomicU64,
+}
+
+/// Of a reader who has not found the lock a writer who has found no reader knows that he has gone, and all that he had done.
+fn counted() {
+    let name = RecordName::of(TableId(0), 5);
+    let id = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+    let readers = NodeReaders::new(id, Transport::Near, RpcConfig::default(), 1);
+    let record = Read { readers, lock: AtomicU64::new(0), done: AtomicU64::new(0) };
+    let record = Arc::new(record);
+    let other = Arc::clone(&record);
+    let reader = thread::spawn(move || {
+        let Read { readers, lock, done } = &*other;
+        let place = readers.place(name);
+        readers.enter(place);
+        readers.told();
+        let is_locked = lock.load(Ordering::Relaxed) != 0;
+        done.store(1, Ordering::Relaxed);
+        readers.leave(place);
+        is_locked
+    });
+    record.lock.store(1, Ordering::Relaxed);
+    let is_read = record.readers.reads_any(std::iter::once(name));
+    let has_gone = record.done.load(Ordering::Relaxed) == 1;
+    let is_locked = reader.join().expect("no panic");
+    assert!(is_locked || is_read || has_gone, "he reads what nobody is told that he reads");
+}
+
 /// That a model fails, and for what it saw: a search that ran into its bounds has found nothing.
 fn assert_found(site: Option<Site>, model: fn()) {
     let found = std::panic::catch_unwind(|| check(site, model)).expect_err("it is noticed");
@@ -227,6 +264,8 @@ models! {
     remembered_by_two: finds_taken = EntryTaken;
     with_bit: ;
     with_one_load: ;
+    counted: finds_told = ReadingTold, finds_asked = ReadingAsked, finds_ended = ReadingEnded,
+        finds_seen_ended = ReadingSeenEnded;
 }
 
 #[test]

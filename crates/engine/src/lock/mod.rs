@@ -28,7 +28,7 @@ pub mod set;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod set_tests;
 mod spill;
-mod sync;
+pub(crate) mod sync;
 pub mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;

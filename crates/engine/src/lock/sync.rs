@@ -1,4 +1,4 @@
-//! Atomics of the lock table, so that its synchronisation can be modelled.
+//! Atomics of the lock table, and of the counts of readers, so that their synchronisation can be modelled.
 //!
 //! Invariant: in an ordinary build this is the standard library and nothing else. Built with `--cfg loom`
 //! the same code runs on loom's types, which try every interleaving and every value that a weaker machine
@@ -7,9 +7,9 @@
 //! it would have noticed. It is the way of `crates/fabric/src/local/sync.rs`.
 
 #[cfg(loom)]
-pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
-pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an ordering is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +34,14 @@ pub enum Site {
     EntryChanging,
     /// What a set's writer did comes before the set is even again.
     EntryWritten,
+    /// A reader is counted before he reads anything (`crates/engine/src/read_lease/readers.rs`).
+    ReadingTold,
+    /// A writer has his locks before he looks who reads.
+    ReadingAsked,
+    /// What a reader did comes before he is counted no more.
+    ReadingEnded,
+    /// Whoever finds that a reader is counted no more writes behind what he read.
+    ReadingSeenEnded,
 }
 
 #[cfg(loom)]
@@ -49,7 +57,7 @@ pub fn plant(site: Option<Site>) {
 
 /// The ordering of a site.
 #[inline(always)]
-pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
+pub(crate) fn order(_site: Site, right: Ordering) -> Ordering {
     #[cfg(loom)]
     if PLANTED.get() == Some(_site) {
         return Ordering::Relaxed;
@@ -59,7 +67,7 @@ pub(super) fn order(_site: Site, right: Ordering) -> Ordering {
 
 /// A fence of a site.
 #[inline(always)]
-pub(super) fn fence(_site: Site, right: Ordering) {
+pub(crate) fn fence(_site: Site, right: Ordering) {
     #[cfg(loom)]
     if PLANTED.get() != Some(_site) {
         loom::sync::atomic::fence(right);
@@ -70,7 +78,7 @@ pub(super) fn fence(_site: Site, right: Ordering) {
 
 /// Waits a moment for another thread.
 #[inline]
-pub(super) fn pause() {
+pub(crate) fn pause() {
     #[cfg(not(loom))]
     std::hint::spin_loop();
     #[cfg(loom)]
@@ -79,12 +87,12 @@ pub(super) fn pause() {
 
 /// Many words.
 #[cfg(not(loom))]
-pub(super) use tarn_fabric::local::Words;
+pub(crate) use tarn_fabric::local::Words;
 #[cfg(loom)]
-pub(super) type Words = Box<[AtomicU64]>;
+pub(crate) type Words = Box<[AtomicU64]>;
 
 /// Words that are all zero, in memory that is touched when it is used.
-pub(super) fn zeroed(count: usize) -> Words {
+pub(crate) fn zeroed(count: usize) -> Words {
     #[cfg(not(loom))]
     let words = Words::zeroed(count);
     #[cfg(loom)]
@@ -94,7 +102,7 @@ pub(super) fn zeroed(count: usize) -> Words {
 
 /// The line of a word will be written soon: a hint.
 #[inline(always)]
-pub(super) fn fetch_to_write(_word: &AtomicU64) {
+pub(crate) fn fetch_to_write(_word: &AtomicU64) {
     #[cfg(not(loom))]
     tarn_fabric::local::fetch_to_write(_word);
 }

@@ -26,6 +26,7 @@ use tarn_fabric::clock::Nanos;
 #[derive(Debug)]
 pub struct EmbeddedMembership {
     view: AtomicU64,
+    roster_changes: AtomicU64,
     /// By slot: the latest incarnation, then how it stands.
     latest: Vec<AtomicU32>,
     /// How many lives are over: while there are none, nobody need look.
@@ -50,6 +51,7 @@ impl EmbeddedMembership {
         let given = vec![0; compute_nodes.min(SLOTS_MAX)];
         EmbeddedMembership {
             view: AtomicU64::new(1),
+            roster_changes: AtomicU64::new(0),
             latest: given.iter().map(|_| AtomicU32::new(0)).collect(),
             ended: AtomicU64::new(0),
             terms,
@@ -115,6 +117,12 @@ impl EmbeddedMembership {
     /// Under the register's lock.
     fn next_view(&self) {
         self.view.fetch_add(1, Ordering::AcqRel);
+        self.change_roster();
+    }
+
+    /// Likewise, when it is another.
+    fn change_roster(&self) {
+        self.roster_changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Says how a life stands, if it is its slot's latest.
@@ -184,6 +192,7 @@ impl Membership for EmbeddedMembership {
         let node = NodeId { slot, incarnation: Incarnation(*lives) };
         members.insert(node, Patience::Fresh);
         self.publish(node, Standing::Member);
+        self.change_roster();
         Ok(node)
     }
 
@@ -338,6 +347,7 @@ impl Membership for EmbeddedMembership {
     fn retire(&self, by: NodeId) {
         let register = &mut *self.register();
         register.retired.insert(by);
+        self.change_roster();
         self.go_on_with_lease(register);
     }
 
@@ -443,6 +453,10 @@ impl Membership for EmbeddedMembership {
 
     fn running(&self) -> Vec<NodeId> {
         self.register().running().collect()
+    }
+
+    fn roster_changes(&self) -> u64 {
+        self.roster_changes.load(Ordering::SeqCst)
     }
 
     fn read_lease_missing(&self) -> Vec<NodeId> {

@@ -1,7 +1,8 @@
-//! What compute nodes of this process have counted of their transactions' delays, and what became of leases because of it.
+//! What compute nodes of this process have counted of their transactions' delays and readers, and what became of leases because of it.
 //!
 //! Invariant: it is told, and decides nothing. What a life has counted is here as long as anything of that life is.
 
+use super::readers::NodeReaders;
 use super::{Delays, ThreadDelays};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -71,6 +72,7 @@ pub struct Adjustments {
 #[derive(Default, Debug)]
 pub struct LeaseDesk {
     nodes: Mutex<BTreeMap<NodeId, Weak<NodeDelays>>>,
+    readers: Mutex<BTreeMap<NodeId, Weak<NodeReaders>>>,
     gone: Mutex<Delays>,
     adjustments: Mutex<Adjustments>,
 }
@@ -82,6 +84,18 @@ impl LeaseDesk {
         nodes.retain(|_, delays| delays.strong_count() > 0);
         nodes.insert(node, Arc::downgrade(&delays));
         delays
+    }
+
+    /// A life counts its readers from now on.
+    pub(crate) fn count_readers(&self, readers: &Arc<NodeReaders>) {
+        let mut nodes = self.readers.lock().expect("no panic under this lock");
+        nodes.retain(|_, readers| readers.strong_count() > 0);
+        nodes.insert(readers.id, Arc::downgrade(readers));
+    }
+
+    /// Whom a life of this process counts as reading; `None` of one that counts nobody, or is gone.
+    pub fn readers(&self, node: NodeId) -> Option<Arc<NodeReaders>> {
+        self.readers.lock().expect("no panic under this lock").get(&node)?.upgrade()
     }
 
     /// What a life of this process has counted; `None` of one that is gone.

@@ -4,7 +4,8 @@
 //! Map: [`LeaseWord`] is what a compute node knows of it, [`Drift`] how far clocks are believed, [`LeaseOfRecord`] how its length changes
 //! while transactions run, which the membership service sees to; [`NodeLease`] is a node's copy of the word. A protocol asks its port ([`tarn_fabric::port::Port::close_window`]), which has clocks; the functions here are the same rule
 //! as arithmetic on two readings. How long it is to be: threads count what [`Delays`] are, [`manager`] gathers them in [`LeaseDesk`] or by
-//! calls, and asks for what [`LeasePolicy`] decides; [`monitor`] finds clocks that run off.
+//! calls, and asks for what [`LeasePolicy`] decides; [`monitor`] finds clocks that run off. Under explicit leases [`readers`] are counted, and
+//! a writer asks (`explicit`) whether there is anybody to wait for.
 //!
 //! Invariant: *no reader's lease is longer than any writer's wait*, whichever nodes they are of, in every moment of a
 //! change. With it the argument is: a reader that found a record unlocked did so after it took its first
@@ -21,11 +22,13 @@
 
 mod delays;
 mod desk;
+pub(crate) mod explicit;
 pub mod manager;
 pub mod monitor;
 mod node;
 mod of_record;
 mod policy;
+pub mod readers;
 #[cfg(test)]
 mod tests;
 mod word;

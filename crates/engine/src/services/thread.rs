@@ -189,10 +189,15 @@ impl Context {
         self.services.as_ref().expect("a node of a protocol with locks has services")
     }
 
-    /// Whether the thread has anything to [`Context::serve`].
+    /// Whether the thread keeps locks for others.
     #[inline]
     pub fn has_services(&self) -> bool {
         self.services.is_some()
+    }
+
+    /// Whether the thread has anything to [`Context::serve`] while others run.
+    pub fn answers(&self) -> bool {
+        self.has_services() || self.readers.as_ref().is_some_and(|its| its.has_messages())
     }
 
     /// The thread's calls: made when they are first asked for, since they take all datagrams of its port.
@@ -214,6 +219,9 @@ impl Context {
     /// Answers who asks this thread, goes on with what still runs of transactions that have ended, looks after
     /// the dead and the shards. Whoever waits for a lock calls it, and [`run`] between everybody's turns.
     pub fn serve(&self) {
+        if let Some(readers) = &self.readers {
+            readers.serve(&self.port);
+        }
         let Some(services) = &self.services else { return };
         if let Some(rpc) = services.rpc.get() {
             while rpc.poll(DATAGRAMS_A_POLL) == DATAGRAMS_A_POLL {}
@@ -267,7 +275,7 @@ async fn settle_closed(cx: &Context) {
 /// that the thread begins no transaction any more, what it holds is given up, and no other thread of a member
 /// runs that may still ask it for locks.
 pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
-    let Some(services) = &cx.services else { return };
+    let Some(services) = &cx.services else { return answer(cx, stop).await };
     services.node.start_running(services.thread);
     while !stop() || !services.is_idle() {
         cx.serve();
@@ -283,4 +291,13 @@ pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
     }
     // What the last messages asked for.
     cx.serve();
+}
+
+/// The service of a thread that has nothing to keep and is asked all the same: whoever asks it later waits as long as he would have
+/// without.
+async fn answer(cx: &Context, stop: impl Fn() -> bool) {
+    while cx.answers() && !stop() {
+        cx.serve();
+        cx.port.yield_now().await;
+    }
 }

@@ -74,6 +74,10 @@ pub(crate) trait Structure {
     /// It is not what the transaction is to see.
     fn shows_leaf(&self, txn: &Txn, visit: Visit) -> Result<bool, AbortReason>;
 
+    /// What the next round reads of ordered indexes is in it, and has not been sent.
+    #[inline]
+    fn is_about_to_scan(&self, _: &Context, _: &mut Txn) {}
+
     /// A leaf of this version was locked, and will be changed.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ pub(crate) fn plan(protocol: &impl Structure, cx: &Context, txn: &mut Txn) {
         protocol.enter(cx, Step::Scan);
         scan.plan(near, catalog.ordered(IndexId(scan.index)), &mut cache, round);
     }
+    protocol.is_about_to_scan(cx, txn);
 }
 
 /// Adds the READs of every look-up. One whose way is not remembered is a scan's, and so is every one of a

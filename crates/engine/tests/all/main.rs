@@ -5,6 +5,7 @@
 mod common;
 mod dropped;
 mod dropped_weak;
+mod explicit_leases;
 mod growth;
 mod growth_dies;
 mod growth_lotus;

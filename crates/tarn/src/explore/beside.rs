@@ -18,9 +18,9 @@ use tarn_fabric::rng::mix;
 use tarn_sim::explore::{End, Fate};
 
 /// A digest of all that a node keeps: its locks, what it has granted and heard of, what it believes of the
-/// shards that the litmus has to do with. Nothing, if the protocol keeps nothing there.
+/// shards that the litmus has to do with; or what its transactions read. Nothing, if the protocol keeps nothing there.
 pub fn digest(node: &ComputeNode, shards: &[ShardId]) -> Option<u64> {
-    let services = node.services()?;
+    let Some(services) = node.services() else { return Some(node.readers()?.digest()) };
     let word = |shard: &ShardId| services.shards.entry(*shard).map_or(0, ShardEntry::word);
     Some(shards.iter().map(word).fold(services.digest(), |digest, word| mix(digest ^ word)))
 }

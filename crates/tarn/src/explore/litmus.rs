@@ -45,6 +45,7 @@ embedded!(
     "insert-insert",
     "intermediate-read",
     "late-read",
+    "later-read",
     "lock-twice",
     "long-reader",
     "lost-update",

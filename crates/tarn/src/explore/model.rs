@@ -161,10 +161,11 @@ impl LitmusModel {
     /// What the litmus's compute nodes keep beside memory is part of the state. Nobody asks the others for locks.
     fn keep(&self, fabric: &ExploreFabric, nodes: &[Arc<ComputeNode>]) {
         let count = usize::from(self.cluster.litmus().compute_nodes());
-        for node in nodes[..count].iter().filter(|node| node.services().is_some()) {
+        let keeps = |node: &Arc<ComputeNode>| node.services().is_some() || node.readers().is_some();
+        for node in nodes[..count].iter().filter(|node| keeps(node)) {
             let (its, cluster) = (Arc::clone(node), Rc::clone(&self.cluster));
             fabric.keep(node.id, move || {
-                beside::digest(&its, cluster.shards()).expect("it has services")
+                beside::digest(&its, cluster.shards()).expect("it keeps something")
             });
         }
     }

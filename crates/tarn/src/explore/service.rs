@@ -174,6 +174,10 @@ impl Membership for Service {
         self.inner.running()
     }
 
+    fn roster_changes(&self) -> u64 {
+        self.inner.roster_changes()
+    }
+
     fn read_lease_missing(&self) -> Vec<NodeId> {
         self.inner.read_lease_missing()
     }

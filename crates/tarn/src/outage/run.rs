@@ -120,7 +120,7 @@ impl<W: Workload + 'static> Cast<W> {
 
     /// A thread does what others need of it, if the protocol needs anything.
     fn serve(&self, scheduler: &mut Scheduler<'_>, is_dead: &Rc<Cell<bool>>, cx: Rc<Context>) {
-        if !cx.has_services() {
+        if !cx.answers() {
             return;
         }
         let (port, desk) = (cx.port.clone(), Rc::clone(&self.desk));

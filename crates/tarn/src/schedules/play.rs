@@ -226,7 +226,7 @@ impl<'a, W: Workload> Play<'a, W> {
     /// The thread does what others need of it, if the protocol needs anything: as long as any coordinator of
     /// any thread is there; beside faults until all is over, since whoever asks at the end needs it too.
     pub(super) fn serve(&mut self, life: &Rc<Life>, cx: &Rc<Context>) {
-        if !cx.has_services() {
+        if !cx.answers() {
             return;
         }
         let graveyard = Rc::clone(&self.graveyard);

@@ -349,7 +349,7 @@ impl<W: Workload> Driver<W> {
             Cast { workload, retry, desk: &desk, signals: &signals, record, recorder, dispatch };
         for (cx, numbers) in &contexts {
             numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
-            if cx.has_services() {
+            if cx.answers() {
                 // Until then somebody may begin to ask it, whether it has coordinators or not.
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
                 scheduler.spawn(&cx.port, services::run(cx, is_over));

@@ -104,6 +104,9 @@ const PLANTED: &[Planted] = &[
     planted("oocc", (INTENT_FOR_ALL, "read-only-anomaly"), "2x2", FaultKind::None),
     planted("oocc", ("-check-lines", "torn-row"), "2x2", FaultKind::None),
     planted("oocc", ("-count-from-acks", "fractured-read"), "2x2", FaultKind::None),
+    planted("oocc", ("-implicit,-count-before-reading", "fractured-read"), "2x2", FaultKind::None),
+    planted("oocc", ("-implicit,-ask-behind-locks", "fractured-read"), "2x2", FaultKind::None),
+    planted("oocc", ("-implicit,-count-at-once", "later-read"), "2x2", FaultKind::None),
     planted("oocc", ("-unlock-late", "lost-update"), "2x2", FaultKind::None),
     planted("oocc", ("-unlock-late", "lost-update"), "2x2", FaultKind::Memory),
     planted("oocc", ("-protect-absent", "phantom"), "2x2", FaultKind::None),
@@ -162,6 +165,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-intent"),
     ("oocc", "-write-unlock"),
     ("oocc", "-lease"),
+    ("oocc", "-implicit"),
     ("drtm", "-share-leases"),
     ("dslr", "-wide-counts"),
     // It matters beside deaths alone, of which DSLR promises nothing.

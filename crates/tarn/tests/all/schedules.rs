@@ -124,6 +124,10 @@ const IN_THE_EXPLORER: &[(&str, &str)] = &[
     ("oocc", "-first-line-first"),
     ("oocc", "-count-from-acks"),
     ("oocc", "-refuse-intent"),
+    ("oocc", "-implicit,-count-before-reading"),
+    ("oocc", "-implicit,-ask-behind-locks"),
+    // Here one seed of nine thousand.
+    ("oocc", "-implicit,-count-at-once"),
     ("oocc", "-sibling-with-split"),
 ];
 
@@ -141,6 +145,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-intent"),
     ("oocc", "-write-unlock"),
     ("oocc", "-lease"),
+    ("oocc", "-implicit"),
     ("oocc", "-exclusive-if-reads"),
     ("drtm", "-share-leases"),
     ("dslr", "-wide-counts"),

@@ -215,6 +215,11 @@ impl ScanState {
         self.planned.push(Planned { address, at, bytes });
     }
 
+    /// The nodes that it reads in the round that was planned last.
+    pub fn planned(&self) -> impl Iterator<Item = Address> {
+        self.planned.iter().map(|planned| planned.address)
+    }
+
     /// Goes where `way` leads for the leaf of the cursor and those after it.
     #[inline]
     fn go(&mut self, index: &Index, way: impl FnOnce(Course<'_>, &mut Vec<Address>) -> Way) {

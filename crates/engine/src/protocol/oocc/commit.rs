@@ -5,7 +5,7 @@
 //! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
 //! the same batch before.
 
-use super::leases::{begin_wait, end_reading, end_stage, wait_out};
+use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
 use super::{Oocc, On, Phase, enter};
 use crate::access::{
@@ -37,6 +37,7 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
         return Err(judge(oocc, cx, txn, failure).await);
     }
     begin_wait(cx, txn).await;
+    ask_readers(oocc, cx, txn);
     prepare(oocc, cx, txn)?;
     let changes_leaves = !txn.ordered.changes.is_empty();
     let decided = if changes_leaves { Decided::ByMarks } else { Decided::ByFirstLine };

@@ -28,6 +28,36 @@ pub(super) async fn fetch(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<()
     if locks && !oocc.on(On::CountFromAcks) && cx.node.read_lease().wait_ns() > 0 {
         txn.leases.waits_since = Some(cx.port.begin_wait().await);
     }
+    if cx.counts_readers() {
+        return fetch_explicitly(oocc, cx, txn, locks).await;
+    }
+    access::fetch(oocc, cx, txn).await
+}
+
+/// A fetch of a thread whose readers are counted.
+async fn fetch_explicitly(
+    oocc: &Oocc,
+    cx: &Context,
+    txn: &mut Txn,
+    locks: bool,
+) -> Result<(), Failure> {
+    if locks && !oocc.on(On::AskBehindLocks) {
+        cx.ask_readers(txn, cx.node.read_lease().wait());
+        let nobody = cx.nobody_reads(txn).await;
+        txn.reading.early.get_or_insert(nobody);
+    }
+    // In a window that has not opened nobody is waited for.
+    let counts = txn.leases.reads_since.is_some();
+    if !oocc.on(On::CountBeforeReading) {
+        let fetched = access::fetch(oocc, cx, txn).await;
+        if counts {
+            cx.enter_reading(txn);
+        }
+        return fetched;
+    }
+    if counts {
+        cx.enter_reading(txn);
+    }
     access::fetch(oocc, cx, txn).await
 }
 
@@ -41,6 +71,9 @@ pub(super) fn fetch_near(
 ) -> Option<Result<(), Failure>> {
     if let Some(word) = opens(cx, txn) {
         txn.leases.reads_since = Some((memory.open_window(), word));
+    }
+    if cx.counts_readers() && txn.leases.reads_since.is_some() && oocc.on(On::CountBeforeReading) {
+        cx.enter_reading(txn);
     }
     near::read(oocc, cx, txn, memory)
 }
@@ -62,7 +95,8 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
         Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
         None => None,
     };
-    let which = still_to_see(oocc, cx, closed);
+    cx.leave_reading(txn);
+    let which = still_to_see(oocc, cx, (closed, txn.reading.is_late()));
     validate_those(oocc, cx, txn, which).await
 }
 
@@ -76,17 +110,23 @@ pub(super) fn end_reading_near(
 ) -> Result<(), Failure> {
     let opened = txn.leases.reads_since.take();
     let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
-    let which = still_to_see(oocc, cx, closed);
+    cx.leave_reading(txn);
+    let which = still_to_see(oocc, cx, (closed, txn.reading.is_late()));
     near::validate(oocc, cx, txn, (memory, which))
 }
 
 /// What is to be looked at again when the window has closed: only what was marked, if nobody has written what was read unlocked,
-/// between the first READ and the last.
+/// between the first READ and the last. Under explicit leases that is known of those alone who were counted at all of it before.
 #[inline]
-fn still_to_see(oocc: &Oocc, cx: &Context, closed: Option<(Closed, LeaseWord)>) -> Which {
+fn still_to_see(
+    oocc: &Oocc,
+    cx: &Context,
+    (closed, is_late): (Option<(Closed, LeaseWord)>, bool),
+) -> Which {
     let Some((Closed { is_shorter, passed }, word)) = closed else { return Which::All };
     let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
-    let is_in_lease = is_shorter && is_same;
+    let is_in_time = !is_late || !oocc.on(On::CountAtOnce);
+    let is_in_lease = is_shorter && is_same && is_in_time;
     if let (Some(delays), Some(passed)) = (&cx.delays, passed) {
         delays.note_read(passed, is_in_lease);
     }
@@ -127,10 +167,45 @@ pub(super) async fn begin_wait(cx: &Context, txn: &mut Txn) {
     }
 }
 
+/// Under explicit leases a range counts at every node of its index before that is read.
+pub(super) fn count_nodes(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
+    let counts = cx.counts_readers() && oocc.on(On::CountBeforeReading);
+    if counts && txn.leases.reads_since.is_some() {
+        cx.enter_nodes(txn);
+    }
+}
+
+/// Under explicit leases who has all of his locks asks whether anybody reads the records and leaves that they are on. A growth does not: it moves
+/// what others are counted by.
+pub(super) fn ask_readers(oocc: &Oocc, cx: &Context, txn: &mut Txn) {
+    if !cx.counts_readers() {
+        return;
+    }
+    cx.leave_reading(txn);
+    let word = cx.node.read_lease();
+    txn.reading.may_ask = word.wait_ns() > 0;
+    if txn.reading.may_ask && oocc.on(On::AskBehindLocks) {
+        cx.ask_readers(txn, word.wait());
+    }
+}
+
+/// Whether every node that may read has said that it reads nothing of what is about to be written.
+async fn nobody_reads(cx: &Context, txn: &mut Txn) -> bool {
+    match txn.reading.early {
+        _ if !txn.reading.may_ask => false,
+        Some(early) => early,
+        None => cx.nobody_reads(txn).await,
+    }
+}
+
 /// Waits until no reader can be in lease that has found any of the locks not there.
 pub(super) async fn wait_out(cx: &Context, txn: &mut Txn) {
     let word = cx.node.read_lease();
     if word.wait_ns() == 0 {
+        return;
+    }
+    if cx.counts_readers() && nobody_reads(cx, txn).await {
+        enter(cx, Phase::NobodyReads);
         return;
     }
     enter(cx, Phase::WaitOut);

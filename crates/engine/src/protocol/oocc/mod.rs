@@ -64,6 +64,7 @@ impl Oocc {
 
     /// Rolls back; waits for nothing.
     fn give_up(&self, cx: &Context, txn: &mut Txn) {
+        cx.leave_reading(txn);
         let keeps = Keeps { locks: false, others: self.on(On::ReleaseGranted) };
         if node_locks::give_up(cx, txn, keeps) {
             enter(cx, Phase::Release);
@@ -104,6 +105,10 @@ impl Structure for Oocc {
             Rule::CheckFences => On::CheckFences,
             Rule::SiblingWithSplit => On::SiblingWithSplit,
         })
+    }
+
+    fn is_about_to_scan(&self, cx: &Context, txn: &mut Txn) {
+        leases::count_nodes(self, cx, txn);
     }
 
     fn shows_leaf(&self, _: &Txn, _: Visit) -> Result<bool, AbortReason> {
@@ -215,7 +220,11 @@ impl Protocol for Oocc {
     }
 
     fn needs(&self) -> Needs {
-        if self.on(On::Lease) { Needs::READ_LEASES } else { Needs::NONE }
+        match (self.on(On::Lease), self.on(On::Implicit)) {
+            (true, true) => Needs::READ_LEASES,
+            (true, false) => Needs::EXPLICIT_LEASES,
+            (false, _) => Needs::NONE,
+        }
     }
 
     #[inline(always)]
@@ -259,7 +268,7 @@ impl Protocol for Oocc {
 
     #[inline]
     fn is_committed(&self, txn: &Txn) -> bool {
-        access::is_of_one_read(txn)
+        access::is_of_one_read(txn) && !txn.reading.is_counted()
     }
 
     #[inline]

@@ -35,6 +35,10 @@ pub(super) enum On {
     ProtectRanges = 24,
     CheckFences = 25,
     SiblingWithSplit = 26,
+    Implicit = 27,
+    CountBeforeReading = 28,
+    AskBehindLocks = 29,
+    CountAtOnce = 30,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -189,6 +193,27 @@ pub(super) const SWITCHES: &[Switch] = &[
          off: the old one first, in a transaction of its own",
         true,
     ),
+    switch(
+        "implicit",
+        "leases are implicit: a writer waits whether anybody reads or not; off: explicit: nodes count what they read, a \
+         writer asks them, and waits if one reads what he writes, or does not say",
+        true,
+    ),
+    switch(
+        "count-before-reading",
+        "under explicit leases a reader is counted before it reads; off: when it has read",
+        true,
+    ),
+    switch(
+        "ask-behind-locks",
+        "under explicit leases a writer asks who reads when it has all of its locks; off: before it asks for them",
+        true,
+    ),
+    switch(
+        "count-at-once",
+        "under explicit leases who reads more than he was counted at when he began to read is in no lease; off: he is",
+        true,
+    ),
 ];
 
 /// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
@@ -224,6 +249,7 @@ pub(super) enum Phase {
     Scan = 16,
     LockLeaf = 17,
     Mark = 18,
+    NobodyReads = 19,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -246,6 +272,7 @@ pub(super) const PHASES: &[&str] = &[
     "scan",
     "lock_leaf",
     "mark",
+    "nobody_reads",
 ];
 
 pub(super) const LIMITS: &[Limit] = &[
@@ -257,6 +284,11 @@ pub(super) const LIMITS: &[Limit] = &[
     },
     Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
     Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
+    Limit {
+        phase: "nobody_reads",
+        only: Only::InVariant("corrected,-implicit"),
+        why: "under implicit leases nobody is asked whether he reads",
+    },
     Limit { phase: "mark", only: Only::WithOrderedIndexes, why: "its nodes do not say who wrote them" },
 ];
 

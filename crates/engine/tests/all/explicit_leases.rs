@@ -1,0 +1,284 @@
+//! Explicit leases: who reads is counted, and a writer waits if anybody reads what he writes, or may.
+//!
+//! Invariant checked: he waits for a reader on another node and on his own, for one that came after he asked somebody else, for one who reads a
+//! range, and for lives that cannot be asked; he waits for nobody else, and nobody stays counted,
+//! however his transaction ended.
+
+use crate::common::budget::{add_one, phase, read};
+use crate::common::*;
+use std::cell::Cell;
+use std::sync::Arc;
+use tarn_engine::context::ComputeNode;
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::range::{IndexKey, Scan};
+use tarn_engine::schema::TableId;
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::block_on;
+
+const T: TableId = TableId(0);
+/// Shorter than what a wait is noticed by, longer than a test reads.
+const LEASE_NS: u32 = 8_000_000;
+
+fn world(near: bool) -> World {
+    let shape = Shape::of(&[narrow("t", 4000)]).protocol("oocc").variant("corrected,-implicit");
+    let mut shape = shape.leasing_reads(LEASE_NS);
+    shape.near = near;
+    World::new(&shape)
+}
+
+/// What one update made him do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Made {
+    Wait,
+    Go,
+}
+
+fn update(by: &mut Coordinator, keys: &[u64]) -> Made {
+    writing(by, async |tx| add_one(tx, T, keys).await)
+}
+
+fn writing(
+    by: &mut Coordinator,
+    body: impl AsyncFn(&mut Transaction<'_>) -> Result<(), Failure>,
+) -> Made {
+    let count = |by: &Coordinator, of| phase(by.context(), of);
+    let before = (count(by, "wait_out"), count(by, "nobody_reads"), by.context().port.now());
+    block_on(by.transact(body)).expect("nobody is in its way");
+    let took = by.context().port.now() - before.2;
+    match (count(by, "wait_out") - before.0, count(by, "nobody_reads") - before.1) {
+        (1, 0) => {
+            assert!(took > Nanos(u64::from(LEASE_NS)), "{took:?}");
+            Made::Wait
+        }
+        (0, 1) => Made::Go,
+        other => panic!("{other:?}: it waits, or does not, once"),
+    }
+}
+
+/// Runs `during` once, while `reader` has read `body`'s records and his window is open.
+fn beside<R>(
+    reader: &mut Coordinator,
+    body: impl AsyncFn(&mut Transaction<'_>) -> Result<(), Failure>,
+    during: impl FnOnce() -> R,
+) -> R {
+    let (during, made) = (Cell::new(Some(during)), Cell::new(None));
+    let read = block_on(reader.transact(async |tx| {
+        body(tx).await?;
+        if let Some(during) = during.take() {
+            made.set(Some(during()));
+        }
+        Ok(())
+    }));
+    assert_eq!(read, Ok(()));
+    made.into_inner().expect("it ran")
+}
+
+fn counted(by: &Coordinator) -> u64 {
+    by.context().node.readers().expect("readers are counted").counted()
+}
+
+#[test]
+fn a_writer_waits_for_who_reads_what_he_writes() {
+    for near in [false, true] {
+        let world = world(near);
+        let [mut writer, mut reader] = [0, 1].map(|slot| world.coordinator(slot, 64));
+        fill(&mut writer, T, 1..10);
+        assert_eq!(update(&mut writer, &[1, 2]), Made::Go, "nobody reads anything");
+        let made = |reader: &mut Coordinator, writer: &mut Coordinator, keys: &[u64]| {
+            beside(reader, async |tx| read(tx, T, &[1, 2]).await, || update(writer, keys))
+        };
+        assert_eq!(made(&mut reader, &mut writer, &[3, 4]), Made::Go);
+        assert_eq!(made(&mut reader, &mut writer, &[4, 2]), Made::Wait);
+        // Of his own node.
+        let mut own = coordinator(writer.context(), 7);
+        assert_eq!(made(&mut own, &mut writer, &[3]), Made::Go);
+        assert_eq!(made(&mut own, &mut writer, &[1]), Made::Wait);
+        // What is not there is read as well: an insert of it waits, another does not.
+        let absent = async |tx: &mut Transaction<'_>| {
+            tx.get_row(T, 77u64).await?;
+            read(tx, T, &[1]).await
+        };
+        let insert = |writer: &mut Coordinator, key: u64| {
+            writing(writer, async |tx| {
+                let row = tx.insert(T, key);
+                tx.fetch().await?;
+                tx.set(row, A, key);
+                Ok(())
+            })
+        };
+        assert_eq!(beside(&mut reader, absent, || insert(&mut writer, 78)), Made::Go);
+        assert_eq!(beside(&mut reader, absent, || insert(&mut writer, 77)), Made::Wait);
+        assert_eq!([&writer, &reader, &own].map(counted), [0; 3]);
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn who_joins_later_is_asked_too() {
+    let world = world(false);
+    let mut writer = world.coordinator(0, 64);
+    fill(&mut writer, T, 1..10);
+    assert_eq!(update(&mut writer, &[1]), Made::Go, "he has asked all that there are");
+    let mut late = world.coordinator(1, 64);
+    let reads = async |tx: &mut Transaction<'_>| read(tx, T, &[1, 2]).await;
+    assert_eq!(beside(&mut late, reads, || update(&mut writer, &[1])), Made::Wait);
+}
+
+#[test]
+fn lives_that_cannot_be_asked_are_waited_for() {
+    let world = world(false);
+    let mut writer = world.coordinator(0, 64);
+    fill(&mut writer, T, 1..10);
+    let membership = &world.database.membership;
+    // One that counts nobody.
+    let id = membership.join(NodeSlot(1)).expect("a first life");
+    let dumb = Arc::new(ComputeNode::new(Arc::clone(&world.database), id));
+    assert_eq!(update(&mut writer, &[1]), Made::Wait);
+    drop(dumb);
+    assert_eq!(update(&mut writer, &[1]), Made::Go, "it runs nothing any more");
+    // One that was expelled, and may still run.
+    let second = world.join(2);
+    membership.expel(second.id);
+    assert_eq!(update(&mut writer, &[1]), Made::Wait);
+    let by = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+    membership.claim_recovery(second.id, by);
+    assert!(membership.recovered(second.id, by));
+    assert_eq!(update(&mut writer, &[1]), Made::Go, "its access is gone");
+}
+
+#[test]
+fn ranges_are_waited_for_from_both_sides() {
+    let schema = narrow("t", 4000).ordered("by_key");
+    let shape = Shape::of(&[schema]).protocol("oocc").variant("corrected,-implicit");
+    let world = World::new(&shape.leasing_reads(LEASE_NS));
+    let [mut writer, mut reader] = [0, 1].map(|slot| world.coordinator(slot, 64));
+    fill(&mut writer, T, 1..10);
+    let by_key = world.database.catalog.index_id("t", "by_key").expect("it is there");
+    let scan = async |tx: &mut Transaction<'_>| {
+        let range = Scan::range(IndexKey::new().u64(0), IndexKey::new().u64(5));
+        let seen = tx.scan(by_key, range.limit(10));
+        tx.fetch().await?;
+        assert_eq!(tx.scanned(seen).count(), 5);
+        Ok(())
+    };
+    let insert = |writer: &mut Coordinator, key: u64| {
+        writing(writer, async |tx| {
+            tx.insert(T, key);
+            tx.fetch().await
+        })
+    };
+    // Which records are in a range its leaves say: a change of them waits, an update of a record that is in it alone does not.
+    assert_eq!(beside(&mut reader, scan, || update(&mut writer, &[3])), Made::Go);
+    assert_eq!(beside(&mut reader, scan, || insert(&mut writer, 100)), Made::Wait);
+    assert_eq!(insert(&mut writer, 101), Made::Go);
+    let sought = async |tx: &mut Transaction<'_>| {
+        let range = Scan::range(IndexKey::new().u64(3), IndexKey::new().u64(3));
+        let seen = tx.scan(by_key, range.limit(1));
+        tx.fetch().await?;
+        assert_eq!(tx.scanned(seen).count(), 1);
+        read(tx, T, &[3]).await
+    };
+    assert_eq!(beside(&mut reader, sought, || update(&mut writer, &[3])), Made::Wait);
+    assert_eq!(counted(&reader), 0);
+    world.assert_clean();
+}
+
+/// Of what it was not counted at when it began to read nobody was told in time.
+#[test]
+fn a_reader_who_comes_to_know_more_is_in_no_lease() {
+    let schema = narrow("t", 4000).ordered("by_key");
+    let shape = Shape::of(&[schema]).protocol("oocc").variant("corrected,-implicit");
+    let world = World::new(&shape.leasing_reads(LEASE_NS));
+    let mut by = world.coordinator(0, 64);
+    fill(&mut by, T, 1..10);
+    let by_key = world.database.catalog.index_id("t", "by_key").expect("it is there");
+    let scan = async |tx: &mut Transaction<'_>| {
+        let range = Scan::range(IndexKey::new().u64(0), IndexKey::new().u64(5));
+        let seen = tx.scan(by_key, range.limit(10));
+        tx.fetch().await?;
+        assert_eq!(tx.scanned(seen).count(), 5);
+        Ok::<(), Failure>(())
+    };
+    let mut in_lease = |body: &mut dyn FnMut(&mut Coordinator)| {
+        let before = phase(by.context(), "in_lease");
+        body(&mut by);
+        phase(by.context(), "in_lease") - before == 1
+    };
+    macro_rules! runs {
+        ($($what:expr),*) => {
+            in_lease(&mut |by| {
+                block_on(by.transact(async |tx: &mut Transaction<'_>| {
+                    $($what(tx).await?;)*
+                    Ok(())
+                }))
+                .expect("alone");
+            })
+        };
+    }
+    let two = async |tx: &mut Transaction<'_>| read(tx, T, &[1, 2]).await;
+    let third = async |tx: &mut Transaction<'_>| read(tx, T, &[3]).await;
+    // The first scan learns the way.
+    let _ = runs!(scan);
+    assert!(runs!(two) && runs!(scan));
+    assert!(!runs!(two, third) && !runs!(two, scan) && !runs!(scan, third) && !runs!(scan, scan));
+    assert_eq!(counted(&by), 0);
+}
+
+#[test]
+fn nobody_stays_counted() {
+    let world = world(false);
+    let [mut writer, mut reader] = [0, 1].map(|slot| world.coordinator(slot, 64));
+    fill(&mut writer, T, 1..10);
+    let given_up = block_on(reader.transact(async |tx| {
+        read(tx, T, &[1, 2]).await?;
+        Err::<(), Failure>(AbortReason::User.into())
+    }));
+    assert_eq!((given_up, counted(&reader)), (Err(AbortReason::User.into()), 0));
+    // Refused: another is about to write it.
+    let refused = block_on(writer.transact(async |tx| {
+        add_one(tx, T, &[1]).await?;
+        read(tx, T, &[3]).await?;
+        let tries = Cell::new(0);
+        let refused = block_on(reader.transact(async |tx| {
+            tries.set(tries.get() + 1);
+            if tries.get() == 2 {
+                return Err(AbortReason::User.into());
+            }
+            read(tx, T, &[2]).await?;
+            read(tx, T, &[3]).await?;
+            add_one(tx, T, &[1]).await
+        }));
+        assert_eq!(refused, Err(Failure::from(AbortReason::User)), "refused, and tried again");
+        Ok(())
+    }));
+    assert_eq!((refused, counted(&reader), counted(&writer)), (Ok(()), 0, 0));
+    // Dropped half-way.
+    {
+        let mut dropped = Box::pin(reader.transact(async |tx| {
+            read(tx, T, &[1]).await?;
+            std::future::pending::<Result<(), Failure>>().await
+        }));
+        for _ in 0..100 {
+            let _ = dropped
+                .as_mut()
+                .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        }
+        assert_eq!(
+            world.database.lease_desk.readers(dropped_node(&world)).expect("it counts").counted(),
+            1
+        );
+    }
+    assert_eq!(counted(&reader), 0);
+    // One that reads one record commits without a look, and is counted no more.
+    block_on(reader.transact(async |tx| read(tx, T, &[1]).await)).expect("alone");
+    assert_eq!(counted(&reader), 0);
+    world.assert_clean();
+}
+
+/// The second node that joined.
+fn dropped_node(world: &World) -> NodeId {
+    world.database.membership.running()[1]
+}
