@@ -16,6 +16,8 @@ use tarn_sim::profile::Change;
 pub enum Supposition {
     /// OOCC's leases are so long wherever it has any, in nanoseconds; 0: it always validates.
     Lease(u32),
+    /// OOCC's leases are explicit: a writer waits only where somebody reads.
+    Explicit,
     /// A transaction of YCSB, whose keys are known, has so many operations.
     Operations(usize),
     /// Records lie so.
@@ -32,8 +34,9 @@ pub enum Supposition {
 }
 
 /// The causes, with what is allowed.
-const KEYS: [(&str, &str); 6] = [
+const KEYS: [(&str, &str); 7] = [
     ("lease", "0 (OOCC always validates) to 1000, in µs"),
+    ("leases", "explicit (OOCC's writers ask who reads)"),
     ("operations", "1 to 16, of a transaction of YCSB"),
     ("placement", "hash, table"),
     ("buckets", "off (a look-up reads a bin of two slots)"),
@@ -59,6 +62,7 @@ impl Suppose for Supposition {
             ("lease", _) => {
                 number.filter(|us| *us <= LEASE_US_MAX).map(|us| Supposition::Lease(us * 1_000))
             }
+            ("leases", "explicit") => Some(Supposition::Explicit),
             ("operations", _) => number
                 .filter(|count| (1..=16).contains(count))
                 .map(|count| Supposition::Operations(count as usize)),
@@ -84,7 +88,10 @@ impl Suppose for Supposition {
             {
                 bench.operations = Some(count);
             }
-            Supposition::Lease(_) | Supposition::Operations(_) => {}
+            Supposition::Explicit if system.protocol == Who::Oocc.system().protocol => {
+                system.variant = explicit(system.variant);
+            }
+            Supposition::Lease(_) | Supposition::Explicit | Supposition::Operations(_) => {}
             Supposition::Placement(placement) => layout.placement = placement,
             Supposition::Bins => layout.bucket.read_whole = false,
             Supposition::Forgotten => layout.warmth = None,
@@ -103,6 +110,7 @@ impl Suppose for Supposition {
     fn shown(self) -> Change {
         let (key, value) = match self {
             Supposition::Lease(ns) => ("lease", format!("{} µs", ns / 1_000)),
+            Supposition::Explicit => ("leases", "explicit".to_owned()),
             Supposition::Operations(count) => ("operations", count.to_string()),
             Supposition::Placement(Placement::Hash) => ("placement", "hash".to_owned()),
             Supposition::Placement(Placement::Table) => ("placement", "table".to_owned()),
@@ -113,6 +121,16 @@ impl Suppose for Supposition {
             Supposition::StandIn(protocol) => ("stand-in", protocol.to_owned()),
         };
         Change { key: format!("suppose.{key}"), value, was: "the page's own".to_owned() }
+    }
+}
+
+/// The same variant of OOCC's with explicit leases; nobody else's has any.
+fn explicit(variant: &'static str) -> &'static str {
+    match variant {
+        "corrected" => "corrected,-implicit",
+        "corrected,-intent" => "corrected,-intent,-implicit",
+        "corrected,-write-unlock,-intent" => "corrected,-write-unlock,-intent,-implicit",
+        other => other,
     }
 }
 
@@ -132,6 +150,8 @@ mod tests {
         };
         assert_eq!(after("lease=7", Who::Oocc).system.read_lease_ns, 7_000);
         assert_eq!(after("lease=7", Who::Occ).system.read_lease_ns, 0);
+        assert_eq!(after("leases=explicit", Who::Oocc).system.variant, "corrected,-implicit");
+        assert_eq!(after("leases=explicit", Who::Occ).system.variant, "corrected");
         assert_eq!(after("operations=1", Who::Dslr).bench.operations, Some(1));
         assert_eq!(after("placement=table", Who::Oocc).layout.placement, Placement::Table);
         assert!(!after("buckets=off", Who::Oocc).layout.bucket.read_whole);
@@ -145,8 +165,15 @@ mod tests {
     #[test]
     fn what_there_is_not_is_refused_with_all_that_there_are() {
         let refused = |text| Supposition::parse(text).expect_err("refused").to_string();
-        assert!(refused("leases=7").contains("lease, operations, placement"));
-        for text in ["lease=1001", "lease=", "operations=0", "placement=best", "dropped=no"] {
+        assert!(refused("length=7").contains("lease, leases, operations, placement"));
+        for text in [
+            "lease=1001",
+            "lease=",
+            "leases=implicit",
+            "operations=0",
+            "placement=best",
+            "dropped=no",
+        ] {
             let error = refused(text);
             assert!(error.starts_with(&format!("suppose = {text}; allowed: ")), "{error}");
         }
