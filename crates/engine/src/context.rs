@@ -214,6 +214,12 @@ impl ComputeNode {
         lease.load()
     }
 
+    /// The lease word of now, which a reader compares with that of his window's beginning: he has followed the record then.
+    #[inline]
+    pub fn kept_read_lease(&self) -> LeaseWord {
+        self.read_lease.as_ref().map_or(LeaseWord::NONE, NodeLease::load)
+    }
+
     /// How long its transactions take, under a protocol whose readers have leases.
     pub fn delays(&self) -> Option<&Arc<NodeDelays>> {
         self.delays.as_ref()

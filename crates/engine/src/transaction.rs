@@ -5,6 +5,7 @@
 //! commit. Mistakes of the caller (a key of the wrong kind, too large a working set) surface at the
 //! next `fetch`, as an error that names them.
 
+use crate::access::near;
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::Coordinator;
@@ -63,6 +64,53 @@ impl<'c> Transaction<'c> {
     #[inline]
     pub fn read<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>, cells: Cells) -> Handle {
         self.add(table, key.into(), Mode::Read, cells)
+    }
+
+    /// Adds records whose `cells` will be read, by their keys' words: as [`Transaction::read`] one after the other, and what
+    /// is the same for all of them is looked up once. `take` is given the handle of each, in their order.
+    #[inline]
+    pub fn read_each(
+        &mut self,
+        table: TableId,
+        keys: impl IntoIterator<Item = u64>,
+        cells: Cells,
+        mut take: impl FnMut(Handle),
+    ) {
+        let mut keys = keys.into_iter();
+        self.note_each(table, &mut keys, cells, &mut take);
+        keys.for_each(|key| take(self.add(table, Key::Word(key), Mode::Read, cells)));
+    }
+
+    /// Notes records that will be read where they are near, up to the first that is not to be noted; that one is added.
+    #[inline(always)]
+    fn note_each(
+        &mut self,
+        table_id: TableId,
+        keys: &mut impl Iterator<Item = u64>,
+        cells: Cells,
+        take: &mut impl FnMut(Handle),
+    ) {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let (table, protocol) = (cx.table(table_id), &cx.database().protocol);
+        if table.slot.full_key_bytes != 0 || !protocol.notes_reads(cx, txn, table) {
+            return;
+        }
+        let (mut left, before) = (None, txn.noted);
+        for key in keys {
+            let hash = hash_of(table, key);
+            if txn.entries.len() >= ENTRIES_MAX || txn.may_have(hash) {
+                left = Some(key);
+                break;
+            }
+            txn.note(hash);
+            let full_key = BufferOffset::default();
+            let added = Added { key, full_key, hash, mode: Mode::Read, cells };
+            take(near::note_read(cx, txn, table, added));
+        }
+        protocol.note_looks(cx, txn.noted - before);
+        if let Some(key) = left {
+            take(self.add(table_id, Key::Word(key), Mode::Read, cells));
+        }
     }
 
     /// Adds a record of which `cells` will be read or changed.

@@ -121,8 +121,8 @@ pub enum Progress {
     Done,
 }
 
-/// Names an entry of the current transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Names an entry of the current transaction; by default the first.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Handle(pub(crate) u32);
 
 /// "No lock": the entry is not locked.

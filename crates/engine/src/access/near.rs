@@ -10,15 +10,15 @@ use super::validate::{WARM_CHECKS, judge_seen};
 use super::{Access, Guard, Judged, Look, Which, is_needless};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::Geometry;
+use crate::index::hash::{Geometry, home};
 use crate::index::hash_of;
 use crate::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::{AbortReason, Failure};
 use crate::owner::OwnerTag;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Entry, Mode, Progress, Txn};
+use crate::working_set::{Added, Entry, Handle, Mode, Progress, Txn};
 use std::iter;
-use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::local::{Near, Visit};
 use tarn_fabric::round::BufferOffset;
@@ -40,6 +40,22 @@ pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool 
         && txn.fetched + txn.noted == txn.entries.len()
         && !table.slot.is_out_of_line()
         && is_in_lines
+}
+
+/// As [`notes`], of all records of this table that are read and asked for next, with nothing in between.
+#[inline]
+pub(crate) fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
+    !cx.remembers && table.slot.is_plain() && notes(cx, txn, table, Mode::Read)
+}
+
+/// As [`super::add`], of a record of a table that [`notes_reads`] has said yes to.
+#[inline(always)]
+pub(crate) fn note_read(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+    let Added { key, mode, cells, hash, .. } = added;
+    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Home);
+    entry.address = home(cx.surroundings(), table, hash);
+    note(txn, &mut entry);
+    txn.push(entry)
 }
 
 /// Where the image of what was noted is: nowhere yet.
@@ -85,16 +101,30 @@ pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
 /// Asks for the lines of the homes; whether they are all only to be read still: of one of them more may have been asked since.
 #[inline(always)]
 fn ask_homes(cx: &Context, txn: &Txn, near: Near<'_>) -> bool {
-    let mut are_read = true;
-    for entry in &txn.entries[txn.fetched..] {
+    let wanted = &txn.entries[txn.fetched..];
+    let (mut are_read, mut are_of_one, table) = (true, true, wanted[0].table);
+    for entry in wanted {
         are_read &= entry.mode == Mode::Read && entry.progress == Progress::Home;
-        let bin = iter::once(cx.groups.primary(entry.address));
-        match is_half(cx.table(entry.table)) {
-            true => near.ask::<1>(bin),
-            false => near.ask::<BIN_LINES>(bin),
+        are_of_one &= entry.table == table;
+    }
+    if are_of_one {
+        let bins = wanted.iter().map(|entry| cx.groups.primary(entry.address));
+        ask_bins(near, cx.table(table), bins);
+    } else {
+        for entry in wanted {
+            let bin = iter::once(cx.groups.primary(entry.address));
+            ask_bins(near, cx.table(entry.table), bin);
         }
     }
     are_read
+}
+
+#[inline(always)]
+fn ask_bins(near: Near<'_>, table: &Table, bins: impl Iterator<Item = Target>) {
+    match is_half(table) {
+        true => near.ask::<1>(bins),
+        false => near.ask::<BIN_LINES>(bins),
+    }
 }
 
 /// Ends what [`ask`] has begun. `None`: some of it is not at home, and a fetch goes on with that, by [`fetch_strays`] first.
@@ -133,10 +163,13 @@ fn read_homes(
     let mut image = round.reserve_lines(count * LINE_BYTES);
     let (lines, _) = round.words_mut(image, count * LINE_WORDS).as_chunks_mut();
     let first = cx.groups.primary(wanted[0].address);
-    let mut sum = Sum::default();
+    let (mut sum, mut table) = (Sum::default(), cx.table(wanted[0].table));
     near.visit(first, |visit| {
         for (entry, line) in wanted.iter_mut().zip(lines) {
-            let (table, slots) = (cx.table(entry.table), entry.address);
+            if entry.table != table.id {
+                table = cx.table(entry.table);
+            }
+            let slots = entry.address;
             entry.image = image;
             sum.add(match is_half(table) {
                 true => take::<2>(visit, (access, cx, *tag), (table, slots, 1), (entry, line)),
@@ -199,13 +232,7 @@ pub(crate) async fn fetch_strays(
     // What holds should the fetch be dropped.
     txn.failed = Some(Failure::Usage);
     for entry in strays(txn) {
-        let table = cx.table(entry.table);
-        let bucket = iter::once(cx.groups.primary(bucket(cx, table, entry.key)));
-        // With the directory record, for what is not there either.
-        match is_half(table) {
-            true => near.ask::<{ Geometry::BIN_SLOTS / 2 + 1 }>(bucket),
-            false => near.ask::<{ Geometry::BIN_SLOTS + 1 }>(bucket),
-        }
+        ask_elsewhere(cx, near, entry);
     }
     near.travel().await;
     let shown = match read_buckets(access, cx, txn, near) {
@@ -216,6 +243,23 @@ pub(crate) async fn fetch_strays(
     txn.fetched += left.take_while(|entry| entry.progress == Progress::Done).count();
     txn.failed = shown.err();
     shown
+}
+
+/// Asks for the lines of two more bins: a record that finds its own full takes the first slot of its bucket that is free, so that five in six
+/// of those are in the first two bins that are not their own. The others are waited for where they are looked at.
+#[inline(always)]
+fn ask_elsewhere(cx: &Context, near: Near<'_>, entry: &Entry) {
+    let table = cx.table(entry.table);
+    let bins = bucket(cx, table, entry.key).plus(DIRECTORY_BYTES);
+    let is_own_beside =
+        entry.address.to_word().wrapping_sub(bins.to_word()) / 2 < table.geometry.bin_bytes as u64;
+    let bins = iter::once(cx.groups.primary(bins));
+    match (is_half(table), is_own_beside) {
+        (true, false) => near.ask::<2>(bins),
+        (true, true) => near.ask::<3>(bins),
+        (false, false) => near.ask::<{ 2 * BIN_LINES }>(bins),
+        (false, true) => near.ask::<{ 3 * BIN_LINES }>(bins),
+    }
 }
 
 fn strays(txn: &Txn) -> impl Iterator<Item = &Entry> {

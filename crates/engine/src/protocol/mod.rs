@@ -54,6 +54,15 @@ pub trait Protocol: Sized {
     /// that the next fetch sends, while key, hash and table are at hand.
     fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle;
 
+    /// Whether records of this table that are only read, and are asked for next, are but noted until the fetch: then
+    /// `near::note_read` does what `add` would, and `note_looks` says how often it did.
+    fn notes_reads(&self, _: &Context, _: &Txn, _: &Table) -> bool {
+        false
+    }
+
+    /// So many records were noted.
+    fn note_looks(&self, _: &Context, _: usize) {}
+
     /// A further wish for a fetched record needs what its entry has not. The entry's mode says what is
     /// wanted by now; what the next fetch is to do about it goes into its progress.
     fn wish_again(&self, cx: &Context, txn: &mut Txn, index: usize, further: Further);
@@ -293,6 +302,18 @@ macro_rules! protocols {
             #[inline(always)]
             pub fn add(&self, cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
                 match self { $(AnyProtocol::$name(it) => it.add(cx, txn, table, added)),+ }
+            }
+
+            /// See [`Protocol::notes_reads`].
+            #[inline]
+            pub fn notes_reads(&self, cx: &Context, txn: &Txn, table: &Table) -> bool {
+                match self { $(AnyProtocol::$name(it) => it.notes_reads(cx, txn, table)),+ }
+            }
+
+            /// See [`Protocol::note_looks`].
+            #[inline]
+            pub fn note_looks(&self, cx: &Context, count: usize) {
+                match self { $(AnyProtocol::$name(it) => it.note_looks(cx, count)),+ }
             }
 
             /// See [`Protocol::wish_again`].

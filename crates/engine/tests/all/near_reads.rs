@@ -21,6 +21,7 @@ use tarn_engine::history::RecordedTxn;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
 use tarn_engine::schema::{Cells, TableId};
+use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -115,6 +116,45 @@ fn a_reader_in_lease_looks_once_and_others_twice() {
             let cost = measure(&mut by, true, async |tx| read(tx, table, &keys).await);
             let looks = if lease_ns > 0 { 1 } else { 2 };
             assert_eq!(cost, reading(looks, 4 * looks), "{protocol}, {lease_ns} ns, {table:?}");
+        }
+    }
+}
+
+#[test]
+fn records_asked_for_at_once_are_those_asked_for_one_by_one() {
+    let others = [("lotus", 0), ("motor", 0), ("drtm", 0)];
+    for ((protocol, lease_ns), near) in
+        WHO.into_iter().chain(others).zip([true, false].into_iter().cycle())
+    {
+        let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
+        let world = World::new(&Shape { near, ..shape });
+        let (table, mut by) = (TableId(0), world.coordinator(0, 0));
+        fill(&mut by, table, 1..9);
+        // What was asked for before, twice the same, what is not there; what is to be changed comes before, or between.
+        for changes in [None, Some(3), Some(7)] {
+            let plan = async |tx: &mut Transaction<'_>, at_once: bool| {
+                let first = tx.read(table, 2, Cells::ALL);
+                let (mut handles, keys) = (vec![first], [1, 2, 3, 3, 50, 4]);
+                if changes == Some(7) {
+                    handles.push(tx.update(table, 7, Cells::ALL));
+                }
+                match at_once {
+                    true => tx.read_each(table, keys, Cells::ALL, |it| handles.push(it)),
+                    false => handles.extend(keys.map(|key| tx.read(table, key, Cells::ALL))),
+                }
+                if changes == Some(3) {
+                    handles.push(tx.update(table, 3, Cells::ALL));
+                }
+                tx.fetch().await?;
+                tx.read_each(table, [5, 1], Cells::ALL, |it| handles.push(it));
+                tx.fetch().await?;
+                let rows = handles.iter().map(|&it| tx.get(it).map(|row| row.u64(A)));
+                Ok((rows.collect::<Vec<_>>(), handles.clone()))
+            };
+            let at_once = block_on(by.transact(async |tx| plan(tx, true).await)).unwrap();
+            let one_by_one = block_on(by.transact(async |tx| plan(tx, false).await)).unwrap();
+            assert_eq!(at_once, one_by_one, "{protocol}, near {near}, {changes:?}");
+            assert!(at_once.0.contains(&None) && at_once.0.contains(&Some(5)), "{at_once:?}");
         }
     }
 }

@@ -18,7 +18,6 @@ use crate::counters::Counters;
 use crate::error::FabricError;
 use crate::round::{VerbKind, VerbTally};
 use crate::window::{Closed, Window};
-use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -50,10 +49,22 @@ impl<'a> Near<'a> {
         if !hold.prefetch {
             return;
         }
-        for target in targets {
-            let region = hold.kept_region(target).get();
-            let (line, stripe) = region.places(target.address().offset_bytes());
+        let mut targets = targets;
+        let Some(mut beside) = targets.next() else { return };
+        let (mut region, mut target) = (hold.kept_region(beside).get(), beside);
+        loop {
+            let mut offset = target.offset_beside(beside);
+            if offset >= region.bytes() {
+                // Most lie in one region.
+                (region, beside) = (hold.kept_region(target).get(), target);
+                offset = target.address().offset_bytes();
+            }
+            let (line, stripe) = region.places(offset);
             hold.ahead.add_lines::<LINES>(line, stripe);
+            match targets.next() {
+                Some(next) => target = next,
+                None => return,
+            }
         }
     }
 
@@ -92,7 +103,7 @@ impl<'a> Near<'a> {
         let mut visit = Visit {
             hold,
             first,
-            region: hold.kept_region(first),
+            region: hold.kept_region(first).get(),
             wrote: hold.unfenced.get(),
             followed: false,
             tally: VerbTally::NONE,
@@ -149,7 +160,8 @@ pub struct Visit<'a> {
     hold: &'a Hold,
     /// In the region that is at hand.
     first: Target,
-    region: &'a Cell<Region<'static>>,
+    /// As it was kept when the visit had begun, or came to it: nobody changes what is kept while a visit lasts.
+    region: Region<'static>,
     wrote: bool,
     followed: bool,
     tally: VerbTally,
@@ -200,7 +212,7 @@ impl Visit<'_> {
         assert!(word < part_words, "a word of the part");
         let offset = self.reach(target, lines * LINE_BYTES, LINE_BYTES)?;
         self.reads(lines * LINE_BYTES);
-        let region = self.region.get();
+        let region = self.region;
         for part in 0..lines * PARTS {
             let word_at = (part * part_words + word) as u64 * 8;
             let word_at = region.words_at(offset + word_at);
@@ -232,7 +244,7 @@ impl Visit<'_> {
         let offset = self.reach(target, WORDS * 8, 8)?;
         assert!(offset as usize % LINE_BYTES + WORDS * 8 <= LINE_BYTES, "words of one line");
         self.reads(WORDS * 8);
-        let (region, mut to) = (self.region.get(), [0; WORDS]);
+        let (region, mut to) = (self.region, [0; WORDS]);
         // SAFETY: they were just found to lie in the region, and in one line; `to` has room for them.
         let is_whole = region.is_checked()
             && unsafe { region.read_here(offset, to.as_mut_ptr(), WORDS * 8, true) };
@@ -273,7 +285,7 @@ impl Visit<'_> {
         self.wrote = true;
         self.tally.add(VerbKind::Write, len);
         let how = (guarded, offset % GRANULE_BYTES + len as u64 <= GRANULE_BYTES);
-        let region = self.region.get();
+        let region = self.region;
         // SAFETY: both are valid for `len` bytes, whole words: the one was just compared, the other is a slice.
         let is_done =
             region.is_checked() && unsafe { region.write_here(offset, words.as_ptr(), len, how) };
@@ -295,7 +307,7 @@ impl Visit<'_> {
     fn reach(&mut self, target: Target, len_bytes: usize, unit: usize) -> Outcome<u64> {
         point();
         let mut offset = target.offset_beside(self.first);
-        let bytes = self.region.get().bytes();
+        let bytes = self.region.bytes();
         if offset >= bytes || len_bytes as u64 > bytes - offset {
             (self.region, offset) = turn(self.hold, target, len_bytes)?;
             self.first = target;
@@ -307,9 +319,9 @@ impl Visit<'_> {
 
 /// The region of a target that is not in the one at hand, and where it is there.
 #[cold]
-fn turn(hold: &Hold, target: Target, len_bytes: usize) -> Outcome<(&Cell<Region<'static>>, u64)> {
-    let (region, offset) = (hold.kept_region(target), target.address().offset_bytes());
-    match region.get().contains(offset, len_bytes as u64) {
+fn turn(hold: &Hold, target: Target, len_bytes: usize) -> Outcome<(Region<'static>, u64)> {
+    let (region, offset) = (hold.kept_region(target).get(), target.address().offset_bytes());
+    match region.contains(offset, len_bytes as u64) {
         true => Ok((region, offset)),
         false => Err(hold.refusal(target)),
     }

@@ -128,6 +128,23 @@ impl Ycsb {
         handles
     }
 
+    /// As [`Ycsb::request`], of operations that only read.
+    #[inline]
+    fn request_reads(&self, tx: &mut Transaction<'_>, operations: &[Operation]) -> Handles {
+        let of_one = self.variant.fields == 1;
+        if !of_one && !self.variant.read_whole {
+            return self.request(tx, operations);
+        }
+        let cells = if self.variant.read_whole { Cells::ALL } else { Cells::one(ColumnId(0)) };
+        let mut handles = [Handle::default(); OPERATIONS_MAX];
+        let mut next = handles.iter_mut();
+        let keys = operations.iter().map(|operation| operation.key());
+        tx.read_each(TABLE, keys, cells, |handle| {
+            *next.next().expect("a handle an operation") = handle;
+        });
+        handles
+    }
+
     #[inline]
     fn request_one(&self, tx: &mut Transaction<'_>, operation: Operation) -> Handle {
         let key = operation.key();
@@ -149,7 +166,7 @@ impl Ycsb {
     }
 
     /// Looks at what an operation reads; returns how many fields are not whole.
-    #[inline]
+    #[inline(always)]
     fn look(&self, tx: &Transaction<'_>, operation: Operation, handle: Handle) -> u64 {
         let Some(row) = tx.get(handle) else { return 1 };
         let whole = match operation.is_write() {

@@ -17,7 +17,7 @@ pub(super) async fn run(
         .transact_read_only(async |tx| {
             let mut torn = 0;
             for operations in input.steps().into_iter().filter(|step| !step.is_empty()) {
-                let handles = ycsb.request(tx, operations);
+                let handles = ycsb.request_reads(tx, operations);
                 tx.fetch().await?;
                 for (&operation, handle) in operations.iter().zip(handles) {
                     torn += ycsb.look(tx, operation, handle);

@@ -96,7 +96,8 @@ pub(super) async fn end_reading(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Res
         None => None,
     };
     cx.leave_reading(txn);
-    let which = still_to_see(oocc, cx, (closed, txn.reading.is_late()));
+    let closed = (closed, txn.reading.is_late());
+    let which = still_to_see(oocc, cx, closed, || cx.node.read_lease());
     validate_those(oocc, cx, txn, which).await
 }
 
@@ -111,7 +112,9 @@ pub(super) fn end_reading_near(
     let opened = txn.leases.reads_since.take();
     let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
     cx.leave_reading(txn);
-    let which = still_to_see(oocc, cx, (closed, txn.reading.is_late()));
+    let closed = (closed, txn.reading.is_late());
+    // It was followed when the window opened.
+    let which = still_to_see(oocc, cx, closed, || cx.node.kept_read_lease());
     near::validate(oocc, cx, txn, (memory, which))
 }
 
@@ -122,9 +125,10 @@ fn still_to_see(
     oocc: &Oocc,
     cx: &Context,
     (closed, is_late): (Option<(Closed, LeaseWord)>, bool),
+    now: impl FnOnce() -> LeaseWord,
 ) -> Which {
     let Some((Closed { is_shorter, passed }, word)) = closed else { return Which::All };
-    let is_same = cx.node.read_lease() == word || !oocc.on(On::CompareLease);
+    let is_same = now() == word || !oocc.on(On::CompareLease);
     let is_in_time = !is_late || !oocc.on(On::CountAtOnce);
     let is_in_lease = is_shorter && is_same && is_in_time;
     if let (Some(delays), Some(passed)) = (&cx.delays, passed) {

@@ -245,6 +245,16 @@ impl Protocol for Oocc {
         leases::fetch(self, cx, txn)
     }
 
+    #[inline]
+    fn notes_reads(&self, cx: &Context, txn: &Txn, table: &Table) -> bool {
+        near::notes_reads(cx, txn, table)
+    }
+
+    #[inline]
+    fn note_looks(&self, cx: &Context, count: usize) {
+        (0..count).for_each(|_| self.look(cx, Look::Locate));
+    }
+
     #[inline(always)]
     fn ask_near<'a>(&self, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
         near::ask(cx, txn)
