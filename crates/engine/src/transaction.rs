@@ -95,6 +95,7 @@ impl<'c> Transaction<'c> {
         if table.slot.full_key_bytes != 0 || !protocol.notes_reads(cx, txn, table) {
             return;
         }
+        let homes = cx.node.index_view.ungrown(&cx.database().catalog, table);
         let (mut left, before) = (None, txn.noted);
         for key in keys {
             let hash = hash_of(table, key);
@@ -105,7 +106,7 @@ impl<'c> Transaction<'c> {
             txn.note(hash);
             let full_key = BufferOffset::default();
             let added = Added { key, full_key, hash, mode: Mode::Read, cells };
-            take(near::note_read(cx, txn, table, added));
+            take(near::note_read(cx, txn, (table, homes), added));
         }
         protocol.note_looks(cx, txn.noted - before);
         if let Some(key) = left {

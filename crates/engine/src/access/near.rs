@@ -11,7 +11,7 @@ use super::{Access, Guard, Judged, Look, Which, is_needless};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Geometry, home};
-use crate::index::hash_of;
+use crate::index::{Ungrown, hash_of};
 use crate::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::{AbortReason, Failure};
 use crate::owner::OwnerTag;
@@ -48,12 +48,20 @@ pub(crate) fn notes_reads(cx: &Context, txn: &Txn, table: &Table) -> bool {
     !cx.remembers && table.slot.is_plain() && notes(cx, txn, table, Mode::Read)
 }
 
-/// As [`super::add`], of a record of a table that [`notes_reads`] has said yes to.
+/// As [`super::add`], of a record of a table that [`notes_reads`] has said yes to, and whose homes are these if it has not grown.
 #[inline(always)]
-pub(crate) fn note_read(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> Handle {
+pub(crate) fn note_read(
+    cx: &Context,
+    txn: &mut Txn,
+    (table, homes): (&Table, Option<Ungrown>),
+    added: Added,
+) -> Handle {
     let Added { key, mode, cells, hash, .. } = added;
     let mut entry = Entry::new(table.id, key, mode, cells, Progress::Home);
-    entry.address = home(cx.surroundings(), table, hash);
+    entry.address = match homes {
+        Some(homes) => homes.home(hash),
+        None => home(cx.surroundings(), table, hash),
+    };
     note(txn, &mut entry);
     txn.push(entry)
 }

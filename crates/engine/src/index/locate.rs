@@ -8,6 +8,7 @@
 
 use super::hash::Geometry;
 use crate::catalog::{Catalog, Placement, Table};
+use crate::layout::DIRECTORY_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::rng::mix;
@@ -138,6 +139,20 @@ impl IndexView {
         self.place_grown(table, group, hash, GrowthState::from_word(state))
     }
 
+    /// The homes of all keys of a table that has not grown and lies in one group, if it does: what [`IndexView::place`] says of each, with
+    /// what is the same for all looked up once. A belief, as that.
+    #[inline]
+    pub fn ungrown(&self, catalog: &Catalog, table: &Table) -> Option<Ungrown> {
+        let is_in_one = catalog.groups() == 1 || catalog.options().placement == Placement::Table;
+        let group = group_of(catalog, table, 0);
+        if !is_in_one || self.shard(table, group).state.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        let Geometry { buckets, bucket_bytes, bin_bytes, first_segment_at, .. } = table.geometry;
+        let first = Address::new(group, first_segment_at);
+        Some(Ungrown { first, buckets, bucket_bytes, bin_bytes })
+    }
+
     #[inline(never)]
     fn place_grown(&self, table: &Table, group: GroupId, hash: u64, state: GrowthState) -> Place {
         let (geometry, base, bin) = (&table.geometry, base_of(table, hash), bin_of(hash));
@@ -166,6 +181,25 @@ impl IndexView {
     /// Address word of a segment after the first; 0 if unknown.
     pub fn segment(&self, table: &Table, group: GroupId, segment: usize) -> u64 {
         self.shard(table, group).segments[segment].load(Ordering::Acquire)
+    }
+}
+
+/// See [`IndexView::ungrown`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ungrown {
+    first: Address,
+    buckets: u64,
+    bucket_bytes: usize,
+    bin_bytes: usize,
+}
+
+impl Ungrown {
+    /// The bin of the key with this hash.
+    #[inline(always)]
+    pub fn home(&self, hash: u64) -> Address {
+        let base = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
+        let bin = usize::from(bin_of(hash)) * self.bin_bytes;
+        self.first.plus(base * self.bucket_bytes + DIRECTORY_BYTES + bin)
     }
 }
 
@@ -279,6 +313,11 @@ mod tests {
                 prop_assert!(index.is_some());
                 let index = index.unwrap_or_default() as u64;
                 prop_assert_eq!(place.depth, state.depth(buckets, index));
+                let ungrown = before.ungrown(&catalog, table);
+                prop_assert_eq!(ungrown.is_some(), state.word() == 0);
+                let bin = DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes;
+                let home = ungrown.map_or(place.bucket.plus(bin), |it| it.home(hash));
+                prop_assert_eq!(home, place.bucket.plus(bin));
                 let next = later.place(&catalog, table, hash);
                 if index == split {
                     let moves = hash >> level & 1 == 1;

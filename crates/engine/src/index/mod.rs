@@ -17,5 +17,6 @@ pub mod relocate;
 pub(crate) mod room;
 
 pub use locate::{
-    GrowthState, IndexView, Place, SEGMENTS_MAX, bin_of, group_of, hash_of, low_bits, state_seen,
+    GrowthState, IndexView, Place, SEGMENTS_MAX, Ungrown, bin_of, group_of, hash_of, low_bits,
+    state_seen,
 };
