@@ -6,7 +6,7 @@
 
 use super::LocalFabric;
 use super::ahead::Ahead;
-use super::lease_clock::LeaseClock;
+use super::lease_clock::{LeaseClock, Readings};
 use super::quiesce::{Inside, ThreadGate};
 use super::region::Region;
 use crate::address::{NodeId, NodeSlot, Target};
@@ -36,6 +36,8 @@ pub struct Hold {
     pub(super) prefetch: bool,
     /// What windows and waits are measured by.
     pub(super) lease_clock: LeaseClock,
+    /// What its near windows ended at.
+    pub(super) readings: Readings,
     /// Whether it is reached without rounds too.
     pub(super) is_near: bool,
 }
@@ -60,6 +62,7 @@ impl Hold {
             in_flight: Cell::new(0),
             prefetch,
             lease_clock: LeaseClock::of_process(),
+            readings: Readings::default(),
             is_near,
         };
         hold.look_at_faults();

@@ -7,11 +7,17 @@
 //! measured once a process, so that a lease is about as long as it says. (Processes would measure different rates: they do not share
 //! leases.) Reading the counter takes a fifth of the instructions of reading the clock.
 //!
-//! A counter is no memory: it is read after all instructions before it, and [`super::sync::clock_fence`] keeps back those behind it.
+//! A counter is no memory: it is read after all instructions before it, and [`super::sync::clock_fence`] keeps back those behind it. Both take a
+//! processor whose `lfence` holds back everything, which it has to say of itself.
+//!
+//! **A window that begins earlier than it must** ([`Readings`]). A window may be opened in the past: it is longer then than what was read in it, so
+//! that less is in lease, and nothing wrongly. So a thread that closes one window after the other need not read its clock for their beginnings: each
+//! begins at the reading before the last. It is in front of the fence of the last one, and that fence is in front of whatever is read now.
 
 use super::sync::clock_fence;
 use crate::clock::Nanos;
 use crate::window::{Closed, Drift, Wait, Window};
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -77,6 +83,21 @@ impl Rate {
     }
 }
 
+/// What a thread read at the ends of its last two windows; 0 before there were any, so that a window from then on is in no lease.
+#[derive(Default)]
+pub(super) struct Readings {
+    last: Cell<u64>,
+    before: Cell<u64>,
+}
+
+impl Readings {
+    /// A window that began at the last reading but one.
+    #[inline]
+    pub(super) fn window(&self) -> Window {
+        Window(self.before.get())
+    }
+}
+
 impl LeaseClock {
     /// The process's.
     pub(super) fn of_process() -> LeaseClock {
@@ -103,7 +124,23 @@ impl LeaseClock {
 
     #[inline]
     pub(super) fn close_window(self, window: Window, lease: Nanos) -> Closed {
-        let passed = self.now().saturating_sub(window.0);
+        self.close_at(self.now(), window, lease)
+    }
+
+    /// As [`LeaseClock::close_window`]; what was read is kept for windows to come.
+    #[inline]
+    pub(super) fn close_for(self, readings: &Readings, window: Window, lease: Nanos) -> Closed {
+        let now = self.now();
+        if matches!(self, LeaseClock::Clock(_)) {
+            clock_fence(); // the counter is read behind one of its own
+        }
+        readings.before.set(readings.last.replace(now));
+        self.close_at(now, window, lease)
+    }
+
+    #[inline]
+    fn close_at(self, now: u64, window: Window, lease: Nanos) -> Closed {
+        let passed = now.saturating_sub(window.0);
         let length = match self {
             LeaseClock::Counter(rate) => rate.length(passed),
             LeaseClock::Clock(_) => Nanos(passed),
@@ -190,23 +227,29 @@ fn nanoseconds(since: Instant) -> u64 {
 fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        let mut processor = 0;
-        // SAFETY: nobody calls this unless the processor has the instruction (`has_counter`), which changes nothing but its result; to
-        // the compiler an intrinsic of unknown effect, so that no access to shared memory is moved across it.
-        unsafe { std::arch::x86_64::__rdtscp(&mut processor) }
+        // For everything before it, where `lfence` does so (`has_counter`): RDTSCP waits as well, for twice as long.
+        clock_fence();
+        // SAFETY: nobody calls this unless the processor has such a counter; it changes nothing but its result.
+        unsafe { std::arch::x86_64::_rdtsc() }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     unreachable!("no counter here")
 }
 
-/// Whether the processor has RDTSCP, and its counter runs at one rate in every state.
+/// Whether the processor's counter runs at one rate in every state, and its `lfence` holds back all instructions: Intel's does, others say so.
 fn has_counter() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
+        use std::arch::x86_64::CpuidResult;
         let cpuid = std::arch::x86_64::__cpuid;
-        let has =
-            |leaf: u32, bit: u32| cpuid(0x8000_0000).eax >= leaf && cpuid(leaf).edx >> bit & 1 == 1;
-        has(0x8000_0001, 27) && has(0x8000_0007, 8)
+        let has = |leaf: u32, of: fn(CpuidResult) -> u32, bit: u32| {
+            cpuid(0x8000_0000).eax >= leaf && of(cpuid(leaf)) >> bit & 1 == 1
+        };
+        let maker = cpuid(0);
+        let is_intel =
+            [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel";
+        let is_steady = has(0x8000_0007, |it| it.edx, 8);
+        is_steady && (is_intel || has(0x8000_0021, |it| it.eax, 2))
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     false
@@ -233,6 +276,27 @@ mod tests {
             }
             assert!(clock.is_shorter(5_000, Nanos(20_000)));
             assert!(!clock.is_shorter(0, Nanos(0)));
+        }
+    }
+
+    #[test]
+    fn a_window_that_begins_early_begins_two_readings_before() {
+        for clock in
+            both().into_iter().filter(|it| matches!(it, LeaseClock::Clock(_)) || has_counter())
+        {
+            let (readings, long) = (Readings::default(), Nanos(u64::MAX / 4));
+            // Nothing was read yet: no lease is that long.
+            assert!(!clock.close_at(clock.now(), readings.window(), Nanos(1)).is_shorter);
+            let before = clock.now();
+            let first = clock.close_for(&readings, Window(before), long);
+            assert_eq!(readings.window(), Window(0), "one reading has no fence behind it");
+            let between = clock.now();
+            clock.close_for(&readings, Window(between), long);
+            let Window(begun) = readings.window();
+            assert!((before..=between).contains(&begun), "{before} {begun} {between}");
+            assert!(first.is_shorter);
+            clock.close_for(&readings, Window(begun), long);
+            assert!(readings.window().0 >= between, "it moves on");
         }
     }
 

@@ -83,16 +83,20 @@ impl<'a> Near<'a> {
         Travel { hold: self.hold, waits: false }
     }
 
-    /// As [`crate::port::Port::open_window`].
+    /// As [`crate::port::Port::open_window`]. Where others of this thread are under way the window may have begun a while ago, when two of theirs
+    /// had closed; that is a matter of a transaction or two, and saves a reading of the clock.
     #[inline]
     pub fn open_window(self) -> Window {
-        self.hold.lease_clock.open_window()
+        match self.hold.in_flight.get() {
+            0 => self.hold.lease_clock.open_window(),
+            _ => self.hold.readings.window(),
+        }
     }
 
     /// As [`crate::port::Port::close_window`].
     #[inline]
     pub fn close_window(self, window: Window, lease: Nanos) -> Closed {
-        self.hold.lease_clock.close_window(window, lease)
+        self.hold.lease_clock.close_for(&self.hold.readings, window, lease)
     }
 
     /// Does what `act` does as one round. Most of it goes to the node and group of `first`.
@@ -213,6 +217,16 @@ impl Visit<'_> {
         let offset = self.reach(target, lines * LINE_BYTES, LINE_BYTES)?;
         self.reads(lines * LINE_BYTES);
         let region = self.region;
+        if lines * PARTS == 2 {
+            // Which of two it is nobody can foresee: it is found without a jump, and the jump is whether it is there.
+            let second = region.words_at(offset + ((part_words + word) * 8) as u64);
+            // SAFETY: a word of one of the lines, which were just found to lie in the region.
+            let part = usize::from(unsafe { (*second).load(Ordering::Acquire) } == wanted);
+            let at = offset + (part / PARTS * LINE_BYTES) as u64;
+            // SAFETY: likewise.
+            unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
+            return Ok((to[part % PARTS * part_words + word] == wanted).then_some(part));
+        }
         for part in 0..lines * PARTS {
             let word_at = (part * part_words + word) as u64 * 8;
             let word_at = region.words_at(offset + word_at);
