@@ -136,6 +136,13 @@ impl Target {
         Address(self.0 & ADDRESS_MASK)
     }
 
+    /// Another address of the same group at the same node.
+    #[inline]
+    pub fn beside(self, address: Address) -> Target {
+        debug_assert_eq!(self.address().group(), address.group());
+        Target((self.0 & !OFFSET_MASK) | address.offset_bytes())
+    }
+
     /// How far it lies beyond the beginning of the region that `other` is in; beyond the end of any
     /// region ([`GROUP_BYTES_MAX`] or more) if it is in another.
     #[inline]
@@ -146,7 +153,8 @@ impl Target {
     /// The target `bytes` further on at the same node and group.
     #[inline]
     pub fn plus(self, bytes: usize) -> Target {
-        self.address().plus(bytes).at(self.node())
+        debug_assert!(self.address().offset_bytes() + (bytes as u64) < GROUP_BYTES_MAX);
+        Target(self.0 + bytes as u64)
     }
 }
 

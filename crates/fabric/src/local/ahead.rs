@@ -13,11 +13,11 @@ use crate::address::LINE_BYTES;
 use std::cell::Cell;
 
 /// Most lines that are gathered, those of stripes included: a power of two.
-const LINES: usize = 128;
+const LINES: usize = 256;
 /// Most lines of one verb: of a longer one the processor's own prefetcher sees the rest coming.
 const RUN: usize = LINES / 2;
 /// So many lines keep the processor's fill buffers busy by themselves.
-const ENOUGH: usize = 24;
+const ENOUGH: usize = 96;
 /// One in so many of the rounds in flight may wait for others to be fetched with.
 const SHARE: usize = 4;
 

@@ -46,7 +46,9 @@ pub struct Region<'a> {
     stripes: *const AtomicU32,
     stripe_mask: u64,
     first_granule: u64,
-    checked: bool,
+    /// 1 if stripes keep lines whole, else 0. A word: views are copied on the hot path, and bytes with padding behind them by moves that overlap, which
+    /// the processor does not forward to the loads behind them.
+    checked: u64,
     memory: PhantomData<&'a AtomicU64>,
 }
 
@@ -65,7 +67,8 @@ impl<'a> Region<'a> {
         first_granule: u64,
         checked: bool,
     ) -> Region<'a> {
-        Region { words, bytes, stripes, stripe_mask, first_granule, checked, memory: PhantomData }
+        let (checked, memory) = (u64::from(checked), PhantomData);
+        Region { words, bytes, stripes, stripe_mask, first_granule, checked, memory }
     }
 
     /// The same view, without the compiler's watch.
@@ -85,7 +88,7 @@ impl<'a> Region<'a> {
             stripes: none.cast(),
             stripe_mask: 0,
             first_granule: 0,
-            checked: true,
+            checked: 1,
             memory: PhantomData,
         }
     }
@@ -122,7 +125,7 @@ impl<'a> Region<'a> {
     /// Whether stripes keep lines whole.
     #[inline(always)]
     pub(super) fn is_checked(&self) -> bool {
-        self.checked
+        self.checked != 0
     }
 
     /// The words from `offset` on; of any use only inside the region.
@@ -203,7 +206,7 @@ impl<'a> Region<'a> {
             *word = self.word_inside(offset).load(Ordering::Acquire);
             return Ok(());
         }
-        if !self.checked {
+        if !self.is_checked() {
             self.copy_out_torn(offset, out);
             return Ok(());
         }
@@ -295,7 +298,7 @@ impl<'a> Region<'a> {
     ) -> Result<(), StuckStripe> {
         debug_assert!(offset.is_multiple_of(8));
         self.check(offset, words.len() as u64 * 8);
-        if words.len() == 1 || !guarded || !self.checked {
+        if words.len() == 1 || !guarded || !self.is_checked() {
             self.store_words(offset, words);
             return Ok(());
         }
@@ -392,7 +395,7 @@ impl<'a> Region<'a> {
             {
                 // Release: a WRITE comes before the next verb of its batch.
                 self.word_inside(at).store(u64::from_ne_bytes(*word), Ordering::Release);
-            } else if !self.checked {
+            } else if !self.is_checked() {
                 self.copy_in(at, head);
             } else {
                 self.write_line(at, head)?;
