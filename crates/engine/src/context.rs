@@ -575,11 +575,16 @@ impl Context {
         }
     }
 
+    /// Whether no try of this thread is under way, or in doubt.
+    pub fn is_at_rest(&self) -> bool {
+        self.active.get() == 0
+    }
+
     /// Takes over the configuration that was opened last, if nothing of this thread runs. What it remembers
     /// of ordered indexes is forgotten: a copy that has joined lacks nodes that were dead before.
     pub fn follow(&self) {
         let open = self.database().configurations.open();
-        if self.active.get() == 0 && open.number != self.configuration.get() {
+        if self.is_at_rest() && open.number != self.configuration.get() {
             self.groups.become_copy_of(&open.groups);
             self.configuration.set(open.number);
             if self.has_ordered {

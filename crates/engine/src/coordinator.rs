@@ -8,6 +8,7 @@
 
 mod attempt;
 
+use crate::access::together::Together;
 use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{RecordedOutcome, RecordedTxn};
@@ -30,6 +31,8 @@ use tarn_fabric::rng::Rng;
 pub struct Coordinator {
     pub(crate) cx: Rc<Context>,
     pub(crate) txn: Txn,
+    /// What it reads without a working set.
+    pub(crate) together: Together,
     retry: Retry,
     rng: Rng,
     history: Option<HistorySink>,
@@ -52,9 +55,10 @@ impl Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         cx.coordinator_comes();
         let txn = Txn::new(cx.next_tag(), number);
+        let together = Together::new(txn.tag);
         let rng = cx.port.rng();
         let (history, resolved, cleared) = (None, Vec::new(), Clearance::UNSEEN);
-        Coordinator { cx, txn, retry, rng, history, resolved, cleared, owns_area: false }
+        Coordinator { cx, txn, together, retry, rng, history, resolved, cleared, owns_area: false }
     }
 
     /// From now on, records what transactions read and write.
@@ -119,7 +123,7 @@ impl Coordinator {
     ) -> Result<R, Failure> {
         let mut tries = 0;
         let mut start = self.retry.deadline.map(|_| self.cx.port.now());
-        if self.cx.node.clearance.word() != self.cleared || self.cx.wants_restructuring() {
+        if self.has_to_get_ready() {
             start = Box::pin(self.get_ready(start)).await?;
         }
         self.txn.intent = intent;
@@ -195,6 +199,14 @@ impl Coordinator {
             }
             _ => false,
         }
+    }
+
+    /// Whether something comes before the next transaction: see [`Coordinator::get_ready`].
+    #[inline]
+    pub(crate) fn has_to_get_ready(&self) -> bool {
+        self.cx.node.clearance.word() != self.cleared
+            || self.cx.wants_restructuring()
+            || self.txn.in_doubt
     }
 
     /// What comes before a transaction, now and then. The order matters: what is in doubt needs its log,
@@ -297,6 +309,12 @@ impl Coordinator {
         }
         self.record_resolution(id, resolution);
         Ok(resolution)
+    }
+
+    /// Whether what it does goes into a history.
+    #[inline]
+    pub(crate) fn is_recording(&self) -> bool {
+        self.history.is_some()
     }
 
     /// A structural transaction begins.

@@ -2,7 +2,7 @@
 //!
 //! Map:
 //! - [`schema`], [`catalog`], [`layout`]: what is stored, and where it lies.
-//! - [`coordinator`], [`transaction`], [`row`]: what callers see. [`outcome`]: how it ends.
+//! - [`coordinator`], [`transaction`], `multi_get`, [`row`]: what callers see. [`outcome`]: how it ends.
 //! - [`protocol`]: how transactions are run, one folder a system.
 //! - [`index`], [`address_cache`], [`heap`], [`record_gc`], [`log`], [`replica_groups`]: shared by protocols.
 //! - `access`: records as transactions get at them, where locks stand beside them. `structure`: indexes likewise.
@@ -46,6 +46,7 @@ pub mod log;
 pub mod membership;
 pub mod mend;
 pub mod metrics;
+mod multi_get;
 mod node_locks;
 pub mod numbers;
 pub mod ordered;

@@ -550,6 +550,14 @@ impl Txn {
         }
     }
 
+    /// Names the transaction and empties its buffer: all that one needs which has no working set. What is left of the one before is
+    /// not looked at until [`Txn::begin`].
+    #[inline]
+    pub(crate) fn begin_without_records(&mut self, tag: OwnerTag) {
+        self.tag = tag;
+        self.round.clear();
+    }
+
     /// Notes the hash of a key that is added; whether one with the same bit was.
     #[inline(always)]
     pub fn note_again(&mut self, hash: u64) -> bool {

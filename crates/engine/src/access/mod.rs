@@ -2,7 +2,8 @@
 //! whose locks stand in its records' heads.
 //!
 //! Map: [`fetch`] is what a block's rounds send, `absorb` takes in what came, `home` is the commonest case of both,
-//! made short; `validate` looks again at what was not locked; [`near`] is what needs no round of it where memory is near.
+//! made short; `validate` looks again at what was not locked; [`near`] is what needs no round of it where memory is near, and [`together`] a whole
+//! transaction of that kind.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction. What a record's bytes
 //! say is the layout's ([`crate::layout::Slot`]), and read here; what a LOCK word means, which lock is
@@ -13,6 +14,7 @@ mod absorb;
 mod fetch;
 mod home;
 pub(crate) mod near;
+pub(crate) mod together;
 mod validate;
 
 pub(crate) use fetch::fetch;

@@ -23,23 +23,34 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::local::{Near, Visit};
 use tarn_fabric::round::BufferOffset;
 
-const LINE_WORDS: usize = LINE_BYTES / 8;
+pub(super) const LINE_WORDS: usize = LINE_BYTES / 8;
 
 /// Lines of a bin whose slots are lines.
-const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
+pub(super) const BIN_LINES: usize = Geometry::SLOTS_PER_BIN;
 
 type Outcome<T> = Result<T, Box<FabricError>>;
 
 /// Whether a record that is added will be read by loads, if nothing else comes to the same fetch: its home is noted, and not asked for.
 #[inline(always)]
 pub(super) fn notes(cx: &Context, txn: &Txn, table: &Table, mode: Mode) -> bool {
-    // All of the record is in half a line or in a line, and so is its bin in lines: not in buckets of an odd number of halves.
-    let is_in_lines = table.geometry.bucket_bytes.is_multiple_of(LINE_BYTES);
-    cx.is_near
-        && mode == Mode::Read
+    mode == Mode::Read
         && txn.fetched + txn.noted == txn.entries.len()
         && !table.slot.is_out_of_line()
-        && is_in_lines
+        && lies_near(cx, table)
+}
+
+/// Whether the bins of a table are lines of near memory.
+#[inline(always)]
+fn lies_near(cx: &Context, table: &Table) -> bool {
+    // Not in buckets of an odd number of halves.
+    cx.is_near && table.geometry.bucket_bytes.is_multiple_of(LINE_BYTES)
+}
+
+/// Whether records of this table are read by loads, whichever way they are asked for: all of each, its key too, is in half a line or in a line.
+#[inline]
+pub(super) fn reads_table(cx: &Context, table: &Table) -> bool {
+    let is_short = table.slot.is_plain() && !table.slot.is_out_of_line();
+    is_short && table.slot.full_key_bytes == 0 && !cx.remembers && lies_near(cx, table)
 }
 
 /// As [`notes`], of all records of this table that are read and asked for next, with nothing in between.
@@ -240,7 +251,8 @@ pub(crate) async fn fetch_strays(
     // What holds should the fetch be dropped.
     txn.failed = Some(Failure::Usage);
     for entry in strays(txn) {
-        ask_elsewhere(cx, near, entry);
+        let table = cx.table(entry.table);
+        ask_elsewhere(cx, near, (table, bucket(cx, table, entry.key), entry.address));
     }
     near.travel().await;
     let shown = match read_buckets(access, cx, txn, near) {
@@ -256,11 +268,14 @@ pub(crate) async fn fetch_strays(
 /// Asks for the lines of two more bins: a record that finds its own full takes the first slot of its bucket that is free, so that five in six
 /// of those are in the first two bins that are not their own. The others are waited for where they are looked at.
 #[inline(always)]
-fn ask_elsewhere(cx: &Context, near: Near<'_>, entry: &Entry) {
-    let table = cx.table(entry.table);
-    let bins = bucket(cx, table, entry.key).plus(DIRECTORY_BYTES);
+pub(super) fn ask_elsewhere(
+    cx: &Context,
+    near: Near<'_>,
+    (table, bucket, own): (&Table, Address, Address),
+) {
+    let bins = bucket.plus(DIRECTORY_BYTES);
     let is_own_beside =
-        entry.address.to_word().wrapping_sub(bins.to_word()) / 2 < table.geometry.bin_bytes as u64;
+        own.to_word().wrapping_sub(bins.to_word()) / 2 < table.geometry.bin_bytes as u64;
     let bins = iter::once(cx.groups.primary(bins));
     match (is_half(table), is_own_beside) {
         (true, false) => near.ask::<2>(bins),
@@ -316,7 +331,7 @@ fn bucket(cx: &Context, table: &Table, key: u64) -> Address {
 }
 
 #[inline(always)]
-fn is_half(table: &Table) -> bool {
+pub(super) fn is_half(table: &Table) -> bool {
     table.slot.slot_bytes < LINE_BYTES
 }
 

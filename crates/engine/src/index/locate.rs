@@ -197,9 +197,16 @@ impl Ungrown {
     /// The bin of the key with this hash.
     #[inline(always)]
     pub fn home(&self, hash: u64) -> Address {
+        let (bucket, bin) = self.place(hash);
+        bucket.plus(bin)
+    }
+
+    /// The bucket of the key with this hash, and how far into it its bin lies.
+    #[inline(always)]
+    pub fn place(&self, hash: u64) -> (Address, usize) {
         let base = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
         let bin = usize::from(bin_of(hash)) * self.bin_bytes;
-        self.first.plus(base * self.bucket_bytes + DIRECTORY_BYTES + bin)
+        (self.first.plus(base * self.bucket_bytes), DIRECTORY_BYTES + bin)
     }
 }
 

@@ -10,6 +10,7 @@ mod info;
 
 pub use info::{Isolation, Limit, Only, ProtocolCaps, ProtocolInfo, Switch, Switches};
 
+use crate::access::together::{Came, Together};
 use crate::catalog::{Catalog, Options, Table};
 use crate::context::Context;
 use crate::index::btree::work::{TreeDone, TreeWork};
@@ -90,6 +91,21 @@ pub trait Protocol: Sized {
     /// Commits, where memory is near and nothing has to be waited for; `None`: it is to be committed as any.
     fn commit_near(&self, _: &Context, _: &mut Txn) -> Option<Result<(), Failure>> {
         None
+    }
+
+    /// Whether it reads records together by loads, as [`Protocol::read_together`] does.
+    fn reads_together(&self, _: &Context) -> bool {
+        false
+    }
+
+    /// Reads records together where memory is near, the second time what the first has not found at home: a whole transaction.
+    fn read_together(
+        &self,
+        _: &Context,
+        _: (&mut Together, &mut Round),
+        (_, _): (Near<'_>, bool),
+    ) -> Came {
+        Came::Unusual
     }
 
     /// A block has ended: a protocol that holds local locks per block gives them up here.
@@ -364,6 +380,25 @@ macro_rules! protocols {
             #[inline]
             pub fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
                 match self { $(AnyProtocol::$name(it) => it.commit_near(cx, txn)),+ }
+            }
+
+            /// See [`Protocol::reads_together`].
+            #[inline]
+            pub(crate) fn reads_together(&self, cx: &Context) -> bool {
+                match self { $(AnyProtocol::$name(it) => it.reads_together(cx)),+ }
+            }
+
+            /// See [`Protocol::read_together`].
+            #[inline]
+            pub(crate) fn read_together(
+                &self,
+                cx: &Context,
+                to: (&mut Together, &mut Round),
+                (near, is_again): (Near<'_>, bool),
+            ) -> Came {
+                match self {
+                    $(AnyProtocol::$name(it) => it.read_together(cx, to, (near, is_again))),+
+                }
             }
 
             /// See [`Protocol::close_block`].

@@ -23,6 +23,7 @@ mod measured;
 mod memory_nodes;
 mod model;
 mod motor;
+mod multi_get;
 mod near_locks;
 mod near_reads;
 mod ordered;

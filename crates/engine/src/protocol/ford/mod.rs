@@ -31,6 +31,7 @@ mod published;
 mod short;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::access::together::{self, Came, Together};
 use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
@@ -48,7 +49,7 @@ use crate::structure::{Rule, Step, Structure, buckets, trees};
 use crate::working_set::{Added, Further, Handle, Mode, Txn};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::local::Near;
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::round::{BufferOffset, Round};
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -462,6 +463,21 @@ impl Protocol for Ford {
     fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
         let memory = near::ends_near(cx, txn)?;
         Some(near::validate(self, cx, txn, (memory, Which::All)))
+    }
+
+    #[inline]
+    fn reads_together(&self, _: &Context) -> bool {
+        true
+    }
+
+    #[inline]
+    fn read_together(
+        &self,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+        look: (Near<'_>, bool),
+    ) -> Came {
+        together::read_and_look_again(self, cx, to, look)
     }
 
     #[inline]

@@ -20,6 +20,7 @@ mod commit;
 mod switches;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
+use crate::access::together::{self, Came, Together};
 use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
@@ -38,6 +39,7 @@ use crate::working_set::{Added, Further, Handle, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::local::Near;
+use tarn_fabric::round::Round;
 
 /// Its recovery writes the old bytes of an update back under a version beyond the one that readers may have
 /// seen; a record that came or went has its old version again.
@@ -218,6 +220,21 @@ impl Protocol for Occ {
     fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
         let memory = near::ends_near(cx, txn)?;
         Some(near::validate(self, cx, txn, (memory, Which::All)))
+    }
+
+    #[inline]
+    fn reads_together(&self, _: &Context) -> bool {
+        true
+    }
+
+    #[inline]
+    fn read_together(
+        &self,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+        look: (Near<'_>, bool),
+    ) -> Came {
+        together::read_and_look_again(self, cx, to, look)
     }
 
     #[inline]

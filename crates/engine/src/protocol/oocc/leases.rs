@@ -7,12 +7,14 @@
 //! it looks at again (docs/protocols/oocc.md).
 
 use super::{Oocc, On, Phase, enter};
+use crate::access::together::{self, Came, Together};
 use crate::access::{self, Which, near, validate_those};
 use crate::context::Context;
 use crate::outcome::Failure;
 use crate::read_lease::{LeaseWord, Stage};
 use crate::working_set::{Mode, Txn};
 use tarn_fabric::local::Near;
+use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};
 
 /// Fetches every entry that is not fetched yet, in a window that begins with the transaction's first.
@@ -76,6 +78,33 @@ pub(super) fn fetch_near(
         cx.enter_reading(txn);
     }
     near::read(oocc, cx, txn, memory)
+}
+
+/// A whole transaction that reads records together: its window opens when their lines have had time to come, and what it has read in
+/// lease is committed.
+#[inline]
+pub(super) fn read_together(
+    oocc: &Oocc,
+    cx: &Context,
+    (together, round): (&mut Together, &mut Round),
+    (memory, is_again): (Near<'_>, bool),
+) -> Came {
+    if !is_again && !together.is_of_one() {
+        let word = cx.node.read_lease();
+        together.window = (word.read_ns() > 0).then(|| (memory.open_window(), word));
+    }
+    match together::read(oocc, cx, (&mut *together, round), (memory, is_again)) {
+        Came::Done if together.is_of_one() => return Came::Done,
+        Came::Done => {}
+        step => return step,
+    }
+    let opened = together.window.take();
+    let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
+    let which = still_to_see(oocc, cx, (closed, false), || cx.node.kept_read_lease());
+    match which {
+        Which::Marked if !together.is_marked() => Came::Done,
+        which => together::look_again(oocc, cx, (together, memory), which),
+    }
 }
 
 /// The word of a window that is to open now, if one is: before the transaction's first READ, if reading is all that it asks for.

@@ -30,6 +30,7 @@ mod prepare;
 mod switches;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
+use crate::access::together::{Came, Together};
 use crate::access::{self, Access, Guard, Judged, Look, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
@@ -49,7 +50,7 @@ use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::local::Near;
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::round::{BufferOffset, Round};
 
 /// The protocol with its switches.
 pub struct Oocc {
@@ -274,6 +275,22 @@ impl Protocol for Oocc {
     fn commit_near(&self, cx: &Context, txn: &mut Txn) -> Option<Result<(), Failure>> {
         let memory = near::ends_near(cx, txn)?;
         Some(leases::end_reading_near(self, cx, txn, memory))
+    }
+
+    #[inline]
+    fn reads_together(&self, cx: &Context) -> bool {
+        // Who is counted where he reads has a working set.
+        !cx.counts_readers()
+    }
+
+    #[inline]
+    fn read_together(
+        &self,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+        look: (Near<'_>, bool),
+    ) -> Came {
+        leases::read_together(self, cx, to, look)
     }
 
     #[inline]

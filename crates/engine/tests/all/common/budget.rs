@@ -55,9 +55,6 @@ fn measure_all(
     declared: bool,
     mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure>,
 ) -> (Cost, u64) {
-    let cx = Rc::clone(by.context());
-    let detached = |cx: &Context| phase(cx, "unlock") + phase(cx, "release");
-    let (before, detached_before) = (cx.port.counts(), detached(&cx));
     let mut tries = 0;
     let once = async |tx: &mut Transaction<'_>| {
         tries += 1;
@@ -66,10 +63,26 @@ fn measure_all(
         }
         body(tx).await
     };
-    let _ = match declared {
-        true => block_on(by.transact_read_only(once)),
-        false => block_on(by.transact(once)),
-    };
+    spent_by(by, |by| {
+        let _ = match declared {
+            true => block_on(by.transact_read_only(once)),
+            false => block_on(by.transact(once)),
+        };
+    })
+}
+
+/// What a call cost that takes no tickets.
+pub fn measure_call(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -> Cost {
+    let (cost, tickets) = spent_by(by, call);
+    assert_eq!(tickets, 0);
+    cost
+}
+
+fn spent_by(by: &mut Coordinator, call: impl FnOnce(&mut Coordinator)) -> (Cost, u64) {
+    let cx = Rc::clone(by.context());
+    let detached = |cx: &Context| phase(cx, "unlock") + phase(cx, "release");
+    let (before, detached_before) = (cx.port.counts(), detached(&cx));
+    call(by);
     let (spent, detached) = (cx.port.counts() - before, detached(&cx) - detached_before);
     let [reads, writes, cas, faa, masked] = spent.verbs;
     assert_eq!((masked, spent.messages), (0, 0));

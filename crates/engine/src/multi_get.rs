@@ -1,0 +1,153 @@
+//! Records of one table by keys that are known from the start: a transaction that is one call.
+//!
+//! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where memory
+//! is near and the protocol can, it is tried first without a working set ([`crate::access::together`]); a try that does not get through has
+//! held nothing, and what follows is that transaction.
+
+use crate::access::together::{self, Came, TOGETHER_MAX};
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::coordinator::Coordinator;
+use crate::history::RecordedOutcome;
+use crate::outcome::Failure;
+use crate::recorder;
+use crate::row::Row;
+use crate::schema::{Cells, TableId};
+use crate::transaction::Transaction;
+use crate::working_set::{Entry, Mode, Progress};
+
+/// A try is under way: its thread changes no configuration meanwhile.
+struct Inside<'a>(&'a Context);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl Coordinator {
+    /// Reads the records of these keys, all of one moment, as a transaction of its own; then gives each to `see`, with the position of its key, in
+    /// the order of the keys: `None` if there is no such record. Keys may repeat. Nothing of it is seen that others may still
+    /// undo, and `see` is called once for each key, after the commit.
+    ///
+    /// # Errors
+    /// As [`Coordinator::transact_read_only`]; nothing was given to `see` then.
+    ///
+    /// # Panics
+    /// If the table's keys are no words: a bug of the caller's that no input can cause.
+    #[inline]
+    pub async fn multi_get(
+        &mut self,
+        table: TableId,
+        keys: impl ExactSizeIterator<Item = u64> + Clone,
+        mut see: impl FnMut(usize, Option<Row<'_>>),
+    ) -> Result<(), Failure> {
+        if !self.may_read_together(table, keys.len()) || !self.begin_together(table, keys.clone()) {
+            return Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await;
+        }
+        let Coordinator { cx, txn, together, .. } = &mut *self;
+        let inside = Inside(cx);
+        let mut is_again = false;
+        let came = loop {
+            let Some(near) = cx.port.near() else { break Came::Unusual };
+            near.travel().await;
+            let to = (&mut *together, &mut txn.round);
+            match cx.database().protocol.read_together(cx, to, (near, is_again)) {
+                Came::Asked => is_again = true,
+                came => break came,
+            }
+        };
+        drop(inside);
+        match came {
+            Came::Done => {
+                self.end_together(table, see);
+                return Ok(());
+            }
+            Came::Refused(reason) => self.cx.metrics.aborted(reason),
+            Came::Asked | Came::Unusual => {}
+        }
+        Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await
+    }
+
+    /// As any transaction.
+    #[cold]
+    async fn get_as_any(
+        &mut self,
+        table: TableId,
+        keys: Vec<u64>,
+        see: &mut dyn FnMut(usize, Option<Row<'_>>),
+    ) -> Result<(), Failure> {
+        let mut handles = Vec::with_capacity(keys.len());
+        let body = async |tx: &mut Transaction<'_>| {
+            handles.clear();
+            tx.read_each(table, keys.iter().copied(), Cells::ALL, |handle| handles.push(handle));
+            tx.fetch().await
+        };
+        self.transact_read_only(body).await?;
+        // What it has read stays in its buffer until the next begins.
+        let seen = Transaction { coordinator: self };
+        for (at, &handle) in handles.iter().enumerate() {
+            see(at, seen.get(handle));
+        }
+        Ok(())
+    }
+
+    /// Whether a try without a working set is worth it.
+    #[inline]
+    fn may_read_together(&self, table: TableId, count: usize) -> bool {
+        let cx = &*self.cx;
+        (1..=TOGETHER_MAX).contains(&count)
+            && !self.has_to_get_ready()
+            && together::reads(cx, cx.table(table))
+            && cx.database().protocol.reads_together(cx)
+    }
+
+    /// Begins a try: asks for the lines of all homes, and goes inside ([`Inside`]). Whether it did.
+    #[inline]
+    fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
+        if self.is_recording() {
+            self.begin_record_if_any();
+        }
+        let Coordinator { cx, txn, together, .. } = self;
+        let Some(near) = cx.port.near() else { return false };
+        if !cx.enter() {
+            return false;
+        }
+        txn.begin_without_records(cx.next_tag());
+        together.ask((cx, near), (cx.table(table), keys), (txn.tag, &mut txn.round));
+        true
+    }
+
+    /// A try has committed.
+    #[inline]
+    fn end_together(&mut self, table: TableId, mut see: impl FnMut(usize, Option<Row<'_>>)) {
+        self.cx.metrics.committed();
+        if self.is_recording() {
+            self.record_together(table);
+        }
+        let Coordinator { cx, txn, together, .. } = self;
+        let Table { schema, slot, .. } = cx.table(table);
+        for (at, wanted) in together.wanted().iter().enumerate() {
+            let payload = txn.round.bytes(wanted.payload, slot.payload_bytes);
+            see(at, Some(Row::new(schema, payload)));
+        }
+    }
+
+    /// Enters in the history what was read.
+    #[cold]
+    fn record_together(&mut self, table: TableId) {
+        let Coordinator { cx, txn, together, .. } = self;
+        txn.entries.clear();
+        txn.ordered.clear();
+        for wanted in together.wanted() {
+            if txn.entries.iter().any(|entry| entry.key == wanted.key) {
+                continue; // a key that repeats
+            }
+            let mut entry = Entry::new(table, wanted.key, Mode::Read, Cells::ALL, Progress::Done);
+            (entry.found, entry.version, entry.payload) = (true, wanted.version, wanted.payload);
+            txn.entries.push(entry);
+        }
+        recorder::enter(cx, txn, RecordedOutcome::Committed);
+    }
+}

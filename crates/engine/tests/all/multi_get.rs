@@ -1,0 +1,237 @@
+//! Records read by one call.
+//!
+//! Invariant checked: it brings what a transaction brings that reads the same records, under every protocol, near and far, wherever the records
+//! lie; between real threads it is strictly serializable, beside inserts, deletes and growth too, and planted bugs are noticed there; given up
+//! half-way it leaves nothing. If no record was away from home, in a chain, or read beside a writer, nothing was compared.
+
+#![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
+
+use crate::common::budget::{measure_call, reading};
+use crate::common::mix::{self, COMING_AND_GOING, CROWDED, CROWDED_HALVES, HALVES, Mix, SKEW};
+use crate::common::*;
+use rand::RngExt as _;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use tarn_check::{Isolation, check};
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::metrics::Tally;
+use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::KNOWN;
+use tarn_engine::schema::{Cells, TableId};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
+use tarn_fabric::executor::{Executor, block_on};
+use tarn_fabric::rng::{Rng, seeded};
+
+const FIND_LIMIT: Duration = Duration::from_secs(10);
+const SOUND_FOR: Duration = Duration::from_secs(1);
+const LEASE_NS: u32 = 20_000;
+/// Who reads without a working set, and for how long readers trust what they read.
+const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
+
+fn got(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Result<Vec<Option<u64>>, Failure> {
+    let mut seen = Vec::new();
+    block_on(by.multi_get(table, keys.iter().copied(), |at, row| {
+        assert_eq!(at, seen.len(), "in the order of the keys, each once");
+        seen.push(row.map(|row| row.u64(A)));
+    }))?;
+    Ok(seen)
+}
+
+fn read(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Vec<Option<u64>> {
+    let body = async |tx: &mut tarn_engine::transaction::Transaction<'_>| {
+        let handles: Vec<_> = keys.iter().map(|&key| tx.read(table, key, Cells::ALL)).collect();
+        tx.fetch().await?;
+        Ok(handles.iter().map(|&it| tx.get(it).map(|row| row.u64(A))).collect())
+    };
+    block_on(by.transact(body)).expect("nobody is in the way")
+}
+
+#[test]
+fn it_brings_what_a_transaction_brings() {
+    for (info, lease_ns) in KNOWN.iter().map(|it| (it, 0)).chain([(&KNOWN[4], 10_000_000)]) {
+        for near in [true, false] {
+            let shape = mix::shape(1, 1, "corrected").protocol(info.name).leasing_reads(lease_ns);
+            let world = World::new(&Shape { near, ..shape });
+            let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
+            let mut rng: Rng = seeded(7, 7);
+            for table in [0, 1, 2, 3].map(TableId) {
+                // Far more than the four buckets have room for.
+                fill(&mut by, table, (0..120).filter(|key| key % 5 != 4));
+                for count in [0, 1, 2, 4, 16, 17, 40] {
+                    let keys: Vec<u64> = (0..count).map(|_| rng.random_range(0..120)).collect();
+                    let (one, all) = (got(&mut by, table, &keys), read(&mut other, table, &keys));
+                    assert_eq!(one, Ok(all), "{}, near {near}, {table:?}, {keys:?}", info.name);
+                }
+            }
+            world.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn what_is_recorded_is_what_was_read() {
+    for (protocol, lease_ns) in WHO {
+        let world =
+            World::new(&Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns));
+        let (table, mut by) = (TableId(0), world.coordinator(0, 0));
+        fill(&mut by, table, 1..9);
+        let _ = got(&mut by, table, &[1]);
+        by.record_history();
+        assert_eq!(got(&mut by, table, &[3, 5, 3]), Ok(vec![Some(3), Some(5), Some(3)]));
+        let _ = read(&mut by, table, &[3, 5]);
+        let history = by.take_history();
+        let [one, other] = &history[..] else { panic!("{protocol}: {history:?}") };
+        assert_eq!((&one.reads, one.outcome), (&other.reads, other.outcome), "{protocol}");
+        assert_eq!(one.reads.len(), 2, "{protocol}");
+        assert!(one.id != other.id && one.completed <= other.invoked, "{protocol}");
+    }
+}
+
+#[test]
+fn a_reader_in_lease_looks_once_and_others_twice() {
+    for (protocol, lease_ns) in [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", 10_000_000)] {
+        let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
+        let world = World::new(&shape.leasing_reads(lease_ns));
+        let mut by = world.coordinator(0, 0);
+        for table in [TableId(0), TableId(1)] {
+            fill(&mut by, table, 1..5);
+            let looks = if lease_ns > 0 { 1 } else { 2 };
+            let cost = measure_call(&mut by, |by| assert!(got(by, table, &[1, 2, 3, 4]).is_ok()));
+            assert_eq!(cost, reading(looks, 4 * looks), "{protocol}, {lease_ns} ns, {table:?}");
+            let cost = measure_call(&mut by, |by| assert!(got(by, table, &[2]).is_ok()));
+            assert_eq!(cost, reading(1, 1), "{protocol}: one record is of one moment");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_is_refused_and_shows_nothing() {
+    for (protocol, lease_ns) in WHO {
+        let world =
+            World::new(&Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns));
+        let (table, mut by) = (TableId(0), world.coordinator(0, 0));
+        fill(&mut by, table, 1..3);
+        let _ = got(&mut by, table, &[1]);
+        world.fabric.fence(by.context().node.id);
+        let read = block_on(by.multi_get(table, [1, 2].into_iter(), |_, _| panic!("shown")));
+        assert_eq!(read, Err(Failure::Fabric), "{protocol}");
+        assert_eq!(by.context().port.last_error(), Some(FabricError::Fenced), "{protocol}");
+    }
+}
+
+#[test]
+fn one_that_is_given_up_leaves_nothing() {
+    let world =
+        World::new(&Shape::of(&[narrow("t", 100)]).protocol("oocc").leasing_reads(LEASE_NS));
+    let (table, mut by) = (TableId(0), world.coordinator(0, 0));
+    fill(&mut by, table, 1..3);
+    let _ = got(&mut by, table, &[1]);
+    let cx = Rc::clone(by.context());
+    for _ in 0..3 {
+        let mut task = Box::pin(by.multi_get(table, [1, 2].into_iter(), |_, _| panic!("shown")));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(task.as_mut().poll(&mut context).is_pending());
+        drop(task);
+        assert!(cx.is_at_rest(), "its thread may take another configuration");
+    }
+    assert_eq!(got(&mut by, table, &[1, 2]), Ok(vec![Some(1), Some(2)]));
+    assert!(cx.is_at_rest());
+    world.assert_clean();
+}
+
+/// Writers and readers of several records by one call, on two threads; what the judge found, if anything, and what they did.
+fn race(
+    (protocol, lease_ns): (&'static str, u32),
+    variant: &str,
+    mix: Mix,
+    seed: u64,
+) -> (Option<String>, Tally) {
+    let shape = mix::shape(1, 1, variant).protocol(protocol).leasing_reads(lease_ns);
+    let world = World::new(&shape);
+    let (recorded, tally) = (Mutex::new(Vec::new()), Mutex::new(Tally::default()));
+    std::thread::scope(|scope| {
+        for slot in 0..2 {
+            let (world, recorded, tally) = (&world, &recorded, &tally);
+            scope.spawn(move || {
+                let cx = world.context(slot, 0);
+                let mut executor = Executor::new();
+                for coroutine in 0..4 {
+                    let number = u32::from(slot) * 4 + coroutine;
+                    let (deadline, pause_max_ns) = (Some(Nanos(20_000_000)), 8_000);
+                    let retry = Retry { deadline, pause_max_ns, ..Retry::default() };
+                    let mut by = Coordinator::new(Rc::clone(&cx), number, retry);
+                    let mut rng: Rng = seeded(seed, u64::from(number));
+                    executor.spawn(async move {
+                        by.record_history();
+                        for value in 1..200 {
+                            if coroutine % 2 == 0 {
+                                let plan = mix.plan(&mut rng);
+                                let value = u64::from(number) << 32 | value;
+                                let _ = by.transact(async |tx| plan.run(tx, value).await).await;
+                                continue;
+                            }
+                            let table = TableId(mix.first + rng.random_range(0..mix.tables));
+                            let count = rng.random_range(1..=mix.keys.min(6) as usize);
+                            let keys: Vec<u64> =
+                                (0..count).map(|_| rng.random_range(0..mix.keys)).collect();
+                            let _ = by.multi_get(table, keys.iter().copied(), |_, _| ()).await;
+                        }
+                        recorded.lock().unwrap().extend(by.take_history());
+                    });
+                }
+                executor.run();
+                drop(executor);
+                tally.lock().unwrap().add(&cx.metrics.snapshot());
+            });
+        }
+    });
+    let history = history(&world.database, recorded.into_inner().unwrap());
+    let report = check(&history, Isolation::StrictSerializable);
+    let audit = world.audit();
+    let finding = report.anomalies.first().map(ToString::to_string);
+    let finding = finding.or_else(|| (!audit.is_clean()).then(|| audit.to_string()));
+    (finding, tally.into_inner().unwrap())
+}
+
+/// Runs for so long, or until something is found.
+fn find(who: (&'static str, u32), variant: &str, limit: Duration) -> (Option<String>, Tally) {
+    let mixes = [SKEW, HALVES, COMING_AND_GOING, CROWDED, CROWDED_HALVES];
+    let (begun, mut total) = (Instant::now(), Tally::default());
+    for seed in 0.. {
+        let (finding, tally) = race(who, variant, mixes[seed as usize % mixes.len()], seed);
+        total.add(&tally);
+        if finding.is_some() || begun.elapsed() > limit {
+            return (finding, total);
+        }
+    }
+    unreachable!("time passes")
+}
+
+#[test]
+fn it_is_serializable_and_planted_bugs_are_found() {
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
+        println!("skipped: needs two threads at once, and there is one core");
+        return;
+    }
+    for who in WHO {
+        let (finding, tally) = find(who, "corrected", SOUND_FOR);
+        assert_eq!(finding, None, "{who:?}");
+        assert!(tally.aborted() > 0 && tally.splits > 0, "{who:?}: nobody met anybody");
+        let names = tarn_engine::protocol::AnyProtocol::by_name(who.0, "corrected").unwrap();
+        let in_lease = names.info().phases.iter().position(|&phase| phase == "in_lease");
+        let in_lease = in_lease.map_or(0, |phase| tally.phases[phase]);
+        assert_eq!(in_lease > 0, who.1 > 0, "{who:?}: readers in lease");
+    }
+    let planted = [
+        (("occ", 0), "corrected,-validate-reads"),
+        (("ford", 0), "corrected,-refuse-locked"),
+        (("oocc", 0), "corrected,-refuse-locked"),
+        (("oocc", LEASE_NS), "corrected,-refuse-locked"),
+    ];
+    for (who, variant) in planted {
+        let (finding, _) = find(who, variant, FIND_LIMIT);
+        assert!(finding.is_some(), "{who:?} {variant}: not found");
+    }
+}
