@@ -78,8 +78,12 @@ impl Input {
             if index == 0 && !is_writer(variant, &mut dice) {
                 percent = 0;
             }
-            let write = dice.roll(100) < percent;
-            let field = dice.roll(u64::from(variant.fields)) as u8;
+            let (write, field) = match (percent, variant.fields) {
+                (0, 1) => (false, 0),
+                (percent, fields) => {
+                    (dice.roll(100) < percent, dice.roll(u64::from(fields)) as u8)
+                }
+            };
             *operation = Operation::new(key, field, write);
             writes |= write;
         }
