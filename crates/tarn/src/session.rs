@@ -5,10 +5,12 @@
 
 use crate::database::Tarn;
 use crate::error::Error;
+use crate::rows::{Record, Table};
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
+use tarn_engine::row::Row;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::executor::block_on;
 
@@ -53,6 +55,45 @@ impl Session {
     ) -> Result<R, Error> {
         let result = self.coordinator.transact_read_only(body).await;
         self.told(result)
+    }
+
+    /// Reads the records of these keys, all of one moment, as a transaction of its own: `None` for each that is not there. Where memory
+    /// is near that takes less time than a transaction that asks for them one by one.
+    ///
+    /// ```
+    /// # tarn::row! {
+    /// #     /// A player.
+    /// #     pub struct Player in "players" by u64 {
+    /// #         /// Points.
+    /// #         pub points: u64,
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), tarn::Error> {
+    /// # let game = tarn::Tarn::embedded().table::<Player>(100).open()?;
+    /// # let players = game.table::<Player>()?;
+    /// # let mut session = game.session()?;
+    /// session.run(async |tx| players.put(tx, 7, &Player { points: 3 }).await)?;
+    /// # tarn::block_on(async {
+    /// let read = session.multi_get(players, &[7, 8]).await?;
+    /// assert_eq!(read[0].as_ref().map(|player| player.points), Some(3));
+    /// assert!(read[1].is_none());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::transact_read_only`].
+    pub async fn multi_get<R: Record<Key = u64>>(
+        &mut self,
+        table: Table<R>,
+        keys: &[u64],
+    ) -> Result<Vec<Option<R>>, Error> {
+        let mut rows = Vec::with_capacity(keys.len());
+        let see = |_, row: Option<Row<'_>>| rows.push(row.map(|row| R::load(&row)));
+        let result = self.coordinator.multi_get(table.id(), keys.iter().copied(), see).await;
+        self.told(result)?;
+        Ok(rows)
     }
 
     fn told<R>(&mut self, result: Result<R, Failure>) -> Result<R, Error> {
