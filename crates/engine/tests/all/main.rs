@@ -13,6 +13,7 @@ mod growth_weak;
 mod hangs;
 mod heap;
 mod last_writes;
+mod lease_ends;
 mod lease_manager;
 mod lost_owner;
 mod lotus;
