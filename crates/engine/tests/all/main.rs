@@ -43,5 +43,6 @@ mod rtt_budget_motor;
 mod rtt_budget_occ;
 mod rtt_budget_oocc;
 mod semantics;
+mod tickets;
 mod unknown;
 mod weak_orders;
