@@ -17,7 +17,7 @@ use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
-use tarn_engine::protocol::ALL;
+use tarn_engine::protocol::{ALL, ProtocolInfo};
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
@@ -26,9 +26,10 @@ use tarn_fabric::executor::{Executor, TaskId};
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;
 
-/// Of each protocol with ranges in turn.
+/// Of each protocol with ranges that survives a death in turn.
 fn protocol(seed: u64) -> &'static str {
-    let offered: Vec<_> = ALL.iter().filter(|info| info.caps.ranges).collect();
+    let offers = |info: &&ProtocolInfo| info.caps.ranges && info.caps.crash_recovery;
+    let offered: Vec<_> = ALL.iter().filter(offers).collect();
     offered[(seed / 3) as usize % offered.len()].name
 }
 
@@ -46,7 +47,7 @@ fn run(
 ) -> (Result<(), String>, Tally) {
     let fabric = WeakFabric::new(&shape(seed, subject), seed);
     let recorded: RefCell<Vec<RecordedTxn>> = RefCell::default();
-    let failed: RefCell<Vec<Failure>> = RefCell::default();
+    let failed: RefCell<Vec<String>> = RefCell::default();
     let retry = Retry {
         deadline: Some(Nanos(200_000)),
         pause_first_ns: 10,
@@ -66,7 +67,9 @@ fn run(
             by.record_history();
             // One index is unique, by the primary key: nothing but a deadline may end a coordinator.
             let ended = mix::run(&mut by, mix, count).await.err();
-            failed.borrow_mut().extend(ended.filter(|&it| it != Failure::DeadlineExceeded));
+            let ended = ended.filter(|&it| it != Failure::DeadlineExceeded);
+            let why = ended.map(|it| format!("{it}: {:?}", by.context().explanation(it)));
+            failed.borrow_mut().extend(why);
             recorded.borrow_mut().extend(by.take_history());
         });
     }

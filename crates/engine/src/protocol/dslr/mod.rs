@@ -182,6 +182,7 @@ impl Protocol for Dslr {
         caps: ProtocolCaps {
             snapshot_isolation: false,
             ranges: true,
+            growth: false,
             crash_recovery: false,
             memory_recovery: false,
             survives_drops: false,

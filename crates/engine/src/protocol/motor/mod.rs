@@ -103,6 +103,7 @@ impl Protocol for Motor {
         caps: ProtocolCaps {
             snapshot_isolation: true,
             ranges: true,
+            growth: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,
