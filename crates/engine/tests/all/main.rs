@@ -24,6 +24,7 @@ mod measured;
 mod memory_nodes;
 mod model;
 mod motor;
+mod motor_chains;
 mod near_locks;
 mod near_reads;
 mod ordered;
