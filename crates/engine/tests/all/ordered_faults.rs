@@ -28,9 +28,20 @@ const COORDINATORS: usize = 2;
 
 /// Of each protocol with ranges that survives a death in turn.
 fn protocol(seed: u64) -> &'static str {
-    let offers = |info: &&ProtocolInfo| info.caps.ranges && info.caps.crash_recovery;
-    let offered: Vec<_> = ALL.iter().filter(offers).collect();
-    offered[(seed / 3) as usize % offered.len()].name
+    of_those(seed, |info| info.caps.ranges && info.caps.crash_recovery)
+}
+
+/// Likewise, but for those with several versions of a record, which lie apart from its slot: a transaction of [`RANGES`] that deletes a record and
+/// inserts it again is refused there.
+fn protocol_in_place(seed: u64) -> &'static str {
+    of_those(seed, |info| {
+        info.caps.ranges && info.caps.crash_recovery && !info.caps.snapshot_isolation
+    })
+}
+
+fn of_those(seed: u64, is_meant: impl Fn(&ProtocolInfo) -> bool) -> &'static str {
+    let meant: Vec<_> = ALL.iter().filter(|info| is_meant(info)).collect();
+    meant[(seed / 3) as usize % meant.len()].name
 }
 
 fn shape(seed: u64, (protocol, variant): (&'static str, &str)) -> Shape {
@@ -99,7 +110,7 @@ fn there_are_no_phantoms_under_any_order() {
     for seed in 0..seeds(40) {
         for (mix, count) in [(RANGES, 20), (PHANTOMS, 12)] {
             planned += count * u64::from(NODES) * COORDINATORS as u64;
-            let (verdict, counts) = run((protocol(seed), "corrected"), mix, seed, count);
+            let (verdict, counts) = run((protocol_in_place(seed), "corrected"), mix, seed, count);
             verdict.unwrap_or_else(|text| panic!("{text}"));
             tally.add(&counts);
         }
