@@ -311,7 +311,12 @@ impl Lookup {
             Step::Again => {
                 let seen = [0, self.directory_version.word()];
                 self.stable = *round.array(self.at) == seen;
-                if self.stable { Answer::Absent } else { Answer::Unstable }
+                if !self.stable {
+                    // Whoever looks on begins with the bucket.
+                    self.step = Step::Bucket;
+                    return Answer::Unstable;
+                }
+                Answer::Absent
             }
         }
     }

@@ -13,6 +13,8 @@ pub struct ProtocolCaps {
     pub snapshot_isolation: bool,
     /// Range reads are free of phantoms.
     pub ranges: bool,
+    /// Its hash indexes grow; else chains of blocks do.
+    pub growth: bool,
     /// Survives crashes of compute nodes.
     pub crash_recovery: bool,
     /// Survives deaths of memory nodes: a backup is promoted, and copies are made again beside transactions.

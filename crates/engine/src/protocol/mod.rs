@@ -259,8 +259,9 @@ macro_rules! protocols {
             $(#[doc = stringify!($module)] $name($module::$name),)+
         }
 
-        /// Every protocol that can be asked for by name.
-        pub const KNOWN: &[ProtocolInfo] = &[$(<$module::$name as Protocol>::INFO),+];
+        /// Every protocol that can be asked for by name. What all of them promise is held against each; what one does not promise
+        /// its [`ProtocolCaps`] say.
+        pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Protocol>::INFO),+];
 
         impl AnyProtocol {
             /// The protocol called `name`, in this variant.
@@ -275,7 +276,7 @@ macro_rules! protocols {
                         return Ok(AnyProtocol::$name($module::$name::new(switches)));
                     }
                 )+
-                let names: Vec<&str> = KNOWN.iter().map(|info| info.name).collect();
+                let names: Vec<&str> = ALL.iter().map(|info| info.name).collect();
                 Err(UsageError {
                     field: "protocol".into(),
                     value: name.to_owned(),
@@ -540,13 +541,6 @@ macro_rules! protocols {
         }
     };
 }
-
-/// Those that are whole: what all protocols promise is held against each of them. The others are under way:
-/// their own tests and documents say what stands.
-pub const ALL: &[ProtocolInfo] = KNOWN.split_at(WHOLE).0;
-
-/// So many of those below, from the first on, are whole.
-const WHOLE: usize = 1;
 
 // One line a protocol.
 protocols! {

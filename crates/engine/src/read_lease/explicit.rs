@@ -45,6 +45,14 @@ struct Others {
     all: Option<Vec<Other>>,
 }
 
+impl Others {
+    /// Whether all of them are known to count. Who has joined does not yet count for a moment: he is looked for again.
+    fn can_ask(&self, by_messages: bool) -> bool {
+        let mut all = self.all.iter().flatten();
+        by_messages || all.all(|other| other.readers.is_some())
+    }
+}
+
 /// What one thread does for explicit leases.
 pub(crate) struct ThreadReaders {
     node: Arc<NodeReaders>,
@@ -94,7 +102,9 @@ impl ThreadReaders {
         let membership = &*cx.database().membership;
         let changes = membership.roster_changes();
         let others = &mut *self.others.borrow_mut();
-        if others.as_ref().is_some_and(|others| others.changes == changes) {
+        let by_messages = self.has_messages();
+        let is_known = |others: &Others| others.changes == changes && others.can_ask(by_messages);
+        if others.as_ref().is_some_and(is_known) {
             return;
         }
         let find = |node| Other { node, readers: cx.database().lease_desk.readers(node) };

@@ -13,6 +13,7 @@ use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::range::{IndexKey, Scan};
 use tarn_engine::schema::TableId;
+use tarn_engine::services::ServiceOptions;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -125,6 +126,19 @@ fn who_joins_later_is_asked_too() {
     let mut late = world.coordinator(1, 64);
     let reads = async |tx: &mut Transaction<'_>| read(tx, T, &[1, 2]).await;
     assert_eq!(beside(&mut late, reads, || update(&mut writer, &[1])), Made::Wait);
+}
+
+#[test]
+fn who_has_joined_and_does_not_count_yet_is_waited_for_until_he_does() {
+    let world = world(false);
+    let mut writer = world.coordinator(0, 64);
+    fill(&mut writer, T, 1..10);
+    let id = world.database.membership.join(NodeSlot(1)).expect("a first life");
+    assert_eq!(update(&mut writer, &[1]), Made::Wait);
+    let services = ServiceOptions::direct(1);
+    let node = ComputeNode::serving(Arc::clone(&world.database), id, &services).expect("small");
+    assert_eq!(update(&mut writer, &[1]), Made::Go, "he counts by now, and nobody");
+    drop(node);
 }
 
 #[test]

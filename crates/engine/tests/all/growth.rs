@@ -102,10 +102,11 @@ fn a_tiny_table_grows_large_and_loses_nothing() {
             grow_against_a_model(ALL[0].name, &schema, replicas);
         }
     }
-    for info in &ALL[1..] {
-        let schema = narrow("wide", 8).key_bytes(KEY_BYTES);
-        grow_against_a_model(info.name, &schema, 1);
-        grow_against_a_model(info.name, &narrow("narrow", 8), 3);
+    for info in ALL[1..].iter().filter(|info| info.caps.growth) {
+        // Under all of them a record of this table is in one line: LOTUS's tables of longer slots do not grow.
+        for replicas in [1, 3] {
+            grow_against_a_model(info.name, &half("half", 8), replicas);
+        }
     }
 }
 
@@ -244,10 +245,15 @@ fn records_left(history: &[RecordedTxn]) -> u64 {
 fn transactions_during_splits_are_strictly_serializable() {
     for schema in kinds() {
         for replicas in [1, 3] {
-            // With one copy under the last protocol, with three under the first.
-            let protocols = [ALL[ALL.len() - 1].name, ALL[0].name];
-            grow_under_threads(protocols[usize::from(replicas > 1)], &schema, replicas);
+            grow_under_threads(ALL[0].name, &schema, replicas);
         }
+    }
+}
+
+#[test]
+fn transactions_during_splits_are_strictly_serializable_under_every_protocol() {
+    for info in ALL[1..].iter().filter(|info| info.caps.growth) {
+        grow_under_threads(info.name, &half("half", 8), 1);
     }
 }
 

@@ -107,8 +107,9 @@ fn splits_in(seeds: std::ops::Range<u64>, protocol: impl Fn(u64) -> &'static str
 #[test]
 fn splits_are_strictly_serializable_under_any_order() {
     let seeds = std::env::var("TARN_SEEDS").map_or(60, |seeds| seeds.parse().unwrap());
-    let splits = splits_in(0..seeds, |seed| ALL[seed as usize % ALL.len()].name);
-    assert!(splits > 10 * seeds, "{splits} splits in {seeds} schedules");
+    let growing: Vec<_> = ALL.iter().filter(|info| info.caps.growth).collect();
+    let splits = splits_in(0..seeds, |seed| growing[seed as usize % growing.len()].name);
+    assert!(splits > 3 * seeds, "{splits} splits in {seeds} schedules");
 }
 
 #[test]

@@ -29,6 +29,8 @@ const FIND_LIMIT: Duration = Duration::from_secs(10);
 const SOUND_FOR: Duration = Duration::from_secs(2);
 const THREADS: u16 = 2;
 const COROUTINES: u32 = 4;
+/// Under a protocol whose readers have leases.
+const READ_LEASE_NS: u32 = 10_000;
 
 /// Protocol, switch, what exposes it, replicas, transactions of a coroutine. Every switch without
 /// which a history or the memory is wrong; the others change cost alone.
@@ -94,7 +96,8 @@ fn run(
     seed: u64,
 ) -> (Option<String>, Tally) {
     let nodes = if mix.keys > 10 { replicas } else { 3 };
-    let world = World::new(&mix::shape(nodes, replicas, variant).protocol(protocol));
+    let shape = mix::shape(nodes, replicas, variant).protocol(protocol);
+    let world = World::new(&shape.leasing_reads(READ_LEASE_NS));
     let recorded: Mutex<Vec<RecordedTxn>> = Mutex::default();
     let tally: Mutex<Tally> = Mutex::default();
     std::thread::scope(|scope| {
@@ -195,12 +198,20 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     while start.elapsed() < SOUND_FOR {
         for (mix, replicas) in mixes {
             let (finding, tally) = run((info.name, "corrected"), (mix, replicas, 120), seed);
-            assert_eq!(finding, None, "seed {seed}, {mix:?}, {replicas} replicas");
+            assert_eq!(finding, None, "{}, seed {seed}, {mix:?}, {replicas} replicas", info.name);
             total.add(&tally);
             seed += 1;
         }
     }
-    report(info, &total);
+    if is_planted_here(info) {
+        report(info, &total);
+    }
+}
+
+/// Whether what a protocol reaches and lacks is shown on threads, too: of the others simulations show it, all of it
+/// (`crates/tarn/tests/all/schedules.rs`, `crates/tarn/tests/all/explore.rs`).
+fn is_planted_here(info: &ProtocolInfo) -> bool {
+    MUST_BE_CAUGHT.iter().any(|it| it.0 == info.name)
 }
 
 /// Prints what was reached; all of it must have been.
@@ -225,7 +236,7 @@ fn report(info: &ProtocolInfo, tally: &Tally) {
 
 #[test]
 fn every_switch_is_either_caught_or_harmless() {
-    for info in ALL {
+    for info in ALL.iter().filter(|info| is_planted_here(info)) {
         for switch in info.switches {
             let caught = MUST_BE_CAUGHT
                 .iter()

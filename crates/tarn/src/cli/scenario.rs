@@ -15,7 +15,7 @@ use tarn_engine::outcome::UsageError;
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Settings {
-    /// What to run: kvs, smallbank, tatp, tpcc, ycsb
+    /// What to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Protocol [default: ford]

@@ -56,6 +56,7 @@ embedded!(
     "range-move",
     "range-phantom",
     "range-skew",
+    "read-in-turn",
     "read-only-anomaly",
     "real-time",
     "recycled-record",
@@ -71,6 +72,7 @@ embedded!(
     "unique-insert",
     "user-abort",
     "write-skew",
+    "write-then-read",
 );
 
 /// See the module's text.

@@ -35,7 +35,7 @@ mod work;
 use crate::bench::checks::guaranteed;
 use drawn::Drawn;
 use tarn_engine::outcome::UsageError;
-use tarn_engine::protocol::{AnyProtocol, KNOWN, ProtocolInfo};
+use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
 use tarn_engine::resharding::Planted;
 use tarn_engine::services::Needs;
 
@@ -158,7 +158,7 @@ impl Subject {
 
     /// What there is to know about the protocol.
     pub fn info(&self) -> Option<&'static ProtocolInfo> {
-        KNOWN.iter().find(|info| info.name == self.protocol)
+        ALL.iter().find(|info| info.name == self.protocol)
     }
 }
 
@@ -178,7 +178,6 @@ fn without_ranges(workload: &str, info: &ProtocolInfo) -> UsageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::protocol::ALL;
 
     #[test]
     fn a_replay_names_what_differs_from_the_default() {

@@ -34,18 +34,21 @@ pub(super) fn records(cluster: &Cluster) -> Vec<(TableId, u64)> {
 
 /// Commits a transaction on each of these records.
 pub(super) async fn probe<T>(mut by: Coordinator, records: Vec<(TableId, u64)>, desk: &Desk<T>) {
-    for record in records {
+    'records: for record in records {
         let mut tries = 0;
         while let Err(failure) = touch(&mut by, record).await {
             tries += 1;
+            let (cx, node) = (Rc::clone(by.context()), by.context().node.id);
+            if !cx.database().membership.is_member(node) {
+                // It was expelled meanwhile, for its clock perhaps.
+                break 'records;
+            }
             let is_known = matches!(failure, Failure::Fabric | Failure::DeadlineExceeded);
             if !is_known || tries == TRIES_MAX {
-                let node = by.context().node.id;
                 let text = format!("all is mended, and a transaction of {node} fails: {failure}");
                 desk.left.borrow_mut().failures.push(text);
                 break;
             }
-            let cx = Rc::clone(by.context());
             cx.port.sleep(WAIT).await;
         }
     }

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::cluster::ClusterConfig;
-use tarn_engine::protocol::KNOWN;
+use tarn_engine::protocol::ALL;
 use tarn_sim::profile::Profile;
 use tarn_workloads::Settings;
 use tarn_workloads::kvs::Kvs;
@@ -62,7 +62,7 @@ fn assert_sound(driver: &Driver<Kvs>, what: &str) {
 /// With a counter that began anew, new versions were older than those that were there, and were lost.
 #[test]
 fn another_variant_goes_on_where_the_one_before_it_ended() {
-    for info in KNOWN {
+    for info in ALL {
         let mut driver = updates(info.name, 2, 8);
         let first = run(&mut driver, info.name);
         driver.cluster_mut().set_variant(info.name, "corrected").expect("of the same layout");

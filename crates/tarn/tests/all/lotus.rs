@@ -7,7 +7,7 @@
 use tarn::schedules::Subject;
 use tarn::schedules::run::{Ran, run_seed};
 use tarn_check::{Isolation, check};
-use tarn_engine::protocol::KNOWN;
+use tarn_engine::protocol::ALL;
 use tarn_engine::resharding::Planted;
 
 /// Seeds from the named one on within which a bug shows.
@@ -77,7 +77,7 @@ fn is_missed(variant: &str, first: u64, bug: &str) {
 
 #[test]
 fn every_rule_that_is_taken_away_is_missed_or_says_why_not() {
-    let info = KNOWN.iter().find(|info| info.name == "lotus").expect("it can be asked for");
+    let info = ALL.iter().find(|info| info.name == "lotus").expect("it can be asked for");
     for switch in info.switches {
         let planted = PLANTED.iter().any(|it| it.0 == switch.name);
         let not_shown = NOT_SHOWN.iter().any(|it| it.0 == switch.name);

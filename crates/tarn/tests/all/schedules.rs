@@ -10,7 +10,7 @@ use serde_json::Value;
 use tarn::schedules::Subject;
 use tarn::schedules::many::{Order, run_all};
 use tarn::schedules::report::Sum;
-use tarn_engine::protocol::{ALL, KNOWN, Only, ProtocolInfo};
+use tarn_engine::protocol::{ALL, Only, ProtocolInfo};
 
 /// Seeds within which every planted bug shows; the median over twenty first seeds is below 120 for each.
 const FOUND_WITHIN: u64 = 2_000;
@@ -197,7 +197,7 @@ fn every_planted_bug_is_found_and_replayed_to_the_same_trace() {
 #[test]
 fn every_switch_is_planted_or_harmless() {
     // LOTUS's are shown in `lotus.rs`.
-    for info in KNOWN.iter().filter(|info| info.name != "lotus") {
+    for info in ALL.iter().filter(|info| info.name != "lotus") {
         for switch in info.switches {
             let is_it = |&(protocol, missing): &(&str, &str)| {
                 // The last of several is what is shown.
@@ -218,6 +218,12 @@ fn every_switch_is_planted_or_harmless() {
     }
 }
 
+/// What a thousand seeds do not reach. LOTUS gives up for a write conflict under snapshot isolation alone, and hardly ever for a bucket that has
+/// changed; of DSLR nobody dies whose end would be asked about, and words are set back where counts are narrow
+/// ([`tickets_are_served_in_turn_and_words_are_set_back`]).
+const NOT_REACHED: &[(&str, &[&str])] =
+    &[("lotus", &["index_changed", "write_conflict"]), ("dslr", &["resolve", "set_back"])];
+
 #[test]
 fn the_corrected_engine_passes_and_everything_is_reached() {
     for info in ALL {
@@ -230,7 +236,8 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     let sum = sum(&subject, 1_000, 2);
     assert_eq!(sum.failed, None, "{sum}");
     assert_eq!((sum.seeds_run, sum.seeds_passed), (1_000, 1_000));
-    assert!(sum.not_reached.is_empty(), "{sum}");
+    let rare = NOT_REACHED.iter().find(|(protocol, _)| *protocol == info.name);
+    assert_eq!(sum.not_reached, rare.map_or(&[][..], |(_, names)| names), "{sum}");
     // What this variant has not is shown in the one that has.
     let elsewhere = info.limits.iter().filter(|limit| matches!(limit.only, Only::InVariant(_)));
     for limit in elsewhere.clone() {
@@ -239,10 +246,18 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
     assert_eq!(sum.elsewhere.len(), elsewhere.count(), "{sum}");
     assert!(sum.conflicts.share >= 0.2, "they hardly meet: {sum}");
     let faults = sum.faults;
-    assert!(faults.memory_nodes > 0 && sum.dropped > 0, "{sum}");
+    // What it does not promise is not asked of it.
+    let caps = info.caps;
+    assert_eq!(
+        (faults.memory_nodes > 0, sum.dropped > 0),
+        (caps.memory_recovery, caps.survives_drops),
+        "{sum}"
+    );
+    assert_eq!(sum.splits > 0, caps.growth, "{sum}");
     let dies = [faults.crashes, faults.zombies, faults.lapsed, faults.restarts];
-    assert!(dies.iter().all(|&count| (count > 0) == info.caps.crash_recovery), "{sum}");
-    assert!(sum.resolved.committed > 0 && sum.resolved.aborted > 0, "{sum}");
+    assert!(dies.iter().all(|&count| (count > 0) == caps.crash_recovery), "{sum}");
+    let resolved = [sum.resolved.committed, sum.resolved.aborted];
+    assert!(resolved.iter().all(|&count| (count > 0) == caps.crash_recovery), "{sum}");
     assert!(sum.calls.replied > 0 && sum.calls.retransmissions > 0, "{sum}");
 }
 
@@ -293,16 +308,6 @@ fn the_monitor_notices_clocks_that_run_off_before_a_reader_sees_it() {
         let sum = sum(&Subject { clocks_run_off, ..oocc.clone() }, 50, 2);
         assert_eq!(sum.failed, None, "{sum}");
         assert_eq!(sum.lease_changes.clocks > 0, clocks_run_off, "{sum}");
-    }
-}
-
-#[test]
-fn protocols_beside_the_whole_ones_survive_deaths_of_both_kinds() {
-    for protocol in ["occ", "oocc"] {
-        let sum = sum(&Subject::of(protocol, "corrected"), 500, 2);
-        assert_eq!(sum.failed, None, "{sum}");
-        assert!(sum.faults.memory_nodes > 0 && sum.faults.crashes > 0, "{sum}");
-        assert!(sum.splits > 0, "{sum}");
     }
 }
 

@@ -36,14 +36,15 @@ pub(super) async fn open(cx: &Context, txn: &mut Txn) {
     }
 }
 
-/// The word of a lease that begins now, and its end, where clocks tell.
-fn new_lease(cx: &Context, txn: &Txn) -> (u64, Option<Nanos>) {
+/// The word of a lease that begins now in place of `before`, and its end, where clocks tell. Who asks for it may not know whether the one before
+/// it has ended, and others may know that it has not, and count on it: it ends no earlier.
+fn new_lease(cx: &Context, txn: &Txn, before: LockWord) -> (u64, Option<Nanos>) {
     let length = txn.leases.reads_since.map_or(Nanos(0), |(_, word)| word.lease());
     let now = cx.port.clock();
     if now.latest == Nanos(u64::MAX) {
         return (LockWord::lease(txn.tag.word()).word(), None);
     }
-    let end = now.earliest + length;
+    let end = (now.earliest + length).max(Nanos(before.as_lease().unwrap_or(0)));
     (LockWord::lease(end.0).word(), Some(end))
 }
 
@@ -65,7 +66,7 @@ fn remaining(cx: &Context, lease: u64) -> Nanos {
 
 /// Asks for a lease on a record.
 pub(super) fn share(cx: &Context, txn: &mut Txn, address: Address) -> u32 {
-    let (lease, end) = new_lease(cx, txn);
+    let (lease, end) = new_lease(cx, txn, LockWord::FREE);
     note_end(&mut txn.leases, end);
     ask_lease(cx, txn, address, lease)
 }
@@ -78,7 +79,8 @@ fn note_end(leases: &mut Leases, end: Option<Nanos>) {
 /// Asks once more: for a lease in place of one that has run out, for the lock in place of a lease. What this round asks for
 /// already it does not ask for twice: the second answer would be that the first was granted.
 pub(super) fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
-    let (lease, end) = new_lease(cx, txn);
+    let met = LockWord::from_word(txn.locks[index as usize].met);
+    let (lease, end) = new_lease(cx, txn, met);
     let Txn { locks, round, tag, leases, assumes_locks, .. } = txn;
     let lock = &mut locks[index as usize];
     if lock.held_as == HeldAs::Lease && mode != Mode::Read {

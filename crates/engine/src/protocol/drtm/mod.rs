@@ -172,6 +172,7 @@ impl Protocol for Drtm {
         caps: ProtocolCaps {
             snapshot_isolation: false,
             ranges: true,
+            growth: false,
             crash_recovery: true,
             memory_recovery: false,
             survives_drops: true,

@@ -141,7 +141,7 @@ impl Access for Dslr {
 
     #[inline(always)]
     fn lock_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
-        turns::come(cx, txn, address, Ticket::Writer)
+        node_locks::ask_in_turn(cx, txn, address, Ticket::Writer)
     }
 
     #[inline(always)]
@@ -150,7 +150,7 @@ impl Access for Dslr {
     }
 
     fn share_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
-        turns::come(cx, txn, address, Ticket::Reader)
+        node_locks::ask_in_turn(cx, txn, address, Ticket::Reader)
     }
 
     fn lock_again(&self, cx: &Context, txn: &mut Txn, lock: u32, mode: Mode) {
@@ -182,6 +182,7 @@ impl Protocol for Dslr {
         caps: ProtocolCaps {
             snapshot_isolation: false,
             ranges: true,
+            growth: false,
             crash_recovery: false,
             memory_recovery: false,
             survives_drops: false,
@@ -225,8 +226,10 @@ impl Protocol for Dslr {
     async fn fetch(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
         let fetched = access::fetch(self, cx, txn).await;
         match fetched {
-            Err(failure @ Failure::Abort(_)) => Err(turns::leave(self, cx, txn, failure).await),
-            ended => ended,
+            Ok(()) => Ok(()),
+            // Which tickets it had taken nobody knows.
+            Err(Failure::Fabric) => Err(Failure::Fabric),
+            Err(failure) => Err(turns::leave(self, cx, txn, failure).await),
         }
     }
 

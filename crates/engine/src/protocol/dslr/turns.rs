@@ -11,7 +11,7 @@ use super::{Dslr, On, Phase, enter};
 use crate::access::Taken;
 use crate::context::Context;
 use crate::layout::{COUNT_MAX, LOCK_AT, Ticket, TicketWord};
-use crate::node_locks::{HELD, add_unlocks, ask_in_turn};
+use crate::node_locks::{HELD, add_unlocks};
 use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{HeldAs, Lock, Mode, Txn};
 use tarn_fabric::address::Address;
@@ -43,11 +43,6 @@ fn ticket(lock: &Lock) -> Option<Ticket> {
         HeldAs::Ticket(ticket) => Some(ticket),
         _ => None,
     }
-}
-
-/// Takes a ticket for a record.
-pub(super) fn come(cx: &Context, txn: &mut Txn, address: Address, ticket: Ticket) -> u32 {
-    ask_in_turn(cx, txn, address, ticket)
 }
 
 /// The record is wanted in this mode: a reader's lock that is held becomes a writer's, if need be.

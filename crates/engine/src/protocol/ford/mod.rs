@@ -390,6 +390,7 @@ impl Protocol for Ford {
         caps: ProtocolCaps {
             snapshot_isolation: false,
             ranges: true,
+            growth: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,

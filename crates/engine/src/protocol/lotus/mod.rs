@@ -327,6 +327,7 @@ impl Protocol for Lotus {
         caps: ProtocolCaps {
             snapshot_isolation: true,
             ranges: true,
+            growth: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,

@@ -184,6 +184,12 @@ fn settle_absent(motor: &Motor, txn: &mut Txn, entry: &mut Entry) -> Taken {
     entry.stable = txn.lookup(entry).stable;
     let (address, version) = (txn.lookup(entry).directory, entry.version);
     if motor.reads_snapshot(txn) {
+        if !entry.stable {
+            // Its chain was read block by block: a record that has gone or moved since the directory was read was there at the snapshot.
+            txn.lookups[entry.lookup as usize].look_again();
+            entry.progress = Progress::Locate;
+            return Ok(Look::Fine);
+        }
         // What came to the bucket or went since the snapshot may have been this key.
         return match is_seen_at(version, txn.stamps.start) || !motor.on(On::TooOld) {
             true => Ok(Look::Fine),

@@ -16,6 +16,7 @@
 //! | write, address remembered | 2: lock + head + value, log + write | unlock |
 //! | the same, and others read | + 1: validate | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
+//! | a declared reader finds a chain without it | + 1: the directory's head once more | |
 //! | a timestamp from elsewhere than this process | + 1 to start a snapshot, + 1 to commit | |
 //! | write, all of it on one node, which has the only copy | as above | nothing |
 //! | abort | 1 or 2 at lock, + 1 at validation | release |
@@ -103,6 +104,7 @@ impl Protocol for Motor {
         caps: ProtocolCaps {
             snapshot_isolation: true,
             ranges: true,
+            growth: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,

@@ -147,6 +147,7 @@ impl Protocol for Occ {
         caps: ProtocolCaps {
             snapshot_isolation: false,
             ranges: true,
+            growth: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,

@@ -194,6 +194,7 @@ impl Protocol for Oocc {
         caps: ProtocolCaps {
             snapshot_isolation: false,
             ranges: true,
+            growth: true,
             crash_recovery: true,
             memory_recovery: true,
             survives_drops: true,

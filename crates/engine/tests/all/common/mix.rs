@@ -161,7 +161,8 @@ pub fn ordered_shape(memory_nodes: usize, replicas: usize, variant: &str) -> Sha
     );
     let mut shape = Shape::of(&[schema]).nodes(memory_nodes, replicas).variant(variant);
     shape.options.coordinators_max = 16;
-    shape.options.log_bytes = 16 << 10;
+    // LOTUS writes down whole nodes.
+    shape.options.log_bytes = 64 << 10;
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (8192, 1 << 20);
     shape
 }

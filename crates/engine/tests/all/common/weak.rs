@@ -71,6 +71,8 @@ struct World {
     stops_at_the_dead: bool,
     /// Planted: what is left of a dropped round lands whenever it likes, in a stream of its own.
     dropped_pass: bool,
+    /// How far before and behind its reading a compute node takes the true time to be, if not for that itself.
+    clock_bounds: BTreeMap<NodeSlot, (u64, u64)>,
 }
 
 /// The cluster.
@@ -117,6 +119,7 @@ impl WeakFabric {
             slow_one_in,
             stops_at_the_dead: false,
             dropped_pass: false,
+            clock_bounds: BTreeMap::new(),
         };
         WeakFabric { world: Rc::new(RefCell::new(world)), database }
     }
@@ -214,6 +217,11 @@ impl WeakFabric {
                 world.advance(key);
             }
         }
+    }
+
+    /// From now on a compute node knows the true time to be so far before and behind what its clock shows, and no more.
+    pub fn doubt_clock(&self, slot: u16, before: u64, behind: u64) {
+        self.world.borrow_mut().clock_bounds.insert(NodeSlot(slot), (before, behind));
     }
 
     /// Plants that what follows a dropped round need not come after it.

@@ -21,7 +21,7 @@ use tarn_workloads::{Settings, Workload, with_workload};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// kvs, smallbank, tatp, tpcc or ycsb
+    /// kvs, smallbank, taobench, tatp, tpcc or ycsb
     #[arg(value_name = "WORKLOAD", default_value = "smallbank")]
     workload: String,
     /// Profile of the workload's mix

@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Seeds at a time; the result does not depend on it [default: one for each processor]
     #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
     jobs: Option<u64>,
-    /// mixture, kvs, smallbank, tatp, tpcc or ycsb in every seed [default: each seed draws one]
+    /// mixture, kvs, smallbank, taobench, tatp, tpcc or ycsb in every seed [default: each seed draws one]
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// Protocol

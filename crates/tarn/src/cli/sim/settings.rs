@@ -33,7 +33,7 @@ impl From<Timestamps> for Source {
 /// Flags; `None` is the default.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Settings {
-    /// What to run: kvs, smallbank, tatp, tpcc, ycsb
+    /// What to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// Hardware: a name that `tarn profiles` lists, or a TOML file [default: cx5-100g]

@@ -8,6 +8,7 @@ pub mod recorded;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
@@ -21,7 +22,6 @@ use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{Cells, ColumnId, TableId};
 use tarn_engine::services::{self, ServiceOptions};
 use tarn_fabric::address::NodeSlot;
-use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::rng::seeded;
@@ -33,6 +33,9 @@ pub const COROUTINES: u32 = 8;
 
 /// Threads that a cluster has room for, one compute node each.
 pub const THREADS_MAX: u16 = 8;
+
+/// Readers' leases, under a protocol that has any: some transactions take less and some more.
+const READ_LEASE_NS: u32 = 10_000;
 
 /// What to run on.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +59,61 @@ pub struct Stress {
     pub threads: usize,
     /// Transactions of each coroutine.
     pub transactions: usize,
-    /// No transaction is tried for longer.
-    pub deadline: Nanos,
+    /// So many turns of every thread without the end of any transaction say that nobody will get on: see [`Progress`].
+    pub patience_turns: u64,
     /// Of inputs and pauses.
     pub seed: u64,
+}
+
+/// Whether anybody of a run gets on, told by turns and not by time: a thread that is stopped makes none, so that nobody takes those
+/// for stuck who wait for it, however slow the machine is.
+struct Progress {
+    patience_turns: u64,
+    /// Transactions of all threads that have ended.
+    ended: AtomicU64,
+    /// Of each thread, since how many of them (and one) it has turned in vain for so long; [`Progress::DONE`] when it has nothing to do.
+    in_vain_since: Vec<AtomicU64>,
+}
+
+impl Progress {
+    const DONE: u64 = u64::MAX;
+
+    fn new(threads: usize, patience_turns: u64) -> Progress {
+        let in_vain_since = (0..threads).map(|_| AtomicU64::new(0)).collect();
+        Progress { patience_turns, ended: AtomicU64::new(0), in_vain_since }
+    }
+
+    /// A thread has turned once more.
+    fn turned(&self, thread: usize, seen: &mut (u64, u64)) {
+        let ended = self.ended.load(Ordering::SeqCst);
+        if seen.0 != ended {
+            *seen = (ended, 0);
+        }
+        seen.1 += 1;
+        if seen.1 < self.patience_turns {
+            return;
+        }
+        self.in_vain_since[thread].store(ended + 1, Ordering::SeqCst);
+        let is_stuck = |since: &AtomicU64| {
+            let since = since.load(Ordering::SeqCst);
+            since == ended + 1 || since == Progress::DONE
+        };
+        assert!(
+            !self.in_vain_since.iter().all(is_stuck),
+            "nobody gets on after {ended} transactions"
+        );
+    }
+
+    /// Of a thread that ends, in whatever way.
+    fn done_at_end(&self, thread: usize) -> impl Drop + '_ {
+        struct Done<'a>(&'a AtomicU64);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(Progress::DONE, Ordering::SeqCst);
+            }
+        }
+        Done(&self.in_vain_since[thread])
+    }
 }
 
 impl<'a> Shape<'a> {
@@ -85,7 +139,8 @@ impl Cluster {
         let memory_nodes = 3;
         let options = Options {
             coordinators_max: u32::from(THREADS_MAX) * COROUTINES + 1,
-            spare_bytes: 4 << 20,
+            // Versions that nobody reads any more are kept for half a second, by protocols that have any.
+            spare_bytes: 64 << 20,
             slots_per_100_records: shape.slots_per_100_records,
             chunk_bytes: 64 << 10,
             ..workload.sized(&Options::default())
@@ -103,7 +158,9 @@ impl Cluster {
         };
         let fabric = LocalFabric::new(&config).expect("a cluster");
         let groups = ReplicaGroups::new(fabric.groups().to_vec());
-        let membership = Arc::new(EmbeddedMembership::new(usize::from(THREADS_MAX)));
+        let membership = EmbeddedMembership::new(usize::from(THREADS_MAX));
+        let membership = membership.leasing_reads(READ_LEASE_NS).expect("not too long");
+        let membership = Arc::new(membership);
         let ids = (0..THREADS_MAX).map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
         let ids: Vec<_> = ids.collect();
         let database = Arc::new(Database::new(catalog, groups, protocol, membership));
@@ -130,7 +187,7 @@ impl Cluster {
 
     /// Runs `transactions` of each of eight coroutines, and returns what they add up to.
     pub fn run<W: Workload>(&self, workload: &W, transactions: usize, seed: u64) -> W::Tally {
-        run_coroutines(&self.cx, workload, transactions, seed, (false, Retry::default())).0
+        run_coroutines(&self.cx, workload, transactions, seed, (false, None)).0
     }
 
     /// As [`Cluster::run`], on that many threads at once.
@@ -170,16 +227,19 @@ impl Cluster {
         stress: Stress,
         on_thread: &(dyn Fn(usize) + Sync),
     ) -> std::thread::Result<(W::Tally, Vec<RecordedTxn>)> {
-        let Stress { threads, transactions, deadline, seed } = stress;
-        let retry = Retry { deadline: Some(deadline), ..Retry::default() };
+        let Stress { threads, transactions, patience_turns, seed } = stress;
+        let progress = Progress::new(threads, patience_turns);
         let ended: Vec<_> = std::thread::scope(|scope| {
             let run = |(number, node): (usize, &Arc<ComputeNode>)| {
                 let (fabric, node) = (Arc::clone(&self.fabric), Arc::clone(node));
+                let progress = &progress;
                 scope.spawn(move || {
+                    let _done = progress.done_at_end(number);
                     let seed = seed + ((number as u64) << 32);
                     let cx = context(&fabric, &node, seed);
                     on_thread(number);
-                    run_coroutines(&cx, workload, transactions, seed, (true, retry))
+                    let watched = Some((progress, number));
+                    run_coroutines(&cx, workload, transactions, seed, (true, watched))
                 })
             };
             let running: Vec<_> = self.nodes[..threads].iter().enumerate().map(run).collect();
@@ -208,7 +268,7 @@ impl Cluster {
                 let seed = seed + u64::from(node.id.slot.0);
                 let run = move || {
                     let cx = context(&fabric, &node, seed);
-                    run_coroutines(&cx, workload, transactions, seed, (record, Retry::default()))
+                    run_coroutines(&cx, workload, transactions, seed, (record, None))
                 };
                 scope.spawn(run)
             };
@@ -301,7 +361,7 @@ fn run_coroutines<W: Workload>(
     workload: &W,
     transactions: usize,
     seed: u64,
-    (record, retry): (bool, Retry),
+    (record, watched): (bool, Option<(&Progress, usize)>),
 ) -> (W::Tally, Vec<RecordedTxn>) {
     let sum = RefCell::new((W::Tally::default(), Vec::new()));
     let mut executor = Executor::new();
@@ -309,7 +369,7 @@ fn run_coroutines<W: Workload>(
     for number in first..first + COROUTINES {
         let (cx, sum) = (Rc::clone(cx), &sum);
         executor.spawn(async move {
-            let mut coordinator = Coordinator::new(cx, number, retry);
+            let mut coordinator = Coordinator::new(cx, number, Retry::default());
             if record {
                 coordinator.record_history();
             }
@@ -319,13 +379,21 @@ fn run_coroutines<W: Workload>(
                 let input = workload.draw(&mut rng);
                 let outcome = workload.run(&mut coordinator, &input, &mut tally).await;
                 assert_eq!(outcome, Ok(()), "transaction {}", W::kind(&input));
+                if let Some((progress, _)) = watched {
+                    progress.ended.fetch_add(1, Ordering::SeqCst);
+                }
             }
             let mut sum = sum.borrow_mut();
             W::merge(&mut sum.0, tally);
             sum.1.extend(coordinator.take_history());
         });
     }
-    executor.run();
+    let mut seen = (0, 0);
+    executor.run_with(|| {
+        if let Some((progress, thread)) = watched {
+            progress.turned(thread, &mut seen);
+        }
+    });
     drop(executor);
     sum.into_inner()
 }

@@ -93,7 +93,12 @@ impl Backend for WeakBackend {
     }
 
     fn clock(&self) -> ClockInterval {
-        ClockInterval { earliest: self.now(), latest: self.now() }
+        let world = &*self.fabric.world.borrow();
+        let (before, behind) = world.clock_bounds.get(&self.node.slot).copied().unwrap_or((0, 0));
+        ClockInterval {
+            earliest: Nanos(world.now.saturating_sub(before)),
+            latest: Nanos(world.now + behind),
+        }
     }
 
     fn drift(&self) -> Drift {

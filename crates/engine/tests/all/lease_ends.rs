@@ -1,0 +1,71 @@
+//! DrTM's leases where clocks are not equally good.
+//!
+//! Invariant checked: a lease holds until its end for everybody who counts on it, whoever asks for another one in its place.
+
+use crate::common::budget::add_one;
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::cell::Cell;
+use std::rc::Rc;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::outcome::Failure;
+use tarn_engine::schema::TableId;
+use tarn_engine::transaction::Transaction;
+
+const T: TableId = TableId(0);
+/// Much longer than a transaction takes, by the ticks of the weak fabric.
+const LEASE_TICKS: u32 = 5_000;
+
+fn by(cx: &Rc<Context>, number: u32) -> Coordinator {
+    let retry = Retry { pause_first_ns: 10, pause_max_ns: 300, ..Retry::default() };
+    Coordinator::new(Rc::clone(cx), number, retry)
+}
+
+/// Of keys 1 and 2, one after the other, with `between` in between in the first try.
+async fn read_both(
+    tx: &mut Transaction<'_>,
+    between: &Cell<Option<impl FnOnce()>>,
+) -> Result<[u64; 2], Failure> {
+    let first = tx.get_row(T, 1u64).await?.map(|row| row.u64(A));
+    if let Some(between) = between.take() {
+        between();
+    }
+    let second = tx.get_row(T, 2u64).await?.map(|row| row.u64(A));
+    Ok([first, second].map(|value| value.expect("it is there")))
+}
+
+/// A reader has a lease on a record. Another, who knows so little of the time that it may be over, asks for one in its place, which ends
+/// by the earliest that it may be now: before the first. A writer who knows the time to the tick waits out what the word says.
+#[test]
+fn a_lease_is_not_cut_short_by_who_does_not_know_whether_it_is_over() {
+    for seed in 0..20 {
+        let shape = Shape::of(&[narrow("t", 64)]).protocol("drtm").leasing_reads(LEASE_TICKS);
+        let fabric = WeakFabric::new(&shape, seed);
+        fabric.calm();
+        let [reader, doubter, writer] = [0, 1, 2].map(|slot| fabric.context(slot, 0));
+        let [mut reader, mut doubter, mut writer] =
+            [(&reader, 1), (&doubter, 2), (&writer, 3)].map(|(cx, number)| by(cx, number));
+        fabric
+            .block_on(writer.transact(async |tx| {
+                for key in [1u64, 2] {
+                    tx.insert(T, key);
+                }
+                tx.fetch().await
+            }))
+            .expect("nothing is broken");
+        // A clock that may be off by no less than a lease.
+        (0..2 * LEASE_TICKS).for_each(|_| fabric.step());
+        fabric.doubt_clock(1, u64::from(LEASE_TICKS), u64::from(LEASE_TICKS));
+
+        let between = Cell::new(Some(|| {
+            let doubts = async |tx: &mut Transaction<'_>| tx.get_row(T, 1u64).await.map(drop);
+            fabric.block_on(doubter.transact(doubts)).expect("nothing is broken");
+            let writes = async |tx: &mut Transaction<'_>| add_one(tx, T, &[1, 2]).await;
+            fabric.block_on(writer.transact(writes)).expect("nothing is broken");
+        }));
+        let seen = fabric.block_on(reader.transact(async |tx| read_both(tx, &between).await));
+        let [first, second] = seen.expect("nothing is broken");
+        assert_eq!(first, second, "seed {seed}: half of what was written");
+    }
+}
