@@ -4,6 +4,7 @@
 //! Constants of the hardware have `--set`.
 
 use super::entrant::Who;
+use crate::reproduce::Scale;
 use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
 use tarn_engine::catalog::Placement;
@@ -28,13 +29,17 @@ pub enum Supposition {
     Forgotten,
     /// A transaction that was aborted is dropped and another one drawn, or tried until it commits.
     Dropped(bool),
+    /// TPC-C as this profile has it.
+    Tpcc(&'static str),
+    /// So many times as long runs what is not counted.
+    WarmUp(f64),
     /// Somebody who is there runs in the place of everybody, without leases: for tests of what runs them.
     #[cfg(test)]
     StandIn(&'static str),
 }
 
 /// The causes, with what is allowed.
-const KEYS: [(&str, &str); 7] = [
+const KEYS: [(&str, &str); 9] = [
     ("lease", "0 (OOCC always validates) to 1000, in µs"),
     ("leases", "explicit (OOCC's writers ask who reads)"),
     ("operations", "1 to 16, of a transaction of YCSB"),
@@ -42,7 +47,12 @@ const KEYS: [(&str, &str); 7] = [
     ("buckets", "off (a look-up reads a bin of two slots)"),
     ("addresses", "off (none are remembered)"),
     ("dropped", "on (an aborted transaction is), off (it is tried until it commits)"),
+    ("tpcc", "oocc, lotus-code, crest, crest-code, tiny"),
+    ("warm-up", "0 to 10, times as long as the page's own"),
 ];
+/// Profiles of TPC-C that differ in what a New-Order fetches at once and in sizes.
+const TPCC: [&str; 5] = ["oocc", "lotus-code", "crest", "crest-code", "tiny"];
+const WARM_UP_MAX: f64 = 10.0;
 const LEASE_US_MAX: u32 = 1_000;
 
 impl Suppose for Supposition {
@@ -72,6 +82,11 @@ impl Suppose for Supposition {
             ("addresses", "off") => Some(Supposition::Forgotten),
             ("dropped", "on") => Some(Supposition::Dropped(true)),
             ("dropped", "off") => Some(Supposition::Dropped(false)),
+            ("tpcc", _) => TPCC.into_iter().find(|it| *it == value).map(Supposition::Tpcc),
+            ("warm-up", _) => {
+                let times = value.parse::<f64>().ok();
+                times.filter(|it| (0.0..=WARM_UP_MAX).contains(it)).map(Supposition::WarmUp)
+            }
             _ => None,
         };
         found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
@@ -91,7 +106,12 @@ impl Suppose for Supposition {
             Supposition::Explicit if system.protocol == Who::Oocc.system().protocol => {
                 system.variant = explicit(system.variant);
             }
-            Supposition::Lease(_) | Supposition::Explicit | Supposition::Operations(_) => {}
+            Supposition::Tpcc(mix) if bench.kind == Kind::Tpcc => bench.mix = mix,
+            Supposition::Lease(_)
+            | Supposition::Explicit
+            | Supposition::Operations(_)
+            | Supposition::Tpcc(_)
+            | Supposition::WarmUp(_) => {}
             Supposition::Placement(placement) => layout.placement = placement,
             Supposition::Bins => layout.bucket.read_whole = false,
             Supposition::Forgotten => layout.warmth = None,
@@ -107,6 +127,13 @@ impl Suppose for Supposition {
         }
     }
 
+    fn lengthen(self, scale: &mut Scale) {
+        if let Supposition::WarmUp(times) = self {
+            scale.soak_ms *= times;
+            scale.warm_up_ms *= times;
+        }
+    }
+
     fn shown(self) -> Change {
         let (key, value) = match self {
             Supposition::Lease(ns) => ("lease", format!("{} µs", ns / 1_000)),
@@ -117,6 +144,8 @@ impl Suppose for Supposition {
             Supposition::Bins => ("buckets", "off".to_owned()),
             Supposition::Forgotten => ("addresses", "off".to_owned()),
             Supposition::Dropped(is_on) => ("dropped", if is_on { "on" } else { "off" }.to_owned()),
+            Supposition::Tpcc(mix) => ("tpcc", mix.to_owned()),
+            Supposition::WarmUp(times) => ("warm-up", format!("{times} times as long")),
             #[cfg(test)]
             Supposition::StandIn(protocol) => ("stand-in", protocol.to_owned()),
         };
@@ -173,6 +202,9 @@ mod tests {
             "operations=0",
             "placement=best",
             "dropped=no",
+            "tpcc=large",
+            "warm-up=11",
+            "warm-up=-1",
         ] {
             let error = refused(text);
             assert!(error.starts_with(&format!("suppose = {text}; allowed: ")), "{error}");

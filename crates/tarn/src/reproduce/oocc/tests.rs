@@ -19,11 +19,12 @@ use tarn_fabric::window::Drift;
 fn tiny(only: &[&str]) -> Order {
     let mut extent = Extent::quick();
     extent.scale.name = "tiny";
-    (extent.scale.virtual_ms, extent.scale.warm_up_ms) = (0.05, 0.02);
+    (extent.scale.virtual_ms, extent.scale.warm_up_ms, extent.scale.soak_ms) = (0.05, 0.02, 0.02);
     extent.scale.coordinators = vec![2, 16];
     extent.few_coordinators = vec![16];
     (extent.records, extent.edges, extent.subscribers) = (1_000, 500, 500);
-    (extent.tpcc_mix, extent.warehouses, extent.tpcc_ms) = ("tiny", 2, (0.1, 0.4));
+    (extent.tpcc_mix, extent.warehouses) = ("tiny", 2);
+    (extent.tpcc_ms, extent.tpcc_soak_ms) = (0.4, 0.1);
     extent.lengths = vec![8, 256, 1024];
     let profile = Profile::load(Oocc::PROFILE).expect("embedded");
     let only = only.iter().map(|&it| it.to_owned()).collect();
