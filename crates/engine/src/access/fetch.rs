@@ -105,8 +105,15 @@ fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
 
 fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
     let mut warm = txn.at_home == 0;
+    txn.in_turn = None;
     for index in txn.fetched..txn.entries.len() {
         let progress = txn.entries[index].progress;
+        if !access.locks_together() && asks_for_lock(access, txn, index) {
+            if txn.in_turn.is_some() {
+                continue;
+            }
+            txn.in_turn = Some(index);
+        }
         match progress {
             Progress::Home | Progress::Done => {}
             Progress::Lock if home::plan_lock(access, cx, txn, index) => {}
@@ -117,6 +124,22 @@ fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
         // Everything was read a moment ago: lock it before others run.
         txn.round.hot();
     }
+}
+
+/// Whether an entry's next verbs ask for a lock.
+fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
+    let entry = &txn.entries[index];
+    match entry.progress {
+        Progress::Lock => true,
+        Progress::Direct => !entry.only_reads() || shares(access, &txn.leases, entry),
+        Progress::Home | Progress::Done | Progress::Locate | Progress::Body => false,
+    }
+}
+
+/// Whether an entry has to wait for the round of its lock: nothing of it was asked for in this one.
+#[inline(always)]
+pub(super) fn waits_for_turn(access: &impl Access, txn: &Txn, index: usize) -> bool {
+    !access.locks_together() && txn.in_turn != Some(index) && asks_for_lock(access, txn, index)
 }
 
 /// Adds the next verbs of an entry; returns whether its lines are warm.
