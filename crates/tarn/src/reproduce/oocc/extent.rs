@@ -45,7 +45,7 @@ const MOST_SKEWED: f64 = 0.99;
 const WARM_UP_MS: f64 = 0.8;
 /// Of a series of a tenth of the records: until whoever reads has had nearly all of them, some of whose LOCK words remember that
 /// (DrTM's leases, which nobody gives back).
-const SOAK_MS: f64 = 8.0;
+const SOAK_MS: f64 = 6.0;
 
 impl Portion for Extent {
     /// As published, where it is said.
@@ -89,7 +89,7 @@ impl Portion for Extent {
             edges: 20_000,
             subscribers: 20_000,
             tpcc_mix: "lotus-code",
-            tpcc_ms: 5.0,
+            tpcc_ms: 20.0,
             tpcc_soak_ms: 10.0,
             writes: vec![0, 5, 20],
             skews: vec![MOST_SKEWED],

@@ -3,7 +3,6 @@
 //! Invariant: a supposition is named on the page and never part of a figure that is held against a published one.
 //! Constants of the hardware have `--set`.
 
-use super::entrant::Who;
 use crate::reproduce::Scale;
 use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
@@ -53,6 +52,8 @@ const KEYS: [(&str, &str); 9] = [
 /// Profiles of TPC-C that differ in what a New-Order fetches at once and in sizes.
 const TPCC: [&str; 5] = ["oocc", "lotus-code", "crest", "crest-code", "tiny"];
 const WARM_UP_MAX: f64 = 10.0;
+/// Who has leases of a length that can be chosen, and writers that may ask.
+const OOCC: &str = "oocc";
 const LEASE_US_MAX: u32 = 1_000;
 
 impl Suppose for Supposition {
@@ -95,7 +96,7 @@ impl Suppose for Supposition {
     fn apply(self, case: &mut Case) {
         let Case { bench, system, layout, .. } = case;
         match self {
-            Supposition::Lease(ns) if system.protocol == Who::Oocc.system().protocol => {
+            Supposition::Lease(ns) if system.protocol == OOCC => {
                 system.read_lease_ns = ns;
             }
             Supposition::Operations(count)
@@ -103,7 +104,7 @@ impl Suppose for Supposition {
             {
                 bench.operations = Some(count);
             }
-            Supposition::Explicit if system.protocol == Who::Oocc.system().protocol => {
+            Supposition::Explicit if system.protocol == OOCC => {
                 system.variant = explicit(system.variant);
             }
             Supposition::Tpcc(mix) if bench.kind == Kind::Tpcc => bench.mix = mix,
@@ -159,6 +160,9 @@ fn explicit(variant: &'static str) -> &'static str {
         "corrected" => "corrected,-implicit",
         "corrected,-intent" => "corrected,-intent,-implicit",
         "corrected,-write-unlock,-intent" => "corrected,-write-unlock,-intent,-implicit",
+        "literal" => "literal,-implicit",
+        "literal,-intent" => "literal,-intent,-implicit",
+        "literal,-write-unlock,-intent" => "literal,-write-unlock,-intent,-implicit",
         other => other,
     }
 }
@@ -166,6 +170,7 @@ fn explicit(variant: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::oocc::entrant::{Form, Who};
     use crate::reproduce::oocc::extent::Extent;
     use crate::reproduce::paper::Portion as _;
 
@@ -173,7 +178,7 @@ mod tests {
     fn a_supposition_changes_what_it_names_and_nobody_else() {
         let bench = Extent::quick().ycsb(0.0, 0);
         let after = |text: &str, who| {
-            let mut case = Case::of(bench, who, &[8]);
+            let mut case = Case::of(bench, (who, Form::Corrected), &[8]);
             Supposition::parse(text).expect("one").apply(&mut case);
             case
         };
@@ -187,6 +192,13 @@ mod tests {
         assert!(after("addresses=off", Who::Oocc).layout.warmth.is_none());
         assert_eq!(after("dropped=on", Who::Drtm).system.retry.tries_max, 1);
         assert_eq!(after("dropped=off", Who::Drtm).system.retry, Retry::PATIENT);
+        let mut tpcc = Case::of(Extent::quick().tpcc(), (Who::Oocc, Form::Literal), &[8]);
+        Supposition::parse("tpcc=crest").expect("one").apply(&mut tpcc);
+        Supposition::parse("leases=explicit").expect("one").apply(&mut tpcc);
+        assert_eq!((tpcc.bench.mix, tpcc.system.variant), ("crest", "literal,-implicit"));
+        let mut scale = Extent::quick().scale;
+        Supposition::parse("warm-up=2").expect("one").lengthen(&mut scale);
+        assert_eq!((scale.soak_ms, scale.warm_up_ms, scale.virtual_ms), (12.0, 1.6, 1.0));
         let shown = Supposition::parse("lease=7").expect("one").shown();
         assert_eq!((shown.key.as_str(), shown.value.as_str()), ("suppose.lease", "7 µs"));
     }
