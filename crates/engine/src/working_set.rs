@@ -532,6 +532,7 @@ impl Txn {
         self.seen = [0; 4];
         self.locked = [0; 4];
         self.at_home = 0;
+        self.in_turn = None;
         self.noted = 0;
         self.short_locks = 0;
         self.read_near = false;
