@@ -227,8 +227,10 @@ pub const ASSUMED: &[&str] = &[
      (--suppose operations=1). A writer updates all of its 4",
     "leases are 10 µs where nothing is said (YCSB, TAOBench, TATP), those of unknown keys 12 µs, TPC-C's 80 µs, DrTM's 400 µs \
      (--suppose lease=7)",
-    "four coordinators a thread, as in its TPC-C (8 threads of 4 coroutines), until all 96 threads run; the best number of \
+    "four coordinators a thread, as in its TPC-C (8 threads of 4 coroutines), until all threads run; the best number of \
      coordinators is the best of those that were run",
+    "a machine has 64 threads at the most, where the paper's has 96 cores: a lock's tag tells no more apart. Every system's best number of \
+     coordinators has fewer",
     "each machine remembers the addresses of all records that were loaded, as after some seconds of such rates",
     "an aborted transaction is dropped and another one drawn, as in the public code of FORD, whose methodology the paper \
      follows (--suppose dropped=off: it is tried until it commits)",

@@ -22,6 +22,7 @@ use super::stage::{System, Testbed};
 use entrant::{Form, Who};
 use extent::Extent;
 use supposition::Supposition;
+use tarn_engine::owner::THREADS_MAX;
 use tarn_sim::profile::Profile;
 
 /// See the module's text.
@@ -55,7 +56,7 @@ impl Paper for Oocc {
     const SOURCE: &'static str = "Wu, Zhang, Chen, Liao, Shan, Wu: OOCC: One-round Optimistic Concurrency Control for \
                                   Read-Only Disaggregated Transactions";
     const PROFILE: &'static str = "cx6-200g";
-    const LEGEND: &'static str = "2 compute nodes of up to 96 threads, 2 memory nodes, one copy of every record. Literal: \
+    const LEGEND: &'static str = "2 compute nodes of up to 64 threads, 2 memory nodes, one copy of every record. Literal: \
                                   everybody as papers and public code have it, whatever histories that makes; \
                                   corrected: as this engine corrects it, which decides. Throughputs are those of the best number of coordinators \
                                   that was run, latencies those there. The ratio is the simulated value over the published one, \
@@ -68,14 +69,15 @@ impl Paper for Oocc {
         Form::ALL.iter().flat_map(|form| Who::ALL.map(|who| who.system(*form))).collect()
     }
 
-    /// Four machines of 96 cores; four coroutines a thread, as it says of TPC-C.
+    /// Four machines of 96 cores, of which a node's threads here can use as many as their tags can tell apart; four coroutines a thread, as it
+    /// says of TPC-C.
     fn testbed(profile: Profile) -> Testbed {
         Testbed {
             profile,
             compute_nodes: 2,
             memory_nodes: 2,
             replicas: 1,
-            threads_max: 96,
+            threads_max: THREADS_MAX,
             coroutines_min: 4,
         }
     }

@@ -227,6 +227,17 @@ fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     }
 }
 
+/// A point that cannot be run would leave its whole row without a figure, at full scale alone.
+#[test]
+fn every_point_has_threads_that_a_node_can_have() {
+    for extent in [Extent::quick(), Extent::full()] {
+        let testbed = Oocc::testbed(Profile::load(Oocc::PROFILE).expect("embedded"));
+        let most = extent.coordinators().iter().chain(&extent.few_coordinators).max();
+        let threads = testbed.threads(*most.expect("points"));
+        assert!(threads <= tarn_engine::owner::THREADS_MAX, "{threads}");
+    }
+}
+
 #[test]
 fn a_section_that_there_is_not_is_refused_with_all_that_there_are() {
     let error = evaluate(&tiny(&["fig-99"]), &Silent).err().expect("refused").to_string();
