@@ -425,6 +425,8 @@ pub struct Txn {
     /// The first entries that are not fetched, whose homes will be read without a round unless something else comes beside them:
     /// how many.
     pub noted: usize,
+    /// The entry whose lock is asked for in this round, of a protocol that asks for one after the other.
+    pub in_turn: Option<usize>,
     /// Locks on records that a short commit can write: see the protocol.
     pub short_locks: usize,
     /// Records were read by loads and stores, under their locks, and not all of them were what is usual.
@@ -493,6 +495,7 @@ impl Txn {
             seen: [0; 4],
             locked: [0; 4],
             at_home: 0,
+            in_turn: None,
             noted: 0,
             short_locks: 0,
             read_near: false,
@@ -529,6 +532,7 @@ impl Txn {
         self.seen = [0; 4];
         self.locked = [0; 4];
         self.at_home = 0;
+        self.in_turn = None;
         self.noted = 0;
         self.short_locks = 0;
         self.read_near = false;

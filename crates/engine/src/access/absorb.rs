@@ -4,7 +4,7 @@
 //! that it is known which locks were granted. What the caller was shown without a lock is either
 //! still so when the lock comes, or the transaction aborts.
 
-use super::fetch::shares;
+use super::fetch::{shares, waits_for_turn};
 use super::{Access, Guard, Judged, Taken, home};
 use crate::catalog::Table;
 use crate::context::Context;
@@ -65,6 +65,7 @@ fn absorb_others(
         let progress = txn.entries[index].progress;
         let settled = match progress {
             Progress::Done => Ok(()),
+            _ if waits_for_turn(access, txn, index) => Ok(()),
             Progress::Home => {
                 let Txn { entries, lookups, round, tag, leases, .. } = &mut *txn;
                 let entry = &mut entries[index];

@@ -105,10 +105,12 @@ fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
 
 fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
     let mut warm = txn.at_home == 0;
+    txn.in_turn = if access.locks_together() { None } else { whose_turn(access, txn) };
     for index in txn.fetched..txn.entries.len() {
         let progress = txn.entries[index].progress;
         match progress {
             Progress::Home | Progress::Done => {}
+            _ if waits_for_turn(access, txn, index) => {}
             Progress::Lock if home::plan_lock(access, cx, txn, index) => {}
             _ => warm &= plan_rarer(access, cx, txn, index),
         }
@@ -117,6 +119,30 @@ fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
         // Everything was read a moment ago: lock it before others run.
         txn.round.hot();
     }
+}
+
+/// Whether an entry's next verbs ask for a lock.
+fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
+    let entry = &txn.entries[index];
+    match entry.progress {
+        Progress::Lock => true,
+        Progress::Direct => !entry.only_reads() || shares(access, &txn.leases, entry),
+        Progress::Home | Progress::Done | Progress::Locate | Progress::Body => false,
+    }
+}
+
+/// The entry whose lock is asked for next: whoever has been asked for keeps the turn until he has it.
+fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
+    let mut waiting = txn.fetched..txn.entries.len();
+    let asks = |index: &usize| asks_for_lock(access, txn, *index);
+    let same = txn.in_turn.filter(|index| waiting.contains(index)).filter(asks);
+    same.or_else(|| waiting.find(asks))
+}
+
+/// Whether an entry has to wait for the round of its lock: nothing of it was asked for in this one.
+#[inline(always)]
+pub(super) fn waits_for_turn(access: &impl Access, txn: &Txn, index: usize) -> bool {
+    !access.locks_together() && txn.in_turn != Some(index) && asks_for_lock(access, txn, index)
 }
 
 /// Adds the next verbs of an entry; returns whether its lines are warm.

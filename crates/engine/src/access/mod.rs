@@ -120,6 +120,12 @@ pub(crate) trait Access: Structure {
         false
     }
 
+    /// Whether a round asks for the locks on all records that it can; if not, for one.
+    #[inline(always)]
+    fn locks_together(&self) -> bool {
+        true
+    }
+
     /// Asks for the readers' lock on a record; as [`Access::lock_record`].
     fn share_record(&self, _: &Context, _: &mut Txn, _: Address) -> u32 {
         unreachable!("this protocol locks nothing that it only reads");

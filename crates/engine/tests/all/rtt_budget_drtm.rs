@@ -76,3 +76,25 @@ fn without_leases_it_validates() {
     assert_eq!(cost, reading(2, 6, 0));
     assert_eq!(phase(cold.context(), "validate"), 1);
 }
+
+/// As the public code has it: each record's lock is awaited before the next is asked for.
+#[test]
+fn without_locking_together_each_record_takes_a_round() {
+    let schemas = [narrow("narrow", 4000)];
+    let mut shape = Shape::of(&schemas).protocol("drtm").variant("corrected,-lock-together");
+    shape = shape.nodes(1, 1);
+    shape.read_lease_ns = LONG_NS;
+    let world = World::new(&shape);
+    let (mut cold, mut warm) = (world.coordinator(0, 0), world.coordinator(1, 1024));
+    fill(&mut cold, NARROW, 1..10);
+    let keys = [1, 2, 3];
+    let cost = measure(&mut cold, false, async |tx| read(tx, NARROW, &keys).await);
+    assert_eq!(cost, reading(4, 6, 3), "all bins, then one record after the other");
+    measure(&mut warm, false, async |tx| read(tx, NARROW, &keys).await);
+    let cost = measure(&mut warm, false, async |tx| read(tx, NARROW, &keys).await);
+    assert_eq!(cost, reading(3, 3, 3), "at remembered addresses");
+    block_on(warm.context().port.sleep(Nanos(u64::from(LONG_NS) + 1_000_000)));
+    let cost = measure(&mut warm, false, async |tx| add_one(tx, NARROW, &keys).await);
+    assert_eq!(cost.rounds, 3 * 2 + 2, "a lease that has ended stands at each; then log and data");
+    world.assert_clean();
+}

@@ -46,7 +46,7 @@ const COORDINATORS: usize = 120;
 fn full() -> Scale {
     let sizes = vec![20, 40, 60, 80, 100];
     let coordinators = vec![COORDINATORS];
-    Scale { name: "full", sizes, virtual_ms: 20.0, warm_up_ms: 5.0, coordinators }
+    Scale { name: "full", sizes, virtual_ms: 20.0, warm_up_ms: 5.0, soak_ms: 0.0, coordinators }
 }
 
 fn quick() -> Scale {

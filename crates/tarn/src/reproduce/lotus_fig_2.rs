@@ -44,12 +44,12 @@ const COMPUTE_NODES: usize = 9;
 /// 9 to 90 threads of one coroutine, then up to six of each.
 fn full() -> Scale {
     let coordinators = vec![9, 18, 27, 36, 45, 63, 90, 135, 180, 270, 360, 540];
-    Scale { name: "full", sizes: vec![20_000_000], virtual_ms: 20.0, warm_up_ms: 4.0, coordinators }
+    Scale { name: "full", sizes: vec![20_000_000], virtual_ms: 20.0, warm_up_ms: 4.0, soak_ms: 0.0, coordinators }
 }
 
 fn quick() -> Scale {
     let coordinators = vec![9, 18, 27, 45, 90, 270, 540];
-    Scale { name: "quick", sizes: vec![1_000_000], virtual_ms: 5.0, warm_up_ms: 2.0, coordinators }
+    Scale { name: "quick", sizes: vec![1_000_000], virtual_ms: 5.0, warm_up_ms: 2.0, soak_ms: 0.0, coordinators }
 }
 
 /// FORD's hash node: 22 items of 64 bytes (48 of header, 8 of SmallBank's value, 2 of anchors, padded)

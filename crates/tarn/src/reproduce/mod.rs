@@ -40,6 +40,9 @@ pub struct Scale {
     pub virtual_ms: f64,
     /// Not counted before.
     pub warm_up_ms: f64,
+    /// Virtual milliseconds of a series before its first point, with as many coordinators as it has at most, for what transactions leave
+    /// in the memory behind them; 0: none.
+    pub soak_ms: f64,
     /// Coordinators of each point.
     pub coordinators: Vec<usize>,
 }

@@ -270,21 +270,15 @@ impl<W: Workload> Stage<W> {
         let is_safe = self.driver.cluster().database().protocol.unsafe_without().is_none();
         let mut failures = Vec::new();
         let mut points = Vec::with_capacity(scale.coordinators.len());
+        if let (true, Some(&most)) = (scale.soak_ms > 0.0, scale.coordinators.iter().max()) {
+            let mut soaked = self.run(system, most, (0.0, scale.soak_ms), watch)?;
+            failures.append(&mut soaked.phase.failures);
+        }
         for &coordinators in &scale.coordinators {
-            let threads = self.testbed.threads(coordinators);
-            let is_routed = system.is_routed;
-            self.driver.set_clients(is_routed.then_some(coordinators));
-            let seats = if is_routed { coordinators * SEATS_A_CLIENT } else { coordinators };
-            self.driver.cluster_mut().reseat(threads, seats)?;
-            let length = Length {
-                warm_up: virtual_ms(scale.warm_up_ms),
-                measured: virtual_ms(scale.virtual_ms),
-                transactions_max: u64::MAX,
-                record: false,
-            };
-            let mut ran = self.driver.phase(length, &|now| watch.running(system.name, now))?;
+            let ms = (scale.warm_up_ms, scale.virtual_ms);
+            let mut ran = self.run(system, coordinators, ms, watch)?;
             failures.append(&mut ran.phase.failures);
-            points.push(self.point(coordinators, threads, &ran));
+            points.push(self.point(coordinators, self.testbed.threads(coordinators), &ran));
         }
         let history = match is_safe {
             true => self.recorded(scale, &mut failures, watch)?,
@@ -307,6 +301,28 @@ impl<W: Workload> Stage<W> {
             failures,
             points,
         })
+    }
+
+    /// So many at once, for so long: not counted, counted.
+    fn run(
+        &mut self,
+        system: &System,
+        coordinators: usize,
+        (warm_up_ms, counted_ms): (f64, f64),
+        watch: &dyn Watch,
+    ) -> Result<SimPhase, RunError> {
+        let threads = self.testbed.threads(coordinators);
+        let is_routed = system.is_routed;
+        self.driver.set_clients(is_routed.then_some(coordinators));
+        let seats = if is_routed { coordinators * SEATS_A_CLIENT } else { coordinators };
+        self.driver.cluster_mut().reseat(threads, seats)?;
+        let length = Length {
+            warm_up: virtual_ms(warm_up_ms),
+            measured: virtual_ms(counted_ms),
+            transactions_max: u64::MAX,
+            record: false,
+        };
+        Ok(self.driver.phase(length, &|now| watch.running(system.name, now))?)
     }
 
     fn point(&self, coordinators: usize, threads: usize, ran: &SimPhase) -> Point {

@@ -167,6 +167,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-lease"),
     ("oocc", "-implicit"),
     ("drtm", "-share-leases"),
+    ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
     // It matters beside deaths alone, of which DSLR promises nothing.
     ("dslr", "-sibling-with-split"),

@@ -24,7 +24,7 @@ impl Watch for Nobody {
 fn tiny(seed: u64) -> Reproduction {
     let coordinators = vec![9, 45];
     let (sizes, virtual_ms, warm_up_ms) = (vec![20_000], 1.0, 0.5);
-    let scale = Scale { name: "tiny", sizes, virtual_ms, warm_up_ms, coordinators };
+    let scale = Scale { name: "tiny", sizes, virtual_ms, warm_up_ms, soak_ms: 0.0, coordinators };
     (lotus_fig_2::FIGURE.run)(&scale, seed, &Nobody).expect("a report")
 }
 
@@ -80,7 +80,8 @@ fn a_tiny_figure_has_every_row_and_the_verbs_of_the_public_code() {
 #[test]
 fn a_figure_over_warehouses_has_a_point_for_each_and_gives_up_what_its_system_does() {
     let (sizes, coordinators) = (vec![1, 2], vec![16]);
-    let scale = Scale { name: "tiny", sizes, virtual_ms: 1.0, warm_up_ms: 0.2, coordinators };
+    let scale =
+        Scale { name: "tiny", sizes, virtual_ms: 1.0, warm_up_ms: 0.2, soak_ms: 0.0, coordinators };
     let report = (crest_fig_2::FIGURE.run)(&scale, 1, &Nobody).expect("a report");
     assert_eq!(report.failed(), Vec::<String>::new(), "{report}");
     assert_eq!(report.judged.len(), 8, "two layouts on two kinds of hardware, two sizes");

@@ -148,6 +148,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-implicit"),
     ("oocc", "-exclusive-if-reads"),
     ("drtm", "-share-leases"),
+    ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
     // It matters beside deaths alone, of which DSLR promises nothing.
     ("dslr", "-sibling-with-split"),

@@ -138,6 +138,11 @@ impl Access for Drtm {
         leases.reads_since.is_some()
     }
 
+    #[inline(always)]
+    fn locks_together(&self) -> bool {
+        self.on(On::LockTogether)
+    }
+
     fn share_record(&self, cx: &Context, txn: &mut Txn, address: Address) -> u32 {
         leases::share(cx, txn, address)
     }

@@ -24,6 +24,7 @@ pub(super) enum On {
     ProtectRanges = 13,
     CheckFences = 14,
     SiblingWithSplit = 15,
+    LockTogether = 16,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -116,6 +117,11 @@ pub(super) const SWITCHES: &[Switch] = &[
         "a split writes the new node and the old one in one transaction; \
          off: the old one first, in a transaction of its own",
         (true, true),
+    ),
+    switch(
+        "lock-together",
+        "the records of a fetch are locked in one round; off: one after the other, each in a round of its own",
+        (false, false),
     ),
 ];
 

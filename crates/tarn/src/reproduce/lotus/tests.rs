@@ -81,6 +81,7 @@ pub fn tiny(only: &[&str]) -> Order {
         sizes: Vec::new(),
         virtual_ms: 0.4,
         warm_up_ms: 0.1,
+        soak_ms: 0.0,
         coordinators: vec![9, 45],
     };
     let extent = Extent {

@@ -3,7 +3,7 @@
 //! Invariant: a supposition is named on the page and never part of a figure that is held against a published one.
 //! Constants of the hardware have `--set`.
 
-use super::entrant::Who;
+use crate::reproduce::Scale;
 use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
 use tarn_engine::catalog::Placement;
@@ -28,13 +28,17 @@ pub enum Supposition {
     Forgotten,
     /// A transaction that was aborted is dropped and another one drawn, or tried until it commits.
     Dropped(bool),
+    /// TPC-C as this profile has it.
+    Tpcc(&'static str),
+    /// So many times as long runs what is not counted.
+    WarmUp(f64),
     /// Somebody who is there runs in the place of everybody, without leases: for tests of what runs them.
     #[cfg(test)]
     StandIn(&'static str),
 }
 
 /// The causes, with what is allowed.
-const KEYS: [(&str, &str); 7] = [
+const KEYS: [(&str, &str); 9] = [
     ("lease", "0 (OOCC always validates) to 1000, in µs"),
     ("leases", "explicit (OOCC's writers ask who reads)"),
     ("operations", "1 to 16, of a transaction of YCSB"),
@@ -42,7 +46,14 @@ const KEYS: [(&str, &str); 7] = [
     ("buckets", "off (a look-up reads a bin of two slots)"),
     ("addresses", "off (none are remembered)"),
     ("dropped", "on (an aborted transaction is), off (it is tried until it commits)"),
+    ("tpcc", "oocc, lotus-code, crest, crest-code, tiny"),
+    ("warm-up", "0 to 10, times as long as the page's own"),
 ];
+/// Profiles of TPC-C that differ in what a New-Order fetches at once and in sizes.
+const TPCC: [&str; 5] = ["oocc", "lotus-code", "crest", "crest-code", "tiny"];
+const WARM_UP_MAX: f64 = 10.0;
+/// Who has leases of a length that can be chosen, and writers that may ask.
+const OOCC: &str = "oocc";
 const LEASE_US_MAX: u32 = 1_000;
 
 impl Suppose for Supposition {
@@ -72,6 +83,11 @@ impl Suppose for Supposition {
             ("addresses", "off") => Some(Supposition::Forgotten),
             ("dropped", "on") => Some(Supposition::Dropped(true)),
             ("dropped", "off") => Some(Supposition::Dropped(false)),
+            ("tpcc", _) => TPCC.into_iter().find(|it| *it == value).map(Supposition::Tpcc),
+            ("warm-up", _) => {
+                let times = value.parse::<f64>().ok();
+                times.filter(|it| (0.0..=WARM_UP_MAX).contains(it)).map(Supposition::WarmUp)
+            }
             _ => None,
         };
         found.ok_or_else(|| refused(&format!("{key}= with one of {allowed}")))
@@ -80,7 +96,7 @@ impl Suppose for Supposition {
     fn apply(self, case: &mut Case) {
         let Case { bench, system, layout, .. } = case;
         match self {
-            Supposition::Lease(ns) if system.protocol == Who::Oocc.system().protocol => {
+            Supposition::Lease(ns) if system.protocol == OOCC => {
                 system.read_lease_ns = ns;
             }
             Supposition::Operations(count)
@@ -88,10 +104,15 @@ impl Suppose for Supposition {
             {
                 bench.operations = Some(count);
             }
-            Supposition::Explicit if system.protocol == Who::Oocc.system().protocol => {
+            Supposition::Explicit if system.protocol == OOCC => {
                 system.variant = explicit(system.variant);
             }
-            Supposition::Lease(_) | Supposition::Explicit | Supposition::Operations(_) => {}
+            Supposition::Tpcc(mix) if bench.kind == Kind::Tpcc => bench.mix = mix,
+            Supposition::Lease(_)
+            | Supposition::Explicit
+            | Supposition::Operations(_)
+            | Supposition::Tpcc(_)
+            | Supposition::WarmUp(_) => {}
             Supposition::Placement(placement) => layout.placement = placement,
             Supposition::Bins => layout.bucket.read_whole = false,
             Supposition::Forgotten => layout.warmth = None,
@@ -107,6 +128,13 @@ impl Suppose for Supposition {
         }
     }
 
+    fn lengthen(self, scale: &mut Scale) {
+        if let Supposition::WarmUp(times) = self {
+            scale.soak_ms *= times;
+            scale.warm_up_ms *= times;
+        }
+    }
+
     fn shown(self) -> Change {
         let (key, value) = match self {
             Supposition::Lease(ns) => ("lease", format!("{} µs", ns / 1_000)),
@@ -117,6 +145,8 @@ impl Suppose for Supposition {
             Supposition::Bins => ("buckets", "off".to_owned()),
             Supposition::Forgotten => ("addresses", "off".to_owned()),
             Supposition::Dropped(is_on) => ("dropped", if is_on { "on" } else { "off" }.to_owned()),
+            Supposition::Tpcc(mix) => ("tpcc", mix.to_owned()),
+            Supposition::WarmUp(times) => ("warm-up", format!("{times} times as long")),
             #[cfg(test)]
             Supposition::StandIn(protocol) => ("stand-in", protocol.to_owned()),
         };
@@ -130,6 +160,9 @@ fn explicit(variant: &'static str) -> &'static str {
         "corrected" => "corrected,-implicit",
         "corrected,-intent" => "corrected,-intent,-implicit",
         "corrected,-write-unlock,-intent" => "corrected,-write-unlock,-intent,-implicit",
+        "literal" => "literal,-implicit",
+        "literal,-intent" => "literal,-intent,-implicit",
+        "literal,-write-unlock,-intent" => "literal,-write-unlock,-intent,-implicit",
         other => other,
     }
 }
@@ -137,6 +170,7 @@ fn explicit(variant: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::oocc::entrant::{Form, Who};
     use crate::reproduce::oocc::extent::Extent;
     use crate::reproduce::paper::Portion as _;
 
@@ -144,7 +178,7 @@ mod tests {
     fn a_supposition_changes_what_it_names_and_nobody_else() {
         let bench = Extent::quick().ycsb(0.0, 0);
         let after = |text: &str, who| {
-            let mut case = Case::of(bench, who, &[8]);
+            let mut case = Case::of(bench, (who, Form::Corrected), &[8]);
             Supposition::parse(text).expect("one").apply(&mut case);
             case
         };
@@ -158,6 +192,13 @@ mod tests {
         assert!(after("addresses=off", Who::Oocc).layout.warmth.is_none());
         assert_eq!(after("dropped=on", Who::Drtm).system.retry.tries_max, 1);
         assert_eq!(after("dropped=off", Who::Drtm).system.retry, Retry::PATIENT);
+        let mut tpcc = Case::of(Extent::quick().tpcc(), (Who::Oocc, Form::Literal), &[8]);
+        Supposition::parse("tpcc=crest").expect("one").apply(&mut tpcc);
+        Supposition::parse("leases=explicit").expect("one").apply(&mut tpcc);
+        assert_eq!((tpcc.bench.mix, tpcc.system.variant), ("crest", "literal,-implicit"));
+        let mut scale = Extent::quick().scale;
+        Supposition::parse("warm-up=2").expect("one").lengthen(&mut scale);
+        assert_eq!((scale.soak_ms, scale.warm_up_ms, scale.virtual_ms), (12.0, 1.6, 1.0));
         let shown = Supposition::parse("lease=7").expect("one").shown();
         assert_eq!((shown.key.as_str(), shown.value.as_str()), ("suppose.lease", "7 µs"));
     }
@@ -173,6 +214,9 @@ mod tests {
             "operations=0",
             "placement=best",
             "dropped=no",
+            "tpcc=large",
+            "warm-up=11",
+            "warm-up=-1",
         ] {
             let error = refused(text);
             assert!(error.starts_with(&format!("suppose = {text}; allowed: ")), "{error}");

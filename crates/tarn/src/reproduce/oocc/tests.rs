@@ -19,11 +19,12 @@ use tarn_fabric::window::Drift;
 fn tiny(only: &[&str]) -> Order {
     let mut extent = Extent::quick();
     extent.scale.name = "tiny";
-    (extent.scale.virtual_ms, extent.scale.warm_up_ms) = (0.05, 0.02);
+    (extent.scale.virtual_ms, extent.scale.warm_up_ms, extent.scale.soak_ms) = (0.05, 0.02, 0.02);
     extent.scale.coordinators = vec![2, 16];
     extent.few_coordinators = vec![16];
     (extent.records, extent.edges, extent.subscribers) = (1_000, 500, 500);
-    (extent.tpcc_mix, extent.warehouses, extent.tpcc_ms) = ("tiny", 2, (0.1, 0.4));
+    (extent.tpcc_mix, extent.warehouses) = ("tiny", 2);
+    (extent.tpcc_ms, extent.tpcc_soak_ms) = (0.4, 0.1);
     extent.lengths = vec![8, 256, 1024];
     let profile = Profile::load(Oocc::PROFILE).expect("embedded");
     let only = only.iter().map(|&it| it.to_owned()).collect();
@@ -59,8 +60,7 @@ fn who_is_not_there_has_rows_that_say_so() {
     assert_eq!((rows.len(), evaluation.rows.len()), (listed(), listed()), "each once");
     let page = page::page(&evaluation);
     assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
-    for (who, entrant) in Who::ALL.into_iter().zip(&evaluation.entrants) {
-        let system = who.system();
+    for (system, entrant) in Oocc::entrants().into_iter().zip(&evaluation.entrants) {
         let told = format!("{} is not there yet", system.protocol);
         let is_known = match AnyProtocol::by_name(system.protocol, system.variant) {
             Ok(_) => entrant.state == "there",
@@ -71,7 +71,10 @@ fn who_is_not_there_has_rows_that_say_so() {
     }
     for row in &evaluation.rows {
         let is_missing = row.verdict == Verdict::NotSimulated;
-        assert_eq!((row.value("ours").is_none(), row.ratio.is_none()), (is_missing, is_missing));
+        assert_eq!(
+            (row.value("corrected").is_none(), row.ratio.is_none()),
+            (is_missing, is_missing)
+        );
         assert_eq!(row.why.is_empty(), !is_missing, "{row}");
         assert_ne!(row.bottleneck.is_empty(), !is_missing, "{row}");
     }
@@ -107,7 +110,7 @@ fn whoever_is_there_fills_the_page_and_every_row_names_its_limit() {
             assert!(!row.why.is_empty(), "{row}");
             continue;
         }
-        assert!(row.value("ours").is_some_and(f64::is_finite), "{row}");
+        assert!(row.value("corrected").is_some_and(f64::is_finite), "{row}");
         assert!(row.bottleneck.contains("coordinators: limit "), "{row}");
     }
     // Everybody is the same: nobody is faster than itself, and the two looks of OCC are counted.
@@ -115,12 +118,12 @@ fn whoever_is_there_fills_the_page_and_every_row_names_its_limit() {
         let found = evaluation.rows.iter().find(|row| row.metric == metric);
         found.unwrap_or_else(|| panic!("no row {metric}"))
     };
-    let same = row("throughput over OCC's").value("ours").expect("a figure");
+    let same = row("throughput over OCC's").value("corrected").expect("a figure");
     assert!((0.9..1.1).contains(&same), "{same}");
     // Some transactions of so short a phase begin in it and end behind it.
-    let looks = row("OCC's READs").value("ours").expect("a figure");
+    let looks = row("OCC's READs").value("corrected").expect("a figure");
     assert!((looks - 2.0).abs() < 0.3, "{looks}");
-    assert_eq!(row("2PL's atomics").value("ours"), Some(0.0));
+    assert_eq!(row("2PL's atomics").value("corrected"), Some(0.0));
     let page = page::page(&evaluation);
     for text in ["Counterfactual:", "stand-in", "Highest throughput", "Who runs", "Assumed"] {
         assert!(page.contains(text), "no {text}: {page}");
@@ -134,7 +137,7 @@ fn leases_are_compared_with_one_another() {
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
     let row = |metric: &str| {
         let found = evaluation.rows.iter().find(|row| row.metric == metric);
-        found.unwrap_or_else(|| panic!("no row {metric}")).value("ours")
+        found.unwrap_or_else(|| panic!("no row {metric}")).value("corrected")
     };
     assert!(row("4 µs raised at run time, highest gain").is_none(), "nobody's leases are raised");
     assert!(row("read-only transactions without validation").is_some_and(|share| share < 20.0));
@@ -151,11 +154,11 @@ fn a_lease_that_is_too_short_is_raised_at_run_time() {
     assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
     let row = |metric: &str| {
         let found = evaluation.rows.iter().find(|row| row.metric == metric);
-        found.unwrap_or_else(|| panic!("no row {metric}")).value("ours")
+        found.unwrap_or_else(|| panic!("no row {metric}")).value("corrected")
     };
     assert!(row("4 µs raised at run time, highest gain").is_some_and(|gain| gain > 0.5));
     assert!(row("time of a change").is_some_and(|us| us > 0.0 && us < 1_000.0));
-    assert_eq!(evaluation.adjustments.len(), Extent::quick().writes.len());
+    assert_eq!(evaluation.adjustments.len(), Extent::quick().writes.len() * Form::ALL.len());
     for adjusted in &evaluation.adjustments {
         let manager = adjusted.leases.manager.as_ref().expect("somebody adjusts");
         let first = manager.first.first().expect("a change");
@@ -170,7 +173,7 @@ fn a_lease_that_is_too_short_is_raised_at_run_time() {
 #[test]
 fn a_lease_is_set_or_refused_and_never_forgotten() {
     let bench = Extent::quick().ycsb(0.0, 0);
-    let mut case = paper::case::Case::of(bench, Who::Oocc, &[2]);
+    let mut case = paper::case::Case::of(bench, (Who::Oocc, Form::Corrected), &[2]);
     assert_eq!(case.system.read_lease_ns, 10_000);
     (case.system.protocol, case.system.variant) = ("ford", "corrected");
     let order = tiny(&[]);
@@ -206,7 +209,7 @@ fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
         let cx = cluster.context(&cluster.join(0).expect("a node"), 0).expect("a thread");
         cx.port.drift()
     };
-    let none = Case::of(bench, Who::Oocc, &[2]);
+    let none = Case::of(bench, (Who::Oocc, Form::Corrected), &[2]);
     let drifts = [
         believed(none.clone()),
         believed(entrant::with_offset(none.clone(), false)),
@@ -217,6 +220,22 @@ fn an_offset_is_believed_by_the_cluster_that_it_is_run_on() {
     // Each on a load of its own, and the lengths of records of all four.
     let evaluation = stood_in(&["fig-14"]);
     assert_eq!(evaluation.judged.len(), 3 + 4 * order.extent.lengths.len());
+    // The literal form is judged beside the one that decides.
+    for row in &evaluation.rows {
+        let [beside] = &row.beside[..] else { panic!("{row}") };
+        assert_eq!((beside.column, beside.ratio.is_some()), ("literal", row.ratio.is_some()));
+    }
+}
+
+/// A point that cannot be run would leave its whole row without a figure, at full scale alone.
+#[test]
+fn every_point_has_threads_that_a_node_can_have() {
+    for extent in [Extent::quick(), Extent::full()] {
+        let testbed = Oocc::testbed(Profile::load(Oocc::PROFILE).expect("embedded"));
+        let most = extent.coordinators().iter().chain(&extent.few_coordinators).max();
+        let threads = testbed.threads(*most.expect("points"));
+        assert!(threads <= tarn_engine::owner::THREADS_MAX, "{threads}");
+    }
 }
 
 #[test]

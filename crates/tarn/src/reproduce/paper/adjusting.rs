@@ -41,6 +41,8 @@ pub struct Adjusted {
     pub after_per_s: f64,
     /// What became of leases: lengths, times to adjust.
     pub leases: LeaseReport,
+    /// Whether a memory that is not sound is a failure.
+    pub must_be_sound: bool,
     /// What was wrong with the memory afterwards, or with transactions.
     pub wrong: Vec<String>,
 }
@@ -96,8 +98,18 @@ impl Adjusting {
         let [before_per_s, during_per_s, after_per_s] = per_s[..] else {
             unreachable!("three phases");
         };
-        let (system, bench) = (system.name, *bench);
-        Ok(Adjusted { system, bench, before_per_s, during_per_s, after_per_s, leases, wrong })
+        let (must_be_sound, system) = ((ground.must_be_sound)(system), system.name);
+        let bench = *bench;
+        Ok(Adjusted {
+            system,
+            bench,
+            before_per_s,
+            during_per_s,
+            after_per_s,
+            leases,
+            must_be_sound,
+            wrong,
+        })
     }
 
     fn config(

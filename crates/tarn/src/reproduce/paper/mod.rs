@@ -103,6 +103,8 @@ pub trait Suppose: Copy + Debug + Sync {
     fn parse(text: &str) -> Result<Self, UsageError>;
     /// Changes a case.
     fn apply(self, case: &mut Case);
+    /// Changes how long everything runs.
+    fn lengthen(self, _: &mut Scale) {}
     /// As the page shows it.
     fn shown(self) -> Change;
 }
@@ -155,7 +157,11 @@ pub fn evaluate<P: Paper>(order: &Order<P>, watch: &dyn Watch) -> Result<Evaluat
     let sections = sections::<P>(&order.only)?;
     let testbed = P::testbed(order.profile.clone());
     let (extent, seed) = (&order.extent, order.seed);
-    let scales = Kind::ALL.map(|kind| (kind, extent.scale_of(kind)));
+    let scales = Kind::ALL.map(|kind| {
+        let mut scale = extent.scale_of(kind);
+        order.suppositions.iter().for_each(|it| it.lengthen(&mut scale));
+        (kind, scale)
+    });
     let suppose = |case: &mut Case| order.suppositions.iter().for_each(|it| it.apply(case));
     // Each point is one thread's, and the same whoever runs beside it.
     let threads = if extent.scale().name == QUICK { machine::processors() } else { 1 };

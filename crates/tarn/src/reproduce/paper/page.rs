@@ -33,6 +33,10 @@ pub fn page<P: Paper>(evaluation: &Evaluation<P>) -> String {
         let head = ["system", "protocol", "state"];
         table(&mut html, "Who runs", &head, evaluation.entrants.iter().map(cells));
     }
+    let unsound = evaluation.unsound();
+    if !unsound.is_empty() {
+        paragraphs(&mut html, "Histories that are not sound, of what need not be", &unsound);
+    }
     for part in &evaluation.parts {
         section::<P>(&mut html, part);
     }
@@ -83,7 +87,14 @@ fn section<P: Paper>(html: &mut String, part: &Part) {
 
 fn cells(row: &Row) -> Vec<String> {
     let of = if row.is_of_baselines { format!(" ({})", row.judged_by) } else { String::new() };
-    let ratio = row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}{of}"));
+    let told = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+    let mut ratio = row.ratio.map_or("–".to_owned(), |ratio| format!("{ratio:.2}{of}"));
+    let mut verdict = verdict_name(row.verdict, row.winner_holds).to_owned();
+    for it in &row.beside {
+        let _ = write!(ratio, "; {} {}", it.column, told(it.ratio));
+        let name = verdict_name(it.verdict, it.winner_holds);
+        let _ = write!(verdict, "; {} {name}", it.column);
+    }
     let limit = if row.why.is_empty() { &row.bottleneck } else { &row.why };
     let values = row.values.0.iter().map(|(_, value)| shown(*value));
     [row.figure, row.workload, row.metric]
@@ -91,7 +102,7 @@ fn cells(row: &Row) -> Vec<String> {
         .into_iter()
         .chain([row.published.to_string(), row.unit.to_owned()])
         .chain(values)
-        .chain([ratio, verdict_name(row).to_owned()])
+        .chain([ratio, verdict])
         .chain([limit.clone(), row.published.source.to_owned()])
         .collect()
 }

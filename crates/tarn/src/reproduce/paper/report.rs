@@ -3,10 +3,10 @@
 //! Invariant: but for `wall`, a function of the order.
 
 use super::adjusting::Adjusted;
-use super::case::Missing;
+use super::case::{Bench, Missing};
 use super::occasion::{Crashed, Heated};
 use super::runs::{Ran, Runs, there};
-use super::sheet::{Picture, Row};
+use super::sheet::{Beside, Columns, Picture, Row};
 use super::{Order, Paper, Portion, Suppose};
 use crate::bench::checks::CheckKind;
 use crate::bench::lines::row;
@@ -166,11 +166,25 @@ impl<P: Paper> Evaluation<P> {
                 |kind: &CheckKind| format!("{} under a hotspot: {}", heated.system, kind.name());
             failed.extend(kinds.iter().map(text));
         }
-        for adjusted in &self.adjustments {
+        for adjusted in self.adjustments.iter().filter(|adjusted| adjusted.must_be_sound) {
             let of = |wrong: &String| format!("{} while a lease changes: {wrong}", adjusted.system);
             failed.extend(adjusted.wrong.iter().map(of));
         }
         failed
+    }
+
+    /// Histories that are not what they should be, of those that need not be: papers and public code have their holes.
+    pub fn unsound(&self) -> Vec<String> {
+        let is_unsound = |ran: &&Ran| {
+            !ran.must_be_sound && ran.series.is_safe && ran.series.history != "accepted"
+        };
+        let of = |ran: &Ran| {
+            let (series, Bench { kind, mix, zipf, updates, .. }) = (&ran.series, &ran.bench);
+            let skew = zipf.map(|zipf| format!(", Zipf {zipf}")).unwrap_or_default();
+            let writes = updates.map(|it| format!(", {it} % write")).unwrap_or_default();
+            format!("{} on {} ({mix}{skew}{writes}): {}", series.name, kind.name(), series.history)
+        };
+        self.series.iter().filter(is_unsound).map(of).collect()
     }
 
     /// How many rows have a verdict.
@@ -181,13 +195,26 @@ impl<P: Paper> Evaluation<P> {
     /// How the rows came out, in words.
     pub fn summary(&self) -> String {
         let lost = self.rows.iter().filter(|row| row.winner_holds == Some(false)).count();
-        format!(
+        let mut said = format!(
             "{} rows: {} agree, {} miss, {} not simulated; another than the published winner wins in {lost}",
             self.rows.len(),
             self.count(Verdict::Agrees),
             self.count(Verdict::Misses),
             self.count(Verdict::NotSimulated)
-        )
+        );
+        for column in P::Form::NAMES {
+            let beside = self.rows.iter().flat_map(|row| &row.beside);
+            let beside: Vec<&Beside> = beside.filter(|it| it.column == *column).collect();
+            let count = |verdict| beside.iter().filter(|it| it.verdict == verdict).count();
+            let lost = beside.iter().filter(|it| it.winner_holds == Some(false)).count();
+            if !beside.is_empty() {
+                let (agree, miss) = (count(Verdict::Agrees), count(Verdict::Misses));
+                let text =
+                    format!("; {column}: {agree} agree, {miss} miss, another wins in {lost}");
+                said.push_str(&text);
+            }
+        }
+        said
     }
 }
 
@@ -207,10 +234,10 @@ pub(super) fn heading(column: &str) -> &str {
 }
 
 /// How it came out.
-pub(super) fn verdict_name(row: &Row) -> &'static str {
-    match row.verdict {
+pub(super) fn verdict_name(verdict: Verdict, winner_holds: Option<bool>) -> &'static str {
+    match verdict {
         Verdict::Agrees => "agrees",
-        Verdict::Misses if row.winner_holds == Some(false) => "MISSES, another wins",
+        Verdict::Misses if winner_holds == Some(false) => "MISSES, another wins",
         Verdict::Misses => "MISSES",
         Verdict::NotSimulated => "not simulated",
     }
@@ -223,7 +250,12 @@ impl fmt::Display for Row {
         for (name, value) in &self.values.0 {
             write!(f, "{} {:>6}  ", heading(name), shown(*value))?;
         }
-        writeln!(f, "ratio {:>5}  {}", shown(self.ratio), verdict_name(self))?;
+        let verdict = verdict_name(self.verdict, self.winner_holds);
+        writeln!(f, "ratio {:>5}  {verdict}", shown(self.ratio))?;
+        for Beside { column, ratio, verdict, winner_holds } in &self.beside {
+            let verdict = verdict_name(*verdict, *winner_holds);
+            writeln!(f, "    {column}: ratio {:>5}  {verdict}", shown(*ratio))?;
+        }
         for text in [&self.bottleneck, &self.why] {
             if !text.is_empty() {
                 writeln!(f, "    {text}")?;
@@ -256,6 +288,9 @@ impl<P: Paper> fmt::Display for Evaluation<P> {
             writeln!(f, "{}", part.title)?;
             part.rows.iter().try_for_each(|row| write!(f, "{row}"))?;
             part.notes.iter().try_for_each(|note| writeln!(f, "  note: {note}"))?;
+        }
+        for text in self.unsound() {
+            row(f, "NOT SOUND", text)?;
         }
         writeln!(f, "curves")?;
         for ran in &self.series {

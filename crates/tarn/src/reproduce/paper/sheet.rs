@@ -33,6 +33,9 @@ pub trait Columns: Copy + 'static {
 
     /// The column that decides.
     fn decides(party: Party) -> usize;
+
+    /// Whether the other columns are judged, too, and shown beside it; they decide nothing.
+    const JUDGES_ALL: bool = false;
 }
 
 /// A row's values by column.
@@ -42,6 +45,31 @@ pub struct Values(pub Vec<(&'static str, Option<f64>)>);
 impl Serialize for Values {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.0.iter().copied())
+    }
+}
+
+/// How a column came out that does not decide.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Beside {
+    /// Which.
+    pub column: &'static str,
+    /// Of it over the published value, as factors.
+    pub ratio: Option<f64>,
+    /// Whether it agrees.
+    pub verdict: Verdict,
+    /// Whether the published winner wins.
+    pub winner_holds: Option<bool>,
+}
+
+impl Beside {
+    fn of(target: &Target, column: &'static str, answer: &Answer) -> Beside {
+        let value = answer.as_ref().ok().map(|found| target.unit.value(found.value));
+        Beside {
+            column,
+            ratio: value.map(|value| target.ratio(value)),
+            verdict: value.map_or(Verdict::NotSimulated, |value| target.verdict(value)),
+            winner_holds: value.and_then(|value| target.winner_holds(value)),
+        }
     }
 }
 
@@ -76,6 +104,9 @@ pub struct Row {
     pub winner_holds: Option<bool>,
     /// Why there is no figure.
     pub why: String,
+    /// The other columns, where they are judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
 }
 
 impl Row {
@@ -93,7 +124,12 @@ impl Row {
         let value = |found: &Found| target.unit.value(found.value);
         let in_column = |it: &Option<Answer>| it.as_ref()?.as_ref().ok().map(value);
         let values = F::NAMES.iter().copied().zip(answers.iter().map(in_column)).collect();
+        let beside = F::NAMES.iter().zip(&answers).enumerate();
+        let beside = beside.filter(|(column, _)| F::JUDGES_ALL && *column != at);
+        let beside =
+            beside.filter_map(|(_, (name, it))| Some(Beside::of(target, name, it.as_ref()?)));
         Row {
+            beside: beside.collect(),
             figure: target.figure,
             workload: target.workload,
             metric: target.metric,

@@ -1,7 +1,7 @@
 //! Figure 11: from OCC to OOCC in three steps, under contention.
 
 use super::super::Sheet;
-use super::super::entrant::{STEPS, step};
+use super::super::entrant::{Form, STEPS, step};
 use super::super::extent::Extent;
 use super::super::targets::ABLATION;
 use super::{
@@ -37,33 +37,41 @@ fn by_skew(extent: &Extent) -> Vec<(String, Bench)> {
 
 fn jobs(extent: &Extent) -> Jobs {
     let benches = by_writes(extent).into_iter().chain(by_skew(extent));
-    let steps =
-        |(_, bench)| (0..STEPS.len()).map(move |at| step(bench, at, &extent.few_coordinators));
+    let few = &extent.few_coordinators;
+    let steps = |(_, bench)| {
+        let of = move |form: &Form| (0..STEPS.len()).map(move |at| (at, *form)).collect::<Vec<_>>();
+        Form::ALL.iter().flat_map(of).map(move |at| step(bench, at, few))
+    };
     Jobs { cases: benches.flat_map(steps).collect(), ..Jobs::default() }
 }
 
 fn fill(done: &Done<'_>, sheet: &mut Sheet) {
     let (extent, runs) = (done.extent, done.runs);
-    let gain = |writes, (one, other), of: OfPoint| {
+    let gain = |form, writes, (one, other), of: OfPoint| {
         let bench = extent.ycsb(Extent::MOST_SKEWED, writes);
-        over(runs, (&step(bench, one, &[]), &step(bench, other, &[])), of)
+        over(runs, (&step(bench, (one, form), &[]), &step(bench, (other, form), &[])), of)
     };
     let reads = "YCSB, Zipf .99, read-only";
-    sheet.fill(reads, "+ lease over OCC", &|_| gain(0, (1, 0), throughput));
+    sheet.fill(reads, "+ lease over OCC", &|form| gain(form, 0, (1, 0), throughput));
     let few = "YCSB, Zipf .99, 5 % write";
-    sheet.fill(few, "+ lease over OCC", &|_| gain(FEW, (1, 0), throughput));
-    sheet.fill(few, "+ write unlock over + lease", &|_| gain(FEW, (2, 1), throughput));
-    sheet.fill(few, "+ delayed lock over + write unlock", &|_| gain(FEW, (3, 2), throughput));
+    sheet.fill(few, "+ lease over OCC", &|form| gain(form, FEW, (1, 0), throughput));
+    sheet.fill(few, "+ write unlock over + lease", &|form| gain(form, FEW, (2, 1), throughput));
+    sheet.fill(few, "+ delayed lock over + write unlock", &|form| {
+        gain(form, FEW, (3, 2), throughput)
+    });
     let many = "YCSB, Zipf .99, read-intensive";
     let most = READ_INTENSIVE;
-    sheet.fill(many, "+ lease over OCC", &|_| gain(most, (1, 0), throughput));
-    sheet.fill(many, "+ write unlock over + lease", &|_| gain(most, (2, 1), throughput));
-    sheet.fill(many, "aborted tries with + lease", &|_| {
-        of_one(runs, &step(extent.ycsb(Extent::MOST_SKEWED, most), 1, &[]), &percent_aborted)
+    sheet.fill(many, "+ lease over OCC", &|form| gain(form, most, (1, 0), throughput));
+    sheet.fill(many, "+ write unlock over + lease", &|form| gain(form, most, (2, 1), throughput));
+    sheet.fill(many, "aborted tries with + lease", &|form| {
+        let bench = extent.ycsb(Extent::MOST_SKEWED, most);
+        of_one(runs, &step(bench, (1, form), &[]), &percent_aborted)
     });
-    sheet.fill(many, "aborted tries with + lease below OCC's", &|_| gain(most, (1, 0), aborted));
-    sheet.fill(many, "aborted tries with + delayed lock below OCC's", &|_| {
-        gain(most, (3, 0), aborted)
+    sheet.fill(many, "aborted tries with + lease below OCC's", &|form| {
+        gain(form, most, (1, 0), aborted)
+    });
+    sheet.fill(many, "aborted tries with + delayed lock below OCC's", &|form| {
+        gain(form, most, (3, 0), aborted)
     });
     draw(done, sheet);
     sheet.note(
@@ -81,7 +89,8 @@ fn draw(done: &Done<'_>, sheet: &mut Sheet) {
     let drawn = |benches: &[(String, Bench)], of: OfPoint| -> Vec<(String, Vec<Option<f64>>)> {
         let value = |case: &Case| drawn(runs, case, &of);
         let each = |(at, name): (usize, &&str)| {
-            let values = benches.iter().map(|(_, bench)| value(&step(*bench, at, &[])));
+            let values =
+                benches.iter().map(|(_, bench)| value(&step(*bench, (at, Form::Corrected), &[])));
             ((*name).to_owned(), values.collect())
         };
         STEPS.iter().enumerate().map(each).collect()
@@ -106,12 +115,14 @@ mod tests {
     #[test]
     fn each_step_is_another_system_than_the_one_before() {
         let bench = Extent::quick().ycsb(Extent::MOST_SKEWED, FEW);
-        let of = |at| {
-            let system = step(bench, at, &[]).system;
-            (system.protocol, system.variant)
-        };
-        assert!((1..STEPS.len()).all(|at| of(at) != of(at - 1)));
-        assert_eq!(of(0), ("occ", "corrected"));
-        assert_eq!(of(STEPS.len() - 1), ("oocc", "corrected"));
+        for form in Form::ALL {
+            let of = |at| {
+                let system = step(bench, (at, form), &[]).system;
+                (system.protocol, system.variant)
+            };
+            assert!((1..STEPS.len()).all(|at| of(at) != of(at - 1)));
+            assert_eq!(of(0), ("occ", form.variant()));
+            assert_eq!(of(STEPS.len() - 1), ("oocc", form.variant()));
+        }
     }
 }

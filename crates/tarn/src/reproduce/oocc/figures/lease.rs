@@ -1,7 +1,7 @@
 //! Figure 13 and section VII: longer leases, and one that is raised at run time.
 
 use super::super::Sheet;
-use super::super::entrant::Who;
+use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
 use super::super::targets::LEASE;
 use super::{
@@ -22,24 +22,24 @@ pub(super) const SECTION: Section = Section {
     fill,
 };
 
-/// From shortest to longest.
-const LEASES: [(u32, &str); 4] = [
-    (4_000, "OOCC, 4 µs"),
-    (7_000, "OOCC, 7 µs"),
-    (10_000, "OOCC, 10 µs"),
-    (14_000, "OOCC, 14 µs"),
+/// From shortest to longest, with names by form.
+const LEASES: [(u32, [&str; 2]); 4] = [
+    (4_000, ["OOCC, literal, 4 µs", "OOCC, 4 µs"]),
+    (7_000, ["OOCC, literal, 7 µs", "OOCC, 7 µs"]),
+    (10_000, ["OOCC, literal, 10 µs", "OOCC, 10 µs"]),
+    (14_000, ["OOCC, literal, 14 µs", "OOCC, 14 µs"]),
 ];
 
 /// OOCC with one of these leases.
-fn leased(bench: Bench, at: usize, coordinators: &[usize]) -> Case {
-    let (lease_ns, name) = LEASES[at];
-    let case = Case::of(bench, Who::Oocc, coordinators).leasing(lease_ns);
+fn leased(bench: Bench, (at, form): (usize, Form), coordinators: &[usize]) -> Case {
+    let (lease_ns, names) = LEASES[at];
+    let case = Case::of(bench, (Who::Oocc, form), coordinators).leasing(lease_ns);
     let variant = case.system.variant;
-    case.with(name, "corrected", variant)
+    case.with(names[form as usize], variant, variant)
 }
 
-fn occ(bench: Bench, coordinators: &[usize]) -> Case {
-    Case::of(bench, Who::Occ, coordinators)
+fn occ(bench: Bench, form: Form, coordinators: &[usize]) -> Case {
+    Case::of(bench, (Who::Occ, form), coordinators)
 }
 
 fn benches(extent: &Extent) -> Vec<Bench> {
@@ -48,26 +48,29 @@ fn benches(extent: &Extent) -> Vec<Bench> {
 
 fn jobs(extent: &Extent) -> Jobs {
     let few = &extent.few_coordinators;
-    let each = |bench: Bench| {
-        (0..LEASES.len()).map(move |at| leased(bench, at, few)).chain([occ(bench, few)])
-    };
-    // Of reads alone it is counted who looks twice.
-    let reads = Case::of(reads(extent), Who::Oocc, extent.coordinators());
-    let cases = benches(extent).into_iter().flat_map(each).chain([reads]).collect();
-    let adjustments = benches(extent).into_iter().map(|bench| adjusting(extent, bench)).collect();
+    let (mut cases, mut adjustments) = (Vec::new(), Vec::new());
+    for form in Form::ALL {
+        for bench in benches(extent) {
+            cases.extend((0..LEASES.len()).map(|at| leased(bench, (at, form), few)));
+            cases.push(occ(bench, form, few));
+            adjustments.push(adjusting(extent, form, bench));
+        }
+        // Of reads alone it is counted who looks twice.
+        cases.push(Case::of(reads(extent), (Who::Oocc, form), extent.coordinators()));
+    }
     Jobs { cases, adjustments, ..Jobs::default() }
 }
 
 /// The shortest of the paper's leases, raised at run time by the manager, who may choose any length.
-fn adjusting(extent: &Extent, bench: Bench) -> Adjusting {
+fn adjusting(extent: &Extent, form: Form, bench: Bench) -> Adjusting {
     let most = extent.few_coordinators.iter().copied().max().unwrap_or(1);
-    Adjusting { case: leased(bench, 0, &[most]), bounds_ns: (1, LEASE_NS_MAX) }
+    Adjusting { case: leased(bench, (0, form), &[most]), bounds_ns: (1, LEASE_NS_MAX) }
 }
 
 /// What came of it, of each benchmark that could be run.
-fn adjusted<'a>(done: &Done<'a>) -> Result<Vec<&'a Adjusted>, Missing> {
+fn adjusted<'a>(done: &Done<'a>, form: Form) -> Result<Vec<&'a Adjusted>, Missing> {
     let each = |bench: Bench| {
-        let wanted = adjusting(done.extent, bench);
+        let wanted = adjusting(done.extent, form, bench);
         let found = done.runs.adjustments.iter().find(|(it, _)| *it == wanted);
         let (_, came) = found.ok_or_else(|| Missing("it was not asked for".into()))?;
         came.as_ref().map_err(Clone::clone)
@@ -103,39 +106,50 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
     let (extent, runs) = (done.extent, done.runs);
     let benches = benches(extent);
     let (fewest, most) = (benches[0], benches[benches.len() - 1]);
-    let over_occ = |at, is_better| {
-        let each =
-            |bench: &Bench| over(runs, (&leased(*bench, at, &[]), &occ(*bench, &[])), throughput);
+    let over_occ = |at, form, is_better| {
+        let each = |bench: &Bench| {
+            let cases = (&leased(*bench, (at, form), &[]), &occ(*bench, form, &[]));
+            over(runs, cases, throughput)
+        };
         extreme(benches.iter().map(each), is_better)
     };
     let workload = "YCSB, Zipf .99";
-    sheet.fill(workload, "4 µs over OCC", &|_| over_occ(0, more));
-    sheet.fill(workload, "7 µs over OCC, lowest of all write ratios", &|_| over_occ(1, less));
-    sheet.fill(workload, "10 µs over OCC, lowest of all write ratios", &|_| over_occ(2, less));
-    sheet.fill(workload, "what most writes leave of 14 µs over the same of 4 µs", &|_| {
-        let left = |at| over(runs, (&leased(most, at, &[]), &leased(fewest, at, &[])), throughput);
+    sheet.fill(workload, "4 µs over OCC", &|form| over_occ(0, form, more));
+    sheet.fill(workload, "7 µs over OCC, lowest of all write ratios", &|form| {
+        over_occ(1, form, less)
+    });
+    sheet.fill(workload, "10 µs over OCC, lowest of all write ratios", &|form| {
+        over_occ(2, form, less)
+    });
+    sheet.fill(workload, "what most writes leave of 14 µs over the same of 4 µs", &|form| {
+        let left = |at| {
+            let case = |bench| leased(bench, (at, form), &[]);
+            over(runs, (&case(most), &case(fewest)), throughput)
+        };
         quotient(left(LEASES.len() - 1), left(0))
     });
-    sheet.fill(workload, "99th percentile at 7 µs over OCC's, most writes", &|_| {
-        over(runs, (&leased(most, 1, &[]), &occ(most, &[])), p99)
+    sheet.fill(workload, "99th percentile at 7 µs over OCC's, most writes", &|form| {
+        over(runs, (&leased(most, (1, form), &[]), &occ(most, form, &[])), p99)
     });
-    sheet.fill(workload, "4 µs raised at run time, highest gain", &|_| {
+    sheet.fill(workload, "4 µs raised at run time, highest gain", &|form| {
         let gain = |it: &&Adjusted| it.after_per_s / it.before_per_s;
-        let all = adjusted(done)?;
+        let all = adjusted(done, form)?;
         let value = all.iter().map(gain).reduce(f64::max);
         let none = || Missing("no write ratio was run".into());
         Ok(Found { value: value.ok_or_else(none)?, busy: NOT_LOOKED_AT.into() })
     });
-    sheet.fill("YCSB", "time of a change", &|_| {
+    sheet.fill("YCSB", "time of a change", &|form| {
         let longest = |it: &&Adjusted| it.leases.manager.as_ref()?.time_to_adjust_us;
-        let all = adjusted(done)?;
+        let all = adjusted(done, form)?;
         let value = all.iter().filter_map(longest).reduce(f64::max);
         let none = || Missing("the manager found no reason to change a length".into());
         Ok(Found { value: value.ok_or_else(none)?, busy: NOT_LOOKED_AT.into() })
     });
-    sheet.fill("YCSB", "read-only transactions without validation", &|_| without_validation(done));
+    sheet.fill("YCSB", "read-only transactions without validation", &|form| {
+        without_validation(done, form)
+    });
     draw(done, sheet, &benches);
-    for text in adjusted(done).into_iter().flatten().filter_map(told) {
+    for text in adjusted(done, Form::Corrected).into_iter().flatten().filter_map(told) {
         sheet.note(text);
     }
     sheet.note(
@@ -147,8 +161,9 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
 }
 
 /// Of read-only transactions those that do not look again; in a protocol whose phases tell.
-fn without_validation(done: &Done<'_>) -> Answer {
-    let (series, point) = best(done.runs, &Case::of(reads(done.extent), Who::Oocc, &[]))?;
+fn without_validation(done: &Done<'_>, form: Form) -> Answer {
+    let case = Case::of(reads(done.extent), (Who::Oocc, form), &[]);
+    let (series, point) = best(done.runs, &case)?;
     let none = || Missing(format!("no phase of {}'s is called {VALIDATE}", series.name));
     let validated = *point.phases.get(VALIDATE).ok_or_else(none)?;
     Ok(Found { value: (1.0 - validated) * 100.0, busy: busy(series.name, point) })
@@ -158,10 +173,11 @@ fn draw(done: &Done<'_>, sheet: &mut Sheet, benches: &[Bench]) {
     let groups = || done.extent.writes.iter().map(|writes| format!("{writes} %")).collect();
     let series = |of: OfPoint| -> Vec<(String, Vec<Option<f64>>)> {
         let value = |case: Case| drawn(done.runs, &case, &of);
-        let of_occ = benches.iter().map(|bench| value(occ(*bench, &[]))).collect();
+        let of_occ = benches.iter().map(|bench| value(occ(*bench, Form::Corrected, &[]))).collect();
         let of_lease = |at: usize| {
-            let values = benches.iter().map(|bench| value(leased(*bench, at, &[])));
-            (LEASES[at].1.to_owned(), values.collect())
+            let values =
+                benches.iter().map(|bench| value(leased(*bench, (at, Form::Corrected), &[])));
+            (LEASES[at].1[Form::Corrected as usize].to_owned(), values.collect())
         };
         [("OCC".to_owned(), of_occ)].into_iter().chain((0..LEASES.len()).map(of_lease)).collect()
     };

@@ -12,7 +12,7 @@ mod read_heavy;
 mod unknown_keys;
 
 use super::Oocc;
-use super::entrant::Who;
+use super::entrant::{Form, Who};
 use crate::reproduce::curve::{Point, Series};
 use crate::reproduce::paper::bars::Bars;
 use crate::reproduce::paper::case::{Bench, Case, Missing};
@@ -39,9 +39,14 @@ pub const ALL: &[Section] = &[
     bounds::SECTION,
 ];
 
-/// Everybody on a benchmark.
+/// Everybody on a benchmark, in a form.
+fn everybody_as(form: Form, bench: Bench, coordinators: &[usize]) -> Vec<Case> {
+    Who::ALL.iter().map(|who| Case::of(bench, (*who, form), coordinators)).collect()
+}
+
+/// Everybody on a benchmark, in all forms.
 fn everybody(bench: Bench, coordinators: &[usize]) -> Vec<Case> {
-    Who::ALL.iter().map(|who| Case::of(bench, *who, coordinators)).collect()
+    Form::ALL.iter().flat_map(|form| everybody_as(*form, bench, coordinators)).collect()
 }
 
 /// A part that is busy for so much of the time is the limit.
@@ -131,14 +136,15 @@ fn over(runs: &Runs, (one, other): (&Case, &Case), of: OfPoint) -> Answer {
     quotient(of_one(runs, one, &of), of_one(runs, other, &of))
 }
 
-/// OOCC over another on a benchmark.
-fn versus(runs: &Runs, bench: Bench, other: Who, of: OfPoint) -> Answer {
-    over(runs, (&Case::of(bench, Who::Oocc, &[]), &Case::of(bench, other, &[])), of)
+/// OOCC over another on a benchmark, both in a form.
+fn versus(runs: &Runs, bench: Bench, (other, form): (Who, Form), of: OfPoint) -> Answer {
+    let case = |who| Case::of(bench, (who, form), &[]);
+    over(runs, (&case(Who::Oocc), &case(other)), of)
 }
 
 /// OOCC over the lowest of the others.
-fn versus_lowest(runs: &Runs, bench: Bench, of: OfPoint) -> Answer {
-    extreme(Who::OTHERS.into_iter().map(|other| versus(runs, bench, other, of)), more)
+fn versus_lowest(runs: &Runs, bench: Bench, form: Form, of: OfPoint) -> Answer {
+    extreme(Who::OTHERS.into_iter().map(|other| versus(runs, bench, (other, form), of)), more)
 }
 
 /// Groups of bars: of each case a value in each group.

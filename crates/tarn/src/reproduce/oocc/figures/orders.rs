@@ -1,12 +1,12 @@
 //! Figure 12: TPC-C, where most transactions write.
 
 use super::super::Sheet;
-use super::super::entrant::Who;
+use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
 use super::super::targets::ORDERS;
 use super::{
-    Done, Jobs, Missing, Section, everybody, median, throughput, throughput_latency, versus,
-    versus_lowest,
+    Done, Jobs, Missing, Section, everybody, everybody_as, median, throughput, throughput_latency,
+    versus, versus_lowest,
 };
 
 pub(super) const SECTION: Section = Section {
@@ -40,26 +40,26 @@ const PARTS: [&str; 12] = [
 fn fill(done: &Done<'_>, sheet: &mut Sheet) {
     let (bench, runs) = (done.extent.tpcc(), done.runs);
     for other in [Who::Occ, Who::Drtm] {
-        let metric = format!("throughput over {}'s", other.system().name);
-        sheet.fill("TPC-C", &metric, &|_| versus(runs, bench, other, throughput));
+        let metric = format!("throughput over {}'s", other.name());
+        sheet.fill("TPC-C", &metric, &|form| versus(runs, bench, (other, form), throughput));
     }
     for (what, of) in [("throughput", throughput as super::OfPoint), ("median latency", median)] {
         let metric = format!("{what} below DSLR's");
-        sheet.fill("TPC-C", &metric, &|_| versus(runs, bench, Who::Dslr, of));
+        sheet.fill("TPC-C", &metric, &|form| versus(runs, bench, (Who::Dslr, form), of));
     }
-    sheet.fill("TPC-C", "median latency over the lowest of the others", &|_| {
-        versus_lowest(runs, bench, median)
+    sheet.fill("TPC-C", "median latency over the lowest of the others", &|form| {
+        versus_lowest(runs, bench, form, median)
     });
     for metric in PARTS {
-        sheet.fill("TPC-C", metric, &|_| {
+        sheet.fill("TPC-C", metric, &|form| {
             // Whoever cannot run the mix cannot run a part of it.
-            versus(runs, bench, Who::Occ, throughput)?;
+            versus(runs, bench, (Who::Occ, form), throughput)?;
             Err(Missing(
                 "the mix is run as a whole, and what a kind's rate is there is not said".into(),
             ))
         });
     }
-    sheet.draw(throughput_latency(runs, &everybody(bench, &[]), "TPC-C"));
+    sheet.draw(throughput_latency(runs, &everybody_as(Form::Corrected, bench, &[]), "TPC-C"));
     sheet.note(
         "needs ordered indexes. The rates by kind are not in the mix's proportions (282 K of Order-Status, 1.5 K of Payment, of \
          which ten times as many are drawn): each kind must have been run, or counted, in a way that is not said. Table IV's shares add up \

@@ -1,12 +1,12 @@
 //! Section VIII-C: transactions that read two records to know two others.
 
 use super::super::Sheet;
-use super::super::entrant::Who;
+use super::super::entrant::{Form, Who};
 use super::super::extent::Extent;
 use super::super::targets::UNKNOWN_KEYS;
 use super::{
-    Done, Jobs, Section, everybody, median, p99, throughput, throughput_latency, versus,
-    versus_lowest,
+    Done, Jobs, Section, everybody, everybody_as, median, p99, throughput, throughput_latency,
+    versus, versus_lowest,
 };
 
 pub(super) const SECTION: Section = Section {
@@ -25,16 +25,16 @@ fn fill(done: &Done<'_>, sheet: &mut Sheet) {
     let (bench, runs) = (done.extent.ycsb_unknown(), done.runs);
     let workload = "YCSB, half of the keys unknown";
     for other in Who::OTHERS {
-        let metric = format!("throughput over {}'s", other.system().name);
-        sheet.fill(workload, &metric, &|_| versus(runs, bench, other, throughput));
+        let metric = format!("throughput over {}'s", other.name());
+        sheet.fill(workload, &metric, &|form| versus(runs, bench, (other, form), throughput));
     }
-    sheet.fill(workload, "median latency over the lowest of the others", &|_| {
-        versus_lowest(runs, bench, median)
+    sheet.fill(workload, "median latency over the lowest of the others", &|form| {
+        versus_lowest(runs, bench, form, median)
     });
-    sheet.fill(workload, "99th percentile over the lowest of the others", &|_| {
-        versus_lowest(runs, bench, p99)
+    sheet.fill(workload, "99th percentile over the lowest of the others", &|form| {
+        versus_lowest(runs, bench, form, p99)
     });
     let title = "YCSB, half of the keys unknown";
-    sheet.draw(throughput_latency(runs, &everybody(bench, &[]), title));
+    sheet.draw(throughput_latency(runs, &everybody_as(Form::Corrected, bench, &[]), title));
     sheet.note("the introduction says \"up to 1.5×\" of such transactions, section VIII-C 1.7 to 2.3: the latter is held here");
 }
