@@ -17,7 +17,7 @@ use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::metrics::Tally;
 use tarn_engine::outcome::Failure;
-use tarn_engine::protocol::KNOWN;
+use tarn_engine::protocol::ALL;
 use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -50,7 +50,7 @@ fn read(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Vec<Option<u64>> 
 
 #[test]
 fn it_brings_what_a_transaction_brings() {
-    for (info, lease_ns) in KNOWN.iter().map(|it| (it, 0)).chain([(&KNOWN[4], 10_000_000)]) {
+    for (info, lease_ns) in ALL.iter().map(|it| (it, 0)).chain([(&ALL[4], 10_000_000)]) {
         for near in [true, false] {
             let shape = mix::shape(1, 1, "corrected").protocol(info.name).leasing_reads(lease_ns);
             let world = World::new(&Shape { near, ..shape });
