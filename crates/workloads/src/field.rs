@@ -27,12 +27,19 @@ pub(crate) fn fill(field: &mut [u8], count: u64) {
 #[inline]
 pub(crate) fn count(field: &[u8]) -> Option<u64> {
     let count = u64::from_le_bytes(*field.first_chunk()?);
+    // A field of one word is whole, and most are read in a loop that is worth keeping short.
+    if field.len() == 8 || agrees_with(count, field) { Some(count) } else { None }
+}
+
+/// Whether a field's first, middle and last word are those of this count.
+#[inline(never)]
+fn agrees_with(count: u64, field: &[u8]) -> bool {
     let last = (field.len() - 1) / 8;
     let agrees = |index: usize| {
         let bytes = &field[index * 8..field.len().min(index * 8 + 8)];
         bytes == &word(count, index)[..bytes.len()]
     };
-    (last == 0 || (agrees(last / 2) && agrees(last))).then_some(count)
+    last == 0 || (agrees(last / 2) && agrees(last))
 }
 
 /// The count of a field of which every byte agrees with it.
