@@ -219,9 +219,9 @@ impl Visit<'_> {
         let region = self.region;
         if lines * PARTS == 2 {
             // Which of two it is nobody can foresee: it is found without a jump, and the jump is whether it is there.
-            let second = region.words_at(offset + ((part_words + word) * 8) as u64);
+            let first = region.words_at(offset + (word * 8) as u64);
             // SAFETY: a word of one of the lines, which were just found to lie in the region.
-            let part = usize::from(unsafe { (*second).load(Ordering::Acquire) } == wanted);
+            let part = usize::from(unsafe { (*first).load(Ordering::Acquire) } != wanted);
             let at = offset + (part / PARTS * LINE_BYTES) as u64;
             // SAFETY: likewise.
             unsafe { copy_line(region, at, to) }.map_err(|()| torn(target))?;
