@@ -274,6 +274,15 @@ impl Coordinator {
         self.cx.database().protocol.rollback(&self.cx, &mut self.txn);
     }
 
+    /// What comes between a first try that was refused and the next.
+    #[cold]
+    pub(crate) async fn pause_once(&mut self) -> Result<(), Failure> {
+        if (self.cx.has_met() && free_met(&self.cx).await) || self.retry.is_over(1) {
+            return Ok(());
+        }
+        self.pause(1, None).await
+    }
+
     async fn pause(&mut self, tries: u32, start: Option<Nanos>) -> Result<(), Failure> {
         if let (Some(deadline), Some(start)) = (self.retry.deadline, start)
             && self.cx.port.now() - start > deadline

@@ -1,8 +1,8 @@
 //! Records of one table by keys that are known from the start: a transaction that is one call.
 //!
-//! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where memory
-//! is near and the protocol can, it is tried first without a working set ([`crate::access::together`]); a try that does not get through has
-//! held nothing, and what follows is that transaction.
+//! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where
+//! the protocol can, it is tried first without a working set ([`crate::access::together`]), by loads where memory is near, else by the same rounds as
+//! that transaction; a try that does not get through has held nothing, and what follows is that transaction.
 
 use crate::access::together::{self, Came, TOGETHER_MAX};
 use crate::catalog::Table;
@@ -15,6 +15,7 @@ use crate::row::Row;
 use crate::schema::{Cells, TableId};
 use crate::transaction::Transaction;
 use crate::working_set::{Entry, Mode, Progress};
+use tarn_fabric::backend::Cost;
 
 /// A try is under way: its thread changes no configuration meanwhile.
 struct Inside<'a>(&'a Context);
@@ -46,6 +47,20 @@ impl Coordinator {
         if !self.may_read_together(table, keys.len()) || !self.begin_together(table, keys.clone()) {
             return Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await;
         }
+        if !self.cx.is_near {
+            match self.fetch_together().await {
+                Came::Done => {
+                    self.end_together(table, see);
+                    return Ok(());
+                }
+                Came::Refused(reason) => {
+                    self.cx.metrics.aborted(reason);
+                    Box::pin(self.pause_once()).await?;
+                }
+                Came::Asked | Came::Unusual => {}
+            }
+            return Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await;
+        }
         let Coordinator { cx, txn, together, .. } = &mut *self;
         let inside = Inside(cx);
         let mut is_again = false;
@@ -68,6 +83,21 @@ impl Coordinator {
             Came::Asked | Came::Unusual => {}
         }
         Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await
+    }
+
+    /// A try where memory is far.
+    #[inline]
+    async fn fetch_together(&mut self) -> Came {
+        let Coordinator { cx, txn, together, .. } = &mut *self;
+        let inside = Inside(cx);
+        let came =
+            cx.database().protocol.fetch_together(cx, (&mut *together, &mut txn.round)).await;
+        if cx.port.charges() {
+            let records = together.wanted().len() as u32;
+            cx.port.charge(Cost::Together { records });
+        }
+        drop(inside);
+        came
     }
 
     /// As any transaction.
@@ -103,19 +133,29 @@ impl Coordinator {
             && cx.database().protocol.reads_together(cx)
     }
 
-    /// Begins a try: asks for the lines of all homes, and goes inside ([`Inside`]). Whether it did.
+    /// Begins a try: asks for the lines of all homes, or, where memory is far, for the bins in a round that is not sent yet; and goes
+    /// inside ([`Inside`]). Whether it did.
     #[inline]
     fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
         if self.is_recording() {
             self.begin_record_if_any();
         }
         let Coordinator { cx, txn, together, .. } = self;
-        let Some(near) = cx.port.near() else { return false };
         if !cx.enter() {
             return false;
         }
         txn.begin_without_records(cx.next_tag());
-        together.ask((cx, near), (cx.table(table), keys), (txn.tag, &mut txn.round));
+        let (table, to) = (cx.table(table), (txn.tag, &mut txn.round));
+        if let Some(near) = cx.port.near() {
+            together.ask((cx, near), (table, keys), to);
+            return true;
+        }
+        let count = keys.len();
+        if !together.ask_far(cx, (table, keys), to) {
+            cx.leave();
+            return false;
+        }
+        cx.database().protocol.note_looks(cx, count);
         true
     }
 
@@ -129,8 +169,10 @@ impl Coordinator {
         let Coordinator { cx, txn, together, .. } = self;
         let Table { schema, slot, .. } = cx.table(table);
         for (at, wanted) in together.wanted().iter().enumerate() {
-            let payload = txn.round.bytes(wanted.payload, slot.payload_bytes);
-            see(at, Some(Row::new(schema, payload)));
+            let row = wanted
+                .is_there()
+                .then(|| Row::new(schema, txn.round.bytes(wanted.payload, slot.payload_bytes)));
+            see(at, row);
         }
     }
 
@@ -145,7 +187,8 @@ impl Coordinator {
                 continue; // a key that repeats
             }
             let mut entry = Entry::new(table, wanted.key, Mode::Read, Cells::ALL, Progress::Done);
-            (entry.found, entry.version, entry.payload) = (true, wanted.version, wanted.payload);
+            (entry.found, entry.version) = (wanted.is_there(), wanted.version);
+            entry.payload = wanted.payload;
             txn.entries.push(entry);
         }
         recorder::enter(cx, txn, RecordedOutcome::Committed);

@@ -46,6 +46,11 @@ pub enum Cost {
         /// Of these, those that it did not only read.
         written: u32,
     },
+    /// One try of a transaction that reads records by keys that are known from the start, without a working set: the same.
+    Together {
+        /// Records that it asked for.
+        records: u32,
+    },
     /// One access to a table of the compute node.
     LocalLookup,
     /// One compare-and-swap on compute-node memory.

@@ -193,6 +193,7 @@ impl Backend for SimBackend {
             Cost::Transaction { records, written } => {
                 world.costs.transaction(records.into(), written.into())
             }
+            Cost::Together { records } => world.costs.together(records.into()),
             Cost::LocalLookup => world.costs.local_lookup,
             Cost::LocalAtomic => world.costs.local_atomic,
         };

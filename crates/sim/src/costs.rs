@@ -111,6 +111,8 @@ pub(crate) struct Costs {
     transaction: u64,
     record: u64,
     written_record: u64,
+    together: u64,
+    together_record: u64,
     pub(crate) local_lookup: u64,
     pub(crate) local_atomic: u64,
 
@@ -168,6 +170,8 @@ impl Costs {
             transaction: ps(&cpu.transaction_ns),
             record: ps(&cpu.record_ns),
             written_record: ps(&cpu.written_record_ns),
+            together: ps(&cpu.together_ns),
+            together_record: ps(&cpu.together_record_ns),
             local_lookup: ps(&cpu.local_lookup_ns),
             local_atomic: ps(&cpu.local_atomic_ns),
             transmit: ps_each(&nic.transmit_mops),
@@ -242,6 +246,12 @@ impl Costs {
     #[inline]
     pub(crate) fn transaction(&self, records: u64, written: u64) -> u64 {
         self.transaction + records * self.record + written * self.written_record
+    }
+
+    /// The same of one without a working set.
+    #[inline]
+    pub(crate) fn together(&self, records: u64) -> u64 {
+        self.together + records * self.together_record
     }
 
     /// What a thread pays for ringing.

@@ -18,7 +18,7 @@ use crate::structure;
 use crate::transaction::begin_lookup;
 use crate::working_set::{Check, Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
-use tarn_fabric::round::BufferOffset;
+use tarn_fabric::round::{BufferOffset, Round};
 
 /// Takes in everything that the round brought; the first reason to abort is returned when all
 /// grants are known.
@@ -210,7 +210,7 @@ fn show_image(
             if !lined.is_whole(record) && access.minds(Guard::CheckLines) {
                 return Err(AbortReason::VersionChanged);
             }
-            gathered(txn, entry.image, table, lined)
+            gathered(&mut txn.round, entry.image, table, lined)
         }
     };
     Ok(())
@@ -218,16 +218,21 @@ fn show_image(
 
 /// How a table's records lie whose payload is not contiguous in them.
 #[inline]
-fn in_lines(table: &Table) -> Option<Lined> {
+pub(super) fn in_lines(table: &Table) -> Option<Lined> {
     table.slot.lined().filter(|lined| lined.lines() > 1)
 }
 
 /// A copy of the payload in an image, contiguous.
-fn gathered(txn: &mut Txn, image: BufferOffset, table: &Table, lined: Lined) -> BufferOffset {
-    let payload = txn.round.reserve_lines(table.slot.payload_bytes);
+pub(super) fn gathered(
+    round: &mut Round,
+    image: BufferOffset,
+    table: &Table,
+    lined: Lined,
+) -> BufferOffset {
+    let payload = round.reserve_lines(table.slot.payload_bytes);
     for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
         let (from, to) = (image.plus(part.record_at), payload.plus(part.at));
-        txn.round.copy_within(from, to, part.len_bytes);
+        round.copy_within(from, to, part.len_bytes);
     }
     payload
 }
@@ -465,7 +470,7 @@ fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
     entry.progress = Progress::Done;
     entry.watched = false; // the lock protects it now
     if let Some(lined) = in_lines(table) {
-        entry.old_payload = gathered(txn, entry.image, table, lined);
+        entry.old_payload = gathered(&mut txn.round, entry.image, table, lined);
         entry.payload = txn.round.reserve_lines(table.slot.payload_bytes);
         let (old, new, len) = (entry.old_payload, entry.payload, table.slot.payload_bytes);
         match inserted {

@@ -422,7 +422,7 @@ fn look_again(
         for each in &mut seen {
             let (_, address, _) = each;
             let [lock, now] = visit.read_words::<2>(cx.groups.primary(address))?;
-            verdict = verdict.and(judge_seen(access, cx, txn, each, ([lock, now], Mode::Read)));
+            verdict = verdict.and(judge_seen(access, cx, txn.tag, each, ([lock, now], Mode::Read)));
         }
         Ok::<_, Box<FabricError>>(())
     })?;

@@ -1,15 +1,18 @@
 //! Records of one table that are read all at once, by loads, where memory is near: a whole transaction that locks nothing, has no
-//! working set and makes no round.
+//! working set and makes no round. Where memory is far, rounds do the same: [`far`].
 //!
 //! Invariant: the looks are those of [`super::near`], visit for visit, with the same checks: at each home; at the whole bucket of what is not
 //! there, and at the blocks of its chain; at LOCK and VERSION again, where the protocol asks for it. Nothing is locked or changed, so that whatever is unusual (a record that
 //! another has locked, one that is in no slot of its bucket, a node that has failed) only ends this, and the transaction runs anew as
 //! any other does. What a LOCK word means is the protocol's ([`Access::judge`]), and so is what has to be looked at again.
 
+pub(crate) mod far;
+
 use super::near::{BIN_LINES, LINE_WORDS, ask_elsewhere, is_half};
 use super::{Access, Guard, Judged, Look, Which};
 use crate::catalog::Table;
 use crate::context::Context;
+use crate::index::hash::Lookup;
 use crate::index::hash_of;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::AbortReason;
@@ -43,6 +46,12 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// Whether there is such a record.
+    #[inline]
+    pub(crate) fn is_there(&self) -> bool {
+        !matches!(self.state, State::Absent { .. })
+    }
+
     #[inline(always)]
     fn seek(&mut self, key: u64, bin: Target, bucket: Address) {
         (self.key, self.at, self.block, self.state) = (key, bin, bucket, State::Sought);
@@ -58,6 +67,8 @@ enum State {
     Shown,
     /// It is shown, and another was about to write it.
     Marked,
+    /// There is none; whether that was seen at one moment.
+    Absent { is_stable: bool },
 }
 
 /// What one coordinator reads together; kept from transaction to transaction.
@@ -66,8 +77,10 @@ pub struct Together {
     count: usize,
     table: TableId,
     tag: OwnerTag,
-    /// A line for each.
+    /// A line for each; a bin for each, where memory is far.
     lines: BufferOffset,
+    /// Where memory is far, which of them are not at home, and how far each is looked for.
+    strays: Vec<(u32, Lookup)>,
     /// In which it is read, under a protocol whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
 }
@@ -97,7 +110,8 @@ impl Together {
             state: State::Sought,
         };
         let (wanted, lines) = ([none; TOGETHER_MAX], BufferOffset::default());
-        Together { wanted, count: 0, table: TableId(0), tag, lines, window: None }
+        let strays = Vec::new();
+        Together { wanted, count: 0, table: TableId(0), tag, lines, strays, window: None }
     }
 
     /// Begins anew, in a buffer that is empty: asks for the lines of all homes.
@@ -111,9 +125,25 @@ impl Together {
         (table, keys): (&Table, impl ExactSizeIterator<Item = u64>),
         (tag, round): (OwnerTag, &mut Round),
     ) {
+        self.lines = round.reserve_lines(keys.len() * LINE_BYTES);
+        self.seek(cx, (table, keys), tag);
+        let bins = self.wanted().iter().map(|wanted| wanted.at);
+        match is_half(table) {
+            true => near.ask::<1>(bins),
+            false => near.ask::<BIN_LINES>(bins),
+        }
+    }
+
+    /// Begins anew: with the bins and buckets of these keys.
+    #[inline(always)]
+    fn seek(
+        &mut self,
+        cx: &Context,
+        (table, keys): (&Table, impl ExactSizeIterator<Item = u64>),
+        tag: OwnerTag,
+    ) {
         (self.table, self.tag, self.window) = (table.id, tag, None);
         self.count = keys.len();
-        self.lines = round.reserve_lines(self.count * LINE_BYTES);
         let wanted = &mut self.wanted[..self.count];
         let groups = &cx.groups;
         match cx.node.index_view.ungrown(&cx.database().catalog, table) {
@@ -132,11 +162,6 @@ impl Together {
                     wanted.seek(key, groups.primary(place.bucket.plus(bin)), place.bucket);
                 }
             }
-        }
-        let bins = wanted.iter().map(|wanted| wanted.at);
-        match is_half(table) {
-            true => near.ask::<1>(bins),
-            false => near.ask::<BIN_LINES>(bins),
         }
     }
 
@@ -162,7 +187,10 @@ impl Together {
 /// Whether records of this table can be read so.
 #[inline]
 pub(crate) fn reads(cx: &Context, table: &Table) -> bool {
-    super::near::reads_table(cx, table)
+    match cx.is_near {
+        true => super::near::reads_table(cx, table),
+        false => far::reads_table(cx, table),
+    }
 }
 
 /// Reads what is still sought: at its home first, then in its bucket, then in the blocks of that one's chain.

@@ -7,6 +7,7 @@ use super::{Access, Guard, Judged, Look};
 use crate::context::Context;
 use crate::layout::Version;
 use crate::outcome::{AbortReason, Failure};
+use crate::owner::OwnerTag;
 use crate::working_set::{Check, Entry, LockKind, Mode, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -127,11 +128,11 @@ pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> Buffe
 pub(super) fn judge_seen(
     access: &impl Access,
     cx: &Context,
-    txn: &Txn,
+    tag: OwnerTag,
     (kind, address, version): Seen,
     ([lock, now], mode): ([u64; 2], Mode),
 ) -> Result<(), AbortReason> {
-    match access.judge_again(kind, lock, txn.tag, mode) {
+    match access.judge_again(kind, lock, tag, mode) {
         Judged::InTheWay => {
             cx.meet(address, lock);
             Err(AbortReason::ValidationLocked)
@@ -156,7 +157,7 @@ pub(crate) fn absorb_validation(
     for seen in which.seen(txn) {
         let [lock, now] = *txn.round.array::<2>(at);
         at = at.plus(16);
-        verdict = verdict.and(judge_seen(access, cx, txn, seen, ([lock, now], mode)));
+        verdict = verdict.and(judge_seen(access, cx, txn.tag, seen, ([lock, now], mode)));
     }
     verdict
 }

@@ -93,7 +93,7 @@ pub trait Protocol: Sized {
         None
     }
 
-    /// Whether it reads records together by loads, as [`Protocol::read_together`] does.
+    /// Whether it reads records together, as [`Protocol::read_together`] and [`Protocol::fetch_together`] do.
     fn reads_together(&self, _: &Context) -> bool {
         false
     }
@@ -105,6 +105,11 @@ pub trait Protocol: Sized {
         _: (&mut Together, &mut Round),
         (_, _): (Near<'_>, bool),
     ) -> Came {
+        Came::Unusual
+    }
+
+    /// As [`Protocol::read_together`], where memory is far: sends the round that asks for the bins, and what has to follow it.
+    async fn fetch_together(&self, _: &Context, _: (&mut Together, &mut Round)) -> Came {
         Came::Unusual
     }
 
@@ -400,6 +405,16 @@ macro_rules! protocols {
                 match self {
                     $(AnyProtocol::$name(it) => it.read_together(cx, to, (near, is_again))),+
                 }
+            }
+
+            /// See [`Protocol::fetch_together`].
+            #[inline]
+            pub(crate) async fn fetch_together(
+                &self,
+                cx: &Context,
+                to: (&mut Together, &mut Round),
+            ) -> Came {
+                match self { $(AnyProtocol::$name(it) => it.fetch_together(cx, to).await),+ }
             }
 
             /// See [`Protocol::close_block`].

@@ -6,7 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
-use crate::common::budget::{measure_call, reading};
+use crate::common::budget::{measure, measure_call, reading};
 use crate::common::mix::{self, COMING_AND_GOING, CROWDED, CROWDED_HALVES, HALVES, Mix, SKEW};
 use crate::common::*;
 use rand::RngExt as _;
@@ -29,6 +29,11 @@ const SOUND_FOR: Duration = Duration::from_secs(1);
 const LEASE_NS: u32 = 20_000;
 /// Who reads without a working set, and for how long readers trust what they read.
 const WHO: [(&str, u32); 4] = [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", LEASE_NS)];
+
+/// Each of [`WHO`], where memory is near and where it is far.
+fn everywhere() -> impl Iterator<Item = ((&'static str, u32), bool)> {
+    WHO.into_iter().flat_map(|who| [true, false].map(|near| (who, near)))
+}
 
 fn got(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Result<Vec<Option<u64>>, Failure> {
     let mut seen = Vec::new();
@@ -72,28 +77,36 @@ fn it_brings_what_a_transaction_brings() {
 
 #[test]
 fn what_is_recorded_is_what_was_read() {
-    for (protocol, lease_ns) in WHO {
-        let world =
-            World::new(&Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns));
+    for ((protocol, lease_ns), near) in everywhere() {
+        let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
+        let world = World::new(&Shape { near, ..shape });
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..9);
         let _ = got(&mut by, table, &[1]);
         by.record_history();
         assert_eq!(got(&mut by, table, &[3, 5, 3]), Ok(vec![Some(3), Some(5), Some(3)]));
         let _ = read(&mut by, table, &[3, 5]);
+        assert_eq!(got(&mut by, table, &[3, 77, 5]), Ok(vec![Some(3), None, Some(5)]));
+        let _ = read(&mut by, table, &[3, 77, 5]);
         let history = by.take_history();
-        let [one, other] = &history[..] else { panic!("{protocol}: {history:?}") };
-        assert_eq!((&one.reads, one.outcome), (&other.reads, other.outcome), "{protocol}");
-        assert_eq!(one.reads.len(), 2, "{protocol}");
-        assert!(one.id != other.id && one.completed <= other.invoked, "{protocol}");
+        assert_eq!(history.len(), 4, "{protocol}: {history:?}");
+        for (pair, reads) in history.chunks(2).zip([2, 3]) {
+            let [one, other] = pair else { panic!("{protocol}: {history:?}") };
+            assert_eq!((&one.reads, one.outcome), (&other.reads, other.outcome), "{protocol}");
+            assert_eq!(one.reads.len(), reads, "{protocol}");
+            assert!(one.id != other.id && one.completed <= other.invoked, "{protocol}");
+        }
     }
 }
 
 #[test]
 fn a_reader_in_lease_looks_once_and_others_twice() {
-    for (protocol, lease_ns) in [("ford", 0), ("occ", 0), ("oocc", 0), ("oocc", 10_000_000)] {
+    // Nobody writes: how long a lease is does not matter, but that it is over.
+    const LONG_NS: u32 = 10_000_000;
+    for ((protocol, lease_ns), near) in everywhere() {
         let shape = Shape::of(&[narrow("t", 4000), half("h", 4000)]).protocol(protocol);
-        let world = World::new(&shape.leasing_reads(lease_ns));
+        let leased = shape.leasing_reads(if lease_ns > 0 { LONG_NS } else { 0 });
+        let world = World::new(&Shape { near, ..leased });
         let mut by = world.coordinator(0, 0);
         for table in [TableId(0), TableId(1)] {
             fill(&mut by, table, 1..5);
@@ -107,24 +120,75 @@ fn a_reader_in_lease_looks_once_and_others_twice() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_refused_and_shows_nothing() {
+fn where_memory_is_far_its_rounds_are_those_of_a_transaction() {
+    let (mut strays, mut absent) = (0, 0);
     for (protocol, lease_ns) in WHO {
-        let world =
-            World::new(&Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns));
+        let leased = if lease_ns > 0 { 10_000_000 } else { 0 };
+        let shape = mix::shape(1, 1, "corrected").protocol(protocol).leasing_reads(leased);
+        let world = World::new(&Shape { near: false, ..shape });
+        let mut by = world.coordinator(0, 0);
+        let mut rng: Rng = seeded(9, 9);
+        for table in [0, 1, 2, 3].map(TableId) {
+            fill(&mut by, table, (0..60).filter(|key| key % 5 != 4));
+            // Until the buckets are split as they want to be.
+            (0..20).for_each(|_| drop(got(&mut by, table, &[1])));
+            for count in [1, 2, 4, 16] {
+                let mut keys: Vec<u64> = (0..count).map(|_| rng.random_range(0..60)).collect();
+                keys.sort_unstable();
+                keys.dedup();
+                let phases = |by: &Coordinator| by.context().metrics.snapshot().phases;
+                let before = phases(&by);
+                let one = measure_call(&mut by, |by| assert!(got(by, table, &keys).is_ok()));
+                let between = phases(&by);
+                let all = measure(&mut by, true, async |tx| {
+                    tx.read_each(table, keys.iter().copied(), Cells::ALL, |_| ());
+                    tx.fetch().await
+                });
+                let after = phases(&by);
+                assert_eq!(one, all, "{protocol}, {lease_ns} ns, {table:?}, {keys:?}");
+                let entered = |from: &[u64], to: &[u64]| -> Vec<u64> {
+                    from.iter().zip(to).map(|(from, to)| to - from).collect()
+                };
+                let (calls, transactions) = (entered(&before, &between), entered(&between, &after));
+                assert_eq!(calls, transactions, "{protocol}, {lease_ns} ns, {table:?}, {keys:?}");
+                strays += u64::from(one.rounds > 2);
+                absent += keys.iter().filter(|&key| key % 5 == 4).count();
+            }
+        }
+    }
+    assert!(strays > 0 && absent > 0, "nothing was compared but records at home");
+}
+
+#[test]
+fn what_cannot_be_reached_is_refused_and_shows_nothing() {
+    for ((protocol, lease_ns), near) in everywhere() {
+        let shape = Shape::of(&[narrow("t", 100)]).protocol(protocol).leasing_reads(lease_ns);
+        let world = World::new(&Shape { near, ..shape });
         let (table, mut by) = (TableId(0), world.coordinator(0, 0));
         fill(&mut by, table, 1..3);
         let _ = got(&mut by, table, &[1]);
+        let before = by.context().port.counts().rounds;
         world.fabric.fence(by.context().node.id);
         let read = block_on(by.multi_get(table, [1, 2].into_iter(), |_, _| panic!("shown")));
         assert_eq!(read, Err(Failure::Fabric), "{protocol}");
         assert_eq!(by.context().port.last_error(), Some(FabricError::Fenced), "{protocol}");
+        if !near {
+            let rounds = by.context().port.counts().rounds - before;
+            assert_eq!(rounds, 2, "{protocol}: once without a working set, once as a transaction");
+        }
     }
 }
 
 #[test]
 fn one_that_is_given_up_leaves_nothing() {
-    let world =
-        World::new(&Shape::of(&[narrow("t", 100)]).protocol("oocc").leasing_reads(LEASE_NS));
+    for near in [true, false] {
+        give_up(near);
+    }
+}
+
+fn give_up(near: bool) {
+    let shape = Shape::of(&[narrow("t", 100)]).protocol("oocc").leasing_reads(LEASE_NS);
+    let world = World::new(&Shape { near, ..shape });
     let (table, mut by) = (TableId(0), world.coordinator(0, 0));
     fill(&mut by, table, 1..3);
     let _ = got(&mut by, table, &[1]);
@@ -143,13 +207,13 @@ fn one_that_is_given_up_leaves_nothing() {
 
 /// Writers and readers of several records by one call, on two threads; what the judge found, if anything, and what they did.
 fn race(
-    (protocol, lease_ns): (&'static str, u32),
+    ((protocol, lease_ns), near): ((&'static str, u32), bool),
     variant: &str,
     mix: Mix,
     seed: u64,
 ) -> (Option<String>, Tally) {
     let shape = mix::shape(1, 1, variant).protocol(protocol).leasing_reads(lease_ns);
-    let world = World::new(&shape);
+    let world = World::new(&Shape { near, ..shape });
     let (recorded, tally) = (Mutex::new(Vec::new()), Mutex::new(Tally::default()));
     std::thread::scope(|scope| {
         for slot in 0..2 {
@@ -196,7 +260,11 @@ fn race(
 }
 
 /// Runs for so long, or until something is found.
-fn find(who: (&'static str, u32), variant: &str, limit: Duration) -> (Option<String>, Tally) {
+fn find(
+    who: ((&'static str, u32), bool),
+    variant: &str,
+    limit: Duration,
+) -> (Option<String>, Tally) {
     let mixes = [SKEW, HALVES, COMING_AND_GOING, CROWDED, CROWDED_HALVES];
     let (begun, mut total) = (Instant::now(), Tally::default());
     for seed in 0.. {
@@ -215,14 +283,14 @@ fn it_is_serializable_and_planted_bugs_are_found() {
         println!("skipped: needs two threads at once, and there is one core");
         return;
     }
-    for who in WHO {
+    for who in everywhere() {
         let (finding, tally) = find(who, "corrected", SOUND_FOR);
         assert_eq!(finding, None, "{who:?}");
         assert!(tally.aborted() > 0 && tally.splits > 0, "{who:?}: nobody met anybody");
-        let names = tarn_engine::protocol::AnyProtocol::by_name(who.0, "corrected").unwrap();
+        let names = tarn_engine::protocol::AnyProtocol::by_name(who.0.0, "corrected").unwrap();
         let in_lease = names.info().phases.iter().position(|&phase| phase == "in_lease");
         let in_lease = in_lease.map_or(0, |phase| tally.phases[phase]);
-        assert_eq!(in_lease > 0, who.1 > 0, "{who:?}: readers in lease");
+        assert_eq!(in_lease > 0, who.0.1 > 0, "{who:?}: readers in lease");
     }
     let planted = [
         (("occ", 0), "corrected,-validate-reads"),
@@ -231,7 +299,9 @@ fn it_is_serializable_and_planted_bugs_are_found() {
         (("oocc", LEASE_NS), "corrected,-refuse-locked"),
     ];
     for (who, variant) in planted {
-        let (finding, _) = find(who, variant, FIND_LIMIT);
-        assert!(finding.is_some(), "{who:?} {variant}: not found");
+        for near in [true, false] {
+            let (finding, _) = find((who, near), variant, FIND_LIMIT);
+            assert!(finding.is_some(), "{who:?} {variant}, near {near}: not found");
+        }
     }
 }

@@ -68,6 +68,10 @@ section! {
         record_ns: 0 to 10_000_000,
         /// The same, more, for each record that it changes.
         written_record_ns: 0 to 10_000_000,
+        /// The same for one try that reads records together, without a working set.
+        together_ns: 0 to 10_000_000,
+        /// The same for each of its records.
+        together_record_ns: 0 to 10_000_000,
         /// One look into a table of the compute node.
         local_lookup_ns: 0 to 100_000,
         /// One compare-and-swap on memory of the compute node.

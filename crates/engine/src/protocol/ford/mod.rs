@@ -31,7 +31,7 @@ mod published;
 mod short;
 
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
-use crate::access::together::{self, Came, Together};
+use crate::access::together::{self, Came, Together, far};
 use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
@@ -479,6 +479,15 @@ impl Protocol for Ford {
         look: (Near<'_>, bool),
     ) -> Came {
         together::read_and_look_again(self, cx, to, look)
+    }
+
+    #[inline]
+    fn fetch_together(
+        &self,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+    ) -> impl Future<Output = Came> {
+        far::fetch_and_look_again(self, cx, to)
     }
 
     #[inline]

@@ -20,7 +20,7 @@ mod commit;
 mod switches;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::together::{self, Came, Together};
+use crate::access::together::{self, Came, Together, far};
 use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
@@ -236,6 +236,15 @@ impl Protocol for Occ {
         look: (Near<'_>, bool),
     ) -> Came {
         together::read_and_look_again(self, cx, to, look)
+    }
+
+    #[inline]
+    fn fetch_together(
+        &self,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+    ) -> impl Future<Output = Came> {
+        far::fetch_and_look_again(self, cx, to)
     }
 
     #[inline]

@@ -7,7 +7,7 @@
 //! it looks at again (docs/protocols/oocc.md).
 
 use super::{Oocc, On, Phase, enter};
-use crate::access::together::{self, Came, Together};
+use crate::access::together::{self, Came, Together, far};
 use crate::access::{self, Which, near, validate_those};
 use crate::context::Context;
 use crate::outcome::Failure;
@@ -105,6 +105,30 @@ pub(super) fn read_together(
         Which::Marked if !together.is_marked() => Came::Done,
         which => together::look_again(oocc, cx, (together, memory), which),
     }
+}
+
+/// As [`read_together`], by rounds: the window opens before the first of them is sent, and closes behind the last.
+pub(super) async fn fetch_together(
+    oocc: &Oocc,
+    cx: &Context,
+    (together, round): (&mut Together, &mut Round),
+) -> Came {
+    let word = cx.node.read_lease();
+    let opened = match word.read_ns() > 0 && !together.is_of_one() {
+        true => Some((cx.port.open_window().await, word)),
+        false => None,
+    };
+    match far::fetch(oocc, cx, (&mut *together, &mut *round)).await {
+        Came::Done if together.is_of_one_read() => return Came::Done,
+        Came::Done => {}
+        step => return step,
+    }
+    let closed = match opened {
+        Some((window, word)) => Some((cx.port.close_window(window, word.lease()).await, word)),
+        None => None,
+    };
+    let which = still_to_see(oocc, cx, (closed, false), || cx.node.read_lease());
+    far::look_again(oocc, cx, (together, round), which).await
 }
 
 /// The word of a window that is to open now, if one is: before the transaction's first READ, if reading is all that it asks for.

@@ -295,6 +295,15 @@ impl Protocol for Oocc {
     }
 
     #[inline]
+    fn fetch_together(
+        &self,
+        cx: &Context,
+        to: (&mut Together, &mut Round),
+    ) -> impl Future<Output = Came> {
+        leases::fetch_together(self, cx, to)
+    }
+
+    #[inline]
     fn is_committed(&self, txn: &Txn) -> bool {
         access::is_of_one_read(txn) && !txn.reading.is_counted()
     }
