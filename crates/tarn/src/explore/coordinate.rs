@@ -59,9 +59,14 @@ impl Part {
             let node = self.cluster.node(litmus.coordinators[of].node);
             cx.database().membership.expel(node);
         }
-        let mut by = Coordinator::new(cx, succeeds.unwrap_or(self.number) as u32, RETRY);
+        let scripts = &litmus.coordinators[self.number].transactions;
+        // A call has no body that could give up.
+        let is_calling = scripts.iter().any(|script| script.gets().is_some());
+        let tries_max = if is_calling { self.tries } else { 0 };
+        let number = succeeds.unwrap_or(self.number) as u32;
+        let mut by = Coordinator::new(cx, number, Retry { tries_max, ..RETRY });
         by.record_history_in(Rc::clone(&self.sink));
-        for (at, script) in litmus.coordinators[self.number].transactions.iter().enumerate() {
+        for (at, script) in scripts.iter().enumerate() {
             self.fabric.begin().await;
             let goes_on = self.transaction(&mut by, self.first + at, script).await;
             self.fabric.end();
@@ -85,9 +90,10 @@ impl Part {
             tries += 1;
             if tries > most { tx.abort() } else { once.run(tx).await }
         };
-        let result = match script.only_reads() {
-            true => by.transact_read_only(body).await,
-            false => by.transact(body).await,
+        let result = match script.gets() {
+            Some(records) => once.get(by, &records).await,
+            None if script.only_reads() => by.transact_read_only(body).await,
+            None => by.transact(body).await,
         };
         let (ended, goes_on) = self.end_of(by, result, &once).await;
         let committed = matches!(ended, Ended::Committed(_));
@@ -110,6 +116,8 @@ impl Part {
             Ok(()) => return (Ended::Committed(once.seen.clone()), true),
             Err(failure) if failure == Failure::user_abort() => return (Ended::Without, true),
             Err(Failure::Abort(AbortReason::UniqueViolation)) => return (Ended::Refused, true),
+            // Of tries that are bounded, the last.
+            Err(Failure::Abort(_)) => return (Ended::Without, true),
             Err(failure) => failure,
         };
         match (failure, by.context().explanation(failure)) {
@@ -201,6 +209,18 @@ impl<'a> Once<'a> {
         Ok(())
     }
 
+    /// Runs it as one call.
+    async fn get(&mut self, by: &mut Coordinator, records: &[RecordIndex]) -> Result<(), Failure> {
+        let keys: Vec<u64> = records.iter().map(|&record| self.cluster.key(record)).collect();
+        let (seen, torn) = (&mut self.seen, &mut self.torn);
+        by.multi_get(TABLE, keys.into_iter(), |_, row| {
+            let said = row.map(|row| row_says(row.payload()));
+            *torn |= said.is_some_and(|(_, is_whole)| !is_whole);
+            seen.push(Saw::Content(said.map(|(value, _)| value)));
+        })
+        .await
+    }
+
     fn ask(&self, tx: &mut Transaction<'_>, op: Op, record: RecordIndex) -> Handle {
         let key = self.cluster.key(record);
         match op {
@@ -239,7 +259,7 @@ impl<'a> Once<'a> {
                     write(tx, handle(record), value);
                 }
             }
-            Op::Delete(_) | Op::Reshape(..) | Op::Fetch | Op::Abort => {}
+            Op::Get(_) | Op::Delete(_) | Op::Reshape(..) | Op::Fetch | Op::Abort => {}
         }
     }
 

@@ -10,7 +10,7 @@ use tarn_engine::index::btree::work::TreeTask;
 /// Most entries that a scan with a limit may ask for.
 const LIMIT_MAX: u32 = 100;
 
-const STEPS: &str = "read R, update R = E, insert R = E, delete R, scan N..N with back and limit N behind \
+const STEPS: &str = "read R, get R, update R = E, insert R = E, delete R, scan N..N with back and limit N behind \
                      it, split N, merge N, fetch, abort; E is a number, R or count, with + or - a number \
                      behind it";
 
@@ -28,6 +28,7 @@ pub(super) fn parse_op(step: &str, names: &[String]) -> Result<Op, String> {
         (["fetch"], None) => Ok(Op::Fetch),
         (["abort"], None) => Ok(Op::Abort),
         (["read", name], None) => Ok(Op::Read(record(name, names)?)),
+        (["get", name], None) => Ok(Op::Get(record(name, names)?)),
         (["delete", name], None) => Ok(Op::Delete(record(name, names)?)),
         (["scan", range, how @ ..], None) => Ok(Op::Scan(scanned(range, how)?)),
         (["split", value], None) => Ok(Op::Reshape(TreeTask::Split, number(value)?)),

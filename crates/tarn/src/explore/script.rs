@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! read x            look at x
+//! get x             look at x; of a transaction that is one call, all of whose steps are this
 //! update x = y + 1  change x, if it is there; y must have been asked for in this transaction
 //! insert x = 5      make x, if it is not there
 //! delete x          remove x, if it is there
@@ -77,6 +78,8 @@ impl Expression {
 pub enum Op {
     /// Looks at a record.
     Read(RecordIndex),
+    /// Looks at a record, in one call with all that its transaction looks at.
+    Get(RecordIndex),
     /// Changes a record that is there.
     Update(RecordIndex, Expression),
     /// Makes a record that is not there.
@@ -98,7 +101,7 @@ impl Op {
     pub fn record(self) -> Option<RecordIndex> {
         match self {
             Op::Read(record) | Op::Update(record, _) | Op::Insert(record, _) => Some(record),
-            Op::Delete(record) => Some(record),
+            Op::Delete(record) | Op::Get(record) => Some(record),
             Op::Scan(_) | Op::Reshape(..) | Op::Fetch | Op::Abort => None,
         }
     }
@@ -124,6 +127,12 @@ impl Script {
     /// Whether it only looks at records: then it is declared to.
     pub fn only_reads(&self) -> bool {
         self.ops.iter().all(|op| matches!(op, Op::Read(_) | Op::Scan(_) | Op::Fetch))
+    }
+
+    /// The records that it looks at, if it is one call.
+    pub fn gets(&self) -> Option<Vec<RecordIndex>> {
+        let get = |op: &Op| if let Op::Get(record) = *op { Some(record) } else { None };
+        self.ops.iter().map(get).collect()
     }
 
     /// Reads the steps; `names` are the litmus's records.
@@ -155,6 +164,9 @@ impl Script {
         let mut asked: Vec<RecordIndex> = Vec::new();
         let mut deleted: Vec<RecordIndex> = Vec::new();
         let (mut changes, mut scanned) = (false, false);
+        if self.ops.iter().any(|op| matches!(op, Op::Get(_))) && self.gets().is_none() {
+            return Some("get beside other steps; allowed: alone".into());
+        }
         for (at, op) in self.ops.iter().enumerate() {
             if *op == Op::Abort && at + 1 != self.ops.len() {
                 return Some("abort before the last step; allowed: as the last step".into());
@@ -213,7 +225,7 @@ impl Script {
         let mut own = state.to_vec();
         for op in &self.ops {
             match *op {
-                Op::Read(record) => seen.push(Saw::Content(own[record.0])),
+                Op::Read(record) | Op::Get(record) => seen.push(Saw::Content(own[record.0])),
                 Op::Update(record, it) if own[record.0].is_some() => {
                     written.push(record);
                     own[record.0] = Some(it.value(|other| own[other.0], count));
