@@ -150,13 +150,11 @@ impl Coordinator {
             together.ask((cx, near), (table, keys), to);
             return true;
         }
-        let count = keys.len();
-        if !together.ask_far(cx, (table, keys), to) {
+        let asked = together.ask_far(cx, (table, keys), to);
+        if !asked {
             cx.leave();
-            return false;
         }
-        cx.database().protocol.note_looks(cx, count);
-        true
+        asked
     }
 
     /// A try has committed.

@@ -40,7 +40,7 @@ pub(crate) struct Wanted {
     block: Address,
     /// As of which version it is shown.
     pub(crate) version: Version,
-    /// Its payload in the round's buffer, once it is shown.
+    /// Its payload in the round's buffer, once it is shown; before, where memory is far, what is read of its place.
     pub(crate) payload: BufferOffset,
     state: State,
 }
@@ -63,6 +63,10 @@ impl Wanted {
 enum State {
     /// It is looked for.
     Sought,
+    /// It is read where it was seen last.
+    Remembered,
+    /// A [`Lookup`] goes on for it.
+    Away,
     /// It is shown.
     Shown,
     /// It is shown, and another was about to write it.
@@ -77,9 +81,9 @@ pub struct Together {
     count: usize,
     table: TableId,
     tag: OwnerTag,
-    /// A line for each; a bin for each, where memory is far.
+    /// A line for each, where memory is near.
     lines: BufferOffset,
-    /// Where memory is far, which of them are not at home, and how far each is looked for.
+    /// Where memory is far, which of them are [`State::Away`], and how far each is looked for.
     strays: Vec<(u32, Lookup)>,
     /// In which it is read, under a protocol whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
@@ -189,7 +193,7 @@ impl Together {
 pub(crate) fn reads(cx: &Context, table: &Table) -> bool {
     match cx.is_near {
         true => super::near::reads_table(cx, table),
-        false => far::reads_table(cx, table),
+        false => far::reads_table(table),
     }
 }
 

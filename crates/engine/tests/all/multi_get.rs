@@ -6,7 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads and watches real time")]
 
-use crate::common::budget::{measure, measure_call, reading};
+use crate::common::budget::{measure, measure_call, phase, reading};
 use crate::common::mix::{self, COMING_AND_GOING, CROWDED, CROWDED_HALVES, HALVES, Mix, SKEW};
 use crate::common::*;
 use rand::RngExt as _;
@@ -121,42 +121,80 @@ fn a_reader_in_lease_looks_once_and_others_twice() {
 
 #[test]
 fn where_memory_is_far_its_rounds_are_those_of_a_transaction() {
-    let (mut strays, mut absent) = (0, 0);
-    for (protocol, lease_ns) in WHO {
-        let leased = if lease_ns > 0 { 10_000_000 } else { 0 };
-        let shape = mix::shape(1, 1, "corrected").protocol(protocol).leasing_reads(leased);
-        let world = World::new(&Shape { near: false, ..shape });
-        let mut by = world.coordinator(0, 0);
-        let mut rng: Rng = seeded(9, 9);
-        for table in [0, 1, 2, 3].map(TableId) {
-            fill(&mut by, table, (0..60).filter(|key| key % 5 != 4));
-            // Until the buckets are split as they want to be.
-            (0..20).for_each(|_| drop(got(&mut by, table, &[1])));
-            for count in [1, 2, 4, 16] {
-                let mut keys: Vec<u64> = (0..count).map(|_| rng.random_range(0..60)).collect();
-                keys.sort_unstable();
-                keys.dedup();
-                let phases = |by: &Coordinator| by.context().metrics.snapshot().phases;
-                let before = phases(&by);
-                let one = measure_call(&mut by, |by| assert!(got(by, table, &keys).is_ok()));
-                let between = phases(&by);
-                let all = measure(&mut by, true, async |tx| {
-                    tx.read_each(table, keys.iter().copied(), Cells::ALL, |_| ());
-                    tx.fetch().await
-                });
-                let after = phases(&by);
-                assert_eq!(one, all, "{protocol}, {lease_ns} ns, {table:?}, {keys:?}");
-                let entered = |from: &[u64], to: &[u64]| -> Vec<u64> {
-                    from.iter().zip(to).map(|(from, to)| to - from).collect()
-                };
-                let (calls, transactions) = (entered(&before, &between), entered(&between, &after));
-                assert_eq!(calls, transactions, "{protocol}, {lease_ns} ns, {table:?}, {keys:?}");
-                strays += u64::from(one.rounds > 2);
-                absent += keys.iter().filter(|&key| key % 5 == 4).count();
-            }
+    let mut seen = Seen::default();
+    for who in WHO {
+        for (cache, read_whole) in [(0, false), (0, true), (64, false), (64, true)] {
+            compare_rounds(who, (cache, read_whole), &mut seen);
         }
     }
-    assert!(strays > 0 && absent > 0, "nothing was compared but records at home");
+    assert!(seen.strays > 0 && seen.absent > 0, "nothing was compared but records at home");
+    assert!(seen.remembered > 0 && seen.moved > 0, "nothing was compared that was remembered");
+}
+
+#[derive(Default)]
+struct Seen {
+    strays: u64,
+    absent: u64,
+    remembered: u64,
+    moved: u64,
+}
+
+/// The same records read by one call and by a transaction, by nodes that know the same.
+fn compare_rounds(
+    (protocol, lease_ns): (&'static str, u32),
+    (cache, read_whole): (usize, bool),
+    sum: &mut Seen,
+) {
+    let leased = if lease_ns > 0 { 10_000_000 } else { 0 };
+    let mut shape = mix::shape(1, 1, "corrected").protocol(protocol).leasing_reads(leased);
+    (shape.near, shape.options.bucket.read_whole) = (false, read_whole);
+    let world = World::new(&shape);
+    let mut writer = world.coordinator(2, 0);
+    let (mut by, mut other) = (world.coordinator(0, cache), world.coordinator(1, cache));
+    let mut rng: Rng = seeded(9, 9);
+    let phases = |by: &Coordinator| by.context().metrics.snapshot().phases;
+    let mut costs = Vec::new();
+    for table in [0, 1, 2, 3].map(TableId) {
+        fill(&mut writer, table, (0..60).filter(|key| key % 5 != 4));
+        // Until the buckets are split as they want to be.
+        (0..20).for_each(|_| drop(got(&mut writer, table, &[1])));
+        let mut before = [phases(&by), phases(&other)];
+        for step in 0..24 {
+            if step == 12 {
+                let gone: Vec<u64> = (0..60).filter(|key| key % 5 == 3).collect();
+                block_on(writer.transact(async |tx| {
+                    gone.iter().for_each(|&key| _ = tx.delete(table, key));
+                    tx.fetch().await
+                }))
+                .expect("nobody is in the way");
+                fill(&mut writer, table, 60..72);
+            }
+            let count = [1, 2, 4, 16][step % 4];
+            let mut keys: Vec<u64> = (0..count).map(|_| rng.random_range(0..72)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let one = measure_call(&mut by, |by| assert!(got(by, table, &keys).is_ok()));
+            let all = measure(&mut other, true, async |tx| {
+                tx.read_each(table, keys.iter().copied(), Cells::ALL, |_| ());
+                tx.fetch().await
+            });
+            costs.push((one, all));
+            let what = format!("{protocol}, {lease_ns} ns, {cache}, {read_whole}, {table:?}");
+            assert_eq!(one, all, "{what}, {keys:?}");
+            let now = [phases(&by), phases(&other)];
+            let entered = |at: usize| -> Vec<u64> {
+                now[at].iter().zip(&before[at]).map(|(now, before)| now - before).collect()
+            };
+            assert_eq!(entered(0), entered(1), "{what}, {keys:?}");
+            before = now;
+            sum.strays += u64::from(one.rounds > 2);
+            sum.absent += keys.iter().filter(|&key| key % 5 == 4 && *key < 60).count() as u64;
+        }
+    }
+    if cache > 0 {
+        sum.remembered += phase(by.context(), "read_direct");
+        sum.moved += u64::from(costs.iter().skip(12).any(|(one, _)| one.rounds > 2));
+    }
 }
 
 #[test]

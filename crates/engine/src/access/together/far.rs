@@ -2,7 +2,7 @@
 //! set, by rounds.
 //!
 //! Invariant: its READs, its rounds and its checks are those of a transaction that reads the same records ([`crate::access::fetch()`],
-//! [`crate::access::validate()`]): each bin; the bucket of what is not there, then the blocks of its chain, as a [`Lookup`] asks for them;
+//! [`crate::access::validate()`]): each bin, or slot where the record was seen last; the bucket of what is not there, then the blocks of its chain, as a [`Lookup`] asks for them;
 //! LOCK and VERSION again, where the protocol asks for it. Absences are seen and looked at again as there. All answers of a round are taken in before any ends the try.
 
 use super::{Came, State, Together, Wanted};
@@ -12,19 +12,19 @@ use crate::access::{Access, Guard, Judged, Look, Which};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::hash::{Answer, Lookup, Wanted as Sought, head_at_home};
-use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::outcome::AbortReason;
 use crate::owner::OwnerTag;
 use crate::working_set::{LockKind, Mode};
-use tarn_fabric::address::LINE_BYTES;
+use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
-/// Whether records of this table can be read so: one READ of a bin shows the record whole, or says that it is not.
+/// Whether records of this table can be read so: what one READ brings of a slot shows the record whole, or says that it is not.
 #[inline]
-pub(super) fn reads_table(cx: &Context, table: &Table) -> bool {
+pub(super) fn reads_table(table: &Table) -> bool {
     let slot = &table.slot;
-    let is_lined = slot.lined().is_some() && slot.full_key_bytes == 0 && !slot.by_bucket;
-    (slot.is_plain() || is_lined) && !slot.is_out_of_line() && !cx.remembers
+    let is_at_once = slot.is_one_line() || slot.lined().is_some();
+    is_at_once && slot.full_key_bytes == 0 && !slot.is_out_of_line()
 }
 
 impl Together {
@@ -37,9 +37,8 @@ impl Together {
         (tag, round): (OwnerTag, &mut Round),
     ) -> bool {
         self.seek(cx, (table, keys), tag);
-        let bin_bytes = table.geometry.bin_bytes;
-        self.lines = round.reserve_lines(self.count * bin_bytes);
-        let (mut image, mut bits) = (self.lines, 0_u64);
+        self.strays.clear();
+        let mut bits = 0_u64;
         for (at, wanted) in self.wanted().iter().enumerate() {
             let bit = 1 << (wanted.at.address().to_word() / LINE_BYTES as u64 % 64);
             let repeats = |before: &Wanted| before.key == wanted.key;
@@ -47,10 +46,40 @@ impl Together {
                 return false;
             }
             bits |= bit;
+        }
+        if cx.remembers || table.slot.by_bucket {
+            self.plan_rarer(cx, table, round);
+            return true;
+        }
+        let bin_bytes = table.geometry.bin_bytes;
+        let mut image = round.reserve_lines(self.count * bin_bytes);
+        for wanted in &mut self.wanted[..self.count] {
+            wanted.payload = image;
             round.read_into(wanted.at, image, bin_bytes);
             image = image.plus(bin_bytes);
         }
         true
+    }
+
+    /// Adds the first READs where records are remembered, or have no homes.
+    #[inline(never)]
+    fn plan_rarer(&mut self, cx: &Context, table: &Table, round: &mut Round) {
+        let (slot_bytes, bin_bytes) = (table.slot.slot_bytes, table.geometry.bin_bytes);
+        let cache = cx.cache.borrow();
+        for (at, wanted) in self.wanted[..self.count].iter_mut().enumerate() {
+            if let Some((address, _)) = cache.get(table.id, wanted.key) {
+                wanted.at = cx.groups.primary(address);
+                wanted.state = State::Remembered;
+                wanted.payload = round.read(wanted.at, slot_bytes);
+            } else if table.slot.by_bucket {
+                let mut lookup = Lookup::start(cx.surroundings(), table, wanted.key);
+                lookup.plan(cx.surroundings(), table, round);
+                wanted.state = State::Away;
+                self.strays.push((at as u32, lookup));
+            } else {
+                wanted.payload = round.read(wanted.at, bin_bytes);
+            }
+        }
     }
 
     /// Whether what was read is of one moment by itself.
@@ -67,10 +96,14 @@ pub(crate) async fn fetch(
     cx: &Context,
     (together, round): (&mut Together, &mut Round),
 ) -> Came {
+    for wanted in together.wanted() {
+        let is_remembered = wanted.state == State::Remembered;
+        access.look(cx, if is_remembered { Look::ReadDirect } else { Look::Locate });
+    }
     if cx.port.execute(round).await.is_err() {
         return Came::Unusual;
     }
-    let mut came = absorb_homes(access, cx, together, round);
+    let mut came = absorb_first(access, cx, together, round);
     while came == Came::Asked {
         round.begin();
         plan_strays(access, cx, together, round);
@@ -96,7 +129,7 @@ pub(crate) async fn fetch_and_look_again(
     }
 }
 
-/// What a round came to: `is_all` says whether nothing is sought any more.
+/// What a round came to, if nothing or something is sought still.
 fn outcome(verdict: Result<(), AbortReason>, is_all: bool) -> Came {
     match verdict {
         Err(reason) => Came::Refused(reason),
@@ -105,36 +138,72 @@ fn outcome(verdict: Result<(), AbortReason>, is_all: bool) -> Came {
     }
 }
 
+/// Takes in what the first round brought.
 #[inline]
-fn absorb_homes(
+fn absorb_first(
     access: &impl Access,
     cx: &Context,
     together: &mut Together,
     round: &mut Round,
 ) -> Came {
-    let Together { wanted, count, table, tag, lines, strays, .. } = together;
-    let (table, mut image) = (cx.table(*table), *lines);
     let mut verdict = Ok(());
-    strays.clear();
+    if !together.strays.is_empty() {
+        verdict = take_strays(access, cx, together, round);
+    }
+    let Together { wanted, count, table, tag, strays, .. } = together;
+    let table = cx.table(*table);
     for (at, wanted) in wanted[..*count].iter_mut().enumerate() {
-        match head_at_home(table, wanted.key, round, image) {
-            Some((offset, head)) => {
-                wanted.at = wanted.at.plus(offset);
-                let seen = (image.plus(offset), [head[LOCK_AT / 8], head[VERSION_AT / 8]]);
-                verdict = verdict.and(take(access, (cx, *tag), (table, round), wanted, seen));
-            }
-            None => strays.push((at as u32, start(cx, table, wanted.key))),
+        let image = wanted.payload;
+        let found = match wanted.state {
+            State::Sought => head_at_home(table, wanted.key, round, image),
+            State::Remembered => head_remembered(cx, table, wanted.key, (round, image)),
+            _ => continue,
+        };
+        let Some((offset, head)) = found else {
+            let is_at_bucket = wanted.state == State::Sought;
+            wanted.state = State::Away;
+            strays.push((at as u32, start(cx, table, wanted.key, is_at_bucket)));
+            continue;
+        };
+        let is_new = wanted.state == State::Sought && cx.remembers;
+        wanted.at = wanted.at.plus(offset);
+        if is_new {
+            remember(cx, table, wanted);
         }
-        image = image.plus(table.geometry.bin_bytes);
+        let seen = (image.plus(offset), [head[LOCK_AT / 8], head[VERSION_AT / 8]]);
+        verdict = verdict.and(take(access, (cx, *tag), (table, round), wanted, seen));
     }
     outcome(verdict, strays.is_empty())
 }
 
-/// A look-up of a record that is not at home.
 #[cold]
-fn start(cx: &Context, table: &Table, key: u64) -> Lookup {
+fn remember(cx: &Context, table: &Table, wanted: &Wanted) {
+    cx.cache.borrow_mut().put(table.id, wanted.key, wanted.at.address(), Address::NULL);
+}
+
+/// The header's words where the record was seen last, if it is still there; else that is forgotten.
+#[inline(never)]
+fn head_remembered(
+    cx: &Context,
+    table: &Table,
+    key: u64,
+    (round, image): (&Round, BufferOffset),
+) -> Option<(usize, [u64; 3])> {
+    let head = *round.array::<3>(image);
+    if head[KEY_AT / 8] == key && Version::from_word(head[VERSION_AT / 8]).is_present() {
+        return Some((0, head));
+    }
+    cx.cache.borrow_mut().forget(table.id, key);
+    None
+}
+
+/// A look-up of a record that is not where it was looked for: in its bucket, if its bin was looked at.
+#[cold]
+fn start(cx: &Context, table: &Table, key: u64, is_at_bucket: bool) -> Lookup {
     let mut lookup = Lookup::start(cx.surroundings(), table, key);
-    lookup.restart_at_bucket();
+    if is_at_bucket {
+        lookup.restart_at_bucket();
+    }
     lookup
 }
 
@@ -147,13 +216,24 @@ fn plan_strays(access: &impl Access, cx: &Context, together: &mut Together, roun
     }
 }
 
-#[inline(never)]
 fn absorb_strays(
     access: &impl Access,
     cx: &Context,
     together: &mut Together,
     round: &mut Round,
 ) -> Came {
+    let verdict = take_strays(access, cx, together, round);
+    outcome(verdict, together.strays.is_empty())
+}
+
+/// Takes in what the look-ups have brought, and keeps those that go on.
+#[inline(never)]
+fn take_strays(
+    access: &impl Access,
+    cx: &Context,
+    together: &mut Together,
+    round: &mut Round,
+) -> Result<(), AbortReason> {
     let Together { wanted, table, tag, strays, .. } = together;
     let table = cx.table(*table);
     let mut verdict = Ok(());
@@ -170,6 +250,7 @@ fn absorb_strays(
             }
             Answer::Found { address, image, .. } => {
                 wanted.at = cx.groups.primary(address);
+                remember(cx, table, wanted);
                 let head = *round.array(image.plus(LOCK_AT));
                 take(access, (cx, *tag), (table, round), wanted, (image, head))
             }
@@ -183,7 +264,7 @@ fn absorb_strays(
         verdict = verdict.and(settled);
         false
     });
-    outcome(verdict, strays.is_empty())
+    verdict
 }
 
 /// Takes in a record that was found, of which an image and its LOCK and VERSION were read.
@@ -211,7 +292,8 @@ fn take(
             }
         }
     }
-    if table.slot.is_plain() { Ok(()) } else { gather(access, (table, round), wanted, image) }
+    let is_in_line = table.slot.slot_bytes <= LINE_BYTES;
+    if is_in_line { Ok(()) } else { gather(access, (table, round), wanted, image) }
 }
 
 /// Takes in a record of several lines.
@@ -273,7 +355,7 @@ fn seen<'t, A: Access>(
         State::Marked => Some((LockKind::Record, wanted)),
         State::Shown => is_all.then_some((LockKind::Record, wanted)),
         State::Absent { .. } => protects.then_some((LockKind::Directory, wanted)),
-        State::Sought => None,
+        State::Sought | State::Remembered | State::Away => None,
     })
 }
 

@@ -114,7 +114,8 @@ pub(super) async fn fetch_together(
     (together, round): (&mut Together, &mut Round),
 ) -> Came {
     let word = cx.node.read_lease();
-    let opened = match word.read_ns() > 0 && !together.is_of_one() {
+    // One record that is found needs none; that there is none may take several READs to see.
+    let opened = match word.read_ns() > 0 {
         true => Some((cx.port.open_window().await, word)),
         false => None,
     };
