@@ -244,6 +244,26 @@ fn the_corrected_protocols_pass_and_are_exhausted() {
     }
 }
 
+/// Readers that are one call, by rounds: nobody else's rule is missed by them.
+#[test]
+fn rules_taken_away_are_found_by_readers_that_are_one_call() {
+    let missing = [
+        ("ford", "-validate-reads"),
+        ("ford", "-refuse-locked"),
+        ("occ", "-validate-reads"),
+        ("occ", "-refuse-locked"),
+        ("oocc", "-refuse-locked"),
+        ("oocc", "-count-from-acks"),
+    ];
+    for (protocol, missing) in missing {
+        for litmus in ["fractured-get", "get-in-turn"] {
+            let sum =
+                explored(&order(&planted(protocol, (missing, litmus), "2x2", FaultKind::None)));
+            assert!(sum.total.violations > 0, "{protocol} {missing} {litmus}: {sum}");
+        }
+    }
+}
+
 #[test]
 fn locks_in_compute_nodes_are_explored_under_both_isolations() {
     let small = ["absent-skew", "insert-insert", "lost-update", "torn-row", "write-skew"];

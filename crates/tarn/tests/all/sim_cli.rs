@@ -376,6 +376,28 @@ fn what_a_transaction_costs_its_coordinator_is_charged() {
     assert!(rate("--set cpu.transaction_ns=5000").0 < 0.5 * charged);
 }
 
+/// Reads of known keys have no working set, and are charged otherwise.
+#[test]
+fn what_a_call_costs_its_coordinator_is_charged() {
+    let rate = |protocol: &str, more: &str| {
+        let line = "sim ycsb --mix-profile oocc-ro --zipf 0 --json --no-verify --records 20000 --virtual-ms 2 \
+                    --threads 1 --coordinators 48 --replicas 1 --protocol";
+        let report = object(&format!("{line} {protocol} {more}"));
+        report["throughput_per_s"].as_f64().expect("a number")
+    };
+    for protocol in ["ford", "occ", "oocc"] {
+        let charged = rate(protocol, "");
+        assert!(
+            charged
+                < 0.98 * rate(protocol, "--set cpu.together_ns=0 --set cpu.together_record_ns=0")
+        );
+        assert!(rate(protocol, "--set cpu.together_ns=5000") < 0.5 * charged, "{protocol}");
+        assert!(rate(protocol, "--set cpu.together_record_ns=1000") < 0.5 * charged, "{protocol}");
+    }
+    let (charged, dear) = (rate("drtm", ""), rate("drtm", "--set cpu.together_ns=5000"));
+    assert_eq!(charged, dear, "it reads as a transaction");
+}
+
 /// A machine that is back before its crash is noticed waits: its coordinators' logs are still needed.
 #[test]
 fn an_outage_is_sound_and_the_same_twice() {
