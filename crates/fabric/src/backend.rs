@@ -204,6 +204,9 @@ pub trait Backend {
         Poll::Pending
     }
 
+    /// See [`crate::port::Port::announce_writes`].
+    fn announce_writes(&self) {}
+
     /// Accounts for local work.
     fn charge(&self, cost: Cost);
 

@@ -214,6 +214,13 @@ impl Port {
         poll_fn(|_| self.shared.backend.end_wait(wait, length)).await;
     }
 
+    /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to write under them: for whoever
+    /// reads near memory in one look ([`Near::is_still`]). Nothing, where no memory is near.
+    #[inline]
+    pub fn announce_writes(&self) {
+        self.shared.backend.announce_writes();
+    }
+
     /// Accounts for local work in virtual time.
     #[inline]
     pub fn charge(&self, cost: Cost) {

@@ -11,13 +11,13 @@
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicU32, AtomicU64};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 use tarn_fabric::local::Region;
-use tarn_fabric::local::modelled::{Mailboxes, Site, plant, run};
+use tarn_fabric::local::modelled::{Mailboxes, Site, Stillness, plant, run};
 use tarn_fabric::local::quiesce::Faults;
 use tarn_fabric::round::Round;
 
@@ -143,6 +143,38 @@ fn gate() {
     inside.join().expect("no panic");
 }
 
+/// A writer of two records, each behind its lock, and a reader who looks once.
+fn stillness() {
+    let records = || [(); 2].map(|()| AtomicU64::new(0));
+    let shared = Arc::new((Stillness::default(), records(), records()));
+    let other = Arc::clone(&shared);
+    let writer = thread::spawn(move || {
+        let (stillness, locks, data) = &*other;
+        for lock in locks {
+            lock.store(1, Ordering::Relaxed);
+        }
+        stillness.raise();
+        for datum in data {
+            datum.store(7, Ordering::Relaxed);
+        }
+        for lock in locks {
+            lock.store(2, Ordering::Release);
+        }
+    });
+    let (stillness, locks, data) = &*shared;
+    let since = stillness.moment();
+    let seen = [0, 1].map(|at| {
+        let lock = locks[at].load(Ordering::Acquire);
+        (lock != 1).then(|| data[at].load(Ordering::Relaxed))
+    });
+    if stillness.is_still(since)
+        && let [Some(first), Some(second)] = seen
+    {
+        assert!(first == second, "fractured: {first}, {second}");
+    }
+    writer.join().expect("no panic");
+}
+
 /// Datagrams of one word from one thread to another, more of them than the ring has room for.
 fn ring() {
     const DATAGRAMS: u64 = 5;
@@ -209,6 +241,8 @@ models! {
     round_verbs: finds_read = StripeRead, finds_read_again = StripeReadAgain,
         finds_taken = StripeTaken, finds_released = StripeReleased;
     gate: finds_entered = GateEntered, finds_left = GateLeft;
+    stillness: finds_ended = StillnessEnded, finds_ended_before = StillnessEndedBefore,
+        finds_seen = StillnessSeen, finds_seen_again = StillnessSeenAgain;
     ring: finds_published = TailPublished, finds_seen = TailSeen,
         finds_given_back = HeadPublished, finds_room_seen = HeadSeen;
 }

@@ -22,7 +22,7 @@ use crate::schema::TableId;
 use crate::working_set::Mode;
 use tarn_fabric::address::{Address, LINE_BYTES, NodeSlot, Target};
 use tarn_fabric::error::FabricError;
-use tarn_fabric::local::{Near, Visit};
+use tarn_fabric::local::{Moment, Near, Visit};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_fabric::window::Window;
 
@@ -87,6 +87,8 @@ pub struct Together {
     strays: Vec<(u32, Lookup)>,
     /// In which it is read, under a protocol whose readers have leases.
     pub(crate) window: Option<(Window, LeaseWord)>,
+    /// Before its first look, under a protocol whose writers say when they begin to write.
+    pub(crate) moment: Option<Moment>,
 }
 
 /// How far it has come.
@@ -115,7 +117,16 @@ impl Together {
         };
         let (wanted, lines) = ([none; TOGETHER_MAX], BufferOffset::default());
         let strays = Vec::new();
-        Together { wanted, count: 0, table: TableId(0), tag, lines, strays, window: None }
+        Together {
+            wanted,
+            count: 0,
+            table: TableId(0),
+            tag,
+            lines,
+            strays,
+            window: None,
+            moment: None,
+        }
     }
 
     /// Begins anew, in a buffer that is empty: asks for the lines of all homes.
@@ -146,7 +157,8 @@ impl Together {
         (table, keys): (&Table, impl ExactSizeIterator<Item = u64>),
         tag: OwnerTag,
     ) {
-        (self.table, self.tag, self.window) = (table.id, tag, None);
+        (self.table, self.tag) = (table.id, tag);
+        (self.window, self.moment) = (None, None);
         self.count = keys.len();
         let wanted = &mut self.wanted[..self.count];
         let groups = &cx.groups;

@@ -60,6 +60,8 @@ pub enum Only {
     WithoutMemoryDeath,
     /// On tables with ordered indexes.
     WithOrderedIndexes,
+    /// Where memory is reached by loads and stores, which simulated memory is not.
+    WhereMemoryIsNear,
 }
 
 /// A phase that cannot be reached always: who asks that everything be reached does not ask for it elsewhere.

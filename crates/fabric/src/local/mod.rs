@@ -26,6 +26,7 @@ pub mod probe;
 pub mod quiesce;
 mod region;
 mod run;
+mod stillness;
 mod sync;
 mod words;
 
@@ -35,12 +36,14 @@ pub use memory::NodeMemory;
 pub use near::{Near, Travel, Visit};
 pub use pages::{Backing, Mapping, Pages};
 pub use region::{LineAtomicity, Region, StuckStripe};
+pub use stillness::Moment;
 pub use words::{Words, fetch_to_write};
 
 /// What a model of the backend's own synchronisation needs, and nobody else.
 #[cfg(loom)]
 pub mod modelled {
     pub use super::mailbox::{Mailboxes, Receiver, Sender};
+    pub use super::stillness::Stillness;
     pub use super::sync::{Site, plant};
     use super::{Region, Round};
 
@@ -67,6 +70,7 @@ use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
+use stillness::Stillness;
 use sync::full_fence;
 
 /// The shape of a local cluster.
@@ -113,6 +117,7 @@ pub struct LocalFabric {
     groups: Vec<Vec<NodeSlot>>,
     faults: Faults,
     mailboxes: Mailboxes,
+    stillness: Stillness,
     started: Instant,
     prefetch: bool,
     near: bool,
@@ -158,6 +163,7 @@ impl LocalFabric {
             groups: groups.clone(),
             faults: Faults::new(all_nodes),
             mailboxes: Mailboxes::default(),
+            stillness: Stillness::default(),
             started: Instant::now(),
             prefetch: config.prefetch,
             near: config.near,
@@ -334,6 +340,10 @@ impl Backend for LocalBackend {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
+    }
+
+    fn announce_writes(&self) {
+        self.hold.fabric.stillness.raise();
     }
 
     fn charge(&self, _: Cost) {}

@@ -11,6 +11,7 @@
 use super::hold::Hold;
 use super::preempt::point;
 use super::region::{GRANULE_BYTES, Region};
+use super::stillness::Moment;
 use super::sync::{Ordering, full_fence};
 use crate::address::{LINE_BYTES, Target};
 use crate::clock::Nanos;
@@ -97,6 +98,19 @@ impl<'a> Near<'a> {
     #[inline]
     pub fn close_window(self, window: Window, lease: Nanos) -> Closed {
         self.hold.lease_clock.close_for(&self.hold.readings, window, lease)
+    }
+
+    /// Before the first visit of what is to be seen as of one moment, behind [`Near::travel`].
+    #[inline(always)]
+    pub fn moment(self) -> Moment {
+        self.hold.fabric.stillness.moment()
+    }
+
+    /// Behind the last visit: whether nobody has announced writes since ([`crate::port::Port::announce_writes`]). Then nothing that was seen was
+    /// written by anybody who announced it later, and the locks of whoever had announced it before were seen, or what came behind them.
+    #[inline(always)]
+    pub fn is_still(self, since: Moment) -> bool {
+        self.hold.fabric.stillness.is_still(since)
     }
 
     /// Does what `act` does as one round. Most of it goes to the node and group of `first`.

@@ -42,6 +42,14 @@ pub enum Site {
     HeadPublished,
     /// Room is written to after it was given back.
     HeadSeen,
+    /// Who sees that a writer is about to write sees the locks that it took before.
+    StillnessEnded,
+    /// What a writer writes comes after that.
+    StillnessEndedBefore,
+    /// A reader looks at locks after it has looked who was about to write.
+    StillnessSeen,
+    /// A reader looks again who is about to write after it has looked at everything else.
+    StillnessSeenAgain,
 }
 
 #[cfg(loom)]

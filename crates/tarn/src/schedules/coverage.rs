@@ -233,7 +233,7 @@ impl Sum {
         let cannot = |cell: &str| {
             let (row, name) = cell.split_once('/').unwrap_or_default();
             let applies = |limit: &&Limit| match limit.only {
-                Only::InVariant(_) => true,
+                Only::InVariant(_) | Only::WhereMemoryIsNear => true,
                 Only::WithoutMemoryDeath => row == KINDS[Kind::MemoryNode as usize],
                 Only::WithOrderedIndexes => false, // the seeds have them, but for what was asked for
             };

@@ -279,7 +279,9 @@ impl Sum {
         self.wall.seeds_per_s = self.seeds_run as f64 / seconds;
         self.wall.events_per_s = self.events as f64 / seconds;
         for (&name, _) in self.aborts.iter().chain(&self.phases).filter(|(_, count)| **count == 0) {
-            if lacks_ordered_indexes(subject, name).is_some() {
+            let mut limits = info.iter().flat_map(|info| info.limits);
+            let is_near = limits.any(|it| it.phase == name && it.only == Only::WhereMemoryIsNear);
+            if is_near || lacks_ordered_indexes(subject, name).is_some() {
                 continue; // the coverage says so
             }
             match elsewhere(subject, name) {
@@ -296,7 +298,7 @@ fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
     let shown = info.limits.iter().filter(|limit| limit.phase == phase);
     let (variant, why) = shown.into_iter().find_map(|limit| match limit.only {
         Only::InVariant(variant) => Some((variant, limit.why)),
-        Only::WithoutMemoryDeath | Only::WithOrderedIndexes => None,
+        Only::WithoutMemoryDeath | Only::WithOrderedIndexes | Only::WhereMemoryIsNear => None,
     })?;
     let index = info.phases.iter().position(|name| *name == phase)?;
     let other = Subject { variant: variant.to_owned(), ..subject.clone() };

@@ -166,6 +166,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-write-unlock"),
     ("oocc", "-lease"),
     ("oocc", "-implicit"),
+    ("oocc", "-stillness"),
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
@@ -177,7 +178,8 @@ const HARMLESS: &[(&str, &str)] = &[
 /// explored time does not pass (the engine's `lotus_torn.rs`); `backups-first` and `whole-decision` need deaths of a memory node and of a coordinator beside a
 /// reader, which half a million executions do not come to (the engine's tests drive them there: `lotus_memory.rs`); nobody
 /// opens shards of the dead here, which is when `await-survivors` matters, nor reads again what `stray-cells` is about; and no
-/// index grows here, so that the rules of splits are not asked for (the engine's `growth_lotus.rs`, `growth_weak.rs` and `growth_dies.rs`).
+/// index grows here, so that the rules of splits are not asked for (the engine's `growth_lotus.rs`, `growth_weak.rs` and `growth_dies.rs`). Memory is
+/// not near here, where alone somebody looks whether anybody writes (the engine's `multi_get.rs`, and the fabric's models).
 const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-checksum"),
     ("lotus", "-backups-first"),
@@ -189,6 +191,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-bucket-names"),
     ("lotus", "-forget-moved"),
     ("oocc", "-header-first"),
+    ("oocc", "-announce-writes"),
 ];
 
 /// Switches that nothing here shows within the time of a test; the random schedules do:

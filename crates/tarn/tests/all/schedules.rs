@@ -147,6 +147,9 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-lease"),
     ("oocc", "-implicit"),
     ("oocc", "-exclusive-if-reads"),
+    ("oocc", "-stillness"),
+    // Memory is not near here, where alone it matters: the engine's `multi_get.rs` shows it on real threads.
+    ("oocc", "-announce-writes"),
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),

@@ -169,6 +169,9 @@ async fn write(
 ) -> Result<(), Failure> {
     enter(cx, Phase::Write);
     begin_doubt(cx, txn);
+    if oocc.on(On::AnnounceWrites) {
+        cx.port.announce_writes();
+    }
     if !oocc.on(On::UnlockLate) {
         enter(cx, Phase::Unlock);
         return write_and_unlock_early(cx, txn, None).await;

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::outcome::Failure;
 use crate::read_lease::{LeaseWord, Stage};
 use crate::working_set::{Mode, Txn};
-use tarn_fabric::local::Near;
+use tarn_fabric::local::{Moment, Near};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};
 
@@ -80,8 +80,8 @@ pub(super) fn fetch_near(
     near::read(oocc, cx, txn, memory)
 }
 
-/// A whole transaction that reads records together: its window opens when their lines have had time to come, and what it has read in
-/// lease is committed.
+/// A whole transaction that reads records together. It has committed if nobody has begun to write since their lines had time to come: no
+/// clock is looked at for that. Else it looks again. (Where stillness is off a window opens then, and what was read in lease is committed.)
 #[inline]
 pub(super) fn read_together(
     oocc: &Oocc,
@@ -89,22 +89,41 @@ pub(super) fn read_together(
     (together, round): (&mut Together, &mut Round),
     (memory, is_again): (Near<'_>, bool),
 ) -> Came {
+    let stillness = oocc.on(On::Stillness);
     if !is_again && !together.is_of_one() {
-        let word = cx.node.read_lease();
-        together.window = (word.read_ns() > 0).then(|| (memory.open_window(), word));
+        if stillness {
+            together.moment = Some(memory.moment());
+        } else {
+            let word = cx.node.read_lease();
+            together.window = (word.read_ns() > 0).then(|| (memory.open_window(), word));
+        }
     }
     match together::read(oocc, cx, (&mut *together, round), (memory, is_again)) {
         Came::Done if together.is_of_one() => return Came::Done,
         Came::Done => {}
         step => return step,
     }
-    let opened = together.window.take();
-    let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
-    let which = still_to_see(oocc, cx, (closed, false), || cx.node.kept_read_lease());
+    let which = if stillness {
+        still_since(cx, together.moment.take(), memory)
+    } else {
+        let opened = together.window.take();
+        let closed = opened.map(|(window, word)| (memory.close_window(window, word.lease()), word));
+        still_to_see(oocc, cx, (closed, false), || cx.node.kept_read_lease())
+    };
     match which {
         Which::Marked if !together.is_marked() => Came::Done,
         which => together::look_again(oocc, cx, (together, memory), which),
     }
+}
+
+/// What is to be looked at again of what was read since then: only what was marked, if nobody has begun to write.
+#[inline]
+fn still_since(cx: &Context, since: Option<Moment>, memory: Near<'_>) -> Which {
+    if since.is_some_and(|since| memory.is_still(since)) {
+        enter(cx, Phase::Still);
+        return Which::Marked;
+    }
+    Which::All
 }
 
 /// As [`read_together`], by rounds: the window opens before the first of them is sent, and closes behind the last.

@@ -39,6 +39,8 @@ pub(super) enum On {
     CountBeforeReading = 28,
     AskBehindLocks = 29,
     CountAtOnce = 30,
+    Stillness = 31,
+    AnnounceWrites = 32,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -214,6 +216,16 @@ pub(super) const SWITCHES: &[Switch] = &[
         "under explicit leases who reads more than he was counted at when he began to read is in no lease; off: he is",
         true,
     ),
+    switch(
+        "stillness",
+        "who reads near memory by one call does not look again if nobody has begun to write meanwhile; off: if he was in lease",
+        false,
+    ),
+    switch(
+        "announce-writes",
+        "a writer says, behind its locks and before its data, that it begins to write; off: it does not",
+        false,
+    ),
 ];
 
 /// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
@@ -250,6 +262,7 @@ pub(super) enum Phase {
     LockLeaf = 17,
     Mark = 18,
     NobodyReads = 19,
+    Still = 20,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -273,6 +286,7 @@ pub(super) const PHASES: &[&str] = &[
     "lock_leaf",
     "mark",
     "nobody_reads",
+    "still",
 ];
 
 pub(super) const LIMITS: &[Limit] = &[
@@ -288,6 +302,11 @@ pub(super) const LIMITS: &[Limit] = &[
         phase: "nobody_reads",
         only: Only::InVariant("corrected,-implicit"),
         why: "under implicit leases nobody is asked whether he reads",
+    },
+    Limit {
+        phase: "still",
+        only: Only::WhereMemoryIsNear,
+        why: "it compares a word of the process that writers raise",
     },
     Limit { phase: "mark", only: Only::WithOrderedIndexes, why: "its nodes do not say who wrote them" },
 ];
