@@ -28,7 +28,7 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::rng::{Rng, seeded};
 
-const FIND_LIMIT: Duration = Duration::from_secs(10);
+const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
 /// Longer than a reader takes that is not interrupted, and no longer than a test can wait for each write.
 const LEASE_NS: u32 = 20_000;
