@@ -27,6 +27,14 @@ use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
 
+/// How far a transaction has come that was not committed yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Tried {
+    pub(crate) tries: u32,
+    /// From when on its deadline is counted, if it has one.
+    pub(crate) start: Option<Nanos>,
+}
+
 /// See the module's text.
 pub struct Coordinator {
     pub(crate) cx: Rc<Context>,
@@ -119,10 +127,26 @@ impl Coordinator {
     async fn transact_as<R>(
         &mut self,
         intent: Intent,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let tried = self.untried();
+        self.transact_on(intent, tried, body).await
+    }
+
+    /// A transaction that begins now.
+    #[inline]
+    pub(crate) fn untried(&self) -> Tried {
+        Tried { tries: 0, start: self.retry.deadline.map(|_| self.cx.port.now()) }
+    }
+
+    /// As [`Coordinator::transact`], of one that has been tried so often already.
+    #[inline]
+    pub(crate) async fn transact_on<R>(
+        &mut self,
+        intent: Intent,
+        Tried { mut tries, mut start }: Tried,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
-        let mut tries = 0;
-        let mut start = self.retry.deadline.map(|_| self.cx.port.now());
         if self.has_to_get_ready() {
             start = Box::pin(self.get_ready(start)).await?;
         }
@@ -172,14 +196,26 @@ impl Coordinator {
                 self.txn.intent = Intent::ReadWrite;
                 continue;
             }
-            if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
-                continue;
-            }
-            if self.retry.is_over(tries) {
-                return Err(failure);
-            }
-            self.pause(tries, start).await?;
+            self.before_next(failure, Tried { tries, start }).await?;
         }
+    }
+
+    /// What comes between a try that was refused and the next: locks of the dead that were met are freed, or there is a pause.
+    ///
+    /// # Errors
+    /// That failure, if there is no next try; a missed deadline.
+    pub(crate) async fn before_next(
+        &mut self,
+        failure: Failure,
+        tried: Tried,
+    ) -> Result<(), Failure> {
+        if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
+            return Ok(());
+        }
+        if self.retry.is_over(tried.tries) {
+            return Err(failure);
+        }
+        self.pause(tried.tries, tried.start).await
     }
 
     /// Whether a failure will pass: a memory node died, nothing was committed, and somebody promotes
@@ -272,15 +308,6 @@ impl Coordinator {
         }
         self.txn.in_doubt = false;
         self.cx.database().protocol.rollback(&self.cx, &mut self.txn);
-    }
-
-    /// What comes between a first try that was refused and the next.
-    #[cold]
-    pub(crate) async fn pause_once(&mut self) -> Result<(), Failure> {
-        if (self.cx.has_met() && free_met(&self.cx).await) || self.retry.is_over(1) {
-            return Ok(());
-        }
-        self.pause(1, None).await
     }
 
     async fn pause(&mut self, tries: u32, start: Option<Nanos>) -> Result<(), Failure> {

@@ -2,19 +2,19 @@
 //!
 //! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where
 //! the protocol can, it is tried first without a working set ([`crate::access::together`]), by loads where memory is near, else by the same rounds as
-//! that transaction; a try that does not get through has held nothing, and what follows is that transaction.
+//! that transaction; a try that does not get through has held nothing, and what follows is that transaction, which has one try less.
 
 use crate::access::together::{self, Came, TOGETHER_MAX};
 use crate::catalog::Table;
 use crate::context::Context;
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Tried};
 use crate::history::RecordedOutcome;
 use crate::outcome::Failure;
 use crate::recorder;
 use crate::row::Row;
 use crate::schema::{Cells, TableId};
 use crate::transaction::Transaction;
-use crate::working_set::{Entry, Mode, Progress};
+use crate::working_set::{Entry, Intent, Mode, Progress};
 use tarn_fabric::backend::Cost;
 
 /// A try is under way: its thread changes no configuration meanwhile.
@@ -33,7 +33,7 @@ impl Coordinator {
     /// undo, and `see` is called once for each key, after the commit.
     ///
     /// # Errors
-    /// As [`Coordinator::transact_read_only`]; nothing was given to `see` then.
+    /// As [`Coordinator::transact_read_only`], tries counted alike; nothing was given to `see` then.
     ///
     /// # Panics
     /// If the table's keys are no words: a bug of the caller's that no input can cause.
@@ -44,27 +44,39 @@ impl Coordinator {
         keys: impl ExactSizeIterator<Item = u64> + Clone,
         mut see: impl FnMut(usize, Option<Row<'_>>),
     ) -> Result<(), Failure> {
-        if !self.may_read_together(table, keys.len()) || !self.begin_together(table, keys.clone()) {
-            return Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await;
-        }
-        if !self.cx.is_near {
-            match self.fetch_together().await {
+        // Where memory is near its clock would take as long as a record, and the try takes less than a pause.
+        let mut tried = if self.cx.is_near { None } else { Some(self.untried()) };
+        if self.may_read_together(table, keys.len()) && self.begin_together(table, keys.clone()) {
+            let came = match self.cx.is_near {
+                true => self.read_together().await,
+                false => self.fetch_together().await,
+            };
+            match came {
                 Came::Done => {
                     self.end_together(table, see);
                     return Ok(());
                 }
                 Came::Refused(reason) => {
                     self.cx.metrics.aborted(reason);
-                    Box::pin(self.pause_once()).await?;
+                    let so_far = tried.get_or_insert_with(|| self.untried());
+                    so_far.tries += 1;
+                    let next = self.before_next(Failure::Abort(reason), *so_far);
+                    Box::pin(next).await?;
                 }
                 Came::Asked | Came::Unusual => {}
             }
-            return Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await;
         }
+        let tried = tried.unwrap_or_else(|| self.untried());
+        Box::pin(self.get_as_any((table, keys.collect()), tried, &mut see)).await
+    }
+
+    /// A try where memory is near.
+    #[inline]
+    async fn read_together(&mut self) -> Came {
         let Coordinator { cx, txn, together, .. } = &mut *self;
-        let inside = Inside(cx);
+        let _inside = Inside(cx);
         let mut is_again = false;
-        let came = loop {
+        loop {
             let Some(near) = cx.port.near() else { break Came::Unusual };
             near.travel().await;
             let to = (&mut *together, &mut txn.round);
@@ -72,31 +84,20 @@ impl Coordinator {
                 Came::Asked => is_again = true,
                 came => break came,
             }
-        };
-        drop(inside);
-        match came {
-            Came::Done => {
-                self.end_together(table, see);
-                return Ok(());
-            }
-            Came::Refused(reason) => self.cx.metrics.aborted(reason),
-            Came::Asked | Came::Unusual => {}
         }
-        Box::pin(self.get_as_any(table, keys.collect(), &mut see)).await
     }
 
     /// A try where memory is far.
     #[inline]
     async fn fetch_together(&mut self) -> Came {
         let Coordinator { cx, txn, together, .. } = &mut *self;
-        let inside = Inside(cx);
+        let _inside = Inside(cx);
         let came =
             cx.database().protocol.fetch_together(cx, (&mut *together, &mut txn.round)).await;
         if cx.port.charges() {
             let records = together.wanted().len() as u32;
             cx.port.charge(Cost::Together { records });
         }
-        drop(inside);
         came
     }
 
@@ -104,8 +105,8 @@ impl Coordinator {
     #[cold]
     async fn get_as_any(
         &mut self,
-        table: TableId,
-        keys: Vec<u64>,
+        (table, keys): (TableId, Vec<u64>),
+        tried: Tried,
         see: &mut dyn FnMut(usize, Option<Row<'_>>),
     ) -> Result<(), Failure> {
         let mut handles = Vec::with_capacity(keys.len());
@@ -114,7 +115,7 @@ impl Coordinator {
             tx.read_each(table, keys.iter().copied(), Cells::ALL, |handle| handles.push(handle));
             tx.fetch().await
         };
-        self.transact_read_only(body).await?;
+        self.transact_on(Intent::ReadOnly, tried, body).await?;
         // What it has read stays in its buffer until the next begins.
         let seen = Transaction { coordinator: self };
         for (at, &handle) in handles.iter().enumerate() {

@@ -15,8 +15,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::membership::ReadLeaseChange;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::Failure;
+use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::protocol::ALL;
 use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::clock::Nanos;
@@ -24,7 +25,8 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::rng::{Rng, seeded};
 
-const FIND_LIMIT: Duration = Duration::from_secs(10);
+/// Findings take milliseconds to seconds, of a machine that does nothing else.
+const FIND_LIMIT: Duration = Duration::from_secs(60);
 const SOUND_FOR: Duration = Duration::from_secs(1);
 const LEASE_NS: u32 = 20_000;
 /// Who reads without a working set, and for how long readers trust what they read.
@@ -216,6 +218,64 @@ fn what_cannot_be_reached_is_refused_and_shows_nothing() {
             let rounds = by.context().port.counts().rounds - before;
             assert_eq!(rounds, 2, "{protocol}: once without a working set, once as a transaction");
         }
+    }
+}
+
+#[test]
+fn a_refused_try_counts_as_one_whoever_made_it() {
+    for (near, protocol) in
+        [true, false].into_iter().flat_map(|near| [(near, "ford"), (near, "occ")])
+    {
+        let world =
+            World::new(&Shape { near, ..Shape::of(&[narrow("t", 100)]).protocol(protocol) });
+        let (table, mut other) = (TableId(0), world.coordinator(1, 0));
+        fill(&mut other, table, 1..3);
+        let cx = world.context(0, 0);
+        let aborted = |retry: Retry| {
+            let mut by = Coordinator::new(Rc::clone(&cx), 0, retry);
+            // Its first is a transaction like any other.
+            assert!(got(&mut by, table, &[1]).is_ok());
+            let before = cx.metrics.snapshot().aborted();
+            let ended = got(&mut by, table, &[1, 2]);
+            (ended, cx.metrics.snapshot().aborted() - before)
+        };
+        let locked = Err(Failure::Abort(AbortReason::ReadLocked));
+        block_on(other.transact(async |tx| {
+            tx.update(table, 2u64, Cells::ALL);
+            tx.fetch().await?;
+            for tries_max in [1, 2, 5] {
+                let ended = aborted(Retry { tries_max, ..Retry::default() });
+                let asked = (locked.clone(), u64::from(tries_max));
+                assert_eq!(ended, asked, "{protocol}, near {near}");
+            }
+            // The deadline is that of the call.
+            let late = Retry { deadline: Some(Nanos(0)), ..Retry::default() };
+            let (ended, aborts) = aborted(late);
+            assert!(ended.is_err() && ended != locked, "{protocol}, near {near}");
+            assert!(aborts == 1 || near, "{protocol}: {aborts} tries in no time");
+            Ok(())
+        }))
+        .expect("nobody is in the way");
+        world.assert_clean();
+    }
+}
+
+#[test]
+fn who_reads_without_a_lease_follows_how_long_they_are() {
+    for near in [true, false] {
+        let shape = Shape::of(&[narrow("t", 100)]).protocol("oocc").leasing_reads(LEASE_NS);
+        let world = World::new(&Shape { near, ..shape });
+        let (table, mut by) = (TableId(0), world.coordinator(0, 0));
+        fill(&mut by, table, 1..3);
+        let (membership, me) = (&world.database.membership, by.context().node.id);
+        let begun = membership.change_read_lease(me, 2 * LEASE_NS);
+        assert!(matches!(begun, Ok(ReadLeaseChange::Begun(_))), "{begun:?}");
+        for _ in 0..2 {
+            assert_eq!(membership.read_lease_missing(), [me]);
+            assert!(got(&mut by, table, &[1]).is_ok());
+        }
+        assert_eq!(membership.read_lease_missing(), [], "near {near}: it is waited for");
+        assert_eq!(membership.read_lease().read_ns(), 2 * LEASE_NS);
     }
 }
 

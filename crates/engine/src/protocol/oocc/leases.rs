@@ -90,12 +90,13 @@ pub(super) fn read_together(
     (memory, is_again): (Near<'_>, bool),
 ) -> Came {
     let stillness = oocc.on(On::Stillness);
-    if !is_again && !together.is_of_one() {
+    if !is_again {
+        // Also who needs no lease follows its changes, or its node would be waited for, and given up.
+        let word = cx.node.read_lease();
         if stillness {
             together.moment = Some(memory.moment());
-        } else {
-            let word = cx.node.read_lease();
-            together.window = (word.read_ns() > 0).then(|| (memory.open_window(), word));
+        } else if word.read_ns() > 0 && !together.is_of_one() {
+            together.window = Some((memory.open_window(), word));
         }
     }
     match together::read(oocc, cx, (&mut *together, round), (memory, is_again)) {
