@@ -11,7 +11,7 @@
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
@@ -175,6 +175,48 @@ fn stillness() {
     writer.join().expect("no panic");
 }
 
+/// Two writers and a reader who looks once: the first has locked one record and validates another, which the second then writes. Who sees
+/// what the second has written, and no lock at the first's, must be of a time when the first had not validated.
+fn stillness_of_validated() {
+    let records = || [(); 2].map(|()| AtomicU64::new(0));
+    let shared = Arc::new((Stillness::default(), records(), records()));
+    let (first, second) = (Arc::clone(&shared), Arc::clone(&shared));
+    let first = thread::spawn(move || {
+        let (stillness, locks, data) = &*first;
+        locks[0].store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // the end of its round
+        let seen = locks[1].load(Ordering::Acquire);
+        if seen != 0 || data[1].load(Ordering::Relaxed) != 0 {
+            locks[0].store(0, Ordering::Release);
+            return false;
+        }
+        stillness.raise();
+        data[0].store(7, Ordering::Relaxed);
+        locks[0].store(2, Ordering::Release);
+        true
+    });
+    let second = thread::spawn(move || {
+        let (stillness, locks, data) = &*second;
+        locks[1].store(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst); // the end of its round
+        stillness.raise();
+        data[1].store(7, Ordering::Relaxed);
+        locks[1].store(2, Ordering::Release);
+    });
+    let (stillness, locks, data) = &*shared;
+    let since = stillness.moment();
+    let seen = [0, 1].map(|at| {
+        let lock = locks[at].load(Ordering::Acquire);
+        (lock != 1).then(|| data[at].load(Ordering::Relaxed))
+    });
+    let is_still = stillness.is_still(since);
+    let has_committed = first.join().expect("no panic");
+    second.join().expect("no panic");
+    if is_still && has_committed {
+        assert!(seen != [Some(0), Some(7)], "behind the second, in front of the first");
+    }
+}
+
 /// Datagrams of one word from one thread to another, more of them than the ring has room for.
 fn ring() {
     const DATAGRAMS: u64 = 5;
@@ -242,6 +284,8 @@ models! {
         finds_taken = StripeTaken, finds_released = StripeReleased;
     gate: finds_entered = GateEntered, finds_left = GateLeft;
     stillness: finds_ended = StillnessEnded, finds_ended_before = StillnessEndedBefore,
+        finds_seen = StillnessSeen, finds_seen_again = StillnessSeenAgain;
+    stillness_of_validated: finds_ended = StillnessEnded, finds_ended_before = StillnessEndedBefore,
         finds_seen = StillnessSeen, finds_seen_again = StillnessSeenAgain;
     ring: finds_published = TailPublished, finds_seen = TailSeen,
         finds_given_back = HeadPublished, finds_room_seen = HeadSeen;
