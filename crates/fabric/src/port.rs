@@ -215,7 +215,7 @@ impl Port {
     }
 
     /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to write under them: for whoever
-    /// reads near memory in one look ([`Near::is_still`]). Nothing, where no memory is near.
+    /// reads near memory in one look ([`Near::is_still`]), also if this thread goes to it by rounds. Nothing, where memory is near to nobody.
     #[inline]
     pub fn announce_writes(&self) {
         self.shared.backend.announce_writes();

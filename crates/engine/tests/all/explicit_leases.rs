@@ -2,17 +2,23 @@
 //!
 //! Invariant checked: he waits for a reader on another node and on his own, for one that came after he asked somebody else, for one who reads a
 //! range, and for lives that cannot be asked; he waits for nobody else, and nobody stays counted,
-//! however his transaction ended.
+//! however his transaction ended. And who asks has kept readers away by then.
+
+#![allow(clippy::disallowed_methods, reason = "leases are measured by real time")]
 
 use crate::common::budget::{add_one, phase, read};
 use crate::common::*;
 use std::cell::Cell;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use tarn_check::{Isolation, check};
 use tarn_engine::context::ComputeNode;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::range::{IndexKey, Scan};
-use tarn_engine::schema::TableId;
+use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::services::ServiceOptions;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
@@ -22,6 +28,7 @@ use tarn_fabric::executor::block_on;
 const T: TableId = TableId(0);
 /// Shorter than what a wait is noticed by, longer than a test reads.
 const LEASE_NS: u32 = 8_000_000;
+const LEASE: Duration = Duration::from_nanos(LEASE_NS as u64);
 
 fn world(near: bool) -> World {
     let shape = Shape::of(&[narrow("t", 4000)]).protocol("oocc").variant("corrected,-implicit");
@@ -295,4 +302,106 @@ fn nobody_stays_counted() {
 /// The second node that joined.
 fn dropped_node(world: &World) -> NodeId {
     world.database.membership.running()[1]
+}
+
+/// A transaction that is polled by hand.
+struct Task<'a> {
+    future: Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>>,
+    ended: Option<Result<(), Failure>>,
+}
+
+impl<'a> Task<'a> {
+    fn of(
+        by: &'a mut Coordinator,
+        body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<(), Failure> + 'a,
+    ) -> Task<'a> {
+        Task { future: Box::pin(by.transact(body)), ended: None }
+    }
+
+    fn poll(&mut self, times: usize) {
+        for _ in 0..times {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            if self.ended.is_none()
+                && let Poll::Ready(end) = self.future.as_mut().poll(&mut context)
+            {
+                self.ended = Some(end);
+            }
+        }
+    }
+}
+
+/// Five transactions of three records. y's writer, who reads nothing, has its lock, and is held up. A reader of y and z begins, and is held up before
+/// he comes to y. Another, who has read x, is to write z, and waits for that reader. x is written meanwhile, which nobody reads;
+/// somebody reads that, and y. Now y is written, and read. If all of them got what they asked for, the first reader is behind the
+/// writer of y, who is behind the second reader, who is behind the writer of x, who is behind the writer of z, who is behind the first
+/// reader. What the judge found.
+fn held_up(variant: &str, (writer_polls, reader_polls): (usize, usize)) -> Option<String> {
+    let shape = Shape::of(&[narrow("t", 4)]).protocol("oocc").variant(variant);
+    let world = World::new(&Shape { near: false, ..shape.leasing_reads(LEASE_NS) });
+    let mut coordinators = [0, 1, 2, 3, 4].map(|slot| world.coordinator(slot, 0));
+    fill(&mut coordinators[0], T, 0..40);
+    let rounds = |by: &mut Coordinator, key: u64| {
+        let before = by.context().port.counts().rounds;
+        block_on(by.transact(async |tx| read(tx, T, &[key]).await)).expect("alone");
+        by.context().port.counts().rounds - before
+    };
+    // The first of each is one that gets ready.
+    coordinators.iter_mut().for_each(|by| _ = rounds(by, 0));
+    let by = &mut coordinators[0];
+    // A fetch comes to y in its second round.
+    let y = (0..40).find(|&key| rounds(by, key) == 2).expect("some have no room at home");
+    let mut at_home = (0..40).filter(|&key| rounds(by, key) == 1);
+    let [x, z] = [(); 2].map(|()| at_home.next().expect("most have"));
+    coordinators.iter_mut().for_each(Coordinator::record_history);
+    let [a, b, c, d, e] = &mut coordinators;
+    let mut writer_of_y = Task::of(a, async |tx| add_one(tx, T, &[y]).await);
+    let mut reader = Task::of(b, async |tx| read(tx, T, &[y, z]).await);
+    let mut writer_of_z = Task::of(c, async |tx| {
+        tx.read(T, x, Cells::ALL);
+        add_one(tx, T, &[z]).await
+    });
+    let mut writer_of_x = Task::of(d, async |tx| add_one(tx, T, &[x]).await);
+    let mut second_reader = Task::of(e, async |tx| read(tx, T, &[x, y]).await);
+    writer_of_y.poll(writer_polls);
+    // So long the reader may go on when y's writer has waited.
+    std::thread::sleep(LEASE / 4);
+    reader.poll(reader_polls);
+    for others in [&mut writer_of_z, &mut writer_of_x, &mut second_reader] {
+        others.poll(20);
+    }
+    // y's writer goes on first, as far as he can alone.
+    let begun = Instant::now();
+    while writer_of_y.ended.is_none() && begun.elapsed() < 2 * LEASE {
+        writer_of_y.poll(1);
+    }
+    let mut all = [writer_of_y, reader, writer_of_z, writer_of_x, second_reader];
+    while all.iter().any(|one| one.ended.is_none()) {
+        all.iter_mut().for_each(|one| one.poll(1));
+    }
+    assert!(all.iter().all(|one| one.ended == Some(Ok(()))));
+    drop(all);
+    let recorded = coordinators.iter_mut().flat_map(Coordinator::take_history).collect();
+    let report = check(&history(&world.database, recorded), Isolation::StrictSerializable);
+    world.assert_clean();
+    report.anomalies.first().map(ToString::to_string)
+}
+
+#[test]
+fn who_asks_who_reads_has_kept_readers_away_by_then() {
+    let find = |variant: &str| {
+        let polls = (1..6).flat_map(|writer| (1..6).map(move |reader| (writer, reader)));
+        polls.into_iter().find_map(|polls| held_up(variant, polls))
+    };
+    for variant in ["corrected", "corrected,-implicit"] {
+        assert_eq!(find(variant), None, "{variant}");
+    }
+    let begun = Instant::now();
+    // Whether anybody is in lease is a matter of time.
+    while begun.elapsed() < Duration::from_secs(60) {
+        if let Some(finding) = find("corrected,-implicit,-exclusive-if-explicit") {
+            assert!(finding.contains("of 5 transactions"), "{finding}");
+            return;
+        }
+    }
+    panic!("who asked before he kept readers away: not found");
 }

@@ -6,7 +6,7 @@
 //!
 //! The sequence lock's idea, with one count for all (Lameter, "Effective synchronization on Linux/NUMA systems", 2005): a reader in one
 //! process pays two loads of a line that changes as often as anybody writes. It is memory of the process, as the threads are that
-//! reach these nodes by loads.
+//! reach these nodes by loads: another process that maps the nodes' memory ([`super::Backing::Shared`]) and writes there must not count on it.
 
 use super::sync::{AtomicU64, Ordering, Site, fence_of, order};
 

@@ -1,4 +1,5 @@
-//! What OOCC does by the clock: readers that were quick enough do not look again, because writers wait.
+//! What OOCC does by the clock: readers that were quick enough do not look again, because writers wait. Where memory is near, and for
+//! one call, who begins to write says so instead (`read_together`).
 //!
 //! Invariants: a reader opens its window before its first READ is sent and closes it when its last has ended, and the word of
 //! leases is the same before and behind; a writer's wait begins when its last lock is acknowledged, and is as long as the

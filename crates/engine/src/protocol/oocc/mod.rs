@@ -79,7 +79,11 @@ impl Oocc {
             let writes = |mode| mode == Mode::Update;
             txn.checks.is_empty() && txn.entries.iter().all(|entry| writes(entry.mode))
         };
-        let passes = self.on(On::Intent) && (!self.on(On::ExclusiveIfReads) || writes_all());
+        // Who asks whether anybody reads, and waits if so, is to have kept readers away by then.
+        let may_pass = self.on(On::Implicit) || !self.on(On::ExclusiveIfExplicit);
+        let passes = self.on(On::Intent)
+            && may_pass
+            && (!self.on(On::ExclusiveIfReads) || writes_all());
         if passes { HeldAs::Intent } else { HeldAs::Exclusive }
     }
 }

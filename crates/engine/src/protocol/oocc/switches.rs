@@ -41,6 +41,7 @@ pub(super) enum On {
     CountAtOnce = 30,
     Stillness = 31,
     AnnounceWrites = 32,
+    ExclusiveIfExplicit = 33,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -225,6 +226,12 @@ pub(super) const SWITCHES: &[Switch] = &[
         "announce-writes",
         "a writer says, behind its locks and before its data, that it begins to write; off: it does not",
         false,
+    ),
+    switch(
+        "exclusive-if-explicit",
+        "under explicit leases every lock keeps readers away from the first; off: who reads nothing lets them pass there, too, and \
+         asks who reads before he keeps them away",
+        true,
     ),
 ];
 
