@@ -200,7 +200,8 @@ impl Coordinator {
         }
     }
 
-    /// What comes between a try that was refused and the next: locks of the dead that were met are freed, or there is a pause.
+    /// What comes between a try that was refused and the next: locks of the dead that were met are freed, or there is a pause. Who has freed
+    /// any goes on at once, whatever [`Retry`] says: nobody was in its way who could be again.
     ///
     /// # Errors
     /// That failure, if there is no next try; a missed deadline.
@@ -258,8 +259,13 @@ impl Coordinator {
         }
         if self.cx.wants_restructuring() {
             // What an earlier transaction made necessary: its caller has the reply by now.
+            let Some(start) = start else {
+                let _ = self.grow(None).await;
+                return Ok(None);
+            };
+            let before = self.cx.port.now();
             let _ = self.grow(None).await;
-            return Ok(start.map(|_| self.cx.port.now()));
+            return Ok(Some(start + (self.cx.port.now() - before)));
         }
         Ok(start)
     }
