@@ -58,6 +58,8 @@ pub enum Only {
     InVariant(&'static str),
     /// While no memory node dies.
     WithoutMemoryDeath,
+    /// In passing: nothing is awaited in it, so that no death finds a transaction there.
+    InPassing,
     /// On tables with ordered indexes.
     WithOrderedIndexes,
     /// Where memory is reached by loads and stores, which simulated memory is not.

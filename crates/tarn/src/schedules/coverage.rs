@@ -71,6 +71,27 @@ fn lacks_compute_deaths(subject: &Subject, cell: &str) -> Option<&'static str> {
     (needs && !recovers).then_some("the protocol does not promise to survive it")
 }
 
+/// Events, and events of recovery, that come of the death of a memory node alone.
+const OF_MEMORY_DEATHS: [&str; 4] =
+    ["memory_node_died", "promoted", "rereplicated", "found_followed"];
+/// Those that come of any death.
+const OF_DEATHS: [&str; 5] =
+    ["finished", "found_released", "undone", "resolved_aborted", "resolved_committed"];
+
+/// Why a cell is 0 and cannot be otherwise, if it is because the protocol does not promise to survive it, so that it is not drawn: the death of
+/// a memory node, any death, a caller that drops its transaction; or because its hash indexes do not grow.
+fn lacks_promises(subject: &Subject, cell: &str) -> Option<&'static str> {
+    let caps = subject.info()?.caps;
+    let (row, name) = cell.split_once('/').unwrap_or_default();
+    let of_memory = row == KINDS[Kind::MemoryNode as usize] || OF_MEMORY_DEATHS.contains(&name);
+    let of_any = OF_DEATHS.contains(&name) && !caps.crash_recovery;
+    let of_drops = name.starts_with("dropped") && !caps.survives_drops;
+    if (of_memory || of_any) && !caps.memory_recovery || of_drops {
+        return Some("the protocol does not promise to survive it");
+    }
+    (name == "split" && !caps.growth).then_some("the protocol's hash indexes do not grow")
+}
+
 /// Why no shard moves, if it is because the protocol has none.
 fn lacks_shards(subject: &Subject, name: &str) -> Option<&'static str> {
     let is_of_shards = name.starts_with("shard_") && !subject.has_shards();
@@ -235,6 +256,7 @@ impl Sum {
             let applies = |limit: &&Limit| match limit.only {
                 Only::InVariant(_) | Only::WhereMemoryIsNear => true,
                 Only::WithoutMemoryDeath => row == KINDS[Kind::MemoryNode as usize],
+                Only::InPassing => KINDS.contains(&row),
                 Only::WithOrderedIndexes => false, // the seeds have them, but for what was asked for
             };
             let mut limits = limits.iter().filter(|limit| limit.phase == name);
@@ -242,6 +264,7 @@ impl Sum {
             limit
                 .or_else(|| lacks_ordered_indexes(subject, name))
                 .or_else(|| lacks_compute_deaths(subject, cell))
+                .or_else(|| lacks_promises(subject, cell))
                 .or_else(|| lacks_shards(subject, name))
         };
         self.coverage = Coverage::of(&self.deaths, &self.tally, cells, events, &cannot);
@@ -259,6 +282,24 @@ mod tests {
         let cannot = |cell: &str| (cell == "memory node/two").then_some("it is one");
         let cells = (&["one", "two"][..], &[AbortReason::User][..]);
         Coverage::of(deaths, &tally, cells, events.iter().copied().collect(), &cannot)
+    }
+
+    #[test]
+    fn what_a_protocol_does_not_promise_is_not_asked_of_it() {
+        let of = |protocol: &str| {
+            let subject = Subject::of(protocol, "corrected");
+            [
+                "memory node/lock",
+                "recovery/promoted",
+                "recovery/undone",
+                "event/dropped",
+                "event/split",
+            ]
+            .map(|cell| lacks_promises(&subject, cell).is_some())
+        };
+        assert_eq!(of("oocc"), [false; 5]);
+        assert_eq!(of("drtm"), [true, true, false, false, true]);
+        assert_eq!(of("dslr"), [true; 5]);
     }
 
     #[test]

@@ -298,7 +298,10 @@ fn elsewhere(subject: &Subject, phase: &str) -> Option<Elsewhere> {
     let shown = info.limits.iter().filter(|limit| limit.phase == phase);
     let (variant, why) = shown.into_iter().find_map(|limit| match limit.only {
         Only::InVariant(variant) => Some((variant, limit.why)),
-        Only::WithoutMemoryDeath | Only::WithOrderedIndexes | Only::WhereMemoryIsNear => None,
+        Only::WithoutMemoryDeath
+        | Only::WithOrderedIndexes
+        | Only::WhereMemoryIsNear
+        | Only::InPassing => None,
     })?;
     let index = info.phases.iter().position(|name| *name == phase)?;
     let other = Subject { variant: variant.to_owned(), ..subject.clone() };

@@ -177,6 +177,7 @@ pub(super) const PHASES: &[&str] = &[
 ];
 
 pub(super) const LIMITS: &[Limit] = &[
+    Limit { phase: "in_lease", only: Only::InPassing, why: "a transaction commits there" },
     Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
     Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
 ];

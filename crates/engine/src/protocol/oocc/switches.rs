@@ -303,6 +303,11 @@ pub(super) const LIMITS: &[Limit] = &[
     why: "locks are released together with the data where there is one copy, and where there is one \
           copy no memory node dies",
     },
+    Limit {
+        phase: "in_lease",
+        only: Only::InPassing,
+        why: "a transaction commits there, or goes on to what it has to look at again",
+    },
     Limit { phase: "scan", only: Only::WithOrderedIndexes, why: "it reads an ordered index" },
     Limit { phase: "lock_leaf", only: Only::WithOrderedIndexes, why: "leaves are of ordered indexes" },
     Limit {
