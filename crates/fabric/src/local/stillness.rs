@@ -16,7 +16,7 @@ pub struct Stillness {
     raised: crossbeam_utils::CachePadded<AtomicU64>,
 }
 
-/// A count that was read: see [`Stillness::moment`].
+/// A count that was read before a first look: see [`super::Near::moment`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment(u64);
 
