@@ -418,7 +418,7 @@ fn bodies(slot: &Slot, options: &Options, records: u64) -> u64 {
         | LayoutKind::Ticketed
         | LayoutKind::Deltas { .. }
         | LayoutKind::Wholes { .. }
-        | LayoutKind::Lined => 0,
+        | LayoutKind::Lined { .. } => 0,
         LayoutKind::MultiVersion { .. } => {
             records * u64::from(options.versions_spare_percent) / 100
         }

@@ -609,6 +609,12 @@ impl Context {
         self.configuration.get()
     }
 
+    /// Whether what a group has lies on one node, and nowhere else ever: where copies have died others may be made.
+    #[inline]
+    pub(crate) fn is_only_copy(&self, group: GroupId) -> bool {
+        self.groups.replicas(group) == 1 && self.configuration.get() == ConfigurationNumber::FIRST
+    }
+
     /// Whether the thread has the configuration that was opened last.
     pub(crate) fn is_current(&self) -> bool {
         self.database().configurations.open().number == self.configuration.get()

@@ -123,14 +123,15 @@ impl Coordinator {
         self.transact_as(Intent::ReadOnly, body)
     }
 
+    /// Returns that future as it is: every level of nesting costs each of a transaction's polls.
     #[inline]
-    async fn transact_as<R>(
+    fn transact_as<R>(
         &mut self,
         intent: Intent,
         body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
+    ) -> impl Future<Output = Result<R, Failure>> {
         let tried = self.untried();
-        self.transact_on(intent, tried, body).await
+        self.transact_on(intent, tried, body)
     }
 
     /// A transaction that begins now.

@@ -27,7 +27,8 @@ fn table(name: &str, text: u16) -> TableSchema {
 fn plan(keyed: u8) -> Result<Catalog, crate::outcome::UsageError> {
     let schemas = [table("small", 20), table("wide", 300), table("keyed", 30).key_bytes(keyed)];
     let small = Options { chunk_bytes: 16 << 10, spare_bytes: 1 << 20, ..Options::default() };
-    let options = Options { layout: LayoutKind::Lined, coordinators_max: 4, ..small };
+    let options =
+        Options { layout: LayoutKind::Lined { halves: true }, coordinators_max: 4, ..small };
     Catalog::plan(&schemas, &options, 3)
 }
 

@@ -247,7 +247,8 @@ mod tests {
         let schema = schema.column("a", ColumnType::U64);
         let schema = schema.index("by_a", &[IndexPart::Column(ColumnId(1))], false);
         let small = Options { chunk_bytes: 16 << 10, spare_bytes: 1 << 20, ..Options::default() };
-        let options = Options { layout: LayoutKind::Lined, coordinators_max: 4, ..small };
+        let options =
+            Options { layout: LayoutKind::Lined { halves: true }, coordinators_max: 4, ..small };
         Catalog::plan(&[schema], &options, 3).expect("a plan")
     }
 

@@ -307,6 +307,8 @@ pub struct Lock {
     pub granted: bool,
     /// Whether VERSION is to be written.
     pub writes: bool,
+    /// Whether what is written says its VERSION, and not who wrote it: who logs that and does not write it takes the entry back.
+    pub nameless: bool,
     /// VERSION as found under the lock.
     pub old_version: Version,
     /// VERSION to write.
@@ -334,6 +336,7 @@ impl Lock {
             kind,
             granted: false,
             writes: false,
+            nameless: false,
             old_version: Version::NEVER,
             new_version: Version::NEVER,
             prints: Prints::UNKNOWN,

@@ -20,9 +20,7 @@ use super::growth::Step;
 use super::hash::{Geometry, growth_bit};
 use super::locate::{bin_of, hash_of};
 use crate::catalog::Table;
-use crate::layout::{
-    DIRECTORY_BYTES, KEY_AT, Lined, RecordLayout, VERSION_AT, Version, lined_writer,
-};
+use crate::layout::{DIRECTORY_BYTES, KEY_AT, Lined, RecordLayout, VERSION_AT, Version};
 use crate::working_set::{Piece, Txn};
 use std::ops::Range;
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -270,7 +268,7 @@ impl Relocation {
                 Some(from) => (self.slots[from].image, self.slots[from].version),
                 None => {
                     let (bytes, version) = (lined.record_bytes(), slot.version.absent_after());
-                    let writer = lined_writer(txn.round.bytes(slot.image, bytes));
+                    let writer = lined.writer(txn.round.bytes(slot.image, bytes));
                     let new = txn.round.reserve_lines(bytes);
                     txn.round.copy_within(slot.image, new, bytes);
                     lined.stamp(txn.round.bytes_mut(new, bytes), version, writer);
@@ -281,6 +279,7 @@ impl Relocation {
             let held = &mut txn.locks[lock];
             debug_assert_eq!(held.address, slot.address);
             (held.writes, held.old_version, held.new_version) = (true, slot.version, version);
+            held.nameless = lined.is_half();
         }
     }
 

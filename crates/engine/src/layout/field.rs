@@ -4,8 +4,8 @@
 
 use super::{
     CELL_BYTES, CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DELTA_CELL_BYTES,
-    DELTA_CELLS_AT, HEADER_BYTES, KEY_AT, LINED_ROW_AT, LVER_BYTES, Lined, NEWEST_AT,
-    PACKED_WRITER_AT, RecordLayout, Slot, VERSION_AT,
+    DELTA_CELLS_AT, HEADER_BYTES, KEY_AT, LVER_BYTES, Lined, NEWEST_AT, PACKED_WRITER_AT,
+    RecordLayout, Slot, VERSION_AT,
 };
 use std::fmt;
 use tarn_fabric::address::LINE_BYTES;
@@ -111,8 +111,8 @@ impl Slot {
 fn lined_field(lined: Lined, into: usize) -> Field {
     match into {
         _ if into >= LINE_BYTES && into % LINE_BYTES < LVER_BYTES => Field::Version,
-        _ if into < LINED_ROW_AT => Field::LastWriter,
-        _ if into < LINED_ROW_AT + lined.payload_at() => Field::Unused, // behind the full key
+        _ if into < lined.row_at() => Field::LastWriter,
+        _ if into < lined.row_at() + lined.payload_at() => Field::Unused, // behind the full key
         _ => Field::Payload(0),
     }
 }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(fields(one, 200, 0), [&head[..], &["body's address".into()]].concat());
         let keyed = fields(one, 16, 9);
         assert_eq!(keyed[3..], ["full key", "full key", "payload 0", "payload 0", "nothing"]);
-        let lined = fields(LayoutKind::Lined, 40, 9);
+        let lined = fields(LayoutKind::Lined { halves: true }, 40, 9);
         assert_eq!(lined[3..6], ["last writer", "full key", "full key"]);
         assert_eq!(lined[6..10], ["payload 0", "payload 0", "version", "payload 0"]);
         assert_eq!(lined[10..13], ["payload 0", "payload 0", "nothing"]);

@@ -4,12 +4,15 @@
 //! line 0      0 LOCK | 8 VERSION | 16 KEY | 24 WRITER | 32 … 32 bytes of the row
 //! line k ≥ 1  0 LVER | 8 … 56 bytes of the row
 //! the row     full key, padded to 8 | payload
+//!
+//! half a line 0 LOCK | 8 VERSION | 16 KEY | 24 … 8 bytes of the row
 //! ```
 //! Invariants: a writer holds LOCK exclusively and gives every line the same new version, whatever it changes, so
 //! that an image whose LVERs all equal VERSION is of one moment: a line is atomic, and no version comes twice.
 //! LOCK is not part of what is written. WRITER is the tag of the transaction that wrote the record last, 0 if it was loaded; who moves it leaves that as it is. The first
 //! line is written by a verb of its own, before the others ([`Lined::writes`]): wherever anything of a
-//! transaction is, WRITER says so, and whoever recovers it knows that it was decided to commit.
+//! transaction is, WRITER says so, and whoever recovers it knows that it was decided to commit. What takes half a line has no room for
+//! that: VERSION says so, since who logs and does not write takes his entry back ([`crate::log::redo`]).
 //!
 //! After the records of OOCC, whose lock stands at the end and is released by the order of addresses within one
 //! WRITE; that is not enough, and neither are versions at both ends (docs/design/0019-oocc-plan.md).
@@ -29,6 +32,10 @@ pub const LINED_ROW_AT: usize = LINED_WRITER_AT + 8;
 pub const LVER_BYTES: usize = 8;
 /// Bytes of a row in the first line.
 const FIRST_BYTES: usize = LINE_BYTES - LINED_ROW_AT;
+/// Bytes of half a line.
+const HALF_BYTES: usize = LINE_BYTES / 2;
+/// Offset of the row in half a line.
+const HALF_ROW_AT: usize = HEADER_BYTES;
 /// Bytes of a row in each later line.
 const LATER_BYTES: usize = LINE_BYTES - LVER_BYTES;
 
@@ -43,6 +50,8 @@ pub struct Lined {
     payload_at: u16,
     /// Bytes of a row.
     row_bytes: u16,
+    /// Whether a record is half a line.
+    is_half: bool,
 }
 
 const _: () = assert!(KEY_BYTES_MAX.next_multiple_of(8) + PAYLOAD_BYTES_MAX <= u16::MAX as usize);
@@ -59,11 +68,12 @@ pub struct LinePart {
 }
 
 impl Lined {
-    /// For rows of `schema`.
-    pub fn new(schema: &TableSchema) -> Lined {
+    /// For rows of `schema`; with `halves` they take half a line if it has room for them.
+    pub fn new(schema: &TableSchema, halves: bool) -> Lined {
         let payload_at = schema.stored_key_bytes().next_multiple_of(8);
         let row_bytes = payload_at + schema.payload_bytes();
-        Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16 }
+        let is_half = halves && HALF_ROW_AT + row_bytes <= HALF_BYTES;
+        Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16, is_half }
     }
 
     /// Whether a table can have such records.
@@ -87,9 +97,9 @@ impl Lined {
         Slot {
             slot_bytes: self.record_bytes(),
             body_at: None,
-            full_key_at: LINED_ROW_AT,
+            full_key_at: self.row_at(),
             full_key_bytes: schema.stored_key_bytes(),
-            payload_at: LINED_ROW_AT + self.payload_at(),
+            payload_at: self.row_at() + self.payload_at(),
             payload_bytes: self.row_bytes() - self.payload_at(),
             by_bucket: false,
             record: RecordLayout::Lined(self),
@@ -112,16 +122,28 @@ impl Lined {
         usize::from(self.row_bytes)
     }
 
-    /// Lines of a record.
+    /// Whether a record is half a line, and does not say who wrote it.
+    #[inline]
+    pub fn is_half(self) -> bool {
+        self.is_half
+    }
+
+    /// Where the row begins in a record.
+    #[inline]
+    pub fn row_at(self) -> usize {
+        if self.is_half { HALF_ROW_AT } else { LINED_ROW_AT }
+    }
+
+    /// Lines of a record; half a line is one.
     #[inline]
     pub fn lines(self) -> usize {
         1 + self.row_bytes().saturating_sub(FIRST_BYTES).div_ceil(LATER_BYTES)
     }
 
-    /// Bytes of a record: whole lines.
+    /// Bytes of a record: half a line, or whole ones.
     #[inline]
     pub fn record_bytes(self) -> usize {
-        self.lines() * LINE_BYTES
+        if self.is_half { HALF_BYTES } else { self.lines() * LINE_BYTES }
     }
 
     /// The parts of a row from `from` on, `len_bytes` long, as they lie in the record, in order.
@@ -136,7 +158,7 @@ impl Lined {
             if at == len_bytes {
                 return None;
             }
-            let (record_at, room) = place(from + at);
+            let (record_at, room) = self.place(from + at);
             let part = LinePart { record_at, at, len_bytes: room.min(len_bytes - at) };
             at += part.len_bytes;
             Some(part)
@@ -176,9 +198,17 @@ impl Lined {
         })
     }
 
-    /// Gives every line of a record this version, and its WRITER.
+    /// Gives every line of a record this version, and the record its WRITER, if it has room for one.
     pub fn stamp(self, record: &mut [u8], version: Version, writer: u64) {
-        stamp_lines(&mut record[..self.lines() * LINE_BYTES], version, writer);
+        match self.is_half {
+            true => set(record, VERSION_AT, version.word()),
+            false => stamp_lines(&mut record[..self.lines() * LINE_BYTES], version, writer),
+        }
+    }
+
+    /// Who wrote a record, if it says so.
+    pub fn writer(self, record: &[u8]) -> u64 {
+        if self.is_half { 0 } else { lined_writer(record) }
     }
 
     /// Whether what one READ brought of a record, all of it, is of one moment.
@@ -191,7 +221,7 @@ impl Lined {
     /// Bytes of a record up to the end of its row, in whole words.
     fn used_bytes(self) -> usize {
         match self.lines() {
-            1 => (LINED_ROW_AT + self.row_bytes()).next_multiple_of(8),
+            1 => (self.row_at() + self.row_bytes()).next_multiple_of(8),
             lines => {
                 let before = FIRST_BYTES + (lines - 2) * LATER_BYTES;
                 let last = LVER_BYTES + self.row_bytes() - before;
@@ -204,6 +234,19 @@ impl Lined {
     #[inline]
     pub fn writes(self) -> impl Iterator<Item = Range<usize>> {
         lined_writes(self.used_bytes())
+    }
+
+    /// Where a byte of a row lies in its record, and how many follow in its line.
+    #[inline]
+    fn place(self, at: usize) -> (usize, usize) {
+        if self.is_half {
+            return (HALF_ROW_AT + at, HALF_BYTES - HALF_ROW_AT - at);
+        }
+        if at < FIRST_BYTES {
+            return (LINED_ROW_AT + at, FIRST_BYTES - at);
+        }
+        let (line, within) = ((at - FIRST_BYTES) / LATER_BYTES, (at - FIRST_BYTES) % LATER_BYTES);
+        ((line + 1) * LINE_BYTES + LVER_BYTES + within, LATER_BYTES - within)
     }
 }
 
@@ -243,16 +286,6 @@ pub fn newest_line(record: &[u8], lines: usize) -> Version {
 #[inline]
 pub fn lined_writer(record: &[u8]) -> u64 {
     word(record, LINED_WRITER_AT)
-}
-
-/// Where a byte of a row lies in its record, and how many follow in its line.
-#[inline]
-fn place(at: usize) -> (usize, usize) {
-    if at < FIRST_BYTES {
-        return (LINED_ROW_AT + at, FIRST_BYTES - at);
-    }
-    let (line, within) = ((at - FIRST_BYTES) / LATER_BYTES, (at - FIRST_BYTES) % LATER_BYTES);
-    ((line + 1) * LINE_BYTES + LVER_BYTES + within, LATER_BYTES - within)
 }
 
 fn word(record: &[u8], at: usize) -> u64 {

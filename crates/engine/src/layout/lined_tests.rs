@@ -12,7 +12,7 @@ fn lined(payload: u16, key_bytes: u8) -> Lined {
     if key_bytes > 0 {
         schema = schema.key_bytes(key_bytes);
     }
-    Lined::new(&schema)
+    Lined::new(&schema, false)
 }
 
 /// A record whose row and version say the same.
@@ -21,6 +21,10 @@ fn version(of: Lined, number: u64) -> Vec<u8> {
     of.scatter(&vec![number as u8; of.row_bytes()], 0, &mut record);
     of.stamp(&mut record, Version::from_word(number), number << 8);
     record
+}
+
+fn half() -> Lined {
+    Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::U64), true)
 }
 
 fn line(record: &[u8], line: usize) -> &[u8] {
@@ -34,6 +38,32 @@ fn a_row_of_32_bytes_is_a_line_and_56_more_are_another() {
     assert_eq!([lines(89, 0), lines(1000, 0), lines(24, 8), lines(24, 9)], [3, 19, 1, 2]);
     let last = |payload| lined(payload, 0).writes().last().map(|range| range.end);
     assert_eq!([last(8), last(32), last(33), last(88)], [Some(40), Some(64), Some(80), Some(128)]);
+}
+
+#[test]
+fn a_row_of_eight_bytes_is_half_a_line_if_it_may_be() {
+    let of = |payload, key, halves| {
+        let mut schema = TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload));
+        if key > 0 {
+            schema = schema.key_bytes(key);
+        }
+        Lined::new(&schema, halves)
+    };
+    let bytes = |payload, key, halves| of(payload, key, halves).record_bytes();
+    assert_eq!([bytes(8, 0, true), bytes(1, 0, true), bytes(8, 0, false)], [32, 32, 64]);
+    assert_eq!([bytes(9, 0, true), bytes(1, 8, true)], [64, 64], "a full key is part of the row");
+    let (half, mut record) = (half(), vec![0xee; 32]);
+    half.scatter_payload(&7_u64.to_le_bytes(), &mut record);
+    half.stamp(&mut record, Version::from_word(5), 9);
+    assert_eq!(
+        [LOCK_AT, VERSION_AT, KEY_AT, HEADER_BYTES].map(|at| word(&record, at) & 0xff),
+        [0xee, 5, 0xee, 7]
+    );
+    assert_eq!((half.lines(), half.writer(&record), half.is_whole(&record)), (1, 0, true));
+    assert_eq!(half.writes().collect::<Vec<_>>(), [VERSION_AT..32], "one verb, all but LOCK");
+    let mut payload = [0; 8];
+    half.gather_payload(&record, &mut payload);
+    assert_eq!(u64::from_le_bytes(payload), 7);
 }
 
 #[test]

@@ -44,7 +44,10 @@ pub enum LayoutKind {
         cells: u8,
     },
     /// One version, which every line says.
-    Lined,
+    Lined {
+        /// Whether a record that half a line has room for takes no more, and names nobody.
+        halves: bool,
+    },
 }
 
 /// Where the versions of a record lie.
@@ -73,7 +76,7 @@ impl LayoutKind {
             }
             LayoutKind::Deltas { cells } => Deltas::new(cells).slot(schema),
             LayoutKind::Wholes { cells } => Deltas::whole(cells).slot(schema),
-            LayoutKind::Lined => Lined::new(schema).slot(schema),
+            LayoutKind::Lined { halves } => Lined::new(schema, halves).slot(schema),
         }
         .shaped(0, false)
     }
@@ -84,7 +87,9 @@ impl LayoutKind {
     /// Names the field that cannot be, its value, and what is allowed.
     pub fn validate(self, coordinators_max: u32) -> Result<(), UsageError> {
         let cells = match self {
-            LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined => return Ok(()),
+            LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined { .. } => {
+                return Ok(());
+            }
             LayoutKind::Deltas { cells } | LayoutKind::Wholes { cells } => {
                 return Deltas::validate(cells);
             }
@@ -109,7 +114,7 @@ impl LayoutKind {
     /// As [`LayoutKind::validate`].
     pub fn validate_schema(self, schema: &TableSchema) -> Result<(), UsageError> {
         match self {
-            LayoutKind::Lined => Lined::validate(schema),
+            LayoutKind::Lined { .. } => Lined::validate(schema),
             _ => Ok(()),
         }
     }
@@ -129,7 +134,8 @@ impl fmt::Display for LayoutKind {
             }
             LayoutKind::Deltas { cells } => write!(f, "deltas-1 of {cells}"),
             LayoutKind::Wholes { cells } => write!(f, "wholes-1 of {cells}"),
-            LayoutKind::Lined => f.write_str("lined-1"),
+            LayoutKind::Lined { halves: false } => f.write_str("lined-1"),
+            LayoutKind::Lined { halves: true } => f.write_str("lined-1 in halves"),
         }
     }
 }

@@ -8,6 +8,11 @@
 //! none has any. So of a transaction whose locks are all still there, or are lost with their node, either nothing is
 //! anywhere, or some first line names it. An entry says nothing by itself: one is left by who failed its validation, too.
 //!
+//! **What takes half a line names nobody** ([`crate::layout::Lined`]). Its VERSION is the transaction's whose lock it has: nobody else could
+//! have written it. It says so as well where the lock is lost with its node, because an entry that names such records counts for no longer than
+//! its transaction may still write: who has logged one and gives its locks back without having written takes the entry back before
+//! ([`take_back`](super::send::take_back)), and so does recovery. So who finds the entry, and no lock given back, finds its own VERSION or the old one.
+//!
 //! After the redo log of OOCC, of which it is said that a transaction is replayed if its log exists.
 
 use super::Entry;
@@ -18,6 +23,7 @@ use crate::layout::{
 };
 use crate::owner::OwnerTag;
 use crate::working_set::Txn;
+use std::ops::Range;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -61,48 +67,62 @@ impl RedoEntry {
     }
 
     /// What is written of a record, of its first line before its others.
-    pub fn writes_of(&self, record: Address) -> impl Iterator<Item = Write<'_>> {
-        self.writes().filter(move |write| record_of(write.address) == record)
+    pub fn writes_of(&self, record: &LoggedRecord) -> impl Iterator<Item = Write<'_>> {
+        let its = bytes_of(record);
+        self.writes().filter(move |write| its.contains(&write.address.to_word()))
     }
 
     /// What is written beside records and first lines of what has a VERSION: where chains of blocks go on, slots of nodes.
     pub fn others(&self) -> impl Iterator<Item = Write<'_>> {
-        let is_named = |address| self.0.records.iter().any(|it| it.address == record_of(address));
-        self.writes().filter(move |write| !is_named(write.address))
+        let is_of = |at: u64| self.0.records.iter().any(|it| bytes_of(it).contains(&at));
+        self.writes().filter(move |write| !is_of(write.address.to_word()))
     }
 
     fn writes(&self) -> impl Iterator<Item = Write<'_>> {
         self.0.pieces.iter().map(|piece| Write { address: piece.address, bytes: &piece.old })
     }
 
-    /// Whether the first line of a record says who wrote it: that of a directory record does not.
-    pub fn has_writer(&self, record: Address) -> bool {
-        let first = record.plus(VERSION_AT);
+    /// By what a record shows that the transaction wrote it.
+    pub fn shown_by(&self, record: &LoggedRecord) -> ShownBy {
+        let first = record.address.plus(VERSION_AT);
         let tells =
             |it: Write<'_>| it.address == first && it.bytes.len() > LINED_WRITER_AT - VERSION_AT;
-        self.writes_of(record).any(tells)
+        match record.nameless {
+            true => ShownBy::Version,
+            false if self.writes_of(record).any(tells) => ShownBy::Writer,
+            false => ShownBy::Nothing,
+        }
     }
 
-    /// Lines that say a record's version: of one that says who wrote it all that are written, of others the first.
-    pub fn lines(&self, record: Address) -> usize {
-        if !self.has_writer(record) {
-            return 1;
+    /// How much of a record its lines are that say its version: of one that says who wrote it all that are written, of others the first,
+    /// which may be half a line.
+    pub fn bytes(&self, record: &LoggedRecord) -> usize {
+        let to_line_end = LINE_BYTES - record.address.offset_bytes() as usize % LINE_BYTES;
+        if self.shown_by(record) != ShownBy::Writer {
+            return to_line_end;
         }
         let end = |it: Write<'_>| it.address.plus(it.bytes.len()).offset_bytes();
         let ends = self.writes_of(record).map(end);
-        let len = ends.max().map_or(0, |end| end - record.offset_bytes());
-        (len as usize).div_ceil(LINE_BYTES).max(1)
+        let len = ends.max().map_or(0, |end| end - record.address.offset_bytes());
+        (len as usize).next_multiple_of(LINE_BYTES).max(LINE_BYTES)
     }
 }
 
-/// The record that a WRITE belongs to, whose first line it is in, or whose later lines it begins.
-fn record_of(address: Address) -> Address {
-    let within = (address.offset_bytes() % LINE_BYTES as u64) as usize;
-    let offset = address.offset_bytes() - within as u64;
-    match within {
-        0 => Address::new(address.group(), offset - LINE_BYTES as u64),
-        _ => Address::new(address.group(), offset),
-    }
+/// Where the WRITEs of a record begin: in its half of a line or in its first line, or, of all of its later lines, behind that.
+fn bytes_of(record: &LoggedRecord) -> Range<u64> {
+    let (start, len) = (record.address.to_word(), LINE_BYTES as u64);
+    if record.nameless { start..start + len / 2 } else { start..start + len + 1 }
+}
+
+/// By what a record shows that a transaction wrote it, of whose locks none was given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShownBy {
+    /// By WRITER, in its first line.
+    Writer,
+    /// By its VERSION: the half of a line that it has takes no more.
+    Version,
+    /// By nothing: a directory record, a node. Something else is there before it that shows it.
+    Nothing,
 }
 
 impl Entry for RedoEntry {
@@ -163,8 +183,8 @@ pub struct Found<'a> {
     pub new: Version,
     /// Its lock.
     pub lock: LockLeft,
-    /// Whether its first line says who wrote it.
-    pub has_writer: bool,
+    /// By what it shows that the transaction wrote it.
+    pub shown_by: ShownBy,
     /// All copies that there are.
     pub copies: &'a [&'a [u8]],
 }
@@ -173,12 +193,17 @@ impl Found<'_> {
     /// Whether a copy says that the record was written after the transaction: by somebody who had its lock, which the
     /// transaction must have given back. Of a lock that died with its node nothing else says so.
     fn is_followed(&self) -> bool {
-        let newest = |copy: &[u8]| newest_line(copy, copy.len() / LINE_BYTES);
+        let newest = |copy: &[u8]| newest_line(copy, copy.len().div_ceil(LINE_BYTES));
         self.copies.iter().any(|copy| newest(copy).counter() > self.new.counter())
     }
 
-    fn is_named(&self, tag: OwnerTag) -> bool {
-        self.has_writer && self.copies.iter().any(|copy| names(copy, self.new, tag))
+    fn is_shown(&self, tag: OwnerTag) -> bool {
+        let shows = |copy: &&[u8]| match self.shown_by {
+            ShownBy::Writer => names(copy, self.new, tag),
+            ShownBy::Version => version(copy) == self.new,
+            ShownBy::Nothing => false,
+        };
+        self.copies.iter().any(shows)
     }
 }
 
@@ -189,13 +214,13 @@ pub fn verdict(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
     } else if records.iter().any(Found::is_followed) {
         Verdict::Followed
     } else {
-        by_name(tag, records)
+        by_what_is_shown(tag, records)
     }
 }
 
-/// The verdict over a transaction that has given back no lock, by whom first lines name.
-pub fn by_name(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
-    match records.iter().any(|it| it.is_named(tag)) {
+/// The verdict over a transaction that has given back no lock, by what its records show.
+pub fn by_what_is_shown(tag: OwnerTag, records: &[Found<'_>]) -> Verdict {
+    match records.iter().any(|it| it.is_shown(tag)) {
         true => Verdict::Committed,
         false => Verdict::Nothing,
     }

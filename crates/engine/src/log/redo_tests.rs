@@ -17,7 +17,7 @@ fn tag(count: u64) -> OwnerTag {
 }
 
 fn lined(payload: u16) -> Lined {
-    Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload)))
+    Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::Bytes(payload)), false)
 }
 
 fn record(of: Lined, number: u64, writer: u64) -> Vec<u8> {
@@ -52,7 +52,7 @@ fn on_the_way(of: Lined, old: &[u8], new: &[u8], in_one: bool) -> Vec<Vec<u8>> {
 }
 
 fn found<'a>(lock: LockLeft, copies: &'a [&'a [u8]]) -> Found<'a> {
-    Found { new: Version::from_word(NEW), lock, has_writer: true, copies }
+    Found { new: Version::from_word(NEW), lock, shown_by: ShownBy::Writer, copies }
 }
 
 /// Two records of two copies each, every one as it may be left.
@@ -127,7 +127,7 @@ fn later_writes_stay() {
         let is_followed = copy != mine;
         let told = if is_followed { Verdict::Followed } else { Verdict::Committed };
         assert_eq!(verdict(tag(2), &records(LockLeft::Lost)), told);
-        assert_eq!(by_name(tag(2), &records(LockLeft::Lost)), Verdict::Committed);
+        assert_eq!(by_what_is_shown(tag(2), &records(LockLeft::Lost)), Verdict::Committed);
         assert!(!is_wanting(&copy, of.lines(), Version::from_word(NEW)), "as it is, or beyond");
     }
 }
@@ -147,6 +147,52 @@ fn a_transaction_that_was_followed_is_not_taken_for_one_that_wrote_nothing() {
     }
     let held = Found { new: Version::from_word(NEW + 1), ..found(LockLeft::Lost, &[]) };
     assert_eq!(verdict(tag(2), &[Found { copies: &[&later[..]], ..held }]), Verdict::Nothing);
+}
+
+/// Half a line names nobody. Nobody else can have written the version of whoever has its lock, or had it when it was lost.
+#[test]
+fn half_a_line_is_shown_by_its_version() {
+    let of = Lined::new(&TableSchema::new("t", 1).column("c", ColumnType::U64), true);
+    let [old, new, later] = [OLD, NEW, NEW + 1].map(|number| record(of, number, 0));
+    fn half<'a>(lock: LockLeft, copies: &'a [&'a [u8]]) -> Found<'a> {
+        Found { shown_by: ShownBy::Version, ..found(lock, copies) }
+    }
+    for lock in [LockLeft::Held, LockLeft::Lost] {
+        let told = |copies: &[&[u8]]| verdict(tag(2), &[half(lock, copies)]);
+        assert_eq!(told(&[&old, &old]), Verdict::Nothing);
+        assert_eq!(told(&[&old, &new]), Verdict::Committed);
+        assert_eq!(told(&[&new, &new]), Verdict::Committed);
+        assert_eq!(told(&[&later]), Verdict::Followed);
+    }
+    assert_eq!(verdict(tag(2), &[half(LockLeft::Released, &[&new])]), Verdict::Over);
+    let wanting = [&old, &new, &later].map(|copy| is_wanting(copy, 1, Version::from_word(NEW)));
+    assert_eq!(wanting, [true, false, false]);
+}
+
+/// Two records share a line: each has what lies in its half.
+#[test]
+fn an_entry_tells_halves_of_a_line_apart() {
+    let (mut txn, at) = (Txn::new(tag(2), 0), Address::new(GroupId(1), 640));
+    let (line, other) = (txn.round.reserve_lines(LINE_BYTES), at.plus(LINE_BYTES / 2));
+    for (address, nameless) in [(at, true), (other, true), (at.plus(4 * LINE_BYTES), false)] {
+        let unasked = Lock::unasked(address, LockKind::Record, HeldAs::Exclusive);
+        let new_version = Version::from_word(NEW);
+        txn.locks.push(Lock { granted: true, writes: true, nameless, new_version, ..unasked });
+        let (address, len_bytes) = (address.plus(VERSION_AT), if nameless { 24 } else { 32 });
+        txn.pieces.push(Piece { address, new: line, old: line, len_bytes, logged: true });
+    }
+    let (start, len) = encode(&mut txn);
+    let entry = RedoEntry::decode(&txn.round, start, len).expect("an entry");
+    assert_eq!(entry.records(), [at, other, at.plus(4 * LINE_BYTES)]);
+    let each = |it: &LoggedRecord| {
+        let writes: Vec<Address> = entry.writes_of(it).map(|write| write.address).collect();
+        assert_eq!(writes, [it.address.plus(VERSION_AT)]);
+        (entry.shown_by(it), entry.bytes(it))
+    };
+    let (half, whole) = (ShownBy::Version, ShownBy::Writer);
+    let told: Vec<_> = entry.versions().iter().map(each).collect();
+    assert_eq!(told, [(half, 64), (half, 32), (whole, 64)], "no further than the line");
+    assert_eq!(entry.others().count(), 0);
 }
 
 #[test]
@@ -177,12 +223,14 @@ fn an_entry_says_what_is_to_be_written_first_line_first() {
     let entry = RedoEntry::decode(&txn.round, start, len).expect("an entry");
     assert_eq!((entry.tag(), entry.records()), (tag(2), vec![at, directory]));
     assert_eq!(entry.versions()[0].new_version, Version::from_word(NEW));
-    assert!(entry.has_writer(at) && !entry.has_writer(directory));
-    assert_eq!((entry.lines(at), entry.lines(directory)), (of.lines(), 1));
+    let [its, directorys] = [entry.versions()[0], entry.versions()[1]];
+    let shown = [its, directorys].map(|it| entry.shown_by(&it));
+    assert_eq!(shown, [ShownBy::Writer, ShownBy::Nothing]);
+    assert_eq!([entry.bytes(&its), entry.bytes(&directorys)], [of.record_bytes(), LINE_BYTES]);
     assert_eq!(entry.others().map(|it| it.address).collect::<Vec<_>>(), [chained.plus(24)]);
     let mut copy = record(of, OLD, 1);
     let starts: Vec<usize> = entry
-        .writes_of(at)
+        .writes_of(&its)
         .map(|Write { address, bytes }| {
             let from = (address.offset_bytes() - at.offset_bytes()) as usize;
             copy[from..from + bytes.len()].copy_from_slice(bytes);

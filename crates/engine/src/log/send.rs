@@ -9,6 +9,7 @@ use crate::node_locks::add_unlocks;
 use crate::outcome::Failure;
 use crate::working_set::{Piece, Txn};
 use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
+use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
 /// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
@@ -67,6 +68,41 @@ fn continues(piece: &Piece, next: &Piece) -> bool {
     next.address == piece.address.plus(len_bytes)
         && next.new == piece.new.plus(len_bytes)
         && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
+}
+
+/// Makes the transaction's redo entry invalid at every copy: then nobody takes another's VERSION for its own. It has written no data, and is
+/// not in doubt any more. A node that does not answer has lost its copy. If one does not let this node write any more its locks stay where
+/// they are: whoever recovers it finds them in the entry, and gives them back.
+pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
+    let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
+    let copies: Vec<Target> = cx.groups.whole().all(area).collect();
+    let mut is_gone = clear(cx, txn, &copies).await.is_ok();
+    if !is_gone {
+        // What of that round has happened nobody knows: each by itself.
+        is_gone = true;
+        for copy in copies {
+            let cleared = clear(cx, txn, &[copy]).await;
+            is_gone &= match cleared {
+                Ok(()) => true,
+                Err(error) => matches!(*error, FabricError::NodeDown(_)),
+            };
+        }
+    }
+    if !is_gone {
+        txn.locks.clear();
+    }
+    txn.in_doubt = false;
+}
+
+/// In one round, no entry any more at these copies of an area.
+async fn clear(cx: &Context, txn: &mut Txn, copies: &[Target]) -> Result<(), Box<FabricError>> {
+    txn.round.begin();
+    let none = txn.round.reserve(8);
+    txn.round.set_word(none, 0);
+    for &copy in copies {
+        txn.round.write_private(copy, none, 8);
+    }
+    cx.port.execute(&mut txn.round).await
 }
 
 /// The undo log in a round of its own, to the replicas of the first `groups` of those that are written.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0   head: see [`crate::log`]; its own word is RECORDS u32, PIECES u32
-//! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held)
+//! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held; bit 63 of the address: nameless)
 //! …   PIECES  × { address u64 | length u64 | old bytes, padded to 8 }
 //! ```
 //! Invariants: at a node, the entry precedes the data
@@ -21,6 +21,8 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 const RECORD_BYTES: usize = 24;
 const VERSION_BYTES: usize = 8;
+/// Beside a record's address: what is written of it does not say who wrote it ([`super::redo`]).
+const NAMELESS: u64 = 1 << 63;
 
 /// Length of the transaction's entry.
 pub fn encoded_bytes(txn: &Txn) -> usize {
@@ -66,7 +68,9 @@ pub fn write_entry(
     let (records, rest) =
         entry[LOG_HEADER_BYTES / 8..].split_at_mut(locks.len() * RECORD_BYTES / 8);
     for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks) {
-        *record = [lock.address.to_word(), lock.old_version.word(), lock.new_version.word()];
+        let nameless = if lock.nameless { NAMELESS } else { 0 };
+        let address = lock.address.to_word() | nameless;
+        *record = [address, lock.old_version.word(), lock.new_version.word()];
     }
     let logged = pieces::write(old, before, rest);
     seal(entry, tag, locks.len() as u64 | (logged << 32));
@@ -82,6 +86,8 @@ pub struct LoggedRecord {
     pub old_version: Version,
     /// VERSION after.
     pub new_version: Version,
+    /// See [`Lock::nameless`].
+    pub nameless: bool,
 }
 
 impl LoggedRecord {
@@ -125,6 +131,7 @@ impl Entry for LogEntry {
             address: Address::from_word(address),
             old_version: Version::from_word(old),
             new_version: Version::from_word(new),
+            nameless: address & NAMELESS != 0,
         };
         let records = records.as_chunks::<3>().0.iter().map(record).collect();
         Some(LogEntry { tag, records, pieces: pieces::read(rest, pieces)? })

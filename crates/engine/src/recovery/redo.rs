@@ -2,7 +2,7 @@
 //!
 //! The rule is [`crate::log::redo::verdict`]'s: who has given any lock back himself is over, which a record says that another has
 //! written since also where its LOCK died with a node; of whom any record's first
-//! line says that he wrote it was decided to commit, and all that a copy lacks of it is written there; of
+//! line says that he wrote it, or which has his VERSION and names nobody, was decided to commit, and all that a copy lacks of it is written there; of
 //! everybody else nothing is anywhere. What was decided to commit is marked in its log before anything is done about it, so
 //! that whoever begins anew does not take locks that recovery has given back for the transaction's own doing. Whose end
 //! needs nothing done has his entry made invalid. How somebody ended who gave locks back himself his coordinator knew, unless he did
@@ -21,7 +21,9 @@
 use super::{Answer, Bulk, Whose, Wish, logs};
 use crate::context::Context;
 use crate::layout::{LOCK_AT, LockMode, LockWord};
-use crate::log::redo::{Found, LockLeft, RedoEntry, Verdict, by_name, is_wanting, names, verdict};
+use crate::log::redo::{
+    Found, LockLeft, RedoEntry, ShownBy, Verdict, by_what_is_shown, is_wanting, names, verdict,
+};
 use crate::log::undo::LoggedRecord;
 use crate::log::{Entry, SETTLING};
 use crate::metrics::RecoveryEvent;
@@ -42,7 +44,7 @@ pub struct Left {
 /// What decides; each may be missing.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
-    /// Whom a first line names; else the mere existence of a log.
+    /// What a record shows; else the mere existence of a log.
     pub by_writer: bool,
     /// A later version says that a lock was given back; else LOCK words alone.
     pub by_followers: bool,
@@ -51,8 +53,7 @@ pub(crate) struct Rules {
 /// A record that an entry names.
 struct FoundRecord {
     record: LoggedRecord,
-    lines: usize,
-    has_writer: bool,
+    shown_by: ShownBy,
     lock: LockLeft,
     /// Where the copies are that live, and what is in them.
     copies: Vec<(Target, Vec<u8>)>,
@@ -62,7 +63,8 @@ impl FoundRecord {
     /// The copies that have not all of what was written, and nothing of a later transaction.
     fn wanting(&self) -> impl Iterator<Item = Target> {
         let new = self.record.new_version;
-        let wants = move |copy: &[u8]| is_wanting(copy, self.lines, new);
+        let lines = |copy: &[u8]| copy.len().div_ceil(LINE_BYTES);
+        let wants = move |copy: &[u8]| is_wanting(copy, lines(copy), new);
         self.copies.iter().filter(move |(_, copy)| wants(copy)).map(|(target, _)| *target)
     }
 
@@ -100,7 +102,7 @@ pub(crate) async fn decide(
         for record in each.entry.log.versions() {
             let lock = cx.groups.primary(record.address.plus(LOCK_AT));
             wishes.push(Wish::Read(lock, 8));
-            let len = each.entry.log.lines(record.address) * LINE_BYTES;
+            let len = each.entry.log.bytes(record);
             let groups = cx.groups.whole();
             let copies = groups.all(record.address);
             wishes.extend(copies.map(|copy| Wish::Read(copy, len)));
@@ -119,9 +121,8 @@ pub(crate) async fn decide(
                     copies.push((target, copy));
                 }
             }
-            let (lines, has_writer) = (log.lines(record.address), log.has_writer(record.address));
-            let lock = LockLeft::of(lock, tag);
-            found.push(FoundRecord { record: *record, lines, has_writer, lock, copies });
+            let (shown_by, lock) = (log.shown_by(record), LockLeft::of(lock, tag));
+            found.push(FoundRecord { record: *record, shown_by, lock, copies });
         }
         let (is_decided, event) = match judge(tag, found, rules) {
             // Who gave locks back himself, or had recovery give them back.
@@ -155,12 +156,12 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     let records = found.iter().zip(&copies).map(|(it, copies)| Found {
         new: it.record.new_version,
         lock: it.lock,
-        has_writer: it.has_writer,
+        shown_by: it.shown_by,
         copies,
     });
     let records: Vec<Found<'_>> = records.collect();
     let told = match verdict(tag, &records) {
-        Verdict::Followed if !rules.by_followers => by_name(tag, &records),
+        Verdict::Followed if !rules.by_followers => by_what_is_shown(tag, &records),
         told => told,
     };
     match told {
@@ -169,11 +170,11 @@ fn judge(tag: OwnerTag, found: &[FoundRecord], rules: Rules) -> Verdict {
     }
 }
 
-/// Whether any first line says that the transaction wrote it.
+/// Whether any first line names the transaction, which had given locks back.
 fn is_named(tag: OwnerTag, found: &[FoundRecord]) -> bool {
     found.iter().any(|it| {
         let new = it.record.new_version;
-        it.has_writer && it.copies.iter().any(|(_, copy)| names(copy, new, tag))
+        it.shown_by == ShownBy::Writer && it.copies.iter().any(|(_, copy)| names(copy, new, tag))
     })
 }
 
@@ -207,11 +208,11 @@ fn wanted(cx: &Context, left: &Left) -> Vec<Wish> {
         || left.found.iter().filter(|it| it.is_written() && it.lock != LockLeft::Released);
     let mut wishes = Vec::new();
     let (records, directories): (Vec<&FoundRecord>, Vec<&FoundRecord>) =
-        written().partition(|it| it.has_writer);
+        written().partition(|it| it.shown_by != ShownBy::Nothing);
     let is_wanting = written().any(|it| it.wanting().next().is_some());
     let of = |it: &FoundRecord, wishes: &mut Vec<Wish>| {
         for target in it.wanting() {
-            for write in left.log.writes_of(it.record.address) {
+            for write in left.log.writes_of(&it.record) {
                 let at = (write.address.offset_bytes() - it.record.address.offset_bytes()) as usize;
                 wishes.push(Wish::Write(target.plus(at), write.bytes.to_vec()));
             }

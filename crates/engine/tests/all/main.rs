@@ -45,6 +45,7 @@ mod rtt_budget_motor;
 mod rtt_budget_occ;
 mod rtt_budget_oocc;
 mod semantics;
+mod taken_back;
 mod tickets;
 mod unknown;
 mod weak_orders;

@@ -169,6 +169,40 @@ fn who_is_refused_ends_at_once() {
     world.assert_clean();
 }
 
+/// Who has logged a record of half a line and is refused takes the entry back first, at every copy; where there is one copy nobody could mistake
+/// it.
+#[test]
+fn a_log_is_taken_back_in_one_round() {
+    for replicas in REPLICAS {
+        let shape = Shape::of(&[half("half", 4000), narrow("narrow", 4000)]).protocol("oocc");
+        let mut shape = shape.nodes(replicas, replicas);
+        shape.options.placement = tarn_engine::catalog::Placement::Table;
+        shape.near = false;
+        let world = World::new(&shape);
+        let [mut by, mut other] = [0, 1].map(|slot| world.coordinator(slot, 1024));
+        let (half, narrow) = (TableId(0), TableId(1));
+        for table in [half, narrow] {
+            fill(&mut other, table, 1..10);
+            measure(&mut by, false, async |tx| read(tx, table, &[1, 2]).await);
+        }
+        for table in [half, narrow] {
+            let refused = async |tx: &mut Transaction<'_>| {
+                read(tx, half, &[1]).await?;
+                add_one(tx, table, &[2]).await?;
+                block_on(other.transact(async |tx| add_one(tx, half, &[1]).await))
+            };
+            let cost = measure(&mut by, false, refused);
+            // Read; lock and read; look again and log; and the log once more.
+            let takes_back = u64::from(table == half && replicas > 1);
+            let writes = replicas as u64 * (1 + takes_back);
+            let rounds = 3 + takes_back;
+            assert_eq!(cost, Cost { rounds, detached: 1, reads: 3, writes, cas: 2 });
+            assert_eq!(phase(by.context(), "take_back"), u64::from(replicas > 1));
+        }
+        world.assert_clean();
+    }
+}
+
 /// A scan whose way is remembered reads its leaves in one round, three READs each, and looks at none again in lease. Entries that come
 /// cost a round, lock and leaf, and a mark for each copy of a group that is written.
 #[test]

@@ -358,7 +358,7 @@ impl Protocol for Lotus {
             | LayoutKind::Ticketed
             | LayoutKind::Deltas { .. }
             | LayoutKind::Wholes { .. }
-            | LayoutKind::Lined => {
+            | LayoutKind::Lined { .. } => {
                 LayoutKind::MultiVersion { cells: 2, records: Records::Auto }
             }
         }

@@ -132,7 +132,7 @@ impl Protocol for Motor {
             LayoutKind::MultiVersion { cells, .. }
             | LayoutKind::Deltas { cells }
             | LayoutKind::Wholes { cells } => cells,
-            LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined => VERSIONS,
+            LayoutKind::SingleVersion | LayoutKind::Ticketed | LayoutKind::Lined { .. } => VERSIONS,
         };
         match self.on(On::Deltas) {
             true => LayoutKind::Deltas { cells },

@@ -3,7 +3,7 @@
 //! Invariants: everything that was read and not locked is looked at again when all locks are held, and none of them lets
 //! readers pass any more; no data are written before that has passed and the log is acknowledged; a copy has a
 //! record's first line before its others; no lock is released before every replica has acknowledged its data, or has it in
-//! the same batch before.
+//! the same batch before; who has logged a record that names nobody, and does not write it, takes his entry back before he releases anything.
 
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
@@ -14,7 +14,7 @@ use crate::access::{
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::log::{SETTLING, redo};
-use crate::log::send::{add_data, add_log, write_and_unlock_early};
+use crate::log::send::{add_data, add_log, take_back, write_and_unlock_early};
 use crate::node_locks::{
     add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks,
     suspect_all_locks,
@@ -22,7 +22,7 @@ use crate::node_locks::{
 use crate::outcome::{AbortReason, Failure};
 use crate::read_lease::Stage;
 use crate::structure::leaves;
-use crate::working_set::{HeldAs, Txn};
+use crate::working_set::{HeldAs, Lock, Txn};
 use tarn_fabric::address::Target;
 
 /// Commits the transaction; see the module's text for what is awaited.
@@ -84,7 +84,18 @@ async fn commit_prepared(
         validate(oocc, cx, txn).await?;
     } else {
         raise_before(oocc, cx, txn).await?;
-        raise_validate_and_log(oocc, cx, txn).await?;
+        let takes_back = oocc.on(On::TakeLogBack) && is_nameless(cx, txn);
+        if takes_back {
+            // Dropped from here on, it is for whoever finds its entry.
+            begin_doubt(cx, txn);
+        }
+        if let Err(failure) = raise_validate_and_log(oocc, cx, txn).await {
+            if takes_back {
+                enter(cx, Phase::TakeBack);
+                take_back(cx, txn).await;
+            }
+            return Err(failure);
+        }
         end_stage(cx, txn, Stage::Validate);
         wait_out(cx, txn).await;
         end_stage(cx, txn, Stage::Wait);
@@ -95,6 +106,12 @@ async fn commit_prepared(
         unlock(cx, txn);
     }
     Ok(())
+}
+
+/// Whether anything that is written names nobody, and there is, or may come to be, another copy of it, which can show it where its lock is lost.
+fn is_nameless(cx: &Context, txn: &Txn) -> bool {
+    let may_be_lost = |lock: &Lock| !cx.is_only_copy(lock.address.group());
+    txn.locks.iter().any(|lock| lock.nameless && may_be_lost(lock))
 }
 
 /// A round of its own for what should have been raised before: absences that were found in the round of the locks.

@@ -17,7 +17,7 @@
 //! | write, all of it on one node, which has the only copy | as above | nothing: unlocked in the data's batch |
 //! | a range, its way remembered | 1, beside the records of that fetch | |
 //! | a change of an index | + 1: the leaves | |
-//! | abort | 1 at lock, 2 at validation | release |
+//! | abort | 1 at lock, 2 at validation; + 1 if it has logged a record of half a line that has copies: take the log back | release |
 //!
 //! No read costs an atomic. The counts are the same for every number of replicas and every length of records.
 //!
@@ -222,7 +222,7 @@ impl Protocol for Oocc {
     }
 
     fn layout(&self, _: &Options) -> LayoutKind {
-        LayoutKind::Lined
+        LayoutKind::Lined { halves: self.on(On::HalfLines) }
     }
 
     fn needs(&self) -> Needs {

@@ -1,7 +1,7 @@
 //! What OOCC's commit writes: whole records, whose every line says the new version, and directory records behind them.
 //!
 //! Invariant: what is written of a record is all of it but LOCK, whatever has changed, its first line in front: that names
-//! its writer, and whoever recovers him knows by that that he had been decided to commit. What says less comes behind: where
+//! its writer, and whoever recovers him knows by that that he had been decided to commit; of half a line VERSION says so. What says less comes behind: where
 //! chains go on, then directory records.
 
 use super::commit::Decided;
@@ -101,6 +101,7 @@ fn write_record(oocc: &Oocc, txn: &mut Txn, entry: &Entry, (table, version): (&T
     let slot = &table.slot;
     let Some(lined) = slot.lined() else { unreachable!("every table of this layout is lined") };
     set_new_version(txn, entry.lock, version);
+    txn.locks[entry.lock as usize].nameless = lined.is_half();
     let Txn { round, pieces, tag, .. } = txn;
     let image = match lined.lines() {
         // The payload is in a copy of the slot.

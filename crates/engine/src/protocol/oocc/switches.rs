@@ -42,6 +42,8 @@ pub(super) enum On {
     Stillness = 31,
     AnnounceWrites = 32,
     ExclusiveIfExplicit = 33,
+    HalfLines = 34,
+    TakeLogBack = 35,
 }
 
 pub(super) const SWITCHES: &[Switch] = &[
@@ -91,7 +93,7 @@ pub(super) const SWITCHES: &[Switch] = &[
     ),
     switch(
         "writer-tag",
-        "a redo log is finished if a record says that its transaction wrote it; off: if there is one",
+        "a redo log is finished if a record shows that its transaction wrote it; off: if there is one",
         false,
     ),
     switch(
@@ -233,6 +235,16 @@ pub(super) const SWITCHES: &[Switch] = &[
          asks who reads before he keeps them away",
         true,
     ),
+    switch(
+        "half-lines",
+        "a record that half a line has room for takes no more, and does not say who wrote it; off: a whole line, which does",
+        false,
+    ),
+    switch(
+        "take-log-back",
+        "who has logged a record that names nobody, and does not write it, takes the entry back before it releases a lock; off: it leaves it",
+        false,
+    ),
 ];
 
 /// A switch that the paper's text has, or not. Nobody else has measured it: there is no other public form.
@@ -270,6 +282,7 @@ pub(super) enum Phase {
     Mark = 18,
     NobodyReads = 19,
     Still = 20,
+    TakeBack = 21,
 }
 
 pub(super) const PHASES: &[&str] = &[
@@ -294,6 +307,7 @@ pub(super) const PHASES: &[&str] = &[
     "mark",
     "nobody_reads",
     "still",
+    "take_back",
 ];
 
 pub(super) const LIMITS: &[Limit] = &[

@@ -1,0 +1,198 @@
+//! OOCC's records of half a line name nobody: whoever has logged one and does not write it takes his entry back before he releases a lock.
+//!
+//! Invariant checked: an entry of a transaction that was refused is gone at every copy when its locks are, also where a node does not answer,
+//! so that what another writes next under the same version is not taken for its doing when both its life and its locks are lost. One whose
+//! records say who wrote them leaves its entry, and one whose records lie on one node alone does; neither is mistaken.
+
+use crate::common::scene::{PACE, TERMS};
+use crate::common::*;
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_engine::catalog::Placement;
+use tarn_engine::context::Context;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::mend;
+use tarn_engine::outcome::{AbortReason, Failure};
+use tarn_engine::recovery::logged;
+use tarn_engine::schema::{Cells, TableId, TableSchema};
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::executor::block_on;
+
+/// Written, and in one group; read, and in the other.
+const WRITTEN: TableId = TableId(0);
+const READ: TableId = TableId(1);
+/// Two of the first table's records.
+const SHARED: u64 = 1;
+const OTHER: u64 = 2;
+/// The primary of the first group.
+const PRIMARY: NodeSlot = NodeSlot(0);
+/// What the refused transaction would have written.
+const NEVER: u64 = 666;
+
+struct Scene {
+    world: World,
+    refused: Coordinator,
+    other: Coordinator,
+    keeper: Rc<Context>,
+}
+
+fn scene(of: fn(&str, u64) -> TableSchema, replicas: usize, missing: &str) -> Scene {
+    let schemas = [of("written", 400), half("read", 400)];
+    let shape = Shape::of(&schemas).protocol("oocc").variant(&format!("corrected{missing}"));
+    let mut shape = shape.nodes(2, replicas);
+    shape.options.placement = Placement::Table;
+    let world = World::new(&shape);
+    let once = Retry { tries_max: 1, ..Retry::default() };
+    let refused = Coordinator::new(world.context(0, 64), 0, once);
+    let (mut other, keeper) = (world.coordinator(1, 64), world.context(2, 0));
+    fill(&mut other, WRITTEN, [SHARED, OTHER]);
+    fill(&mut other, READ, [7]);
+    Scene { world, refused, other, keeper }
+}
+
+fn set(by: &mut Coordinator, table: TableId, key: u64, value: u64) {
+    let body = async |tx: &mut tarn_engine::transaction::Transaction<'_>| {
+        let row = tx.update(table, key, Cells::ALL);
+        tx.fetch().await?;
+        tx.set(row, A, value);
+        Ok(())
+    };
+    block_on(by.transact(body)).expect("nobody is in its way");
+}
+
+impl Scene {
+    /// A transaction reads one record, locks two others, and commits when `meanwhile` has run.
+    fn refuse(&mut self, meanwhile: impl FnOnce(&mut Coordinator)) -> Result<(), Failure> {
+        self.refuse_within(usize::MAX, meanwhile).expect("it ends")
+    }
+
+    /// Likewise, dropped if it has not ended within so many polls.
+    fn refuse_within(
+        &mut self,
+        polls: usize,
+        meanwhile: impl FnOnce(&mut Coordinator),
+    ) -> Option<Result<(), Failure>> {
+        let (refused, other) = (&mut self.refused, &mut self.other);
+        let meanwhile = Cell::new(Some(|| meanwhile(other)));
+        let mut future = pin!(refused.transact(async |tx| {
+            tx.read(READ, 7u64, Cells::ALL);
+            let rows = [SHARED, OTHER].map(|key| tx.update(WRITTEN, key, Cells::ALL));
+            tx.fetch().await?;
+            for row in rows {
+                tx.set(row, A, NEVER);
+            }
+            if let Some(meanwhile) = meanwhile.take() {
+                meanwhile();
+            }
+            Ok(())
+        }));
+        let mut waiting = Waiting::from_waker(Waker::noop());
+        for _ in 0..polls {
+            if let Poll::Ready(ended) = future.as_mut().poll(&mut waiting) {
+                return Some(ended);
+            }
+        }
+        None
+    }
+
+    fn is_refused(&mut self) {
+        let refused = self.refuse(|other| set(other, READ, 7, 8));
+        assert_eq!(refused, Err(Failure::Abort(AbortReason::VersionChanged)));
+    }
+
+    /// Entries that stand in logs under its life.
+    fn entries(&self) -> usize {
+        let life = self.refused.context().node.id;
+        block_on(logged(&self.keeper, life)).expect("an answer").len()
+    }
+
+    /// Its life ends, and the primary of what it had locked dies; what the records hold when all is mended.
+    fn loses_both(mut self) -> [Option<u64>; 2] {
+        let (database, life) = (Arc::clone(&self.world.database), self.refused.context().node.id);
+        self.world.fabric.fail_node(PRIMARY);
+        database.membership.expel(life);
+        let promoted = || !database.configurations.open().groups.nodes().contains(&PRIMARY);
+        while !promoted() {
+            for context in [self.refused.context(), self.other.context(), &self.keeper] {
+                block_on(context.attend());
+            }
+            // It fails where it finds the dead node, and looks again.
+            let _ = block_on(mend::step(&self.keeper, TERMS, PACE, &mut |_| {}));
+        }
+        [SHARED, OTHER].map(|key| value_of(&mut self.other, WRITTEN, key))
+    }
+}
+
+#[test]
+fn who_is_refused_takes_back_what_names_nobody() {
+    for (of, replicas, left) in [(half as fn(&str, u64) -> _, 2, 0), (half, 1, 1), (narrow, 2, 1)] {
+        let mut scene = scene(of, replicas, "");
+        scene.is_refused();
+        assert_eq!(scene.entries(), left, "{replicas} copies");
+        scene.world.assert_clean();
+    }
+    let mut lined = scene(half, 2, ",-half-lines");
+    lined.is_refused();
+    assert_eq!(lined.entries(), 1);
+}
+
+#[test]
+fn another_s_version_is_not_taken_for_the_refused_one_s() {
+    for (of, missing) in [(half as fn(&str, u64) -> _, ""), (narrow, ""), (half, ",-half-lines")] {
+        let mut scene = scene(of, 2, missing);
+        scene.is_refused();
+        set(&mut scene.other, WRITTEN, SHARED, 55);
+        assert_eq!(scene.loses_both(), [Some(55), Some(OTHER)], "{missing}");
+    }
+}
+
+/// Without the rule recovery takes the other's VERSION for the refused transaction's, and finishes that.
+#[test]
+fn an_entry_that_is_left_is_finished() {
+    let mut scene = scene(half, 2, ",-take-log-back");
+    scene.is_refused();
+    assert_eq!(scene.entries(), 1);
+    set(&mut scene.other, WRITTEN, SHARED, 55);
+    assert_eq!(scene.loses_both(), [Some(55), Some(NEVER)]);
+}
+
+/// A copy of the log dies as the entry is sent: it is gone, and from the other the entry is taken back. The locks there are given back too.
+#[test]
+fn who_meets_a_dead_node_takes_back_what_the_other_has() {
+    let mut scene = scene(half, 2, "");
+    let fabric = Arc::clone(&scene.world.fabric);
+    let failed = scene.refuse(|_| fabric.fail_node(PRIMARY));
+    assert_eq!(
+        failed,
+        Err(Failure::Fabric),
+        "no data were sent: it knows that it has not committed"
+    );
+    assert_eq!(scene.entries(), 0);
+    assert_eq!(scene.loses_both(), [Some(SHARED), Some(OTHER)]);
+}
+
+/// Dropped at every poll. Who goes on settles what it had left, and another may write; of who rests recovery knows as much.
+#[test]
+fn who_is_dropped_half_way_leaves_nothing_to_be_finished() {
+    for goes_on in [true, false] {
+        let (mut polls, mut has_ended, mut in_doubt) = (0, false, 0);
+        while !has_ended {
+            let mut scene = scene(half, 2, "");
+            let ended = scene.refuse_within(polls, |other| set(other, READ, 7, 8));
+            has_ended = ended.is_some();
+            (polls, in_doubt) = (polls + 1, in_doubt + usize::from(scene.entries() > 0));
+            let mut shared = SHARED;
+            if goes_on {
+                assert_eq!(value_of(&mut scene.refused, READ, 8), None);
+                assert_eq!(scene.entries(), 0);
+                shared = 55;
+                set(&mut scene.other, WRITTEN, SHARED, shared);
+            }
+            assert_eq!(scene.loses_both(), [Some(shared), Some(OTHER)], "{polls} polls");
+        }
+        assert!(polls > 3 && in_doubt > 0, "{polls} polls, {in_doubt} in doubt");
+    }
+}
