@@ -60,7 +60,8 @@ fn a_row_of_eight_bytes_is_half_a_line_if_it_may_be() {
         [0xee, 5, 0xee, 7]
     );
     assert_eq!((half.lines(), half.writer(&record), half.is_whole(&record)), (1, 0, true));
-    assert_eq!(half.writes().collect::<Vec<_>>(), [VERSION_AT..32], "one verb, all but LOCK");
+    let mut writes = half.writes();
+    assert_eq!((writes.next(), writes.next()), (Some(VERSION_AT..32), None), "all but LOCK");
     let mut payload = [0; 8];
     half.gather_payload(&record, &mut payload);
     assert_eq!(u64::from_le_bytes(payload), 7);

@@ -167,6 +167,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("oocc", "-lease"),
     ("oocc", "-implicit"),
     ("oocc", "-stillness"),
+    ("oocc", "-half-lines"),
     ("drtm", "-share-leases"),
     ("drtm", "-lock-together"),
     ("dslr", "-wide-counts"),
@@ -192,6 +193,8 @@ const UNSEEN: &[(&str, &str)] = &[
     ("lotus", "-forget-moved"),
     ("oocc", "-header-first"),
     ("oocc", "-announce-writes"),
+    // It takes the death of a memory node behind a refusal, and of who was refused (the engine's `taken_back.rs`).
+    ("oocc", "-take-log-back"),
     // Five transactions: more orders than can be explored. The engine's `explicit_leases.rs` has the one that matters.
     ("oocc", "-implicit,-exclusive-if-explicit"),
 ];
