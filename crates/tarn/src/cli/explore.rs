@@ -15,6 +15,7 @@ use crate::explore::order::{CRASHES_MAX, FaultKind, Item, Order};
 use crate::explore::run::{replay_item, run as explore};
 use crate::explore::shape::Shape;
 use crate::machine;
+use crate::schedules::mixture::Layout;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tarn_engine::outcome::UsageError;
@@ -58,6 +59,9 @@ pub struct Arguments {
     /// Every shape of each litmus
     #[arg(long, conflicts_with = "shape")]
     deep: bool,
+    /// How records lie: narrow, double, apart or half; of litmuses that name no layout themselves [default: narrow]
+    #[arg(long, value_name = "LAYOUT", value_parser = str::parse::<Layout>)]
+    layout: Option<Layout>,
     /// Real time for all of it, shared among the litmuses; what some leave over goes to those that gave up,
     /// which begin anew
     #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
@@ -173,7 +177,9 @@ fn replay(arguments: &Arguments, order: &Order, schedule: &Schedule) -> Result<V
 
 fn title(order: &Order, item: &Item) -> String {
     let Item { litmus, shape, fault } = item;
-    format!("{} on {shape}, {} ({}), fault: {fault}", litmus.title, order.protocol, order.variant)
+    let layout = order.layout.map_or(String::new(), |it| format!(", records {}", it.name()));
+    let Order { protocol, variant, .. } = order;
+    format!("{} on {shape}, {protocol} ({variant}{layout}), fault: {fault}", litmus.title)
 }
 
 fn order(arguments: &Arguments) -> Result<Order, Stop> {
@@ -198,6 +204,7 @@ fn order(arguments: &Arguments) -> Result<Order, Stop> {
         variant: arguments.variant.clone(),
         shape: arguments.shape,
         deep: arguments.deep,
+        layout: arguments.layout,
         crashes: crashes.unwrap_or(0) as u32,
         fault: arguments.fault,
         bounds,

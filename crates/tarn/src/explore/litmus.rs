@@ -88,6 +88,8 @@ pub struct Litmus {
     pub wrong: String,
     /// How its records lie.
     pub layout: Layout,
+    /// Whether it is as true of records that lie in another way: its file names none.
+    pub any_layout: bool,
     /// Its ordered index, by what records say; if it has one.
     pub ordered: Option<Ordered>,
     /// Names of its records, ascending.
@@ -214,8 +216,7 @@ impl Litmus {
 struct File {
     title: String,
     wrong: String,
-    #[serde(default = "narrow")]
-    layout: String,
+    layout: Option<String>,
     records: BTreeMap<String, Stated>,
     ordered: Option<FileOrdered>,
     #[serde(default)]
@@ -241,10 +242,6 @@ struct FileCrew {
     transactions: Vec<Vec<String>>,
 }
 
-fn narrow() -> String {
-    Layout::Narrow.name().to_owned()
-}
-
 fn one() -> u32 {
     1
 }
@@ -254,10 +251,10 @@ impl File {
     fn litmus(self, name: &str) -> Result<(Litmus, Vec<Vec<Content>>), String> {
         let records: Vec<String> = self.records.keys().cloned().collect();
         let initial = by_name(&self.records, &records)?;
-        let layout = Layout::ALL.into_iter().find(|it| it.name() == self.layout);
-        let layouts = || Layout::ALL.map(Layout::name).join(", ");
+        let layout = self.layout.as_deref().map(str::parse::<Layout>).transpose();
+        let said = || self.layout.as_deref().unwrap_or_default();
         let layout =
-            layout.ok_or_else(|| format!("layout = {}; allowed: {}", self.layout, layouts()))?;
+            layout.map_err(|allowed| format!("layout = {}; allowed: {allowed}", said()))?;
         let position = |name: &String| {
             let at = records.iter().position(|known| known == name);
             at.ok_or_else(|| format!("together = {name}; allowed: {}", records.join(", ")))
@@ -278,7 +275,8 @@ impl File {
             name: name.to_owned(),
             title: self.title,
             wrong: self.wrong,
-            layout,
+            layout: layout.unwrap_or(Layout::Narrow),
+            any_layout: layout.is_none(),
             ordered: self.ordered.as_ref().map(FileOrdered::ordered).transpose()?,
             together: together.collect::<Result<_, String>>()?,
             coordinators: self.coordinator.iter().map(crew).collect::<Result<_, String>>()?,

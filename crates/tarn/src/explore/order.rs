@@ -6,6 +6,7 @@
 use super::litmus::Litmus;
 use super::shape::Shape;
 use crate::bench::checks::guaranteed;
+use crate::schedules::mixture::Layout;
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -92,6 +93,8 @@ pub struct Order {
     pub shape: Option<Shape>,
     /// On every shape of each litmus.
     pub deep: bool,
+    /// With records that lie so, where a litmus names no layout itself.
+    pub layout: Option<Layout>,
     /// Crashes of one execution.
     pub crashes: u32,
     /// Of this kind; otherwise each kind by itself.
@@ -124,6 +127,7 @@ impl Order {
             variant: variant.to_owned(),
             shape: None,
             deep: false,
+            layout: None,
             crashes: 0,
             fault: None,
             bounds: Bounds::NONE,
@@ -152,7 +156,13 @@ impl Order {
                 name => vec![name],
             };
             for name in names {
-                let litmus = Litmus::load(name)?;
+                let mut litmus = Litmus::load(name)?;
+                if let Some(layout) = self.layout {
+                    if !litmus.any_layout {
+                        continue; // it is about its own
+                    }
+                    litmus.layout = layout;
+                }
                 if !caps.ranges && litmus.ordered.is_some() {
                     continue; // nor for ranges
                 }
@@ -176,6 +186,11 @@ impl Order {
     fn nothing_left(&self) -> UsageError {
         let protocol = &self.protocol;
         let (field, value, allowed) = match self.fault {
+            _ if self.layout.is_some() => (
+                "layout",
+                self.layout.map_or("", Layout::name).into(),
+                format!("for litmuses that name none, of what {protocol} promises"),
+            ),
             Some(kind) => (
                 "fault",
                 kind.name().into(),
@@ -239,6 +254,9 @@ impl Order {
         if self.variant != "corrected" {
             command += &format!(" --variant {}", self.variant);
         }
+        if let Some(layout) = self.layout {
+            command += &format!(" --layout {}", layout.name());
+        }
         if *fault != FaultKind::None {
             command += &format!(" --crashes {} --fault {fault}", self.crashes);
         }
@@ -301,5 +319,20 @@ mod tests {
         let plain = Order::all("ford", "corrected");
         let items = plain.items().expect("items");
         assert_eq!(plain.replay(&items[0], "0"), "tarn explore aba --shape 2x2 --replay 0");
+        let halves = Order { layout: Some(Layout::Half), ..plain };
+        let told = "tarn explore aba --shape 2x2 --layout half --replay 0";
+        assert_eq!(halves.replay(&items[0], "0"), told);
+    }
+
+    #[test]
+    fn a_layout_is_for_litmuses_that_name_none() {
+        let all = Order::all("ford", "corrected");
+        let halves = Order { layout: Some(Layout::Half), ..all.clone() };
+        let (items, some) = (all.items().expect("items"), halves.items().expect("items"));
+        let own = items.iter().filter(|item| !item.litmus.any_layout).count();
+        assert_eq!((some.len() + own, own), (items.len(), 3));
+        assert!(some.iter().all(|item| item.litmus.layout == Layout::Half));
+        let torn = Order { litmuses: vec!["torn-row".into()], ..halves };
+        assert!(torn.items().expect_err("refused").to_string().starts_with("layout = half; "));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::order::{FaultKind, Item, Order};
 use crate::machine;
+use crate::schedules::mixture::Layout;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -178,6 +179,8 @@ pub struct Sum {
     pub variant: String,
     /// What histories and values were held against.
     pub isolation: Option<&'static str>,
+    /// How records lie, where litmuses name no layout and another was asked for.
+    pub layout: Option<&'static str>,
     /// Crashes of one execution.
     pub crashes: u32,
     /// Item by item.
@@ -211,6 +214,7 @@ impl Sum {
             protocol: order.protocol.clone(),
             variant: order.variant.clone(),
             isolation: order.isolation(),
+            layout: order.layout.map(Layout::name),
             crashes: order.crashes,
             litmus,
             total,
@@ -234,9 +238,10 @@ impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sum { protocol, variant, crashes, total, .. } = self;
         let isolation = self.isolation.unwrap_or("nothing");
+        let layout = self.layout.map_or(String::new(), |name| format!(", records {name}"));
         writeln!(
             f,
-            "every order of {protocol} ({variant}), {crashes} crashes, held against: {isolation}"
+            "every order of {protocol} ({variant}{layout}), {crashes} crashes, held against: {isolation}"
         )?;
         writeln!(
             f,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: every column is whole words, so that a row can say one number in each of them.
 
+use std::str::FromStr;
 use tarn_engine::schema::{ColumnId, ColumnType, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
@@ -44,6 +45,15 @@ impl Layout {
             Layout::Apart => table.column("b", ColumnType::Bytes(248)).column("c", ColumnType::U64),
             Layout::Half => table.fingerprinted(),
         }
+    }
+}
+
+impl FromStr for Layout {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Layout, String> {
+        let layout = Layout::ALL.into_iter().find(|layout| layout.name() == text);
+        layout.ok_or_else(|| Layout::ALL.map(Layout::name).join(", "))
     }
 }
 

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::report::Sum;
 use tarn::explore::run::run;
+use tarn::schedules::mixture::Layout;
 use tarn_engine::protocol::{ALL, ProtocolInfo};
 use tarn_sim::explore::Bounds;
 
@@ -269,6 +270,40 @@ fn rules_taken_away_are_found_by_readers_that_are_one_call() {
                 explored(&order(&planted(protocol, (missing, litmus), "2x2", FaultKind::None)));
             assert!(sum.total.violations > 0, "{protocol} {missing} {litmus}: {sum}");
         }
+    }
+}
+
+/// Two records share a line, and under OOCC neither says who wrote it: what is right stays right, with deaths too, and what recovery must
+/// know about them is missed.
+#[test]
+fn records_of_half_a_line_are_explored() {
+    let of = |litmus: &str, missing: &str, fault| {
+        let variant = format!("corrected{missing}");
+        let crashes = u32::from(fault != FaultKind::None);
+        let (fault, litmuses) = ((crashes > 0).then_some(fault), vec![litmus.to_owned()]);
+        // Until a rule that is missing is missed.
+        let bounds = if missing.is_empty() { BOUNDED } else { Bounds::NONE };
+        let order = Order { litmuses, crashes, fault, jobs: 2, ..Order::all("oocc", &variant) };
+        explored(&Order { layout: Some(Layout::Half), bounds, ..order })
+    };
+    let all = of("all", "", FaultKind::None);
+    assert!(all.is_good() && all.total.exhausted > all.total.items / 2, "{all}");
+    for fault in FaultKind::ALL {
+        for litmus in ["write-skew", "lost-update", "intermediate-read"] {
+            let sum = of(litmus, "", fault);
+            assert!(sum.is_good() && sum.litmus[0].broken > 0, "{sum}");
+        }
+    }
+    let planted = [
+        ("-writer-tag", "write-skew", FaultKind::Compute),
+        ("-unlock-late", "lost-update", FaultKind::Memory),
+        ("-refuse-locked", "fractured-read", FaultKind::None),
+    ];
+    for (missing, litmus, fault) in planted {
+        let sum = of(litmus, &format!(",{missing}"), fault);
+        let found = sum.violations().next().unwrap_or_else(|| panic!("{missing}: {sum}")).1;
+        assert!(found.replay.contains(" --layout half "), "{}", found.replay);
+        assert_eq!(tarn(&arguments(&found.replay)).code, Some(1), "{}", found.replay);
     }
 }
 
