@@ -2,7 +2,7 @@
 //!
 //! Invariant: between transactions it holds no lock. An aborted try is tried again after a random
 //! pause ([`Retry`]). A transaction whose future is dropped releases what it held at once; one dropped
-//! while its data are on their way is resolved before the coordinator runs the next, or, if the
+//! while it is in doubt (its data are on their way, or what it has logged may be found) is resolved before the coordinator runs the next, or, if the
 //! coordinator is dropped as well, by others of its thread. Nothing is logged, not by a split either,
 //! before its number's log area is known to be needed by nobody.
 
@@ -441,13 +441,10 @@ impl Coordinator {
         }
     }
 
-    /// Locks in compute nodes are not to be held for as long as a coordinator rests: its thread settles what is in doubt. What
-    /// the coordinator keeps is the name.
+    /// What is in doubt is its thread's to settle as well, with all that is known of it: a change of the configuration does not wait for a
+    /// coordinator that rests, and locks that no log tells of are given back before. What the coordinator keeps is the name.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
-        if !self.cx.has_services() {
-            return;
-        }
         let mut name = Txn::new(self.txn.tag, self.txn.coordinator);
         name.intent = self.txn.intent;
         // Its log is needed for as long as anything is written for it.

@@ -3,9 +3,9 @@
 //! Invariant: a doubt is settled by one coroutine at a time, and its thread counts as busy until then:
 //! a change of the configuration waits for it, because the new primaries know nothing of its locks.
 //! Its coordinator settles it before its next transaction, or on request; while a change waits, or once
-//! its coordinator is no more, any coroutine of the thread does. A coordinator that goes leaves its
-//! transaction here: where it holds locks and no data nobody else knows. Until it is settled its number is
-//! this thread's ([`crate::numbers`]).
+//! its coordinator is no more, any coroutine of the thread does. A coordinator hands its
+//! transaction over: where it holds locks and no data, nor an entry in a log, nobody else knows, and they are given back before the
+//! thread counts as idle. Until it is settled its number is this thread's ([`crate::numbers`]).
 
 use crate::context::Context;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
@@ -69,10 +69,13 @@ impl Doubts {
         open.map(|doubt| (doubt.id, doubt.coordinator))
     }
 
-    /// The first that its coordinator has left here, of those that nobody settles.
-    fn first_left(&self) -> Option<(TxnId, u32)> {
+    /// The first whose coordinator is no more, or with `resting` does not run, of those that nobody settles.
+    fn first_left(&self, resting: bool) -> Option<(TxnId, u32)> {
         let list = self.list.borrow();
-        let is_left = |doubt: &&Doubt| doubt.standing == Standing::Open && doubt.left.is_some();
+        let is_left = |doubt: &&Doubt| {
+            let left = doubt.left.is_some() && (resting || !doubt.is_awaited);
+            doubt.standing == Standing::Open && left
+        };
         list.iter().find(is_left).map(|doubt| (doubt.id, doubt.coordinator))
     }
 
@@ -218,15 +221,16 @@ impl Context {
 
     /// Whether coordinators of this thread have left anything in doubt, or their last writes ended in an error.
     pub(crate) fn has_left_doubts(&self) -> bool {
-        self.doubts.first_left().is_some()
+        self.doubts.first_left(self.has_services()).is_some()
     }
 
-    /// Settles what coordinators of this thread have left in doubt that are no more.
+    /// Settles what coordinators of this thread have left in doubt that are no more; where locks are in compute nodes, whoever waits for
+    /// one of theirs has nobody else to ask, so that it settles what those have left that rest, too.
     ///
     /// # Errors
     /// The fabric's: ask again.
     pub(crate) async fn settle_left(&self) -> Result<(), Failure> {
-        while let Some((id, number)) = self.doubts.first_left() {
+        while let Some((id, number)) = self.doubts.first_left(self.has_services()) {
             self.settle_here(id, number).await?;
         }
         Ok(())

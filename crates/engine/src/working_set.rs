@@ -307,7 +307,7 @@ pub struct Lock {
     pub granted: bool,
     /// Whether VERSION is to be written.
     pub writes: bool,
-    /// Whether what is written says its VERSION, and not who wrote it: who logs that and does not write it takes the entry back.
+    /// Whether what may be written says its VERSION, and not who wrote it.
     pub nameless: bool,
     /// VERSION as found under the lock.
     pub old_version: Version,
@@ -327,6 +327,12 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Whether something is written that does not say who wrote it: who logs that and does not write it takes the entry back.
+    #[inline]
+    pub fn writes_nameless(&self) -> bool {
+        self.writes && self.nameless
+    }
+
     /// One that is not asked for, and of which nothing is known.
     #[inline(always)]
     pub fn unasked(address: Address, kind: LockKind, held_as: HeldAs) -> Lock {
@@ -460,7 +466,7 @@ pub struct Txn {
     pub leases: Leases,
     /// Where it is counted as a reader, and whom it asks, under explicit leases.
     pub reading: Reading,
-    /// Whether a write may have been sent: from then on only resolution decides.
+    /// Whether a write may have been sent, or a log that others would go by: from then on only resolution decides.
     pub in_doubt: bool,
     /// Locks are assumed and not asked for: in simulations alone.
     pub assumes_locks: bool,

@@ -108,10 +108,16 @@ impl RedoEntry {
     }
 }
 
-/// Where the WRITEs of a record begin: in its half of a line or in its first line, or, of all of its later lines, behind that.
+/// Where the WRITEs of a record begin: in its half of a line or in its first line, or, of all of its later lines, behind that. Of one that is
+/// only held, nowhere.
 fn bytes_of(record: &LoggedRecord) -> Range<u64> {
     let (start, len) = (record.address.to_word(), LINE_BYTES as u64);
-    if record.nameless { start..start + len / 2 } else { start..start + len + 1 }
+    let len = match record.nameless {
+        _ if record.new_version == record.old_version => 0,
+        true => len / 2,
+        false => len + 1,
+    };
+    start..start + len
 }
 
 /// By what a record shows that a transaction wrote it, of whose locks none was given back.

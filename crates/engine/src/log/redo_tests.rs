@@ -181,16 +181,25 @@ fn an_entry_tells_halves_of_a_line_apart() {
         let (address, len_bytes) = (address.plus(VERSION_AT), if nameless { 24 } else { 32 });
         txn.pieces.push(Piece { address, new: line, old: line, len_bytes, logged: true });
     }
+    // Held, and not written after all: its VERSION says nothing.
+    let (held, version) = (at.plus(8 * LINE_BYTES), Version::from_word(OLD));
+    txn.locks.push(Lock {
+        nameless: true,
+        old_version: version,
+        new_version: version,
+        ..Lock::unasked(held, LockKind::Record, HeldAs::Exclusive)
+    });
     let (start, len) = encode(&mut txn);
     let entry = RedoEntry::decode(&txn.round, start, len).expect("an entry");
-    assert_eq!(entry.records(), [at, other, at.plus(4 * LINE_BYTES)]);
+    assert_eq!(entry.records(), [at, other, at.plus(4 * LINE_BYTES), held]);
+    assert_eq!(entry.shown_by(&entry.versions()[3]), ShownBy::Nothing);
     let each = |it: &LoggedRecord| {
         let writes: Vec<Address> = entry.writes_of(it).map(|write| write.address).collect();
         assert_eq!(writes, [it.address.plus(VERSION_AT)]);
         (entry.shown_by(it), entry.bytes(it))
     };
     let (half, whole) = (ShownBy::Version, ShownBy::Writer);
-    let told: Vec<_> = entry.versions().iter().map(each).collect();
+    let told: Vec<_> = entry.versions()[..3].iter().map(each).collect();
     assert_eq!(told, [(half, 64), (half, 32), (whole, 64)], "no further than the line");
     assert_eq!(entry.others().count(), 0);
 }

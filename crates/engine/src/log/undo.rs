@@ -68,7 +68,7 @@ pub fn write_entry(
     let (records, rest) =
         entry[LOG_HEADER_BYTES / 8..].split_at_mut(locks.len() * RECORD_BYTES / 8);
     for (record, lock) in records.as_chunks_mut::<3>().0.iter_mut().zip(locks) {
-        let nameless = if lock.nameless { NAMELESS } else { 0 };
+        let nameless = if lock.writes_nameless() { NAMELESS } else { 0 };
         let address = lock.address.to_word() | nameless;
         *record = [address, lock.old_version.word(), lock.new_version.word()];
     }
@@ -86,7 +86,7 @@ pub struct LoggedRecord {
     pub old_version: Version,
     /// VERSION after.
     pub new_version: Version,
-    /// See [`Lock::nameless`].
+    /// See [`Lock::writes_nameless`].
     pub nameless: bool,
 }
 

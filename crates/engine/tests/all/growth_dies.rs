@@ -15,15 +15,19 @@ use tarn_engine::inspect;
 use tarn_engine::metrics::RecoveryEvent;
 use tarn_engine::outcome::Failure;
 use tarn_engine::recovery::{self, Pace};
-use tarn_engine::schema::Cells;
+use tarn_engine::schema::{Cells, TableSchema};
 use tarn_fabric::address::{GroupId, NodeSlot};
 
 const SHARD: Shard = Shard { table: TABLE, group: GroupId(0) };
 const RECORDS: u64 = 60;
 
+/// What dies: a table's records, and the variant.
+type What = (fn(&str, u64) -> TableSchema, &'static str);
+
 /// A table far too full, on memory nodes 0 and 1, and a spare.
-fn crowded(variant: &str) -> WeakFabric {
-    let mut shape = Shape::of(&[narrow("narrow", 8)]).nodes(2, 2).protocol("oocc").variant(variant);
+fn crowded((records, variant): What) -> WeakFabric {
+    let schema = records("crowded", 8);
+    let mut shape = Shape::of(&[schema]).nodes(2, 2).protocol("oocc").variant(variant);
     shape.options.placement = Placement::Table;
     (shape.options.log_bytes, shape.options.coordinators_max) = (8 << 10, 4);
     (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 256 << 10);
@@ -62,12 +66,12 @@ fn wrong(fabric: &WeakFabric, by: &mut Coordinator) -> Option<String> {
 /// The index has grown by so many steps; whoever does the next dies after so many of the fabric's, and the primary with him if
 /// `beside`. Whether he had ended, and what is wrong; events of recovery are added up.
 fn die(
-    variant: &str,
+    what: What,
     (grown, steps): (usize, usize),
     beside: bool,
     events: &mut [u64; 2],
 ) -> (bool, Option<String>) {
-    let fabric = crowded(variant);
+    let fabric = crowded(what);
     let mut by = coordinator(&fabric.context(1, 0), 1);
     by.context().growth.enable(false);
     for key in 0..RECORDS {
@@ -100,10 +104,10 @@ fn die(
 }
 
 /// The first point of death that leaves something wrong, of a new segment and of the first splits into it.
-fn first_wrong(variant: &str, beside: bool, events: &mut [u64; 2]) -> Option<String> {
+fn first_wrong(what: What, beside: bool, events: &mut [u64; 2]) -> Option<String> {
     for grown in 0..3 {
         for steps in 1.. {
-            let (ended, wrong) = die(variant, (grown, steps), beside, events);
+            let (ended, wrong) = die(what, (grown, steps), beside, events);
             if let Some(wrong) = wrong {
                 return Some(format!("{grown} steps of growth, {steps} of the fabric: {wrong}"));
             }
@@ -117,9 +121,11 @@ fn first_wrong(variant: &str, beside: bool, events: &mut [u64; 2]) -> Option<Str
 
 #[test]
 fn a_growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
-    for beside in [false, true] {
-        let mut events = [0; 2];
-        assert_eq!(first_wrong("corrected", beside, &mut events), None, "beside: {beside}");
+    // Of a line, and of half a line.
+    let records = [narrow as fn(&str, u64) -> TableSchema, half];
+    for (records, beside) in records.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let (mut events, what) = ([0; 2], (records, "corrected"));
+        assert_eq!(first_wrong(what, beside, &mut events), None, "beside: {beside}");
         println!("finished, and nothing written: {events:?}");
         assert!(events.iter().all(|&count| count > 0), "{events:?}");
     }
@@ -127,6 +133,6 @@ fn a_growth_whose_node_dies_at_any_step_is_finished_or_leaves_nothing() {
 
 #[test]
 fn a_growth_without_its_header_in_front_is_missed() {
-    let found = first_wrong("corrected,-header-first", false, &mut [0; 2]);
+    let found = first_wrong((narrow, "corrected,-header-first"), false, &mut [0; 2]);
     println!("{}", found.expect("it is missed"));
 }

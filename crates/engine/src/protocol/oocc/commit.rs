@@ -111,7 +111,7 @@ async fn commit_prepared(
 /// Whether anything that is written names nobody, and there is, or may come to be, another copy of it, which can show it where its lock is lost.
 fn is_nameless(cx: &Context, txn: &Txn) -> bool {
     let may_be_lost = |lock: &Lock| !cx.is_only_copy(lock.address.group());
-    txn.locks.iter().any(|lock| lock.nameless && may_be_lost(lock))
+    txn.locks.iter().any(|lock| lock.writes_nameless() && may_be_lost(lock))
 }
 
 /// A round of its own for what should have been raised before: absences that were found in the round of the locks.
