@@ -11,7 +11,7 @@
 //! **What takes half a line names nobody** ([`crate::layout::Lined`]). Its VERSION is the transaction's whose lock it has: nobody else could
 //! have written it. It says so as well where the lock is lost with its node, because an entry that names such records counts for no longer than
 //! its transaction may still write: who has logged one and gives its locks back without having written takes the entry back before
-//! ([`take_back`](super::send::take_back)), and so does recovery. So who finds the entry, and no lock given back, finds its own VERSION or the old one.
+//! (`take_back`), and so does recovery. So who finds the entry, and no lock given back, finds its own VERSION or the old one.
 //!
 //! After the redo log of OOCC, of which it is said that a transaction is replayed if its log exists.
 
