@@ -84,18 +84,7 @@ async fn commit_prepared(
         validate(oocc, cx, txn).await?;
     } else {
         raise_before(oocc, cx, txn).await?;
-        let takes_back = oocc.on(On::TakeLogBack) && is_nameless(cx, txn);
-        if takes_back {
-            // Dropped from here on, it is for whoever finds its entry.
-            begin_doubt(cx, txn);
-        }
-        if let Err(failure) = raise_validate_and_log(oocc, cx, txn).await {
-            if takes_back {
-                enter(cx, Phase::TakeBack);
-                take_back(cx, txn).await;
-            }
-            return Err(failure);
-        }
+        raise_validate_and_log(oocc, cx, txn).await?;
         end_stage(cx, txn, Stage::Validate);
         wait_out(cx, txn).await;
         end_stage(cx, txn, Stage::Wait);
@@ -127,7 +116,8 @@ async fn raise_before(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     raised(txn)
 }
 
-/// The last locks, what was read, and what will be written: all in one round, and only then is any verdict looked at.
+/// The last locks, what was read, and what will be written: all in one round, and only then is any verdict looked at. If it is no, a log that
+/// names nobody is taken back.
 async fn raise_validate_and_log(
     oocc: &Oocc,
     cx: &Context,
@@ -144,12 +134,23 @@ async fn raise_validate_and_log(
         add_validation(cx, txn, Which::All)
     });
     add_redo_log(cx, txn);
-    send(cx, txn).await?;
-    raised(txn)?;
-    match seen {
-        Some(first) => Ok(absorb_validation(oocc, cx, txn, (first, Which::All))?),
-        None => Ok(()),
+    let takes_back = oocc.on(On::TakeLogBack) && is_nameless(cx, txn);
+    if takes_back {
+        // Dropped from here on, it is for whoever finds its entry.
+        begin_doubt(cx, txn);
     }
+    let verdict = match send(cx, txn).await {
+        Ok(()) => raised(txn).and_then(|()| match seen {
+            Some(first) => Ok(absorb_validation(oocc, cx, txn, (first, Which::All))?),
+            None => Ok(()),
+        }),
+        Err(failure) => Err(failure),
+    };
+    if verdict.is_err() && takes_back {
+        enter(cx, Phase::TakeBack);
+        take_back(cx, txn).await;
+    }
+    verdict
 }
 
 /// Sends a round that may raise locks.
