@@ -109,7 +109,8 @@ fn bad_flags_end_in_one_line_that_says_what_is_allowed() {
 
 #[test]
 fn leases_are_adjusted_and_the_time_to_adjust_is_printed() {
-    let line = "sim ycsb --protocol oocc --mix-profile oocc-ri --compute-nodes 2 --records 2000 --virtual-ms 1 \
+    // One writer in 64 is looked at: so long that a score of them are.
+    let line = "sim ycsb --protocol oocc --mix-profile oocc-ri --compute-nodes 2 --records 2000 --virtual-ms 8 \
                 --coordinators 16 --read-lease-ns 100 --read-lease-adjust-ns 100000";
     let report = object(&format!("{line} --json"));
     let manager = &report["read_leases"]["manager"];
@@ -120,6 +121,7 @@ fn leases_are_adjusted_and_the_time_to_adjust_is_printed() {
     assert!(manager["time_to_adjust_us"].as_f64() > Some(0.0), "{report}");
     assert_eq!(manager["first"][0]["from_ns"], 100, "{report}");
     assert!(report["read_leases"]["last_ns"].as_u64() > Some(100), "{report}");
+    assert!(report["read_leases"]["sampled"].as_u64() > Some(10), "{report}");
     assert!(report["read_leases"]["stages_us"]["execute"].as_f64() > Some(0.0), "{report}");
     let text = tarn_line(line).out;
     assert!(text.contains("time to adjust ") && text.contains("lease manager"), "{text}");
