@@ -182,25 +182,23 @@ impl Order {
         if items.is_empty() { Err(self.nothing_left()) } else { Ok(items) }
     }
 
-    /// Nothing that was asked for is something that the protocol promises.
+    /// Nothing that was asked for is something that the protocol promises, or takes the layout that was asked for.
     fn nothing_left(&self) -> UsageError {
-        let protocol = &self.protocol;
+        let (protocol, litmuses) = (&self.protocol, self.litmuses.join(" "));
         let (field, value, allowed) = match self.fault {
             _ if self.layout.is_some() => (
                 "layout",
                 self.layout.map_or("", Layout::name).into(),
-                format!("for litmuses that name none, of what {protocol} promises"),
+                format!("for a litmus whose file names none, unlike those of {litmuses}"),
             ),
             Some(kind) => (
                 "fault",
                 kind.name().into(),
                 format!("a death that {protocol} promises to survive"),
             ),
-            None => (
-                "litmus",
-                self.litmuses.join(" "),
-                format!("without ranges, which {protocol} does not offer"),
-            ),
+            None => {
+                ("litmus", litmuses, format!("without ranges, which {protocol} does not offer"))
+            }
         };
         UsageError { field: field.into(), value, allowed }
     }
@@ -333,6 +331,9 @@ mod tests {
         assert_eq!((some.len() + own, own), (items.len(), 3));
         assert!(some.iter().all(|item| item.litmus.layout == Layout::Half));
         let torn = Order { litmuses: vec!["torn-row".into()], ..halves };
-        assert!(torn.items().expect_err("refused").to_string().starts_with("layout = half; "));
+        assert_eq!(
+            torn.items().expect_err("refused").to_string(),
+            "layout = half; allowed: for a litmus whose file names none, unlike those of torn-row"
+        );
     }
 }
