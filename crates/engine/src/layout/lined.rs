@@ -18,6 +18,7 @@
 //! WRITE; that is not enough, and neither are versions at both ends (docs/design/0019-oocc-plan.md).
 
 use super::LockWords;
+use super::single_version::SLOT_BYTES_MIN;
 use super::{HEADER_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot, VERSION_AT, Version};
 use crate::outcome::UsageError;
 use crate::schema::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX, TableSchema};
@@ -32,8 +33,6 @@ pub const LINED_ROW_AT: usize = LINED_WRITER_AT + 8;
 pub const LVER_BYTES: usize = 8;
 /// Bytes of a row in the first line.
 const FIRST_BYTES: usize = LINE_BYTES - LINED_ROW_AT;
-/// Bytes of half a line.
-const HALF_BYTES: usize = LINE_BYTES / 2;
 /// Offset of the row in half a line.
 const HALF_ROW_AT: usize = HEADER_BYTES;
 /// Bytes of a row in each later line.
@@ -72,7 +71,7 @@ impl Lined {
     pub fn new(schema: &TableSchema, halves: bool) -> Lined {
         let payload_at = schema.stored_key_bytes().next_multiple_of(8);
         let row_bytes = payload_at + schema.payload_bytes();
-        let is_half = halves && HALF_ROW_AT + row_bytes <= HALF_BYTES;
+        let is_half = halves && HALF_ROW_AT + row_bytes <= SLOT_BYTES_MIN;
         Lined { payload_at: payload_at as u16, row_bytes: row_bytes as u16, is_half }
     }
 
@@ -143,7 +142,7 @@ impl Lined {
     /// Bytes of a record: half a line, or whole ones.
     #[inline]
     pub fn record_bytes(self) -> usize {
-        if self.is_half { HALF_BYTES } else { self.lines() * LINE_BYTES }
+        if self.is_half { SLOT_BYTES_MIN } else { self.lines() * LINE_BYTES }
     }
 
     /// The parts of a row from `from` on, `len_bytes` long, as they lie in the record, in order.
@@ -240,7 +239,7 @@ impl Lined {
     #[inline]
     fn place(self, at: usize) -> (usize, usize) {
         if self.is_half {
-            return (HALF_ROW_AT + at, HALF_BYTES - HALF_ROW_AT - at);
+            return (HALF_ROW_AT + at, SLOT_BYTES_MIN - HALF_ROW_AT - at);
         }
         if at < FIRST_BYTES {
             return (LINED_ROW_AT + at, FIRST_BYTES - at);

@@ -50,7 +50,7 @@ const _: () = assert!(DIRECTORY_NEXT_AT + 8 <= DIRECTORY_BYTES);
 /// Largest slot that is stored in its bucket.
 const INLINE_BYTES_MAX: usize = 2 * LINE_BYTES;
 /// Smallest slot: two of them fill a line, so that a bin is one line.
-const SLOT_BYTES_MIN: usize = LINE_BYTES / 2;
+pub(super) const SLOT_BYTES_MIN: usize = LINE_BYTES / 2;
 
 /// A slot for so many bytes: half a line if that does, else whole lines. No slot of less than a
 /// line crosses a line's end.

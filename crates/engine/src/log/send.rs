@@ -75,14 +75,15 @@ fn continues(piece: &Piece, next: &Piece) -> bool {
 /// they are: whoever recovers it finds them in the entry, and gives them back.
 pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
-    let copies: Vec<Target> = cx.groups.whole().all(area).collect();
-    let mut is_gone = clear(cx, txn, &copies).await.is_ok();
+    add_clear(&mut txn.round, cx.groups.whole().all(area));
+    let mut is_gone = cx.port.execute(&mut txn.round).await.is_ok();
     if !is_gone {
         // What of that round has happened nobody knows: each by itself.
         is_gone = true;
+        let copies: Vec<Target> = cx.groups.whole().all(area).collect();
         for copy in copies {
-            let cleared = clear(cx, txn, &[copy]).await;
-            is_gone &= match cleared {
+            add_clear(&mut txn.round, std::iter::once(copy));
+            is_gone &= match cx.port.execute(&mut txn.round).await {
                 Ok(()) => true,
                 Err(error) => matches!(*error, FabricError::NodeDown(_)),
             };
@@ -94,15 +95,12 @@ pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
     txn.in_doubt = false;
 }
 
-/// In one round, no entry any more at these copies of an area.
-async fn clear(cx: &Context, txn: &mut Txn, copies: &[Target]) -> Result<(), Box<FabricError>> {
-    txn.round.begin();
-    let none = txn.round.reserve(8);
-    txn.round.set_word(none, 0);
-    for &copy in copies {
-        txn.round.write_private(copy, none, 8);
-    }
-    cx.port.execute(&mut txn.round).await
+/// A round after which no entry stands at these copies of an area.
+fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
+    round.begin();
+    let none = round.reserve(8);
+    round.set_word(none, 0);
+    copies.for_each(|copy| round.write_private(copy, none, 8));
 }
 
 /// The undo log in a round of its own, to the replicas of the first `groups` of those that are written.
