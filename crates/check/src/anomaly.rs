@@ -117,6 +117,15 @@ pub struct CycleClass {
     pub real_time: bool,
 }
 
+/// A cycle that is not shown step by step, because a shorter one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct LongerCycle {
+    /// By its dependencies.
+    pub phenomenon: CyclePhenomenon,
+    /// Of how many transactions.
+    pub transactions: usize,
+}
+
 /// Something that the level at hand forbids.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "anomaly", rename_all = "snake_case")]
@@ -223,10 +232,25 @@ pub enum Anomaly {
         /// The version that was there: who wrote it, or `None` for the initial version.
         present: Option<(Version, TxnId)>,
     },
+    /// A transaction saw what it wrote itself: a read in a history is of what was there before its
+    /// transaction wrote.
+    OwnWriteRead {
+        /// Who saw it and wrote it.
+        txn: TxnId,
+        /// The record.
+        record: RecordName,
+        /// What it saw.
+        seen: Seen,
+        /// The version that it wrote.
+        written: Version,
+    },
     /// Transactions that must each come before the next, in a circle.
     Cycle {
         /// Its class.
         class: CycleClass,
+        /// If real time closes it, and one that needs no real time runs through the same transactions or
+        /// others that are all before one another with them: that one, which is longer.
+        without_real_time: Option<LongerCycle>,
         /// Its edges; the last leads back to where the first begins.
         steps: Vec<Step>,
     },
@@ -245,6 +269,7 @@ pub enum AnomalyKind {
     ValueMismatch,
     PresentReadOfDelete,
     AbsentReadOfPresent,
+    OwnWriteRead,
     Cycle,
 }
 
@@ -260,6 +285,7 @@ impl Anomaly {
             Self::ValueMismatch { .. } => AnomalyKind::ValueMismatch,
             Self::PresentReadOfDelete { .. } => AnomalyKind::PresentReadOfDelete,
             Self::AbsentReadOfPresent { .. } => AnomalyKind::AbsentReadOfPresent,
+            Self::OwnWriteRead { .. } => AnomalyKind::OwnWriteRead,
             Self::Cycle { .. } => AnomalyKind::Cycle,
         }
     }

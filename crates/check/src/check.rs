@@ -3,8 +3,8 @@
 //! A history is accepted if and only if the direct serialization graph of its committed
 //! transactions (and of those unknown ones that were observed, see the module `unknown`) has no
 //! cycle, with real-time edges for strict serializability, and no read by itself is impossible
-//! (aborted, intermediate, never written, of a wrong value, of a record that was not there, and so
-//! on). Because the version order is given, this is exact, not a heuristic. Under snapshot isolation a
+//! (aborted, intermediate, never written, of a wrong value, of a record that was not there, of the
+//! transaction's own write, and so on). Because the version order is given, this is exact, not a heuristic. Under snapshot isolation a
 //! cycle counts only if no two rw edges follow one another in it (see the module `graph`): write skew is
 //! accepted, and the anomaly of a read-only transaction beside it; a lost update, a fractured read, a read of
 //! an old snapshot or of two are not.
@@ -24,8 +24,8 @@
 
 use serde::Serialize;
 
-use crate::anomaly::{Anomaly, AnomalyKind, CycleClass, Dependency, Step};
-use crate::cycle::{self, Hop};
+use crate::anomaly::{Anomaly, AnomalyKind, CycleClass, Dependency, LongerCycle, Step};
+use crate::cycle::{self, Hop, Shown};
 use crate::findings::{Findings, LISTED_PER_KIND, Names};
 use crate::graph::{Graph, NO_EDGE, Nodes, TimeOrder};
 use crate::history::{History, Outcome};
@@ -128,8 +128,8 @@ fn judge(
     let nodes = Nodes::new(included.len() as u32, isolation.has_snapshots());
     let graph = Graph::build(index, &edges, nodes, &time);
     let knots = cycle::find(history, &graph, LISTED_PER_KIND);
-    for hops in &knots.cycles {
-        findings.add(AnomalyKind::Cycle, || describe(history, index, &edges, hops));
+    for shown in &knots.cycles {
+        findings.add(AnomalyKind::Cycle, || describe(history, index, &edges, shown));
     }
     if knots.total > 0 {
         findings.totals.insert(AnomalyKind::Cycle, knots.total);
@@ -151,7 +151,7 @@ fn judge(
 }
 
 /// The cycle with all that is needed to print it.
-fn describe(history: &History, index: &Index, edges: &[Edge], hops: &[Hop]) -> Anomaly {
+fn describe(history: &History, index: &Index, edges: &[Edge], shown: &Shown) -> Anomaly {
     let names = Names(history);
     let step = |hop: &Hop| Step {
         from: names.party(hop.from),
@@ -161,8 +161,15 @@ fn describe(history: &History, index: &Index, edges: &[Edge], hops: &[Hop]) -> A
             edge => dependency(names, index, edges[edge as usize]),
         },
     };
-    let steps: Vec<Step> = hops.iter().map(step).collect();
-    Anomaly::Cycle { class: CycleClass::of(&steps), steps }
+    let steps_of = |hops: &[Hop]| hops.iter().map(step).collect::<Vec<Step>>();
+    let steps = steps_of(&shown.hops);
+    let class = CycleClass::of(&steps);
+    let other = shown.without_real_time.as_deref().filter(|_| class.real_time).map(steps_of);
+    let without_real_time = other.map(|steps| LongerCycle {
+        phenomenon: CycleClass::of(&steps).phenomenon,
+        transactions: steps.len(),
+    });
+    Anomaly::Cycle { class, without_real_time, steps }
 }
 
 fn dependency(names: Names<'_>, index: &Index, edge: Edge) -> Dependency {

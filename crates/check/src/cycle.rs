@@ -1,19 +1,24 @@
-//! Finds a short cycle in each knot (strongly connected component of two or more transactions) of
-//! the graph, of the worst class that it contains.
+//! Finds the shortest cycle in each knot (strongly connected component of two or more transactions) of
+//! the graph; of several equally short ones, one of the worst class.
 //!
-//! Invariant: what is reported is a cycle; that it is the shortest or the worst is a best effort.
-//! Levels are tried from G0 upwards, first without real time, then with it, so a cycle with a
-//! real-time edge is reported only if the knot has none without (for G-single within a bound on
-//! the work: past it, such a cycle may be reported as G-nonadjacent or G2).
+//! Real time counts as one edge however far it leads: that T1 was over before T2 began closes a cycle
+//! whatever lies between.
+//!
+//! Invariant: what is reported is a cycle. It is the shortest as long as the knot has at most
+//! [`STARTS`] places to begin at and the search's budget lasts; beyond that it is a best effort, the same on
+//! every run. Levels are tried from G0 upwards, first without real time, then with it, and a later one
+//! counts only if its cycle is shorter. So a cycle with a real-time edge is reported only if each one
+//! without is longer, and then how long that is stands beside it.
 //!
 //! Source: the search by class, from the simplest edges on, follows Kingsbury and Alvaro, *Elle:
 //! Inferring Isolation Anomalies from Experimental Observations*, VLDB 2020.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use crate::graph::{Graph, NO_EDGE};
 use crate::history::History;
-use crate::scc::{Components, OUT_OF_SCOPE, components};
+use crate::scc::{Components, components};
 use crate::search::{Scope, Search};
 use crate::versions::kind::{INNER, RW, TIME, WR, WW};
 
@@ -46,8 +51,14 @@ const LEVELS: [Level; 8] = [
     level(WW | WR | RW | TIME, false),
 ];
 
+/// The first levels need no real time.
+const WITHOUT_REAL_TIME: usize = 4;
+
+/// No cycle is shorter.
+const SHORTEST: u32 = 2;
+
 /// How many edges of a knot a search for a short cycle starts from.
-const STARTS: usize = 24;
+const STARTS: usize = 4096;
 
 /// How many rw edges of a knot are tried as the only one of a cycle.
 const RW_TRIES: usize = 256;
@@ -55,29 +66,76 @@ const RW_TRIES: usize = 256;
 /// The knots of a graph.
 pub(crate) struct Knots {
     pub total: u64,
-    /// A cycle of each of the smallest knots.
-    pub cycles: Vec<Vec<Hop>>,
+    /// A cycle of each of the smallest knots, those of the worst class first.
+    pub cycles: Vec<Shown>,
+}
+
+/// The cycle that stands for a knot.
+pub(crate) struct Shown {
+    pub hops: Vec<Hop>,
+    /// The shortest found that needs no real time, if there is one.
+    pub without_real_time: Option<Vec<Hop>>,
 }
 
 /// Finds the knots, and cycles in the `most` smallest.
 pub(crate) fn find(history: &History, graph: &Graph, most: usize) -> Knots {
     let whole = components(graph, WW | WR | RW | TIME | INNER, |_| true);
     let numbers = 0..whole.sizes.len() as u32;
-    let mut knots: Vec<u32> = numbers.filter(|&knot| whole.sizes[knot as usize] > 1).collect();
-    let total = knots.len() as u64;
-    knots.sort_by_key(|&knot| whole.sizes[knot as usize]);
-    knots.truncate(most);
-    let mut finder = Finder { history, graph, search: Search::new(graph), whole, open: knots };
-    let mut cycles = Vec::new();
-    for level in &LEVELS {
-        if finder.open.is_empty() {
-            break;
+    let mut numbers: Vec<u32> = numbers.filter(|&knot| whole.sizes[knot as usize] > 1).collect();
+    let total = numbers.len() as u64;
+    numbers.sort_by_key(|&knot| whole.sizes[knot as usize]);
+    numbers.truncate(most);
+    let mut finder = Finder { history, graph, search: Search::new(graph), whole };
+    let mut knots: Vec<Knot> = numbers.into_iter().map(Knot::new).collect();
+    for (number, level) in LEVELS.iter().enumerate() {
+        let open = |knot: &Knot| knot.length() > SHORTEST;
+        if level.one_rw {
+            knots.iter_mut().filter(|knot| open(knot)).for_each(|knot| finder.one_rw(knot, number));
+        } else {
+            finder.any(&mut knots, number);
         }
-        let found = if level.one_rw { finder.one_rw(level) } else { finder.any(level) };
-        cycles.extend(found.into_iter().map(|slots| finder.hops(&slots)));
+        if number + 1 == WITHOUT_REAL_TIME {
+            let hops = |path: &Path| finder.hops(path);
+            knots.iter_mut().for_each(|knot| {
+                knot.without_real_time = knot.best.as_ref().map(hops);
+            });
+        }
     }
-    debug_assert!(finder.open.is_empty(), "every knot has a cycle");
-    Knots { total, cycles }
+    let path = |knot: &Knot| knot.best.as_ref().map_or(usize::MAX, |path| path.level);
+    knots.sort_by_key(path);
+    let shown = |knot: Knot| {
+        let path = knot.best.expect("every knot has a cycle");
+        Shown { hops: finder.hops(&path), without_real_time: knot.without_real_time }
+    };
+    Knots { total, cycles: knots.into_iter().map(shown).collect() }
+}
+
+/// What is known of a knot.
+struct Knot {
+    number: u32,
+    best: Option<Path>,
+    without_real_time: Option<Vec<Hop>>,
+}
+
+impl Knot {
+    fn new(number: u32) -> Self {
+        Self { number, best: None, without_real_time: None }
+    }
+
+    /// Of the shortest cycle so far.
+    fn length(&self) -> u32 {
+        self.best.as_ref().map_or(u32::MAX, |path| path.length)
+    }
+}
+
+/// A path through the graph, by its slots: where it begins and what it follows.
+struct Path {
+    start: u32,
+    slots: Vec<u32>,
+    /// A stretch through time nodes counted as one edge.
+    length: u32,
+    /// At which level it was found.
+    level: usize,
 }
 
 struct Finder<'a> {
@@ -85,111 +143,86 @@ struct Finder<'a> {
     graph: &'a Graph,
     search: Search,
     whole: Components,
-    /// Knots without a cycle so far.
-    open: Vec<u32>,
-}
-
-/// A path through the graph, by its slots: where it begins and what it follows.
-struct Path {
-    start: u32,
-    slots: Vec<u32>,
 }
 
 impl Finder<'_> {
-    /// Closes the open knots that have a cycle of edges of these kinds.
-    fn any(&mut self, level: &Level) -> Vec<Path> {
-        let in_open = self.marked(&self.open);
-        let whole = &self.whole.of;
-        let parts =
-            components(self.graph, level.mask, |node| in_open[whole[node as usize] as usize]);
-        let mut smallest: Vec<Option<u32>> = vec![None; self.open.len()];
-        for node in 0..self.graph.time_from() {
-            let part = parts.of[node as usize];
-            if part == OUT_OF_SCOPE || parts.sizes[part as usize] < 2 {
-                continue;
-            }
-            let knot = self.whole.of[node as usize];
-            let place = self.open.iter().position(|&open| open == knot).expect("in scope");
-            let size = |part: u32| parts.sizes[part as usize];
-            if smallest[place].is_none_or(|other| size(part) < size(other)) {
-                smallest[place] = Some(part);
-            }
+    /// Looks in the knots for shorter cycles of the level's kinds of edge.
+    fn any(&mut self, knots: &mut [Knot], level: usize) {
+        let mut in_open = vec![false; self.whole.sizes.len()];
+        let open = knots.iter_mut().filter(|knot| knot.length() > SHORTEST);
+        let open: Vec<&mut Knot> = open.collect();
+        if open.is_empty() {
+            return;
         }
-        let knots = std::mem::take(&mut self.open);
-        let mut found = Vec::new();
-        for (knot, part) in knots.into_iter().zip(smallest) {
-            let scope = |part| Scope { component: &parts.of, number: part, mask: level.mask };
-            match part.and_then(|part| self.shortest_of(&scope(part))) {
-                Some(path) => found.push(path),
-                None => self.open.push(knot),
-            }
-        }
-        found
+        open.iter().for_each(|knot| in_open[knot.number as usize] = true);
+        let (mask, whole) = (LEVELS[level].mask, &self.whole.of);
+        let parts = components(self.graph, mask, |node| in_open[whole[node as usize] as usize]);
+        open.into_iter().for_each(|knot| self.shorten(knot, &parts, level));
     }
 
-    /// The shortest cycle through one of the most suspicious edges of a component.
-    fn shortest_of(&mut self, scope: &Scope<'_>) -> Option<Path> {
-        let mut starts = self.suspicious(scope, STARTS, WW | WR | RW);
-        starts.dedup_by_key(|(from, _)| *from);
-        let mut best: Option<Path> = None;
+    /// Looks for a shorter cycle from each edge of the knot's parts, the most suspicious first.
+    fn shorten(&mut self, knot: &mut Knot, parts: &Components, level: usize) {
+        let mask = LEVELS[level].mask;
+        let (whole, number) = (&self.whole.of, knot.number);
+        let inside = |from: u32, to: u32| {
+            whole[from as usize] == number && parts.of[from as usize] == parts.of[to as usize]
+        };
+        let mut begun = BTreeSet::new();
+        let mut starts = self.suspicious(inside, STARTS, mask & (WW | WR | RW));
+        starts.retain(|(start, _)| begun.insert(*start));
         self.search.refill();
         for (start, _) in starts {
-            let limit = best.as_ref().map_or(u32::MAX, |path| self.length(&path.slots));
-            if let Some(slots) = self.search.shortest(self.graph, scope, start, start, limit) {
-                best = Some(Path { start, slots });
+            let scope = Scope { component: &parts.of, number: parts.of[start as usize], mask };
+            let limit = knot.length();
+            if let Some(slots) = self.search.shortest(self.graph, &scope, start, start, limit) {
+                let length = self.length(&slots);
+                knot.best = Some(Path { start, slots, length, level });
             }
-            if self.search.is_spent() && best.is_some() {
+            if knot.length() <= SHORTEST || self.search.is_spent() && knot.best.is_some() {
                 break;
             }
         }
-        best
     }
 
-    /// Closes the open knots that have a cycle with exactly one rw edge.
-    fn one_rw(&mut self, level: &Level) -> Vec<Path> {
-        let whole = std::mem::take(&mut self.whole);
-        let mut found = Vec::new();
-        for knot in std::mem::take(&mut self.open) {
-            let scope = Scope { component: &whole.of, number: knot, mask: level.mask };
-            match self.shortest_with_rw(&scope) {
-                Some(path) => found.push(path),
-                None => self.open.push(knot),
-            }
-        }
-        self.whole = whole;
-        found
-    }
-
-    fn shortest_with_rw(&mut self, scope: &Scope<'_>) -> Option<Path> {
-        let wide = Scope { mask: scope.mask | RW, ..*scope };
-        let tries = self.suspicious(&wide, RW_TRIES, RW);
-        let mut best: Option<Path> = None;
+    /// Looks in a knot for a shorter cycle with exactly one rw edge.
+    fn one_rw(&mut self, knot: &mut Knot, level: usize) {
+        let mask = LEVELS[level].mask;
+        let (whole, number) = (&self.whole.of, knot.number);
+        let inside =
+            |from: u32, to: u32| whole[from as usize] == number && whole[to as usize] == number;
+        let tries = self.suspicious(inside, RW_TRIES, RW);
+        let scope = Scope { component: whole, number, mask };
         self.search.refill();
-        for (reader, slot) in tries {
+        for (start, slot) in tries {
             let writer = self.graph.target[slot as usize];
-            let limit = best.as_ref().map_or(u32::MAX, |path| self.length(&path.slots[1..]));
-            let back = self.search.shortest(self.graph, scope, writer, reader, limit);
+            let limit = knot.length() - 1;
+            let back = self.search.shortest(self.graph, &scope, writer, start, limit);
             if let Some(mut slots) = back {
                 slots.insert(0, slot);
-                best = Some(Path { start: reader, slots });
+                let length = slots.iter().map(|&slot| self.search.cost(self.graph, slot)).sum();
+                knot.best = Some(Path { start, slots, length, level });
             }
-            if self.search.is_spent() {
+            if knot.length() <= SHORTEST || self.search.is_spent() {
                 break;
             }
         }
-        best
     }
 
-    /// Edges of these kinds within a component, the ones that lead furthest back in time first:
+    /// Edges of these kinds that are `inside`, the ones that lead furthest back in time first:
     /// in a run of a correct system few dependencies contradict the clock, so these are likely to
     /// lie on short cycles.
-    fn suspicious(&self, scope: &Scope<'_>, most: usize, kinds: u8) -> Vec<(u32, u32)> {
+    fn suspicious(
+        &self,
+        inside: impl Fn(u32, u32) -> bool,
+        most: usize,
+        kinds: u8,
+    ) -> Vec<(u32, u32)> {
         let mut edges: Vec<(Reverse<i128>, u32, u32)> = Vec::new();
-        let keep = 4 * most.max(1024);
-        for from in (0..self.graph.time_from()).filter(|&node| scope.contains(node)) {
+        let keep = 4 * most;
+        for from in 0..self.graph.time_from() {
             for slot in self.graph.slots(from) {
                 let to = self.graph.target[slot as usize];
-                if self.graph.kind[slot as usize] & kinds & scope.mask != 0 && scope.contains(to) {
+                if self.graph.kind[slot as usize] & kinds != 0 && inside(from, to) {
                     edges.push((Reverse(self.backwards_ns(from, to)), from, slot));
                 }
             }
@@ -209,13 +242,6 @@ impl Finder<'_> {
         let [first, second] =
             [first, second].map(|node| &self.history.transactions[txn(node) as usize]);
         i128::from(first.invoked_ns) - i128::from(second.real_time_end_ns())
-    }
-
-    /// By component number: whether it is one of these.
-    fn marked(&self, knots: &[u32]) -> Vec<bool> {
-        let mut marked = vec![false; self.whole.sizes.len()];
-        knots.iter().for_each(|&knot| marked[knot as usize] = true);
-        marked
     }
 
     /// Length of a path, a stretch through time nodes counted as one edge.

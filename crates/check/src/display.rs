@@ -6,7 +6,8 @@
 use std::fmt;
 
 use crate::anomaly::{
-    Anomaly, AnomalyKind, CycleClass, CyclePhenomenon, Dependency, Party, RecordName, Seen, Step,
+    Anomaly, AnomalyKind, CycleClass, CyclePhenomenon, Dependency, LongerCycle, Party, RecordName,
+    Seen, Step,
 };
 
 /// Nanoseconds as milliseconds with at least three decimals.
@@ -116,6 +117,7 @@ impl AnomalyKind {
             Self::ValueMismatch => "value mismatch",
             Self::PresentReadOfDelete => "present read of a delete",
             Self::AbsentReadOfPresent => "absent read of a present record",
+            Self::OwnWriteRead => "read of its own write",
             Self::Cycle => "cycle",
         }
     }
@@ -123,8 +125,12 @@ impl AnomalyKind {
 
 impl fmt::Display for Anomaly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Self::Cycle { class, steps } = self {
-            write!(f, "cycle {class} of {} transactions:", steps.len())?;
+        if let Self::Cycle { class, without_real_time, steps } = self {
+            write!(f, "cycle {class} of {} transactions", steps.len())?;
+            if let Some(LongerCycle { phenomenon, transactions }) = without_real_time {
+                write!(f, " ({phenomenon} of {transactions} without real time)")?;
+            }
+            write!(f, ":")?;
             return steps.iter().try_for_each(|step| write!(f, "\n    {step}"));
         }
         write!(f, "{}: ", self.kind().name())?;
@@ -184,6 +190,11 @@ impl Anomaly {
             Self::AbsentReadOfPresent { reader, record, floor, present: None } => write!(
                 f,
                 "{record} {reader} found it absent as of {floor}, but its initial version was there"
+            ),
+            Self::OwnWriteRead { txn, record, seen, written } => write!(
+                f,
+                "{record} {txn} {seen} and itself wrote {written}; a read is of what was there before \
+                 its transaction wrote"
             ),
             Self::Cycle { .. } => Ok(()),
         }

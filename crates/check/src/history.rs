@@ -71,7 +71,8 @@ pub enum Outcome {
     Unknown,
 }
 
-/// One read of a record, not of the transaction's own writes (those are not recorded).
+/// One read of a record: of what was there before the transaction wrote. Reads of its own writes are not
+/// recorded; one at a version of its own is an anomaly ([`crate::AnomalyKind::OwnWriteRead`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Read {
     /// What was read.

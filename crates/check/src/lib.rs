@@ -54,7 +54,8 @@ mod versions;
 mod whole_file;
 
 pub use anomaly::{
-    Anomaly, AnomalyKind, CycleClass, CyclePhenomenon, Dependency, Party, RecordName, Seen, Step,
+    Anomaly, AnomalyKind, CycleClass, CyclePhenomenon, Dependency, LongerCycle, Party, RecordName,
+    Seen, Step,
 };
 pub use check::{Isolation, check};
 pub use elle::ElleModel;

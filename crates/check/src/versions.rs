@@ -167,7 +167,7 @@ impl Sweep<'_> {
         let op = &ops[at];
         let source = place.next.checked_sub(1).map(|before| self.writes[before]);
         match source.filter(|&write| ops[write as usize].version == op.version) {
-            Some(write) if ops[write as usize].txn == op.txn => return,
+            Some(write) if ops[write as usize].txn == op.txn => return self.report_own(at, write),
             Some(write) => {
                 self.judge_source(at, write, place.next);
                 self.edge(write, at as u32, kind::WR);
@@ -192,7 +192,9 @@ impl Sweep<'_> {
         let op = &ops[at];
         let before = place.next.checked_sub(1).map(|before| self.writes[before]);
         let present = match before.map(|write| &ops[write as usize]) {
-            Some(write) if write.is_delete() && write.txn == op.txn => return,
+            Some(write) if write.is_delete() && write.txn == op.txn => {
+                return self.report_own(at, self.writes[place.next - 1]);
+            }
             Some(write) => (!write.is_delete()).then_some(Some(write)),
             None => place.initial.map(|_| None),
         };
@@ -284,6 +286,18 @@ impl Sweep<'_> {
             }
             _ => place.value = Some(at),
         }
+    }
+
+    /// A read says what was there before its transaction wrote: at or behind its own version it cannot stand.
+    fn report_own(&mut self, at: usize, write: u32) {
+        let names = Names(self.history);
+        let (op, own) = (&self.ops[at], &self.ops[write as usize]);
+        self.findings.add(AnomalyKind::OwnWriteRead, || Anomaly::OwnWriteRead {
+            txn: names.txn(op.txn),
+            record: names.record(op.record),
+            seen: seen(op),
+            written: own.version,
+        });
     }
 
     fn report_unwritten(&mut self, op: &Op, aborted: Option<&Op>, initial: Option<&Op>) {

@@ -6,7 +6,7 @@
 
 use crate::common::{X, Y, Z, accepted, at, classes, history, refused, strict, total, txn};
 use tarn_check::WriteKind::{Delete, Insert, Update};
-use tarn_check::{AnomalyKind, Isolation, LISTED_PER_KIND, Outcome, Transaction, check};
+use tarn_check::{AnomalyKind, Isolation, LISTED_PER_KIND, Outcome, RecordId, Transaction, check};
 
 fn marked_read(mut txn: Transaction, fingerprint: u64) -> Transaction {
     txn.reads.last_mut().expect("a read").fingerprint = fingerprint;
@@ -207,6 +207,56 @@ fn a_cycle_without_real_time_is_preferred() {
         ],
         &["G2"],
     );
+}
+
+#[test]
+fn the_shortest_cycle_is_shown_also_if_real_time_closes_it() {
+    // Each reads what the next overwrites, and the last was over long before the first began.
+    let record = |key: u64| RecordId::new(0, key);
+    let ring = |id: u64| {
+        let read = record(id % 21);
+        let wrote = record((id + 20) % 21);
+        let (begin, end) = if id == 20 { (0, 10) } else { (20, 1_000) };
+        at(id + 1, begin, end).read(read, 1).write(wrote, 2, Update)
+    };
+    let transactions: Vec<Transaction> = (0..21).map(ring).collect();
+    let report = refused(transactions.clone(), &["G-single-realtime"]);
+    let title = "cycle G-single-realtime of 2 transactions (G2 of 21 without real time):";
+    assert!(report.to_string().contains(title), "{report}");
+    let weaker = check(&history(transactions), Isolation::Serializable);
+    assert_eq!(classes(&weaker), ["G2"]);
+    assert!(weaker.to_string().contains("cycle G2 of 21 transactions:"), "{weaker}");
+}
+
+#[test]
+fn a_read_of_its_own_write_is_none() {
+    let own = "read of its own write";
+    let update = || txn(1).read(X, 1).write(X, 2, Update);
+    accepted(vec![update()]);
+    // Another value than it wrote, the same, and none.
+    let wrote = || marked_write(update(), 0xa);
+    let report = refused(vec![marked_read(wrote().read(X, 2), 0xb)], &[own]);
+    assert!(
+        report.to_string().contains(
+            "savings[1] T1 read version 2 and itself wrote version 2; a read is of what was there \
+             before its transaction wrote"
+        ),
+        "{report}"
+    );
+    refused(vec![marked_read(wrote().read(X, 2), 0xa)], &[own]);
+    refused(vec![update().read(X, 2)], &[own]);
+    // An insert, found before it was made.
+    refused(vec![txn(1).read(X, 3).write(X, 3, Insert)], &[own]);
+    // A delete, found done before it was: at its version and behind it.
+    for floor in [2, 3] {
+        refused(vec![txn(1).read(X, 1).write(X, 2, Delete).read_absent(X, floor)], &[own]);
+        refused(vec![txn(1).read_absent(X, floor).write(X, 2, Delete), txn(2).read(X, 1)], &[own]);
+    }
+    refused(vec![txn(1).read(X, 2).write(X, 2, Delete)], &[own]);
+    // What an aborted one reads promises nothing; an unknown one's counts if somebody saw its writes.
+    accepted(vec![update().read(X, 2).with_outcome(Outcome::Aborted)]);
+    accepted(vec![unknown(update().read(X, 2))]);
+    refused(vec![unknown(update().read(X, 2)), txn(2).read(X, 2)], &[own]);
 }
 
 #[test]

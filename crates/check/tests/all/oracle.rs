@@ -8,8 +8,8 @@ use crate::{common, replay};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tarn_check::{
-    History, Isolation, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind,
-    check,
+    Anomaly, FORMAT, History, Isolation, Outcome, Read, RecordId, Transaction, TxnId, Version,
+    Write, WriteKind, check,
 };
 
 const RECORDS: usize = 3;
@@ -56,7 +56,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
 }
 
 fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
-    let mutation = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..9u8, 0..9u64)
+    let mutation = (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..11u8, 0..9u64)
         .prop_map(|(txn, operation, what, number)| Mutation { txn, operation, what, number });
     prop::collection::vec(mutation, 1..4)
 }
@@ -123,6 +123,24 @@ fn execute(plan: &Plan, turn: u64, states: &mut [State]) -> (Vec<Read>, Vec<Writ
     (reads, writes)
 }
 
+/// A read of what its own transaction wrote: as it was written, with another value, as if it had been
+/// there although it was deleted or the other way round, or absent some versions later.
+fn own_read(write: &Write, number: u64) -> Read {
+    let is_there = write.kind != WriteKind::Delete;
+    let seen = |later, present, fingerprint| Read {
+        record: write.record,
+        version: Version(write.version.0 + later),
+        present,
+        fingerprint,
+    };
+    match number {
+        0..3 => seen(0, is_there, write.fingerprint),
+        3..5 => seen(0, is_there, write.fingerprint + 1),
+        5 | 6 => seen(0, !is_there, 0),
+        later => seen(later - 6, false, 0),
+    }
+}
+
 fn mutate(history: &mut History, mutation: &Mutation) {
     let number = mutation.number;
     let txn = mutation.txn.get(&history.transactions).id;
@@ -144,6 +162,7 @@ fn mutate(history: &mut History, mutation: &Mutation) {
             txn.writes[at].kind = kinds[number as usize % kinds.len()];
         }
         (6, _, Some(at)) => drop(txn.writes.remove(at)),
+        (9 | 10, _, Some(at)) => txn.reads.push(own_read(&txn.writes[at], number)),
         (7, ..) => {
             let outcomes = [Outcome::Committed, Outcome::Aborted, Outcome::Unknown];
             txn.outcome = outcomes[number as usize % outcomes.len()];
@@ -173,9 +192,24 @@ struct Verdicts {
     snapshots: bool,
 }
 
+/// What is left of a history when it is written as a file is and read again, which must be all of it.
+fn through_a_file(history: &History) -> History {
+    let line = |txn| serde_json::to_string(txn).expect("a transaction is JSON") + "\n";
+    let text: String =
+        [format!("{{\"tarn_history\":{FORMAT},\"meta\":{{}},\"tables\":[\"t\"]}}\n")]
+            .into_iter()
+            .chain(history.transactions.iter().map(line))
+            .chain([format!("{{\"end\":true,\"transactions\":{}}}\n", history.transactions.len())])
+            .collect();
+    let read = History::parse("memory", text.as_bytes()).expect("as it was written");
+    assert_eq!(read, *history);
+    read
+}
+
 fn agree(history: &History) -> Result<Verdicts, TestCaseError> {
+    let file = through_a_file(history);
     let judged = |isolation| {
-        let report = check(history, isolation);
+        let report = check(&file, isolation);
         let expected = replay::is_accepted(history, isolation);
         prop_assert_eq!(report.is_accepted(), expected, "{}\n{:#?}", report, history.transactions);
         Ok(expected)
@@ -196,6 +230,33 @@ proptest! {
         let report = check(&history, Isolation::StrictSerializable);
         prop_assert!(report.is_accepted(), "{}\n{:#?}", report, history.transactions);
         prop_assert!(agree(&history)?.strict);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(10_000))]
+
+    /// Reads before a transaction's own inserts, updates and deletes are as they were; one more stands
+    /// behind one of them.
+    #[test]
+    fn a_read_of_its_own_write_is_refused(
+        plans in plans(),
+        txn in any::<prop::sample::Index>(),
+        at in any::<prop::sample::Index>(),
+        number in 0..9u64,
+    ) {
+        let mut history = run(&plans);
+        let writers: Vec<usize> = (0..history.transactions.len())
+            .filter(|&txn| !history.transactions[txn].writes.is_empty())
+            .filter(|&txn| history.transactions[txn].outcome == Outcome::Committed)
+            .collect();
+        if writers.is_empty() {
+            return Ok(());
+        }
+        let txn = &mut history.transactions[writers[txn.index(writers.len())]];
+        let write = txn.writes[at.index(txn.writes.len())];
+        txn.reads.push(own_read(&write, number));
+        prop_assert!(!agree(&history)?.snapshots);
     }
 }
 
@@ -292,6 +353,98 @@ proptest! {
         mutations.iter().for_each(|mutation| mutate(&mut history, mutation));
         agree(&history)?;
     }
+}
+
+/// The length of a shortest cycle of the graph of committed transactions in which each edge is written out,
+/// those of real time included.
+fn shortest_cycle(history: &History) -> Option<usize> {
+    let txns = &history.transactions;
+    let over_before = |one: usize, other: usize| txns[one].completed_ns < txns[other].invoked_ns;
+    let mut after = vec![vec![false; txns.len()]; txns.len()];
+    for (from, after) in after.iter_mut().enumerate() {
+        after.iter_mut().enumerate().for_each(|(to, edge)| *edge = over_before(from, to));
+    }
+    for key in 0..RECORDS as u64 {
+        let record = RecordId::new(0, key);
+        let writes = |at: usize| txns[at].writes.iter().filter(|write| write.record == record);
+        let mut order: Vec<(Version, usize)> = (0..txns.len())
+            .flat_map(|at| writes(at).map(move |write| (write.version, at)))
+            .collect();
+        order.sort_unstable();
+        order.windows(2).for_each(|pair| after[pair[0].1][pair[1].1] = true);
+        for (reader, txn) in txns.iter().enumerate() {
+            for read in txn.reads.iter().filter(|read| read.record == record) {
+                let next = order.partition_point(|(version, _)| *version <= read.version);
+                if let Some(&(_, writer)) = next.checked_sub(1).map(|last| &order[last]) {
+                    after[writer][reader] = true;
+                }
+                if let Some(&(_, writer)) = order.get(next) {
+                    after[reader][writer] = true;
+                }
+            }
+        }
+    }
+    // Who can be reached in so many steps, until somebody reaches himself.
+    let mut reached = after.clone();
+    (0..txns.len()).for_each(|at| {
+        after[at][at] = false;
+        reached[at][at] = false;
+    });
+    for length in 2..=txns.len() {
+        let step = |from: usize, to: usize| {
+            (0..txns.len()).any(|middle| reached[from][middle] && after[middle][to])
+        };
+        reached = (0..txns.len())
+            .map(|from| (0..txns.len()).map(|to| step(from, to)).collect())
+            .collect();
+        if (0..txns.len()).any(|at| reached[at][at]) {
+            return Some(length);
+        }
+    }
+    None
+}
+
+/// Of histories with nothing wrong but cycles, the report shows a shortest one.
+#[test]
+fn a_shortest_cycle_is_shown() {
+    let mut random = common::Random(9);
+    let mut lengths = [0u32; 9];
+    while lengths.iter().sum::<u32>() < 20_000 {
+        let history = tangled(&mut random);
+        let report = check(&history, Isolation::StrictSerializable);
+        let shown = report.anomalies.iter().map(|anomaly| match anomaly {
+            Anomaly::Cycle { steps, .. } => steps.len(),
+            _ => 0,
+        });
+        let shown = shown.min();
+        if shown == Some(0) {
+            continue;
+        }
+        assert_eq!(shown, shortest_cycle(&history), "{report}\n{:#?}", history.transactions);
+        lengths[shown.unwrap_or(0)] += 1;
+    }
+    assert!(lengths[0] > 100 && lengths[2..6].iter().all(|count| *count > 3), "{lengths:?}");
+}
+
+/// Transactions that each read and write a few records, in no order that anything explains, over a time in
+/// which some are over before others begin.
+fn tangled(random: &mut common::Random) -> History {
+    let mut versions = [1u64; RECORDS];
+    let transactions = (1..=4 + random.below(5)).map(|id| {
+        let invoked = random.below(60);
+        let mut txn = Transaction::committed(id, 0, invoked, invoked + 20 + random.below(60));
+        let record = RecordId::new(0, random.below(RECORDS as u64));
+        txn = txn.read(record, 1 + random.below(versions[record.key as usize]));
+        let record = RecordId::new(0, random.below(RECORDS as u64));
+        if random.below(2) == 0 {
+            let version = &mut versions[record.key as usize];
+            *version += 1;
+            txn = txn.write(record, *version, WriteKind::Update);
+        }
+        txn
+    });
+    let transactions = transactions.collect();
+    History { tables: vec!["t".to_owned()], transactions, ..History::default() }
 }
 
 /// What the generator makes is not only what serializability allows as well.

@@ -2,7 +2,8 @@
 //!
 //! A history is accepted if for some set of the unknown transactions together with the committed
 //! ones there is a serial order that respects real time, in which each record's versions are
-//! installed in ascending order and every read, replayed, finds what was recorded. Under snapshot
+//! installed in ascending order and every read, replayed, finds what was recorded: before the
+//! transaction's own writes are installed, so that none can be of what it wrote itself. Under snapshot
 //! isolation the order is that of commits, and each transaction has a snapshot somewhere before its
 //! own: its reads are replayed there, it comes after everybody who was over before, and nobody
 //! between writes what the transaction writes.
@@ -87,9 +88,7 @@ impl<'a> World<'a> {
         let is_late = self.isolation.respects_real_time() && late;
         let is_overwritten =
             overwritten.any(|record| txn.writes.iter().any(|own| own.record == record));
-        !is_late
-            && !is_overwritten
-            && txn.reads.iter().all(|read| self.is_own(txn, read) || self.finds(before, read))
+        !is_late && !is_overwritten && txn.reads.iter().all(|read| self.finds(before, read))
     }
 
     /// The versions of a record that the transactions so far installed, in order.
@@ -109,17 +108,6 @@ impl<'a> World<'a> {
             let twins = own.filter(|own| own.version == write.version).count();
             twins == 1 && applied.iter().all(|(version, _)| *version < write.version)
         })
-    }
-
-    /// Whether a read is of the transaction's own write, and so says nothing.
-    fn is_own(&self, txn: &Transaction, read: &Read) -> bool {
-        let own = txn.writes.iter().filter(|write| write.record == read.record);
-        if read.present {
-            return own.into_iter().any(|write| write.version == read.version);
-        }
-        let upto = self.writes(read.record).iter().filter(|(version, _)| *version <= read.version);
-        let last = upto.map(|(version, _)| *version).max();
-        own.filter(|write| write.kind == WriteKind::Delete).any(|write| Some(write.version) == last)
     }
 
     /// Whether a read finds after these transactions what it recorded.
@@ -161,7 +149,7 @@ impl<'a> World<'a> {
         };
         self.txns.iter().all(|txn| {
             let writes = txn.writes.iter().filter(|write| write.kind != WriteKind::Delete);
-            let reads = txn.reads.iter().filter(|read| read.present && !self.is_own(txn, read));
+            let reads = txn.reads.iter().filter(|read| read.present);
             writes.into_iter().all(|write| agrees(write.record, write.version, write.fingerprint))
                 && reads.into_iter().all(|read| agrees(read.record, read.version, read.fingerprint))
         })
