@@ -132,7 +132,7 @@ pub struct RpcStats {
     pub duplicates: u64,
     /// Datagrams from or for another incarnation.
     pub stale: u64,
-    /// Requests for a handler that is not registered, or outside the bounds.
+    /// Requests for a handler that is not registered, outside the bounds, or refused by their handler.
     pub refused: u64,
 }
 
@@ -162,6 +162,9 @@ pub enum Answer {
     Now,
     /// The handler kept the token; [`Rpc::reply`] follows.
     Later,
+    /// The request is none that the handler knows: it did nothing, and there will be no reply. It is counted
+    /// ([`RpcStats::refused`]); the caller's deadline ends its call.
+    Refused,
 }
 
 type Handler = Box<dyn FnMut(Request<'_>, &mut Vec<u8>) -> Answer>;
@@ -389,6 +392,7 @@ impl Rpc {
                 state.record_reply(place, reply);
             }
             Answer::Later => state.defer_reply(place, reply),
+            Answer::Refused => state.refuse(place, reply),
         }
         if let Some(request) = assembled {
             state.calls.keep(request);

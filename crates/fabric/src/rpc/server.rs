@@ -13,9 +13,12 @@ use super::session::Peer;
 use super::state::State;
 use super::wire::{Header, PacketKind};
 
+/// The last number that a request may have: there is one behind it.
+const SEQ_MAX: u64 = u64::MAX - 1;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Stage {
-    /// Nothing to run; what comes with the slot's number is void.
+    /// Nothing to run, or it was refused; what comes with the slot's number is void.
     #[default]
     Void,
     /// Fragments are missing.
@@ -97,7 +100,7 @@ impl State {
         let known = self.handlers_known.get(usize::from(header.handler)).is_some_and(|&k| k);
         let sound = header.slot < self.config.credits
             && header.total_bytes as usize <= self.config.message_bytes_max
-            && header.seq > 0;
+            && (1..=SEQ_MAX).contains(&header.seq);
         if !known || !sound {
             self.link.stats.refused += 1;
             return None;
@@ -243,6 +246,16 @@ impl State {
         slot.stage = Stage::Replied;
         self.send_reply(place.session, place.slot, 0, 0);
         true
+    }
+
+    /// A request that its handler knows nothing to do with.
+    #[cold]
+    pub fn refuse(&mut self, place: Place, reply: Vec<u8>) {
+        self.link.stats.refused += 1;
+        if let Some(slot) = self.slot_of(place) {
+            slot.stage = Stage::Void;
+        }
+        self.calls.keep(reply);
     }
 
     /// Takes back the buffer of a reply that comes later.

@@ -196,3 +196,83 @@ fn a_warm_layer_allocates_nothing() {
     assert!(since <= 8, "{since} allocations in {} calls", 4 * rounds);
     assert_eq!(server.stats().executed, 8 * rounds as u64);
 }
+
+/// A request of one fragment, as its bytes stand in a datagram.
+struct Forged {
+    seq: u64,
+    slot: u16,
+    handler: HandlerId,
+    payload: Vec<u8>,
+}
+
+impl Forged {
+    fn datagram(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let payload_bytes = self.payload.len() as u16;
+        // The ends: magic, the lives of both, one packet.
+        [0x7a01u16, 1, 1, 1].iter().for_each(|half| bytes.extend(half.to_le_bytes()));
+        bytes.extend([1, 0]);
+        bytes.extend(self.slot.to_le_bytes());
+        bytes.extend(u32::from(payload_bytes).to_le_bytes());
+        bytes.extend(self.seq.to_le_bytes());
+        bytes.extend(self.handler.0.to_le_bytes());
+        bytes.extend(payload_bytes.to_le_bytes());
+        bytes.extend([0; 12]);
+        bytes.extend(&self.payload);
+        bytes
+    }
+}
+
+#[test]
+fn bad_requests_are_refused_and_counted_and_nothing_runs() {
+    let config = LocalConfig { backing: Backing::Private, ..LocalConfig::default() };
+    let fabric = LocalFabric::new(&config).unwrap();
+    let client = fabric.port(node(0, 1), 0, 1);
+    let server = Rpc::new(fabric.port(node(1, 1), 0, 1), RpcConfig::default());
+    const NONE: HandlerId = HandlerId(1);
+    server.register(ECHO, |request, reply| {
+        reply.extend_from_slice(request.bytes);
+        Answer::Now
+    });
+    server.register(NONE, |_, reply| {
+        reply.push(7);
+        Answer::Refused
+    });
+    let send = |datagram: &[u8]| {
+        client.send(SERVER.endpoint(), datagram).unwrap();
+        server.poll(64);
+        let mut replies = 0;
+        client.receive(64, &mut |_, _| replies += 1);
+        (server.stats().refused, server.stats().executed, replies)
+    };
+    let forged = |seq, slot, handler| Forged { seq, slot, handler, payload: vec![1, 2] }.datagram();
+    // There is no number behind the last.
+    assert_eq!(send(&forged(u64::MAX, 0, ECHO)), (1, 0, 0));
+    assert_eq!(send(&forged(0, 0, ECHO)), (2, 0, 0));
+    assert_eq!(send(&forged(u64::MAX - 1, 0, ECHO)), (2, 1, 1));
+    assert_eq!(send(&forged(1, u16::MAX, ECHO)), (3, 1, 0));
+    // One that its handler refuses: no reply, also when it comes again.
+    assert_eq!(send(&forged(1, 1, NONE)), (4, 2, 0));
+    assert_eq!(send(&forged(1, 1, NONE)), (4, 2, 0));
+    assert_eq!(send(&forged(2, 1, ECHO)), (4, 3, 1));
+    // Whatever stands where in a datagram, the server lives; a life later all begins anew.
+    let mut state = 7u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (state >> 33) % below
+    };
+    for _ in 0..50_000 {
+        let mut datagram = forged(draw(4), draw(3) as u16, HandlerId(draw(3) as u16));
+        for _ in 0..draw(4) {
+            // Not the lives: one that is later ends the session, as it must.
+            let at = 8 + draw(datagram.len() as u64 - 8) as usize;
+            datagram[at] = [0, 1, 0x7f, 0xff, draw(256) as u8][draw(5) as usize];
+        }
+        datagram.truncate(datagram.len() - draw(2) as usize * draw(40) as usize);
+        if !datagram.is_empty() {
+            send(&datagram);
+        }
+    }
+    let (_, executed, _) = send(&forged(u64::MAX - 1, 9, ECHO));
+    assert!(executed > 3, "{:?}", server.stats());
+}
