@@ -24,10 +24,13 @@ pub struct ThreadGate {
 
 impl ThreadGate {
     /// Enters; leaves when the guard is dropped. Only the owning thread calls this.
+    ///
+    /// # Panics
+    /// If it is inside already: it would show as outside, and memory could go under it. Our bug.
     #[inline]
     pub fn enter(&self) -> Inside<'_> {
         let turns = self.turns.load(Ordering::Relaxed);
-        debug_assert!(turns.is_multiple_of(2));
+        assert!(turns.is_multiple_of(2), "a round or a visit within a visit");
         self.turns.store(turns + 1, Ordering::Relaxed);
         if self.symmetric {
             fence_of(Site::GateEntered, Ordering::SeqCst);
@@ -51,11 +54,47 @@ impl Drop for Inside<'_> {
     }
 }
 
+/// Lives of compute nodes, for ever: a bit for each, so that what is kept is bounded by how many there can be and
+/// a look does not take longer the more there are.
+#[derive(Default)]
+struct Lives {
+    /// By slot, then 64 incarnations a word, as far as any was added.
+    words: Vec<Vec<u64>>,
+}
+
+impl Lives {
+    fn place(NodeId { slot, incarnation }: NodeId) -> (usize, usize, u64) {
+        let life = usize::from(incarnation.0);
+        (usize::from(slot.0), life / 64, 1 << (life % 64))
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        let (slot, word, bit) = Lives::place(node);
+        let word = self.words.get(slot).and_then(|words| words.get(word));
+        word.is_some_and(|word| word & bit != 0)
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, node: NodeId) -> bool {
+        let (slot, word, bit) = Lives::place(node);
+        if self.words.len() <= slot {
+            self.words.resize(slot + 1, Vec::new());
+        }
+        let words = &mut self.words[slot];
+        if words.len() <= word {
+            words.resize(word + 1, 0);
+        }
+        let is_new = words[word] & bit == 0;
+        words[word] |= bit;
+        is_new
+    }
+}
+
 /// The faults declared so far, and the threads that must notice them.
 pub struct Faults {
     epoch: AtomicU32,
     down: Vec<AtomicBool>,
-    fenced: Mutex<Vec<NodeId>>,
+    fenced: Mutex<Lives>,
     gates: Mutex<Vec<Arc<ThreadGate>>>,
     asymmetric: bool,
 }
@@ -85,7 +124,7 @@ impl Faults {
 
     /// Whether a compute node's access is revoked.
     pub fn is_fenced(&self, node: NodeId) -> bool {
-        self.fenced.lock().expect("no panic under this lock").contains(&node)
+        self.fenced.lock().expect("no panic under this lock").contains(node)
     }
 
     /// A new thread's gate.
@@ -111,8 +150,7 @@ impl Faults {
     /// Revokes a compute node's access, and waits until its rounds have drained.
     pub fn fence(&self, node: NodeId) {
         let mut fenced = self.fenced.lock().expect("no panic under this lock");
-        if !fenced.contains(&node) {
-            fenced.push(node);
+        if fenced.insert(node) {
             self.epoch.fetch_add(1, Ordering::SeqCst);
         }
         drop(fenced);
@@ -151,4 +189,31 @@ fn membarrier(command: libc::c_int) -> bool {
     }
     // SAFETY: the call takes three integers and touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::address::Incarnation;
+
+    /// Every life of one slot, the last of the last, and again: a bit each.
+    #[test]
+    fn what_is_kept_of_lives_is_bounded_by_how_many_there_can_be() {
+        let life = |slot, incarnation| NodeId {
+            slot: NodeSlot(slot),
+            incarnation: Incarnation(incarnation),
+        };
+        let mut lives = Lives::default();
+        for round in 0..3 {
+            for incarnation in 0..4096 {
+                assert_eq!(lives.insert(life(3, incarnation)), round == 0);
+            }
+            assert_eq!(lives.insert(life(1023, 4095)), round == 0);
+        }
+        assert!(lives.contains(life(3, 4095)) && lives.contains(life(1023, 4095)));
+        assert!(!lives.contains(life(2, 1)) && !lives.contains(life(3, 4096)));
+        assert!(!lives.contains(life(1023, 1)) && !lives.contains(life(1024, 1)));
+        let words: usize = lives.words.iter().map(Vec::len).sum();
+        assert_eq!(words, 2 * 4096 / 64);
+    }
 }

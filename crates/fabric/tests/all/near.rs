@@ -286,6 +286,26 @@ fn whoever_revokes_access_waits_for_the_end_of_a_visit() {
     });
 }
 
+/// A visit within a visit would show as none; without debug assertions it did. The one who is refused leaves nobody
+/// inside: revoking access does not wait for ever.
+#[test]
+fn a_visit_within_a_visit_is_refused_and_the_next_is_one_again() {
+    let fabric = fabric(1, STRIPED);
+    let port = fabric.port(compute(1), 0, 1);
+    let near = port.near().unwrap();
+    for _ in 0..3 {
+        let nested = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            near.visit(at(0, 64), |_| near.visit(at(0, 64), |_| ()));
+        }));
+        let said = nested.expect_err("refused");
+        assert_eq!(said.downcast_ref(), Some(&"a round or a visit within a visit"));
+        assert_eq!(near.visit(at(0, 64), |visit| visit.write(at(0, 64), &[7])), Ok(()));
+    }
+    fabric.fence(compute(1));
+    let after = near.visit(at(0, 64), |visit| visit.write(at(0, 64), &[8]));
+    assert!(revoked_soon(&after));
+}
+
 fn revoked_soon(outcome: &Result<(), Box<FabricError>>) -> bool {
     matches!(outcome, Err(error) if **error == FabricError::Fenced)
 }
