@@ -16,7 +16,7 @@ pub(super) unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, len_bytes: u
     #[cfg(not(loom))]
     // SAFETY: this function's contract; an exclusive word is a word that nobody else uses.
     unsafe {
-        copy_words(from, to.cast(), len_bytes)
+        copy_words::<true>(from, to.cast(), len_bytes)
     };
     #[cfg(loom)]
     for index in 0..len_bytes / 8 {
@@ -32,9 +32,9 @@ pub(super) unsafe fn copy_out(from: *const AtomicU64, to: *mut u64, len_bytes: u
 #[inline(always)]
 pub(super) unsafe fn copy_in(from: *const u64, to: *const AtomicU64, len_bytes: usize) {
     #[cfg(not(loom))]
-    // SAFETY: as in `copy_out`.
+    // SAFETY: this function's contract.
     unsafe {
-        copy_words(from.cast(), to, len_bytes)
+        copy_words::<false>(from.cast(), to, len_bytes)
     };
     #[cfg(loom)]
     for index in 0..len_bytes / 8 {
@@ -46,37 +46,42 @@ pub(super) unsafe fn copy_in(from: *const u64, to: *const AtomicU64, len_bytes: 
 /// Copies `len_bytes`, a multiple of 8.
 ///
 /// # Safety
-/// Both sides are valid for `len_bytes`; others use them through atomics only.
+/// Both sides are valid for `len_bytes`; others use `to` through atomics only. If `SHARED`, so they do with `from`,
+/// which may be written; else nobody writes it meanwhile, and it may be borrowed: no atomic is made of it.
 #[cfg(not(loom))]
 #[inline(always)]
-unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, len_bytes: usize) {
+unsafe fn copy_words<const SHARED: bool>(
+    from: *const AtomicU64,
+    to: *const AtomicU64,
+    len_bytes: usize,
+) {
     let (mut from, mut to, mut left) = (from, to, len_bytes);
     if left == 16 {
         // LOCK and VERSION, as a rule.
         // SAFETY: two words (this function's contract).
         unsafe {
-            copy_word(from, to);
-            copy_word(from.add(1), to.add(1));
+            copy_word::<SHARED>(from, to);
+            copy_word::<SHARED>(from.add(1), to.add(1));
         }
         return;
     }
     // SAFETY: no more than `left` bytes are taken at any step (this function's contract).
     unsafe {
         while is_armed() && left > 8 {
-            copy_word(from, to);
+            copy_word::<SHARED>(from, to);
             point();
             (from, to, left) = (from.add(1), to.add(1), left - 8);
         }
         while left >= 64 {
-            copy_line(from, to);
+            copy_line::<SHARED>(from, to);
             (from, to, left) = (from.add(8), to.add(8), left - 64);
         }
         if left >= 32 {
-            copy_half(from, to);
+            copy_half::<SHARED>(from, to);
             (from, to, left) = (from.add(4), to.add(4), left - 32);
         }
         while left > 0 {
-            copy_word(from, to);
+            copy_word::<SHARED>(from, to);
             (from, to, left) = (from.add(1), to.add(1), left - 8);
         }
     }
@@ -85,12 +90,19 @@ unsafe fn copy_words(from: *const AtomicU64, to: *const AtomicU64, len_bytes: us
 /// Copies a word: after it comes what is copied after it.
 ///
 /// # Safety
-/// Both sides are valid words.
+/// As [`copy_words`], for one word.
 #[cfg(not(loom))]
 #[inline(always)]
-unsafe fn copy_word(from: *const AtomicU64, to: *const AtomicU64) {
-    // SAFETY: this function's contract.
-    unsafe { (*to).store((*from).load(Ordering::Acquire), Ordering::Release) };
+unsafe fn copy_word<const SHARED: bool>(from: *const AtomicU64, to: *const AtomicU64) {
+    // SAFETY: this function's contract. A word that is merely borrowed is read as it is: a reference to an atomic
+    // would say that it may change.
+    unsafe {
+        let word = match SHARED {
+            true => (*from).load(Ordering::Acquire),
+            false => from.cast::<u64>().read(),
+        };
+        (*to).store(word, Ordering::Release);
+    }
 }
 
 /// Copies a line's worth of words. In assembly, because the compiler does not join atomic accesses
@@ -98,10 +110,10 @@ unsafe fn copy_word(from: *const AtomicU64, to: *const AtomicU64) {
 /// bytes is a single access where there is AVX.
 ///
 /// # Safety
-/// Both sides are valid for eight words.
+/// As [`copy_words`], for eight words.
 #[cfg(not(loom))]
 #[inline(always)]
-unsafe fn copy_line(from: *const AtomicU64, to: *const AtomicU64) {
+unsafe fn copy_line<const SHARED: bool>(from: *const AtomicU64, to: *const AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: `from` and `to` are valid for 64 bytes (this function's contract); SSE2 is part of
     // x86-64; any interleaving of the loads and stores with those of other processors yields some
@@ -128,17 +140,17 @@ unsafe fn copy_line(from: *const AtomicU64, to: *const AtomicU64) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     for index in 0..8 {
         // SAFETY: as above: eight words.
-        unsafe { copy_word(from.add(index), to.add(index)) };
+        unsafe { copy_word::<SHARED>(from.add(index), to.add(index)) };
     }
 }
 
 /// As [`copy_line`], for half as much.
 ///
 /// # Safety
-/// Both sides are valid for four words.
+/// As [`copy_words`], for four words.
 #[cfg(not(loom))]
 #[inline(always)]
-unsafe fn copy_half(from: *const AtomicU64, to: *const AtomicU64) {
+unsafe fn copy_half<const SHARED: bool>(from: *const AtomicU64, to: *const AtomicU64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: as in `copy_line`, for 32 bytes.
     unsafe {
@@ -157,6 +169,27 @@ unsafe fn copy_half(from: *const AtomicU64, to: *const AtomicU64) {
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     for index in 0..4 {
         // SAFETY: as above: four words.
-        unsafe { copy_word(from.add(index), to.add(index)) };
+        unsafe { copy_word::<SHARED>(from.add(index), to.add(index)) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Every length, so that each way of copying is taken; a borrowed source must stay one (Miri looks at that).
+    #[test]
+    fn words_go_in_from_what_is_borrowed_and_come_out_again() {
+        let given: Vec<u64> = (1..=27).collect();
+        for words in 0..=given.len() {
+            let shared: Vec<AtomicU64> = given.iter().map(|_| AtomicU64::new(0)).collect();
+            let (given, mut taken) = (&given[..words], vec![0; words]);
+            // SAFETY: both are as long, and nobody else is here.
+            unsafe { copy_in(given.as_ptr(), shared.as_ptr(), words * 8) };
+            // SAFETY: likewise.
+            unsafe { copy_out(shared.as_ptr(), taken.as_mut_ptr(), words * 8) };
+            assert_eq!(given, taken);
+            assert!(shared[words..].iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        }
     }
 }
