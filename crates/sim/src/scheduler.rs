@@ -57,7 +57,7 @@ impl<'a> Scheduler<'a> {
         let first = fabric.world.borrow().tasks.len();
         Scheduler {
             fabric: fabric.clone(),
-            executor: Executor::new(),
+            executor: Executor::numbered(),
             first,
             sight: Sight::default(),
         }
