@@ -38,9 +38,11 @@ impl ReplicaGroups {
         ReplicaGroups { groups: groups.into_iter().map(copies).collect() }
     }
 
+    /// Of a group that there is not (its address was read from memory that is damaged) the first one's: the fabric knows
+    /// no such group there either, and says so.
     #[inline]
     fn of(&self, group: GroupId) -> &Copies {
-        &self.groups[usize::from(group.0)]
+        self.groups.get(usize::from(group.0)).unwrap_or(&self.groups[0])
     }
 
     /// How many groups there are.
@@ -244,6 +246,16 @@ mod tests {
     fn three() -> ReplicaGroups {
         let node = |slot: u16| NodeSlot(slot % 3);
         ReplicaGroups::new((0..3).map(|group| vec![node(group), node(group + 1)]).collect())
+    }
+
+    /// An address out of damaged memory names some node, and the fabric refuses it: no panic.
+    #[test]
+    fn a_group_that_there_is_not_is_at_nodes_that_there_are() {
+        let groups = ReplicaGroups::new(vec![vec![NodeSlot(2), NodeSlot(0)], vec![NodeSlot(1)]]);
+        let address = Address::new(GroupId(7), 64);
+        assert_eq!(groups.primary(address), address.at(NodeSlot(2)));
+        assert_eq!(groups.all(address).count(), 2);
+        assert_eq!(groups.members(GroupId(u16::MAX)), [NodeSlot(2), NodeSlot(0)]);
     }
 
     #[test]

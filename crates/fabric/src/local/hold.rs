@@ -110,7 +110,11 @@ impl Hold {
     #[inline(always)]
     fn number(&self, target: Target) -> usize {
         let (node, group) = (usize::from(target.node().0), target.address().group().0);
-        node * self.group_count + usize::from(group)
+        // A group that there is not would be the next node's.
+        match usize::from(group) < self.group_count {
+            true => node * self.group_count + usize::from(group),
+            false => usize::MAX,
+        }
     }
 
     /// A round is in flight: its lines are asked for. Apart, so that a hot round does not pay for the registers

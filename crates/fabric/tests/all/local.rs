@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
-use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot, Target};
+use tarn_fabric::address::{Address, GROUPS_MAX, GroupId, Incarnation, NodeId, NodeSlot, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric, Mapping, NodeMemory};
@@ -436,6 +436,24 @@ fn verbs_outside_a_region_are_refused() {
     round.clear();
     round.cas(Address::new(GroupId(0), 0).at(NodeSlot(9)), 0, 1);
     assert_eq!(outcome(&port, &mut round), Err(FabricError::NodeDown(NodeSlot(9))));
+}
+
+#[test]
+fn a_group_that_there_is_not_is_no_other_nodes() {
+    let config = LocalConfig {
+        memory_nodes: 3,
+        group_bytes: 1 << 16,
+        backing: Backing::Private,
+        ..LocalConfig::default()
+    };
+    let fabric = LocalFabric::new(&config).unwrap();
+    let port = fabric.port(compute(0), 0, 1);
+    for (node, group) in [(0, 3), (0, 5), (1, 3), (2, 3), (0, GROUPS_MAX as u16 - 1)] {
+        let target = Address::new(GroupId(group), 64).at(NodeSlot(node));
+        let mut round = Round::new();
+        round.read(target, 64);
+        assert_eq!(outcome(&port, &mut round), Err(FabricError::OutOfBounds(target)));
+    }
 }
 
 // Another process.
