@@ -6,6 +6,11 @@
 //! the next one is opened. So whatever the new primaries' LOCK words say, no older transaction
 //! contradicts it. See docs/design/0013-memory-node-recovery.md.
 //!
+//! A number stands for one map: each opened configuration has the number after the one before, and a change
+//! that does not take place leaves map and number as they were. Timestamps of the pool, lists of dead nodes
+//! and remembered trees go by the number alone. Which change may open the next one is told by a ticket of its
+//! own, which no two changes share.
+//!
 //! The hot path pays one load of the announced number a try, and where a thread begins to work one
 //! store that whoever changes the configuration must see before he looks: busy threads announce
 //! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
@@ -19,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
 
-/// A configuration's number: it only grows, and not every number is opened.
+/// A configuration's number: the one that is opened next has the next number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigurationNumber(pub u64);
 
@@ -62,7 +67,12 @@ impl Seat {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Change {
     number: ConfigurationNumber,
+    ticket: Ticket,
 }
+
+/// Tells changes apart, also those that would open the same number: each one announced has a greater one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ticket(u64);
 
 impl Change {
     /// The number that it would open.
@@ -94,6 +104,8 @@ pub struct Configurations {
 struct State {
     open: Arc<Configuration>,
     changing: Option<NodeId>,
+    /// Of the change that was announced last.
+    ticket: Ticket,
     copying: Option<CopierId>,
     seats: Vec<Arc<Seat>>,
     down: BTreeSet<NodeSlot>,
@@ -110,6 +122,7 @@ impl Configurations {
         let state = State {
             open: Arc::new(Configuration { number, groups }),
             changing: None,
+            ticket: Ticket(0),
             copying: None,
             seats: Vec::new(),
             down: BTreeSet::new(),
@@ -128,7 +141,8 @@ impl Configurations {
         self.state.lock().expect("no panic under this lock")
     }
 
-    /// The number that a transaction must run in to begin.
+    /// The number that a transaction must run in to begin: the open one, or, while a change is announced,
+    /// the next, in which no transaction runs yet.
     #[inline]
     pub fn announced(&self) -> ConfigurationNumber {
         ConfigurationNumber(self.announced.load(Ordering::SeqCst))
@@ -229,6 +243,11 @@ impl Configurations {
         self.state().settled
     }
 
+    /// Changes announced so far: for whoever tells states apart.
+    pub fn changes(&self) -> u64 {
+        self.state().ticket.0
+    }
+
     /// A transaction in doubt is resolved.
     pub fn note_settled(&self) {
         self.state().settled += 1;
@@ -242,8 +261,15 @@ impl Configurations {
             return None;
         }
         state.changing = Some(by);
-        let number = self.announced.fetch_add(1, Ordering::SeqCst) + 1;
-        Some(Change { number: ConfigurationNumber(number) })
+        let number = ConfigurationNumber(state.open.number.0 + 1);
+        state.ticket = Ticket(state.ticket.0 + 1);
+        self.announced.store(number.0, Ordering::SeqCst);
+        Some(Change { number, ticket: state.ticket })
+    }
+
+    /// Whether a change is still its announcer's: it was not taken over, opened or called off.
+    pub fn is_announced(&self, change: Change) -> bool {
+        self.state().is_announced(change)
     }
 
     /// Members that are not quiet yet, each once.
@@ -268,7 +294,7 @@ impl Configurations {
         (membership, by, view): (&dyn Membership, NodeId, ViewNumber),
     ) -> bool {
         let mut state = self.state();
-        if change.number != self.announced() {
+        if !state.is_announced(change) {
             return false;
         }
         let mut groups = Some(groups);
@@ -279,15 +305,20 @@ impl Configurations {
         })
     }
 
-    /// Opens the former map under the announced number: the change does not take place. Where each LOCK
-    /// lies stays as it is, so nobody need be quiet or recovered. Nothing, if the change was taken over.
-    pub fn reopen(&self, change: Change) {
+    /// Calls a change off: transactions begin again in the open configuration. Its number stays, since transactions
+    /// that were not quiet may still run in it. Nothing, if the change was taken over or has taken place.
+    pub fn call_off(&self, change: Change) {
         let mut state = self.state();
-        if change.number == self.announced() && change.number != state.open.number {
-            let groups = state.open.groups.clone();
-            state.open = Arc::new(Configuration { number: change.number, groups });
+        if state.is_announced(change) {
             state.changing = None;
+            self.announced.store(state.open.number.0, Ordering::SeqCst);
         }
+    }
+}
+
+impl State {
+    fn is_announced(&self, change: Change) -> bool {
+        change.ticket == self.ticket && change.number != self.open.number && self.changing.is_some()
     }
 }
 
@@ -320,9 +351,9 @@ mod tests {
             !configurations.finish(change, groups.clone(), by(two)),
             "an old right opens nothing"
         );
-        configurations.reopen(change);
+        configurations.call_off(change);
         assert_ne!(configurations.announced(), configurations.open().number);
-        configurations.reopen(again);
+        configurations.call_off(again);
         assert_eq!(configurations.announced(), configurations.open().number);
         assert_eq!(configurations.open().groups, less);
         let last = configurations.announce(two, &membership).expect("nobody is at one");
@@ -336,6 +367,35 @@ mod tests {
         let zombies = configurations.announce(two, &membership).expect("nobody is at one");
         membership.leave(two);
         assert!(!configurations.finish(zombies, less, by(two)), "no member");
+    }
+
+    #[test]
+    fn a_change_called_off_keeps_the_number_and_its_right_is_gone() {
+        let membership = EmbeddedMembership::new(2);
+        let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
+        let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
+        let configurations = Configurations::new(groups.clone());
+        let before = configurations.open();
+        let finish = |change, by| {
+            let view = membership.view();
+            configurations.finish(change, groups.clone(), (&membership, by, view))
+        };
+        let dropped = configurations.announce(one, &membership).expect("no other change");
+        assert_eq!(dropped.number(), ConfigurationNumber(before.number.0 + 1));
+        configurations.call_off(dropped);
+        assert_eq!(configurations.open(), before, "a thread that was busy still runs in it");
+        assert_eq!(configurations.announced(), before.number);
+        assert!(!finish(dropped, one), "called off");
+        let next = configurations.announce(two, &membership).expect("no other change");
+        assert_eq!(next.number(), dropped.number());
+        assert!(!finish(dropped, one), "the same number, announced by another");
+        configurations.call_off(dropped);
+        assert!(configurations.is_announced(next), "not its to call off");
+        assert!(finish(next, two));
+        assert_eq!(configurations.open().number, next.number());
+        assert!(!finish(next, two), "once");
+        configurations.call_off(next);
+        assert_eq!(configurations.announced(), next.number(), "it has taken place");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! quiet and every expelled life is recovered, so that no transaction of the former one holds a lock
 //! that the next one's primaries do not know. A member that does not become quiet in time is expelled; a
 //! changer whose own node does not lets others have the turn.
-//! Idempotent: should the changer die, another announces anew; should its future be dropped, the former
-//! map is opened again. See docs/design/0013-memory-node-recovery.md.
+//! Idempotent: should the changer die, another announces anew; should its future be dropped, the change is
+//! called off: the open configuration stays, under its number. See docs/design/0013-memory-node-recovery.md.
 
 use crate::configuration::{Change, ConfigurationNumber, Configurations};
 use crate::context::Context;
@@ -44,14 +44,14 @@ pub enum Changed {
     },
     /// Another is at it, or took it over.
     NotNow,
-    /// There was no next map: the former one was opened again.
+    /// There was no next map: the open configuration stays.
     Kept,
-    /// A thread of the changer's own node was not quiet in time: the former map was opened again. Another
+    /// A thread of the changer's own node was not quiet in time: the open configuration stays. Another
     /// changer, for whom that node is one like any other, may have its turn.
     SteppedAside,
 }
 
-/// Opens the former map again, should the change not come to its end.
+/// Calls the change off, should it not come to its end.
 struct Announced<'a> {
     configurations: &'a Configurations,
     change: Change,
@@ -59,7 +59,7 @@ struct Announced<'a> {
 
 impl Drop for Announced<'_> {
     fn drop(&mut self) {
-        self.configurations.reopen(self.change);
+        self.configurations.call_off(self.change);
     }
 }
 
@@ -103,7 +103,7 @@ pub async fn change(
                 membership.expel(node);
             });
         }
-        if configurations.announced() != change.number() {
+        if !configurations.is_announced(change) {
             return Ok(Changed::NotNow);
         }
         if !membership.is_member(me) {

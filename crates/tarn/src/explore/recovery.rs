@@ -119,7 +119,7 @@ pub fn digest(cluster: &Cluster, database: &Database) -> u64 {
     };
     let configurations = &database.configurations;
     let open = configurations.open();
-    let first = mix(configurations.announced().0) ^ open.number.0;
+    let first = mix(mix(configurations.announced().0) ^ configurations.changes()) ^ open.number.0;
     let lists = (0..open.groups.count() as u16).map(GroupId).flat_map(|group| {
         let [members, joining] = [open.groups.members(group), open.groups.joining(group)];
         members.iter().chain(joining).chain([&SEPARATOR]).copied().collect::<Vec<_>>()

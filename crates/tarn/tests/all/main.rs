@@ -4,6 +4,7 @@
 
 mod cli;
 mod common;
+mod configurations;
 mod explore;
 mod explore_crashes;
 mod found;
