@@ -20,6 +20,7 @@ use crate::index::bucket_shape::BucketShape;
 use crate::index::hash::Geometry;
 use crate::layout::{LayoutKind, Reach, RecordLayout, Slot};
 use crate::outcome::UsageError;
+use crate::plan_sizes;
 use crate::schema::{Cells, IndexId, TableId, TableSchema};
 use crate::shard_map::Sharding;
 use serde::{Deserialize, Serialize};
@@ -377,7 +378,8 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
         return refuse("slots_per_100_records", value, format!("≥ {SLOTS_PER_100_MIN}"));
     }
     options.layout.validate(options.coordinators_max)?;
-    options.bucket.validate(options.layout, schemas)
+    options.bucket.validate(options.layout, schemas)?;
+    plan_sizes::validate(schemas, options, sharing(options, groups))
 }
 
 /// Groups that share a table's records.

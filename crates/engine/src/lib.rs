@@ -52,6 +52,7 @@ pub mod numbers;
 pub mod ordered;
 pub mod outcome;
 pub mod owner;
+mod plan_sizes;
 pub mod procedure;
 pub mod protocol;
 pub mod range;

@@ -13,7 +13,7 @@ use crate::lock::grants::Grants;
 use crate::lock::name::LockName;
 use crate::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
 use crate::lock::versions::{VERSION_CACHE_ENTRIES_DEFAULT, VersionCache};
-use crate::membership::{Membership, ShardChange};
+use crate::membership::{Membership, ShardChange, Standing, ViewNumber};
 use crate::outcome::{TxnId, UsageError};
 use crate::owner::THREADS_MAX;
 use crate::read_lease::readers::READER_PLACES;
@@ -171,6 +171,8 @@ pub struct NodeServices {
     /// What it has granted to others, by the askers' threads.
     grants: Box<[Mutex<Grants>]>,
     lost: Mutex<Lost>,
+    /// The view after which nothing was left of what the recovered had been granted.
+    looked_after: AtomicU64,
     pub(crate) drains: Drains,
     load: Option<Load>,
     /// Threads whose service runs: a bit each.
@@ -212,6 +214,7 @@ impl NodeServices {
             options: options.clone(),
             grants: (0..options.threads).map(|_| Mutex::default()).collect(),
             lost: Mutex::default(),
+            looked_after: AtomicU64::new(0),
             drains: Drains::default(),
             load: options.counts_load.then(Load::default),
             running: AtomicU64::new(0),
@@ -245,6 +248,24 @@ impl NodeServices {
     /// shard, which is closed.
     pub(crate) fn is_drained(&self, drain: u64, shard: ShardId) -> bool {
         self.drains.is_done(drain, self.lost().present) && self.granted_of(shard).is_empty()
+    }
+
+    /// Gives up what the recovered had been granted, in the thread of another node that asks for locks without a
+    /// message. Threads of this node do that, too, as they serve; but they may sleep, or there may be none.
+    #[inline]
+    pub(crate) fn look_after_by_asker(&self) {
+        let view = self.membership.view();
+        if self.looked_after.load(Ordering::Acquire) != view.0 {
+            self.look_after(view);
+        }
+    }
+
+    #[cold]
+    fn look_after(&self, view: ViewNumber) {
+        let is_recovered = |life| self.membership.standing(life) == Standing::Recovered;
+        if !self.drop_recovered(is_recovered, &mut Vec::new()) {
+            self.looked_after.store(view.0, Ordering::Release);
+        }
     }
 
     /// **Breaks the invariant** of moves: whoever else holds locks of a shard holds nothing any more.

@@ -338,7 +338,8 @@ fn usage_or_io(error: io::Error) -> OpenError {
 }
 
 fn laid_out_bytes(catalog: &Catalog, config: &ClusterConfig) -> u64 {
-    catalog.group_bytes() * config.memory_nodes as u64 * config.replicas as u64
+    let copies = (config.memory_nodes as u64).saturating_mul(config.replicas as u64);
+    catalog.group_bytes().saturating_mul(copies)
 }
 
 /// Refuses a layout that the machine has not the memory for, before anything is touched.

@@ -4,6 +4,9 @@
 //! that no other has had in its compute node's life; when a life's numbers are used up, the next
 //! compute node joins. A log area is given back by the session that ends, unless the outcome of its
 //! last transaction is unknown: then it is kept for whoever resolves it.
+//! Under a protocol whose locks lie in compute nodes the first node grants all of them, and stays for as long as
+//! the database does, whatever sessions come and go; its slot gets no second life. Sessions of later nodes call it
+//! in their own threads, so that no thread of the first need be awake.
 
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::error::Error;
@@ -16,6 +19,7 @@ use tarn_engine::coordinator::Retry;
 use tarn_engine::outcome::UsageError;
 use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::schema::TableSchema;
+use tarn_engine::services;
 use tarn_fabric::local::Backing;
 
 /// Compute nodes that take turns.
@@ -124,9 +128,12 @@ impl Builder {
     pub fn open(mut self) -> Result<Tarn, Error> {
         self.config.compute_nodes = usize::from(COMPUTE_NODES);
         let cluster = Cluster::new(&self.schemas, &self.config)?;
-        let joined = cluster.join(0)?;
-        let seats = Seats { node: joined, next_thread: 0, free: Vec::new(), next_number: 0 };
-        let shared = Shared { cluster, retry: self.retry, seats: Mutex::new(seats) };
+        let first = cluster.join(0)?;
+        services::share_out(cluster.database(), &[first.id]);
+        let seats =
+            Seats { node: Arc::clone(&first), next_thread: 0, free: Vec::new(), next_number: 0 };
+        let (retry, seats) = (self.retry, Mutex::new(seats));
+        let shared = Shared { cluster, retry, seats, _lock_owner: first };
         Ok(Tarn { shared: Arc::new(shared) })
     }
 }
@@ -141,6 +148,8 @@ struct Shared {
     cluster: Cluster,
     retry: Retry,
     seats: Mutex<Seats>,
+    /// Grants locks, under a protocol whose locks lie in compute nodes.
+    _lock_owner: Arc<ComputeNode>,
 }
 
 /// Names that are still free.
@@ -190,7 +199,8 @@ impl Tarn {
             let mut seats = self.shared.seats();
             let number = self.shared.take_number(&mut seats)?;
             if usize::from(seats.next_thread) == THREADS_MAX {
-                let next = (seats.node.id.slot.0 + 1) % COMPUTE_NODES;
+                // Not the first again, which grants locks.
+                let next = 1 + seats.node.id.slot.0 % (COMPUTE_NODES - 1);
                 seats.node = self.shared.cluster.join(next)?;
                 seats.next_thread = 0;
             }

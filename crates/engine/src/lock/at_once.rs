@@ -26,6 +26,7 @@ impl Context {
             return self.lock_directly(owner, (id, known), asks);
         }
         let services = self.thread_services().peer(&self.database().directory, owner)?;
+        services.look_after_by_asker();
         Some(services.lock(id, known, asks))
     }
 

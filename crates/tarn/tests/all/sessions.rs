@@ -1,10 +1,14 @@
-//! The library: sessions, typed rows, errors that say what is wrong.
+//! The library: sessions, typed rows, errors that say what is wrong. What all protocols promise runs under each.
 //!
-//! Invariant: each test has a database of its own.
+//! Invariant: each test has a database of its own, for each protocol.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
-use tarn::{Backing, Builder, Error, Failure, Tarn, row};
+use crate::common::each_that;
+use tarn::{
+    Backing, Builder, Error, Executor, Failure, Nanos, Retry, Session, Tarn, block_on, row,
+};
+use tarn_engine::protocol::ALL;
 
 row! {
     /// One of every kind of column, under a key of bytes.
@@ -35,9 +39,41 @@ fn small() -> Builder {
     Tarn::embedded().table::<Everything>(10).table::<Counter>(10).spare_bytes(1 << 20)
 }
 
+/// What takes longer never ends.
+const RETRY: Retry = Retry { deadline: Some(Nanos(30_000_000_000)), ..Retry::PATIENT };
+
+/// Runs `test` on a small database of each protocol.
+fn each(test: impl Fn(Builder) -> Result<(), Error>) {
+    for info in ALL {
+        let ended = test(small().protocol(info.name, "corrected").retry(RETRY));
+        assert!(ended.is_ok(), "{}: {ended:?}", info.name);
+    }
+}
+
+/// Adds one to a counter.
+async fn count(
+    session: &mut Session,
+    counters: tarn::Table<Counter>,
+    key: u64,
+) -> Result<u64, Error> {
+    let body = async |tx: &mut tarn::Transaction<'_>| {
+        let record = counters.update(tx, key);
+        tx.fetch().await?;
+        let Some(mut counter) = counters.get(tx, record) else { return tx.abort() };
+        counter.seen += 1;
+        counters.set(tx, record, &counter);
+        Ok(counter.seen)
+    };
+    session.transact(body).await
+}
+
 #[test]
-fn rows_come_back_as_they_were_stored() -> Result<(), Error> {
-    let tarn = small().memory(Backing::Private).open()?;
+fn rows_come_back_as_they_were_stored() {
+    each(|small| stored(&small.memory(Backing::Private).open()?));
+    each(|small| stored(&small.memory(Backing::Private).memory_nodes(3).replicas(3).open()?));
+}
+
+fn stored(tarn: &Tarn) -> Result<(), Error> {
     let table = tarn.table::<Everything>()?;
     let mut session = tarn.session()?;
     let row = Everything { a: 1, b: 2, c: 3, d: u64::MAX, e: -5, f: *b"abc" };
@@ -59,8 +95,11 @@ fn rows_come_back_as_they_were_stored() -> Result<(), Error> {
 }
 
 #[test]
-fn an_own_abort_rolls_back_and_is_told_apart() -> Result<(), Error> {
-    let tarn = small().open()?;
+fn an_own_abort_rolls_back_and_is_told_apart() {
+    each(|small| aborted(&small.open()?));
+}
+
+fn aborted(tarn: &Tarn) -> Result<(), Error> {
     let counters = tarn.table::<Counter>()?;
     let mut session = tarn.session()?;
     let ended: Result<(), Error> = session.run(async |tx| {
@@ -93,41 +132,175 @@ fn mistakes_are_explained() -> Result<(), Error> {
     Ok(())
 }
 
+/// 64 thread numbers a life: 400 sessions need several lives, and then the locks of the first, whose sessions have gone.
 #[test]
-fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() -> Result<(), Error> {
-    let tarn = small().open()?;
-    let counters = tarn.table::<Counter>()?;
-    tarn.session()?.run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
-    let count = |times: u64| -> Result<(), Error> {
-        for _ in 0..times {
-            tarn.session()?.run(async |tx| {
-                let record = counters.update(tx, 1);
-                tx.fetch().await?;
-                let Some(mut counter) = counters.get(tx, record) else { return tx.abort() };
-                counter.seen += 1;
-                counters.set(tx, record, &counter);
-                Ok(())
-            })?;
-        }
+fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
+    each(|small| {
+        let tarn = small.open()?;
+        let counters = tarn.table::<Counter>()?;
+        tarn.session()?.run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        let work = |times: u64| -> Result<(), Error> {
+            (0..times)
+                .try_for_each(|_| block_on(count(&mut tarn.session()?, counters, 1)).map(|_| ()))
+        };
+        std::thread::scope(|scope| {
+            let threads = [scope.spawn(|| work(200)), scope.spawn(|| work(200))];
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+        })?;
+        let found = tarn.session()?.run(async |tx| counters.find(tx, 1).await)?;
+        assert_eq!(found.map(|counter| counter.seen), Some(400));
         Ok(())
-    };
-    // 64 thread numbers a life: 400 sessions need several lives.
-    std::thread::scope(|scope| {
-        let threads = [scope.spawn(|| count(200)), scope.spawn(|| count(200))];
-        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
-    })?;
-    let found = tarn.session()?.run(async |tx| counters.find(tx, 1).await)?;
-    assert_eq!(found.map(|counter| counter.seen), Some(400));
+    });
+}
+
+/// Sessions of several lives that rest, each after a transaction of its own: nobody else needs them awake.
+#[test]
+fn sessions_that_rest_keep_nobody_off() {
+    each(|small| {
+        let tarn = small.memory_nodes(2).replicas(2).open()?;
+        let counters = tarn.table::<Counter>()?;
+        let mut resting = vec![tarn.session()?];
+        resting[0].run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        for number in 1..150 {
+            resting.push(tarn.session()?);
+            let seen = block_on(count(&mut resting[number], counters, 1))?;
+            assert_eq!(seen, number as u64);
+            if number % 3 == 0 {
+                let seen = block_on(count(&mut resting[number / 2], counters, 2));
+                assert!(seen.is_err_and(|error| error.is_own_abort()), "no such counter");
+            }
+        }
+        drop(resting.split_off(75));
+        drop(resting.drain(..10));
+        assert_eq!(block_on(count(&mut resting[0], counters, 1))?, 150);
+        Ok(())
+    });
+}
+
+#[test]
+fn siblings_run_side_by_side_on_one_thread() {
+    each(|small| {
+        let tarn = small.open()?;
+        let counters = tarn.table::<Counter>()?;
+        let mut session = tarn.session()?;
+        session.run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        let mut siblings = (0..4).map(|_| session.sibling()).collect::<Result<Vec<_>, _>>()?;
+        let mut executor = Executor::new();
+        for sibling in &mut siblings {
+            executor.spawn(async move {
+                for _ in 0..50 {
+                    count(sibling, counters, 1).await.expect("it counts");
+                }
+            });
+        }
+        executor.run();
+        drop(executor);
+        let found = session.run(async |tx| counters.find(tx, 1).await)?;
+        assert_eq!(found.map(|counter| counter.seen), Some(200));
+        Ok(())
+    });
+}
+
+#[test]
+fn readers_see_all_records_of_one_moment() {
+    each(|small| {
+        let tarn = small.open()?;
+        let counters = tarn.table::<Counter>()?;
+        let mut session = tarn.session()?;
+        session.run(async |tx| {
+            for key in 0..4 {
+                counters.put(tx, key, &Counter { seen: 0 }).await?;
+            }
+            Ok(())
+        })?;
+        let write = || -> Result<(), Error> {
+            let mut session = tarn.session()?;
+            for _ in 0..200 {
+                session.run(async |tx| {
+                    let all = [0, 1, 2, 3].map(|key| counters.update(tx, key));
+                    tx.fetch().await?;
+                    for record in all {
+                        let seen = counters.get(tx, record).map_or(0, |counter| counter.seen);
+                        counters.set(tx, record, &Counter { seen: seen + 1 });
+                    }
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(write);
+            while !writer.is_finished() {
+                let read = block_on(session.multi_get(counters, &[0, 1, 2, 3, 9]))?;
+                let seen = |row: &Option<Counter>| row.as_ref().map(|counter| counter.seen);
+                assert!(
+                    read[..4].iter().all(|row| seen(row) == seen(&read[0])) && read[4].is_none()
+                );
+                let pair = block_on(session.transact_read_only(async |tx| {
+                    Ok([counters.find(tx, 3).await?, counters.find(tx, 0).await?])
+                }))?;
+                assert_eq!(seen(&pair[0]), seen(&pair[1]));
+            }
+            writer.join().expect("no panic")
+        })?;
+        let read = block_on(session.multi_get(counters, &[2]))?;
+        assert_eq!(read[0].as_ref().map(|counter| counter.seen), Some(200));
+        Ok(())
+    });
+}
+
+/// Only under protocols that leave nothing locked of what is dropped.
+#[test]
+fn a_transaction_that_is_dropped_half_way_is_in_nobodys_way() -> Result<(), Error> {
+    for info in
+        each_that("nothing stays locked of a dropped transaction", |caps| caps.survives_drops)
+    {
+        let tarn = small().protocol(info.name, "corrected").retry(RETRY).open()?;
+        let counters = tarn.table::<Counter>()?;
+        // Of another life than the first, whose node grants the locks.
+        let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
+        sessions[0].run(async |tx| counters.put(tx, 1, &Counter { seen: 0 }).await)?;
+        for at in [0, 69] {
+            let mut dropped = Box::pin(sessions[at].transact(async |tx| {
+                counters.update(tx, 1);
+                tx.fetch().await?;
+                std::future::pending::<Result<(), Failure>>().await
+            }));
+            let mut waiting = std::task::Context::from_waker(std::task::Waker::noop());
+            (0..100).for_each(|_| assert!(dropped.as_mut().poll(&mut waiting).is_pending()));
+            drop(dropped);
+            let (before, mut other) = (at as u64 / 69 * 2, tarn.session()?);
+            assert_eq!(block_on(count(&mut other, counters, 1))?, before + 1, "{}", info.name);
+            assert_eq!(block_on(count(&mut sessions[at], counters, 1))?, before + 2);
+        }
+    }
     Ok(())
 }
 
 #[test]
-fn sessions_at_once_are_bounded_and_given_back() -> Result<(), Error> {
-    let tarn = small().sessions_max(2).open()?;
-    let first = tarn.session()?;
-    let second = first.sibling()?;
-    let error = tarn.session().err().expect("a third");
-    assert!(error.to_string().contains("at most 2"), "{error}");
-    drop(second);
-    tarn.session().map(|_| ())
+fn sessions_at_once_are_bounded_and_given_back() {
+    each(|small| {
+        let tarn = small.sessions_max(2).open()?;
+        let first = tarn.session()?;
+        let second = first.sibling()?;
+        let error = tarn.session().err().expect("a third");
+        assert!(error.to_string().contains("at most 2"), "{error}");
+        drop(second);
+        tarn.session().map(|_| ())
+    });
+}
+
+#[test]
+fn tables_of_absurd_sizes_are_refused_by_name() {
+    for info in ALL {
+        for records in [u64::MAX, 1 << 62, 1 << 58, 1 << 40] {
+            let opened =
+                Tarn::embedded().table::<Counter>(records).protocol(info.name, "corrected");
+            let error = opened.open().err().expect("no machine has so much").to_string();
+            let start = format!("records of table counters = {records}; allowed: at most ");
+            assert!(error.starts_with(&start), "{}: {error}", info.name);
+        }
+    }
+    let copies = small().replicas(usize::MAX).open().err().expect("no machine has so many");
+    assert!(copies.to_string().contains("; allowed: "), "{copies}");
 }

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tarn_engine::protocol::{ALL, ProtocolCaps, ProtocolInfo};
 
 /// How a run ended.
 pub struct Ended {
@@ -49,4 +50,18 @@ pub fn assert_refused(command: &str, lines: &[(&str, &str, &str)]) {
         assert!(said[0].starts_with(start), "{line}: {}", ended.err);
         assert!(said[0].contains(allowed), "{line}: {}", ended.err);
     }
+}
+
+/// The protocols that promise something, by what each says of itself. Prints those that are left out.
+pub fn each_that(
+    promises: &str,
+    has: impl Fn(&ProtocolCaps) -> bool,
+) -> impl Iterator<Item = &'static ProtocolInfo> {
+    let (its, others): (Vec<&ProtocolInfo>, Vec<&ProtocolInfo>) =
+        ALL.iter().partition(|info| has(&info.caps));
+    if !others.is_empty() {
+        let names: Vec<&str> = others.iter().map(|info| info.name).collect();
+        println!("left out, since not promised ({promises}): {}", names.join(", "));
+    }
+    its.into_iter()
 }
