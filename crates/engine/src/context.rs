@@ -620,6 +620,19 @@ impl Context {
         self.database().configurations.open().number == self.configuration.get()
     }
 
+    /// Whether this life is still a member: whoever tries something again asks first. A life that is over may be
+    /// refused for ever, by nodes of the compute pool that no memory node speaks for.
+    ///
+    /// # Errors
+    /// `Fenced`, if it is not: memory nodes refuse it already, or will soon.
+    #[cold]
+    pub(crate) fn check_membership(&self) -> Result<(), Failure> {
+        match self.database().membership.is_member(self.node.id) {
+            true => Ok(()),
+            false => Err(self.port.note_failure(FabricError::Fenced).into()),
+        }
+    }
+
     /// Waits until the thread may run transactions of the announced configuration. Settles what is in
     /// doubt on this thread meanwhile: the change waits for it. A life that is over takes no map: safety
     /// does not rest on that, since every node of the map refuses it.
@@ -630,10 +643,7 @@ impl Context {
     pub(crate) async fn adopt(&self, deadline: Option<Nanos>) -> Result<(), Failure> {
         loop {
             self.attend().await;
-            if !self.database().membership.is_member(self.node.id) {
-                // Memory nodes refuse it already, or will soon.
-                return Err(self.port.note_failure(FabricError::Fenced).into());
-            }
+            self.check_membership()?;
             self.follow();
             if self.database().configurations.announced() == self.configuration.get() {
                 return Ok(());

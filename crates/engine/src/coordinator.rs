@@ -152,6 +152,7 @@ impl Coordinator {
             start = Box::pin(self.get_ready(start)).await?;
         }
         self.txn.intent = intent;
+        self.txn.held.begin();
         loop {
             if self.txn.in_doubt {
                 self.resolve_own().await?;
@@ -201,16 +202,21 @@ impl Coordinator {
         }
     }
 
-    /// What comes between a try that was refused and the next: locks of the dead that were met are freed, or there is a pause. Who has freed
-    /// any goes on at once, whatever [`Retry`] says: nobody was in its way who could be again.
+    /// What comes between a try that was refused and the next: a look whether there may be a next, then locks of the dead that were met
+    /// are freed, or there is a pause. Who has freed any goes on at once, whatever [`Retry`] says: nobody was in its way who could be again.
     ///
     /// # Errors
-    /// That failure, if there is no next try; a missed deadline.
+    /// That failure, if there is no next try; `Fenced`, if this life is over; `Usage`, if no shard has ever had an
+    /// owner; a missed deadline.
     pub(crate) async fn before_next(
         &mut self,
         failure: Failure,
         tried: Tried,
     ) -> Result<(), Failure> {
+        self.cx.check_membership()?;
+        if failure == Failure::Abort(AbortReason::WrongOwner) {
+            self.cx.check_shards()?;
+        }
         if self.cx.has_met() && Box::pin(free_met(&self.cx)).await {
             return Ok(());
         }
@@ -288,6 +294,7 @@ impl Coordinator {
             self.owns_area = cx.is_number_free(number).await?
                 && cx.database().protocol.may_log(&cx, number).await?;
             if !self.owns_area {
+                cx.check_membership()?;
                 waits += 1;
                 cx.metrics.recovery(RecoveryEvent::AreaAwaited);
                 self.pause(waits, start).await?;

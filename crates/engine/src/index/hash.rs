@@ -309,8 +309,10 @@ impl Lookup {
             }
             Step::Header => self.absorb_header(near, table, wanted, round),
             Step::Again => {
-                let seen = [0, self.directory_version.word()];
-                self.stable = *round.array(self.at) == seen;
+                let [lock, version] = *round.array::<2>(self.at);
+                // The transaction may have locked the bucket itself since: then nobody else has changed it.
+                let is_free = lock == 0 || lock == wanted.me;
+                self.stable = is_free && version == self.directory_version.word();
                 if !self.stable {
                     // Whoever looks on begins with the bucket.
                     self.step = Step::Bucket;

@@ -49,6 +49,8 @@ pub struct LockSet {
     owners: Vec<NodeId>,
     sent: Vec<Sent>,
     refused: Option<AbortReason>,
+    /// Hashes of names whose readers' lock could not become a writer's, in this try or an earlier one.
+    not_upgraded: Vec<u64>,
     /// Under which name other nodes know the transaction.
     id: Option<TxnId>,
     /// Whether its owners may not change any more unnoticed: see [`LockSet::secure`].
@@ -56,6 +58,41 @@ pub struct LockSet {
 }
 
 impl LockSet {
+    /// Another transaction begins, whatever the one before was refused.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        if !self.not_upgraded.is_empty() {
+            self.not_upgraded.clear();
+        }
+    }
+
+    /// The mode to ask for: a writer's lock at once, where the transaction has once read and then could not write. Two
+    /// readers that both want to write refuse one another as often as both read first.
+    #[inline(always)]
+    fn mode_for(&self, name: LockName, mode: LockMode) -> LockMode {
+        match self.not_upgraded.is_empty() {
+            true => mode,
+            false => self.careful_mode(name, mode),
+        }
+    }
+
+    #[cold]
+    fn careful_mode(&self, name: LockName, mode: LockMode) -> LockMode {
+        match self.not_upgraded.contains(&name.hash()) {
+            true => LockMode::Write,
+            false => mode,
+        }
+    }
+
+    /// Notes a refusal, if the name is held by this transaction, as a reader: see [`LockSet::mode_for`].
+    #[cold]
+    fn note_refused(&mut self, name: LockName) {
+        let hash = name.hash();
+        if self.is_held(name).is_some() && !self.not_upgraded.contains(&hash) {
+            self.not_upgraded.push(hash);
+        }
+    }
+
     /// Locks `name`, which lies in `shard`, or notes that it is to be locked by another node. A refusal
     /// shows in [`LockSet::collect`].
     #[inline]
@@ -64,6 +101,7 @@ impl LockSet {
         if self.refused.is_some() {
             return;
         }
+        let mode = self.mode_for(name, mode);
         match services.transport() {
             Transport::Own => _ = self.ask_own(cx, services, name, mode),
             Transport::Rpc | Transport::Near => self.ask_owner(cx, services, (name, mode), shard),
@@ -122,7 +160,7 @@ impl LockSet {
             if self.refused.is_some() {
                 return;
             }
-            self.ask_owner(cx, services, (name, mode), shard);
+            self.ask_owner(cx, services, (name, self.mode_for(name, mode)), shard);
         }
     }
 
@@ -139,7 +177,7 @@ impl LockSet {
             return;
         }
         for (name, mode) in asks {
-            if !self.ask_own(cx, services, name, mode) {
+            if !self.ask_own(cx, services, name, self.mode_for(name, mode)) {
                 return;
             }
         }
@@ -162,6 +200,7 @@ impl LockSet {
         let tell = move || services.write_granted(LockName { table, kind, key });
         let granted = self.own.ask(&services.locks, name, mode, tell);
         if !granted {
+            self.note_refused(LockName { table, kind, key });
             self.refused = Some(AbortReason::LockRefused);
         }
         granted
@@ -198,7 +237,7 @@ impl LockSet {
     pub async fn collect(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if self.send(cx, id) {
             poll_fn(|waiting| self.await_replies(cx, waiting)).await;
-            self.granted = self.remote.len();
+            self.settle_remote();
         }
         self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
     }
@@ -211,7 +250,7 @@ impl LockSet {
     pub(crate) fn collect_at_once(&mut self, cx: &Context, id: TxnId) -> Result<(), Failure> {
         if !self.remote.is_empty() && self.send(cx, id) {
             debug_assert!(self.sent.is_empty(), "nobody is waited for");
-            self.granted = self.remote.len();
+            self.settle_remote();
         }
         self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
     }
@@ -220,6 +259,15 @@ impl LockSet {
     #[inline]
     pub fn is_settled(&self) -> bool {
         self.refused.is_none() && self.granted == self.remote.len()
+    }
+
+    /// All owners have answered. They do not say which lock was refused: it may be any that was held by a reader.
+    #[inline]
+    fn settle_remote(&mut self) {
+        let is_refused = self.refused == Some(AbortReason::LockRefused);
+        let first = if is_refused { self.granted } else { self.remote.len() };
+        (first..self.remote.len()).for_each(|at| self.note_refused(self.remote[at].ask.name));
+        self.granted = self.remote.len();
     }
 
     /// Asks other nodes for what was noted; whether there was anything.

@@ -311,3 +311,40 @@ fn who_rests_on_a_lost_node_is_refused_or_awaited() {
     late.release(&nodes[0], None);
     assert!(nodes[0].thread_services().is_idle());
 }
+
+/// Two readers that both want to write refuse one another. Had both read again first, they would for ever.
+#[test]
+fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time() {
+    for (count, transport) in TRANSPORTS {
+        let nodes = nodes(count, transport);
+        let last = usize::from(count) - 1;
+        for owner in [0, last] {
+            let (mut a, mut b) = (LockSet::default(), LockSet::default());
+            let both = |a: &mut LockSet, b: &mut LockSet, mode| {
+                let one = lock(&nodes, 0, a, &[(owner, 1, mode)]).1;
+                (one, lock(&nodes, last, b, &[(owner, 1, mode)]).1)
+            };
+            let refused = refused(AbortReason::LockRefused);
+            assert_eq!(both(&mut a, &mut b, Read), (Ok(()), Ok(())), "{transport:?}");
+            assert_eq!(both(&mut a, &mut b, Write), (refused, refused));
+            a.release(&nodes[0], None);
+            b.release(&nodes[last], None);
+            calm(&nodes);
+            // It reads, and is alone: what it writes then it need not ask for.
+            assert_eq!(both(&mut a, &mut b, Read), (Ok(()), refused));
+            assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 1, Write)]).1, Ok(()));
+            assert_eq!(lock(&nodes, 0, &mut a, &[(owner, 2, Read)]).1, Ok(()), "another lock");
+            b.release(&nodes[last], None);
+            b.begin();
+            assert_eq!(lock(&nodes, last, &mut b, &[(owner, 2, Read)]).1, Ok(()), "is shared");
+            a.release(&nodes[0], None);
+            b.release(&nodes[last], None);
+            calm(&nodes);
+            a.begin();
+            assert_eq!(both(&mut a, &mut b, Read), (Ok(()), Ok(())), "other transactions");
+            a.release(&nodes[0], None);
+            b.release(&nodes[last], None);
+        }
+        assert_nothing_held(&nodes);
+    }
+}

@@ -12,6 +12,7 @@ use crate::lock::service::register;
 use crate::lock::set::LockSet;
 use crate::lock::watched::looked_after;
 use crate::membership::{Standing, ViewNumber};
+use crate::outcome::{Explanation, Failure};
 use crate::resharding::drain::Periods;
 use crate::shard_map::ShardId;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -232,6 +233,19 @@ impl Context {
             services.periods.advance(&services.node.drains, services.thread);
         }
         services.look_after_lives(&self.port);
+    }
+
+    /// Whether any shard has ever had an owner: whoever is told that a shard has none asks before it tries again.
+    ///
+    /// # Errors
+    /// `Usage`, if not: nobody will ever grant a lock.
+    #[cold]
+    pub(crate) fn check_shards(&self) -> Result<(), Failure> {
+        if self.database().membership.shard_changes() > 0 {
+            return Ok(());
+        }
+        let allowed = "shards that were shared out (`services::share_out`) before transactions run";
+        Err(self.explain(Explanation::usage("shards", "without owners", allowed)))
     }
 
     /// A coordinator of the thread has come.

@@ -22,7 +22,7 @@ const PLANTED: &[(&str, u64, &str)] = &[
     ("too-old", 104, "snapshots of what is not kept any more (L9)"),
     ("release-on-abort", 0, "locks that outlive their transaction"),
     ("protect-ranges", 15, "phantoms in ranges"),
-    ("mark-nodes", 45, "half a change of a node"),
+    ("mark-nodes", 175, "half a change of a node"),
     ("keep-unchanged", 2, "a version table remembered that somebody has changed since (L5)"),
     ("drop-at-grant", 15, "a version table used that its node's own writer changes (L6)"),
 ];

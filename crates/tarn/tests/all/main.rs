@@ -7,6 +7,7 @@ mod common;
 mod configurations;
 mod explore;
 mod explore_crashes;
+mod for_ever;
 mod found;
 mod independent;
 mod inputs;
