@@ -20,7 +20,7 @@ use crate::index_schema::IndexId;
 use crate::load_trees::Loads;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
-use crate::numbers::Numbers;
+use crate::numbers::{Known, Numbers};
 use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
 use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
@@ -64,6 +64,8 @@ pub struct Database {
     pub directory: Directory,
     /// What they have counted of their transactions, and what became of leases because of it.
     pub lease_desk: LeaseDesk,
+    /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
+    pub numbers: Numbers,
 }
 
 impl Database {
@@ -87,6 +89,7 @@ impl Database {
             counter,
             directory,
             lease_desk: LeaseDesk::default(),
+            numbers: Numbers::default(),
         }
     }
 
@@ -117,8 +120,6 @@ pub struct ComputeNode {
     pub clearance: Clearance,
     /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
-    /// Which coordinators' numbers its threads still need.
-    pub numbers: Numbers,
     /// Nodes of ordered indexes that its threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
     /// The greatest timestamp that it has heard of.
@@ -138,7 +139,7 @@ impl ComputeNode {
     pub fn new(database: Arc<Database>, id: NodeId) -> ComputeNode {
         let index_view = IndexView::new(&database.catalog);
         let (clearance, turns) = (Clearance::default(), Turns::default());
-        let (numbers, dead_nodes) = (Numbers::default(), DeadNodes::default());
+        let dead_nodes = DeadNodes::default();
         let (seen, services) = (Arc::new(LastSeen::default()), None);
         let has_leases = database.protocol.needs().read_leases;
         let read_lease = has_leases.then(|| NodeLease::of(&*database.membership, id));
@@ -149,7 +150,6 @@ impl ComputeNode {
             index_view,
             clearance,
             turns,
-            numbers,
             dead_nodes,
             seen,
             services,
@@ -290,7 +290,7 @@ pub struct Context {
     pub(crate) delays: Option<Arc<ThreadDelays>>,
     /// What it does for explicit leases.
     pub(crate) readers: Option<Box<ThreadReaders>>,
-    /// What of it nobody was told the end of.
+    /// Its transactions in doubt.
     pub(crate) doubts: Doubts,
     configuration: Cell<ConfigurationNumber>,
     /// Tries that run and transactions in doubt.
@@ -410,6 +410,19 @@ impl Context {
         failure
     }
 
+    /// A failure of an unknown outcome was passed on, and was not that of the try `by`: what an earlier transaction has left in
+    /// [`Context::explanation`] is not what there is to say about it.
+    #[cold]
+    pub(crate) fn forget_unknown_before(&self, by: TxnId) {
+        let is_earlier = |id: TxnId| {
+            (id.node(), id.thread()) == (by.node(), by.thread()) && id.count() < by.count()
+        };
+        let mut explanation = self.explanation.borrow_mut();
+        if matches!(*explanation, Some(Explanation::Unknown(id)) if is_earlier(id)) {
+            *explanation = None;
+        }
+    }
+
     /// What there is to say about the failure that a coordinator of this thread returned last. Ask
     /// before another one runs.
     pub fn explanation(&self, failure: Failure) -> Option<Explanation> {
@@ -441,6 +454,12 @@ impl Context {
 
     pub(crate) fn has_decided(&self, id: TxnId) -> bool {
         self.decisions.borrow().iter().any(|(known, _)| *known == id)
+    }
+
+    /// Whether an entry in a log said how a transaction ended, whoever looked.
+    pub(crate) fn was_logged(&self, id: TxnId) -> bool {
+        matches!(self.database().numbers.known(id), Known::Settled(verdict) if verdict.was_logged)
+            || self.has_decided(id)
     }
 
     /// Notes which lock is about to make a transaction abort: it may be nobody's any more.
@@ -657,12 +676,12 @@ impl Context {
 }
 
 impl Drop for Context {
-    /// What is in doubt stays so, with its locks, until the node's life ends: the other threads of the node are
-    /// not ended for it (docs/fault-model.md).
+    /// What is in doubt stays so, with its locks, until the node's life ends, or, where nothing lands later, until another thread settles
+    /// it: the other threads of the node are not ended for it (docs/fault-model.md).
     fn drop(&mut self) {
-        let closing = self.closing_ids();
-        let unsettled = self.doubts.unsettled().into_iter().chain(closing);
-        unsettled.for_each(|id| self.node.numbers.leave(id));
+        self.reap();
+        let unsettled = self.doubts.ids().into_iter().chain(self.closing_ids());
+        unsettled.for_each(|id| self.database().numbers.leave(id, &self.seat));
         self.node.database.configurations.stand_up(&self.seat);
     }
 }

@@ -13,6 +13,9 @@ use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{RecordedOutcome, RecordedTxn};
 use crate::metrics::RecoveryEvent;
+use crate::numbers::Known;
+#[cfg(doc)]
+use crate::numbers::VERDICTS_MAX;
 use crate::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
 use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
@@ -44,8 +47,6 @@ pub struct Coordinator {
     retry: Retry,
     rng: Rng,
     history: Option<HistorySink>,
-    /// How transactions ended whose outcome was unknown at first.
-    resolved: Vec<(TxnId, Resolution)>,
     /// The node's clearance as it looked around last.
     cleared: u64,
     /// Whether nobody needs any more what its log area held when it began.
@@ -65,8 +66,8 @@ impl Coordinator {
         let txn = Txn::new(cx.next_tag(), number);
         let together = Together::new(txn.tag);
         let rng = cx.port.rng();
-        let (history, resolved, cleared) = (None, Vec::new(), Clearance::UNSEEN);
-        Coordinator { cx, txn, together, retry, rng, history, resolved, cleared, owns_area: false }
+        let (history, cleared) = (None, Clearance::UNSEEN);
+        Coordinator { cx, txn, together, retry, rng, history, cleared, owns_area: false }
     }
 
     /// From now on, records what transactions read and write.
@@ -320,6 +321,9 @@ impl Coordinator {
         if let Failure::Abort(reason) = failure {
             self.cx.metrics.aborted(reason);
         }
+        if failure == Failure::CommitUnknown {
+            self.cx.forget_unknown_before(self.txn.tag);
+        }
         self.txn.in_doubt = false;
         self.cx.database().protocol.rollback(&self.cx, &mut self.txn);
     }
@@ -339,26 +343,29 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Finds out how the transaction ended that this coordinator could not finish, and makes it
-    /// final.
+    /// Finds out how a transaction ended whose outcome was unknown ([`Failure::CommitUnknown`]), and makes it
+    /// final: this coordinator's, or that of any other of the database. All that ask are told the same, in whatever order and how often they
+    /// do, and it is what memory says. Another thread's transaction is waited for, until that thread settles it, where what it had sent may
+    /// still be on its way; else it is settled here.
     ///
     /// # Errors
-    /// The fabric's: ask again.
+    /// The fabric's: ask again. `Usage`, if it was never in doubt, or is not known any more ([`VERDICTS_MAX`] transactions were settled
+    /// since: [`Explanation::NoLongerKnown`]); if its thread or its node is no more, and its node's recovery has to settle it.
     pub async fn resolve(&mut self, id: TxnId) -> Result<Resolution, Failure> {
-        if let Some(&(_, resolution)) = self.resolved.iter().find(|(known, _)| *known == id) {
-            return Ok(resolution); // its log area may hold another's log by now
-        }
-        let number = self.txn.coordinator;
-        let resolution = self.cx.settle(id, number).await?;
-        self.resolved.push((id, resolution));
-        if self.txn.tag == id {
-            // Locks without data are known here alone. Blocks may have been written: not reused.
-            self.txn.allocated.clear();
-            self.cx.database().protocol.abandon(&self.cx, &mut self.txn);
-            self.txn.in_doubt = false;
+        let resolution = self.cx.settle(id).await?;
+        if self.txn.in_doubt && self.txn.tag == id {
+            self.end_doubt();
         }
         self.record_resolution(id, resolution);
         Ok(resolution)
+    }
+
+    /// Its transaction is settled. What was known of it is its thread's since it went in doubt.
+    fn end_doubt(&mut self) {
+        // Locks without data are known here alone. Blocks may have been written: not reused.
+        self.txn.allocated.clear();
+        self.cx.database().protocol.abandon(&self.cx, &mut self.txn);
+        self.txn.in_doubt = false;
     }
 
     /// Whether what it does goes into a history.
@@ -391,7 +398,7 @@ impl Coordinator {
     fn end_record(&mut self, failure: Option<Failure>) {
         let outcome = match failure {
             None => RecordedOutcome::Committed,
-            Some(Failure::CommitUnknown) => RecordedOutcome::Unknown,
+            Some(Failure::CommitUnknown) if self.txn.in_doubt => RecordedOutcome::Unknown,
             Some(_) => RecordedOutcome::Aborted,
         };
         recorder::enter(&self.cx, &self.txn, outcome);
@@ -402,7 +409,9 @@ impl Coordinator {
         let (now, undo) = (self.cx.port.observed(), self.cx.next_tag());
         let Some(history) = &self.history else { return };
         let mut history = history.borrow_mut();
-        let Some(txn) = history.iter_mut().find(|txn| txn.id == id) else { return };
+        let is_it =
+            |txn: &&mut RecordedTxn| txn.id == id && txn.outcome == RecordedOutcome::Unknown;
+        let Some(txn) = history.iter_mut().find(is_it) else { return };
         txn.completed = now;
         if resolution == Resolution::Committed {
             txn.outcome = RecordedOutcome::Committed;
@@ -411,25 +420,25 @@ impl Coordinator {
         txn.outcome = RecordedOutcome::Aborted;
         let undo = txn.undone(undo, now);
         // If there was no log, nothing was written.
-        if self.cx.has_decided(id) {
+        if self.cx.was_logged(id) {
             history.push(undo);
         }
     }
 
-    /// As [`Coordinator::resolve`], for a transaction of another coordinator, which no longer runs and has
-    /// nothing on its way. One that another thread of this node left in doubt is awaited: that one settles it.
+    /// As [`Coordinator::resolve`], for a transaction of another node's coordinator `number`, which no longer runs and has
+    /// nothing on its way, as only the caller knows; or for one of which it is not known that it was in doubt.
     ///
     /// # Errors
-    /// The fabric's: ask again. `Usage`, if that thread is no more.
+    /// As there; `Usage`, if its coordinator has logged others since.
     pub async fn resolve_of(&mut self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
-        self.cx.settle(id, number).await
+        self.cx.settle_under(id, number).await
     }
 
     /// A try has ended, so or so: in doubt it goes on to count.
     #[inline]
     pub(crate) fn leave(&self, failure: Option<Failure>) {
-        if failure == Some(Failure::CommitUnknown) {
-            self.cx.doubt(self.txn.tag, self.txn.coordinator);
+        if failure == Some(Failure::CommitUnknown) && self.txn.in_doubt {
+            self.cx.doubt(&self.txn);
         } else {
             self.cx.leave();
         }
@@ -440,8 +449,9 @@ impl Coordinator {
     pub(crate) fn give_up(&mut self) {
         let Coordinator { cx, txn, .. } = self;
         if txn.in_doubt {
-            cx.doubt(txn.tag, txn.coordinator);
+            cx.doubt(txn);
             self.hand_over();
+            self.cx.settle_dropped();
         } else {
             cx.database().protocol.abandon(cx, txn);
             cx.leave();
@@ -462,6 +472,12 @@ impl Coordinator {
 
     pub(crate) async fn resolve_own(&mut self) -> Result<(), Failure> {
         let id = self.txn.tag;
+        if self.cx.database().numbers.known(id) == Known::Nothing {
+            // Settled so long ago that it is forgotten how.
+            self.cx.reap();
+            self.end_doubt();
+            return Ok(());
+        }
         self.resolve(id).await.map(|_| ())
     }
 }

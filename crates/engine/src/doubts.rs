@@ -3,16 +3,26 @@
 //! Invariant: a doubt is settled by one coroutine at a time, and its thread counts as busy until then:
 //! a change of the configuration waits for it, because the new primaries know nothing of its locks.
 //! Its coordinator settles it before its next transaction, or on request; while a change waits, or once
-//! its coordinator is no more, any coroutine of the thread does. A coordinator hands its
+//! its coordinator is no more, any coroutine of the thread does; and where nothing of a dropped round lands later, any thread that is asked
+//! for it, or meets one of its locks. A coordinator hands its
 //! transaction over: where it holds locks and no data, nor an entry in a log, nobody else knows, and they are given back before the
-//! thread counts as idle. Until it is settled its number is this thread's ([`crate::numbers`]).
+//! thread counts as idle. Until it is settled its number is this thread's, and how it ended is the database's to say
+//! ([`crate::numbers`]).
 
 use crate::context::Context;
+use crate::layout::{LOCK_AT, LockMode, LockWord};
+use crate::membership::Standing;
+use crate::numbers::{Claim, Known, Verdict};
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::recorder;
 use crate::recovery::Asker;
-use crate::working_set::Txn;
+use crate::timestamp::Timestamps;
+use crate::working_set::{Lock, Txn};
 use std::cell::RefCell;
+use tarn_fabric::address::{Address, NodeId};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::executor::block_on;
+use tarn_fabric::round::Round;
 
 /// From here on the outcome is what the memory says.
 #[inline]
@@ -29,20 +39,13 @@ pub(crate) fn unknown(cx: &Context, txn: &Txn) -> Failure {
     cx.explain(Explanation::Unknown(txn.tag))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Open,
-    BeingSettled,
-    Settled(Resolution),
-}
-
+/// One that this thread has still to do something about.
 struct Doubt {
     id: TxnId,
-    coordinator: u32,
-    standing: Standing,
-    /// What its coordinator knew of it, if that is no more, or has handed it over.
+    number: u32,
+    /// What its coordinator knew of it, since that is no more, or has handed it over.
     left: Option<Box<Txn>>,
-    /// Its coordinator has handed it over, and will ask how it ended.
+    /// Its coordinator has handed it over, and is still there.
     is_awaited: bool,
 }
 
@@ -53,140 +56,180 @@ pub(crate) struct Doubts {
 }
 
 impl Doubts {
-    fn standing(&self, id: TxnId) -> Option<Standing> {
-        self.list.borrow().iter().find(|doubt| doubt.id == id).map(|doubt| doubt.standing)
+    /// Whether this thread has still to do something about one.
+    fn has(&self, id: TxnId) -> bool {
+        self.list.borrow().iter().any(|doubt| doubt.id == id)
     }
 
-    fn set(&self, id: TxnId, standing: Standing) {
-        for doubt in self.list.borrow_mut().iter_mut().filter(|doubt| doubt.id == id) {
-            doubt.standing = standing;
-        }
+    /// Those that this thread has still to do something about.
+    pub(crate) fn ids(&self) -> Vec<TxnId> {
+        self.list.borrow().iter().map(|doubt| doubt.id).collect()
     }
 
-    fn first_open(&self) -> Option<(TxnId, u32)> {
+    /// Those whose coordinator is no more, or with `resting` does not run.
+    fn left(&self, resting: bool) -> Vec<TxnId> {
         let list = self.list.borrow();
-        let open = list.iter().find(|doubt| doubt.standing == Standing::Open);
-        open.map(|doubt| (doubt.id, doubt.coordinator))
+        let is_left = |doubt: &&Doubt| doubt.left.is_some() && (resting || !doubt.is_awaited);
+        list.iter().filter(is_left).map(|doubt| doubt.id).collect()
     }
 
-    /// The first whose coordinator is no more, or with `resting` does not run, of those that nobody settles.
-    fn first_left(&self, resting: bool) -> Option<(TxnId, u32)> {
-        let list = self.list.borrow();
-        let is_left = |doubt: &&Doubt| {
-            let left = doubt.left.is_some() && (resting || !doubt.is_awaited);
-            doubt.standing == Standing::Open && left
-        };
-        list.iter().find(is_left).map(|doubt| (doubt.id, doubt.coordinator))
-    }
-
-    /// The first under a number, of those that nobody settles.
-    fn first_under(&self, number: u32) -> Option<TxnId> {
-        let list = self.list.borrow();
-        let is_it = |it: &&Doubt| it.coordinator == number && it.standing == Standing::Open;
-        list.iter().find(is_it).map(|doubt| doubt.id)
-    }
-
-    /// Whether one under a number is being settled.
-    fn is_settling(&self, number: u32) -> bool {
-        let list = self.list.borrow();
-        list.iter().any(|it| it.coordinator == number && it.standing == Standing::BeingSettled)
-    }
-
-    /// Those that are not settled, under whatever number.
-    pub(crate) fn unsettled(&self) -> Vec<TxnId> {
-        let list = self.list.borrow();
-        let is_open = |it: &&Doubt| !matches!(it.standing, Standing::Settled(_));
-        list.iter().filter(is_open).map(|doubt| doubt.id).collect()
-    }
-
-    /// What the coordinator of a settled one left. If nobody will ask for it any more it is forgotten.
-    fn take_left(&self, id: TxnId) -> Option<Box<Txn>> {
+    fn remove(&self, id: TxnId) -> Option<Doubt> {
         let mut list = self.list.borrow_mut();
-        let is_it = |doubt: &Doubt| {
-            doubt.id == id && doubt.left.is_some() && matches!(doubt.standing, Standing::Settled(_))
-        };
-        let at = list.iter().position(is_it)?;
-        match list[at].is_awaited {
-            true => list[at].left.take(),
-            false => list.swap_remove(at).left,
-        }
-    }
-
-    /// Nobody will ask how one ended that was handed over; whether it was.
-    fn await_no_more(&self, id: TxnId) -> bool {
-        let mut list = self.list.borrow_mut();
-        let Some(at) = list.iter().position(|doubt| doubt.id == id && doubt.is_awaited) else {
-            return false;
-        };
-        list[at].is_awaited = false;
-        if matches!(list[at].standing, Standing::Settled(_)) {
-            list.swap_remove(at);
-        }
-        true
-    }
-}
-
-/// One coroutine at work on a doubt, also if it is dropped.
-struct Settling<'a> {
-    doubts: &'a Doubts,
-    id: TxnId,
-}
-
-impl Drop for Settling<'_> {
-    fn drop(&mut self) {
-        if self.doubts.standing(self.id) == Some(Standing::BeingSettled) {
-            self.doubts.set(self.id, Standing::Open);
-        }
+        let at = list.iter().position(|doubt| doubt.id == id)?;
+        Some(list.swap_remove(at))
     }
 }
 
 impl Context {
     /// Notes a transaction in doubt: its try has not left.
     #[cold]
-    pub(crate) fn doubt(&self, id: TxnId, coordinator: u32) {
-        let doubt =
-            Doubt { id, coordinator, standing: Standing::Open, left: None, is_awaited: false };
-        self.doubts.list.borrow_mut().push(doubt);
-        self.node.numbers.hold(coordinator, id);
+    pub(crate) fn doubt(&self, txn: &Txn) {
+        let (id, number) = (txn.tag, txn.coordinator);
+        self.doubts.list.borrow_mut().push(Doubt { id, number, left: None, is_awaited: false });
+        let locks = txn.locks.iter().filter(|lock| lock.held_as.is_by_cas());
+        let locks = locks.map(|lock: &Lock| lock.address).collect();
+        self.database().numbers.doubt(number, id, locks);
     }
 
-    /// How a transaction of coordinator `number` ended, and makes it final.
+    /// Whether this thread may settle what other threads have in doubt: nothing of theirs lands any more, and nothing that settling takes
+    /// waits for a thread.
+    fn settles_others(&self) -> bool {
+        let waits_for_nobody =
+            !self.has_services() || matches!(self.timestamps, Timestamps::Counter);
+        self.port.caps().ends_when_dropped && waits_for_nobody
+    }
+
+    /// Whether another node takes no part any more.
+    pub(crate) fn has_gone(&self, node: NodeId) -> bool {
+        node != self.node.id && !self.database().membership.is_member(node)
+    }
+
+    /// Whether this node takes no part any more.
+    pub(crate) fn is_expelled(&self) -> bool {
+        !self.database().membership.is_member(self.node.id)
+    }
+
+    /// How a transaction ended that was in doubt, and makes it final: the same for every thread that asks.
     ///
     /// # Errors
-    /// The fabric's: ask again.
-    pub(crate) async fn settle(&self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
+    /// The fabric's: ask again. `Usage`, if it is not known any more, or if the recovery of its node has to settle it.
+    pub(crate) async fn settle(&self, id: TxnId) -> Result<Resolution, Failure> {
         loop {
-            match self.doubts.standing(id) {
-                Some(Standing::BeingSettled) => self.port.yield_now().await,
-                Some(Standing::Settled(resolution)) => {
-                    self.doubts.list.borrow_mut().retain(|doubt| doubt.id != id);
-                    return Ok(resolution);
+            match self.database().numbers.known(id) {
+                Known::Settled(verdict) => {
+                    self.reap();
+                    return Ok(verdict.resolution);
                 }
-                Some(Standing::Open) => self.settle_here(id, number).await?,
+                Known::Open { settled_by: Some(by), .. } if !self.has_gone(by) => {
+                    self.awaits(id, false)?;
+                    self.port.yield_now().await;
+                }
+                Known::Open { number, .. } if self.doubts.has(id) || self.settles_others() => {
+                    if let Some(resolution) = self.settle_here(id, number, Asker::Itself).await? {
+                        return Ok(resolution);
+                    }
+                }
+                Known::Open { is_left, .. } => {
+                    self.awaits(id, is_left)?;
+                    self.port.yield_now().await;
+                }
+                Known::Nothing => return Err(self.explain(Explanation::NoLongerKnown(id))),
+            }
+        }
+    }
+
+    /// As [`Context::settle`], also of one that was never known to be in doubt: its coordinator's number says where its log is. The caller
+    /// knows that it does not run and has nothing on its way, if it is another node's.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn settle_under(&self, id: TxnId, number: u32) -> Result<Resolution, Failure> {
+        loop {
+            match self.database().numbers.known(id) {
+                Known::Open { settled_by, .. }
+                    if id.node() != self.node.id
+                        && !self.settles_others()
+                        && settled_by.is_none_or(|by| self.has_gone(by)) =>
+                {
+                    if let Some(resolution) = self.settle_here(id, number, Asker::Another).await? {
+                        return Ok(resolution);
+                    }
+                }
+                Known::Open { .. } | Known::Settled(_) => return self.settle(id).await,
                 // What another thread of this node left in doubt is that one's to settle.
-                None if self.is_number_held_elsewhere(number)? => self.port.yield_now().await,
-                None => {
+                Known::Nothing if self.is_number_held_elsewhere(number)? => {
+                    self.port.yield_now().await;
+                }
+                Known::Nothing => {
                     let protocol = &self.database().protocol;
                     let resolution = protocol.resolve(self, id, number, Asker::Another).await?;
                     self.database().configurations.note_settled();
-                    return Ok(resolution);
+                    if self.is_expelled() {
+                        return Ok(resolution);
+                    }
+                    let verdict = Verdict { resolution, was_logged: self.has_decided(id) };
+                    return Ok(self.database().numbers.note(id, verdict).resolution);
                 }
             }
         }
     }
 
-    async fn settle_here(&self, id: TxnId, number: u32) -> Result<(), Failure> {
-        self.doubts.set(id, Standing::BeingSettled);
-        let settling = Settling { doubts: &self.doubts, id };
+    /// Whether somebody else will settle it: its thread, or the thread that is at it.
+    ///
+    /// # Errors
+    /// `Fenced`, if this node is none any more. `Usage`, if its thread or node is no more: its node's recovery has to.
+    fn awaits(&self, id: TxnId, is_left: bool) -> Result<(), Failure> {
+        if self.is_expelled() {
+            return Err(self.port.note_failure(FabricError::Fenced).into());
+        }
+        let standing = self.database().membership.standing(id.node());
+        if !is_left && standing == Standing::Member {
+            return Ok(());
+        }
+        let allowed = format!(
+            "a transaction whose thread runs; once its compute {} is expelled, recovery settles it",
+            id.node()
+        );
+        Err(self.explain(Explanation::usage("resolve", id, &allowed)))
+    }
+
+    /// Settles one that nobody settles; nothing, if somebody does.
+    async fn settle_here(
+        &self,
+        id: TxnId,
+        number: u32,
+        asker: Asker,
+    ) -> Result<Option<Resolution>, Failure> {
+        let Some(claim) = Claim::take(self, id) else { return Ok(None) };
         let protocol = &self.database().protocol;
-        let resolution = protocol.resolve(self, id, number, Asker::Itself).await?;
+        let resolution = protocol.resolve(self, id, number, asker).await?;
         self.database().configurations.note_settled();
-        self.doubts.set(id, Standing::Settled(resolution));
-        self.node.numbers.release(id);
-        drop(settling);
-        self.release_left(id);
-        self.leave();
-        Ok(())
+        let verdict = Verdict { resolution, was_logged: self.has_decided(id) };
+        let is_own = self.doubts.has(id);
+        match is_own {
+            true => self.release_left(id),
+            false => self.free_locks(id, claim.locks()).await,
+        }
+        claim.end(verdict, is_own);
+        if is_own {
+            self.leave();
+        }
+        Ok(Some(resolution))
+    }
+
+    /// Frees what a transaction of another thread has locked and not logged.
+    async fn free_locks(&self, id: TxnId, locks: Vec<Address>) {
+        let protocol = &self.database().protocol;
+        let words = [LockMode::Intent, LockMode::Exclusive];
+        let words = words.map(|mode| LockWord::held(id, mode).word());
+        for lock in locks {
+            let mut round = Round::new();
+            words.iter().for_each(|&word| {
+                protocol.free_stray(self, &mut round, (lock.plus(LOCK_AT), word));
+            });
+            // A node that does not answer has lost it.
+            let _ = self.port.execute(&mut round).await;
+        }
     }
 
     /// A coordinator's transaction is in doubt, and holds locks on which shards of other nodes may wait: what there is to
@@ -198,40 +241,86 @@ impl Context {
         (doubt.left, doubt.is_awaited) = (Some(Box::new(txn)), true);
     }
 
+    /// Settles what this thread has in doubt, where that waits for nobody: a future is dropped, or its coordinator. The thread may do nothing
+    /// more, or be about to end, and nobody else knows all that it holds. What cannot be settled yet is tried again later.
+    #[cold]
+    pub(crate) fn settle_dropped(&self) {
+        if self.settles_others() {
+            let _ = block_on(async {
+                while let Some((id, number)) = self.first_open(&self.doubts.left(true)) {
+                    self.settle_here(id, number, Asker::Itself).await?;
+                }
+                Ok::<(), Failure>(())
+            });
+        }
+    }
+
     /// A coordinator goes while its transaction is in doubt.
     #[cold]
     pub(crate) fn inherit(&self, txn: Txn) {
-        let id = txn.tag;
-        if !self.doubts.await_no_more(id)
-            && let Some(doubt) = self.doubts.list.borrow_mut().iter_mut().find(|it| it.id == id)
-        {
-            doubt.left = Some(Box::new(txn));
+        let mut list = self.doubts.list.borrow_mut();
+        if let Some(doubt) = list.iter_mut().find(|it| it.id == txn.tag) {
+            doubt.is_awaited = false;
+            doubt.left.get_or_insert_with(|| Box::new(txn));
         }
-        self.release_left(id);
+        drop(list);
+        self.settle_dropped();
         // Whoever of this thread runs next settles it.
         self.node.clearance.look_again();
     }
 
-    /// Gives up the locks that a settled transaction held and did not log.
+    /// Gives up the locks that a settled transaction held and did not log: its thread is done with it.
     fn release_left(&self, id: TxnId) {
-        let Some(mut txn) = self.doubts.take_left(id) else { return };
+        let Some(Doubt { left: Some(mut txn), .. }) = self.doubts.remove(id) else { return };
         txn.allocated.clear(); // blocks may have been written: not reused
         self.database().protocol.abandon(self, &mut txn);
     }
 
+    /// Gives up what transactions of this thread held that others have settled.
+    pub(crate) fn reap(&self) {
+        for id in self.doubts.ids() {
+            let verdict = match self.database().numbers.known(id) {
+                Known::Open { .. } => continue,
+                Known::Settled(verdict) => Some(verdict),
+                Known::Nothing => None,
+            };
+            if let Some(Verdict { resolution, was_logged: true }) = verdict {
+                self.note_decision(id, resolution);
+            }
+            self.release_left(id);
+            self.database().numbers.forget(id);
+            self.leave();
+        }
+    }
+
+    /// The first of these that nobody settles.
+    fn first_open(&self, ids: &[TxnId]) -> Option<(TxnId, u32)> {
+        if ids.is_empty() {
+            return None;
+        }
+        self.database().numbers.first_open(|id, _| ids.contains(&id))
+    }
+
     /// Whether coordinators of this thread have left anything in doubt, or their last writes ended in an error.
     pub(crate) fn has_left_doubts(&self) -> bool {
-        self.doubts.first_left(self.has_services()).is_some()
+        self.first_open(&self.doubts.left(self.has_services())).is_some()
     }
 
     /// Settles what coordinators of this thread have left in doubt that are no more; where locks are in compute nodes, whoever waits for
-    /// one of theirs has nobody else to ask, so that it settles what those have left that rest, too.
+    /// one of theirs has nobody else to ask, so that it settles what those have left that rest, too. Likewise what threads have left that
+    /// are no more, if it may.
     ///
     /// # Errors
     /// The fabric's: ask again.
     pub(crate) async fn settle_left(&self) -> Result<(), Failure> {
-        while let Some((id, number)) = self.doubts.first_left(self.has_services()) {
-            self.settle_here(id, number).await?;
+        self.reap();
+        while let Some((id, number)) = self.first_open(&self.doubts.left(self.has_services())) {
+            self.settle_here(id, number, Asker::Itself).await?;
+        }
+        while self.settles_others()
+            && let Some((id, number)) = self.database().numbers.first_abandoned()
+        {
+            self.settle_here(id, number, Asker::Itself).await?;
         }
         Ok(())
     }
@@ -242,10 +331,28 @@ impl Context {
     /// # Errors
     /// The fabric's: ask again. `Usage`, if a thread that is no more needs it.
     pub(crate) async fn is_number_free(&self, number: u32) -> Result<bool, Failure> {
-        while let Some(id) = self.doubts.first_under(number) {
-            self.settle_here(id, number).await?;
+        self.reap();
+        let numbers = &self.database().numbers;
+        loop {
+            let (ids, others) = (self.doubts.ids(), self.settles_others());
+            let is_meant = |id, its| its == number && (others || ids.contains(&id));
+            let Some((id, number)) = numbers.first_open(is_meant) else { break };
+            self.settle_here(id, number, Asker::Itself).await?;
         }
-        Ok(!self.doubts.is_settling(number) && !self.is_number_held_elsewhere(number)?)
+        let is_its = |doubt: &Doubt| doubt.number == number;
+        let is_own = self.doubts.list.borrow().iter().any(is_its);
+        Ok(!is_own && !self.is_number_held_elsewhere(number)?)
+    }
+
+    /// Settles a transaction whose lock is in the way, if it is in doubt and this thread may; whether it did.
+    pub(crate) async fn settle_met(&self, word: u64) -> bool {
+        let Some(id) = LockWord::from_word(word).owner() else { return false };
+        match self.database().numbers.known(id) {
+            Known::Open { number, .. } if self.settles_others() => {
+                matches!(self.settle_here(id, number, Asker::Itself).await, Ok(Some(_)))
+            }
+            _ => false,
+        }
     }
 
     /// Settles what is in doubt on this thread, if a change of the configuration waits for it. What
@@ -256,8 +363,9 @@ impl Context {
         {
             return;
         }
-        while let Some((id, number)) = self.doubts.first_open() {
-            if self.settle_here(id, number).await.is_err() {
+        self.reap();
+        while let Some((id, number)) = self.first_open(&self.doubts.ids()) {
+            if self.settle_here(id, number, Asker::Itself).await.is_err() {
                 return;
             }
         }

@@ -1,54 +1,301 @@
-//! Coordinators' numbers that a thread of this compute node still needs.
+//! Transactions in doubt of a database: which are open, which coordinators' numbers they need, and how they ended.
 //!
-//! Invariant: a transaction in doubt needs what stands in its number's log area, and only its own thread may
-//! settle it: what that thread had sent comes before what it sends now at each memory node, and before
-//! nobody else's (`Backend::abandon`). So from when nobody knows how a transaction ended until it is settled
-//! its number is that thread's; whoever else begins under it waits. A thread that is no more will not settle
-//! anything: then its node's recovery has to, and who asks for the number is refused.
+//! Invariants: a transaction in doubt needs its number's log area until it is settled; until then that number is its thread's,
+//! and whoever else begins under it waits. One caller at a time settles a transaction. How it ended is noted once, and that is
+//! what every caller is told from then on, for the last [`VERDICTS_MAX`] transactions that were settled. Where a round may land after it
+//! was dropped, only the transaction's own thread may settle it: what that thread had sent comes before what it sends now at each memory
+//! node, and before nothing that others send (`Backend::abandon`). A thread that is no more will not settle anything there: then its node's
+//! recovery has to. Where nothing lands later ([`tarn_fabric::backend::Caps::ends_when_dropped`]), any thread settles it.
+//!
+//! It is memory of the process that all compute nodes run in so far, as configurations are.
 
+use crate::configuration::Seat;
 use crate::context::Context;
-use crate::outcome::{Explanation, Failure, TxnId};
-use std::sync::Mutex;
+use crate::outcome::{Explanation, Failure, Resolution, TxnId};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use tarn_fabric::address::{Address, NodeId};
 
-/// One transaction in doubt.
-#[derive(Clone, Copy, Debug)]
+/// Of so many transactions that were settled it is known how they ended.
+pub const VERDICTS_MAX: usize = 1 << 16;
+
+/// For what a number is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Need {
+    /// Its transaction is in doubt; a thread of this node settles it, if one is named.
+    Doubt(Option<NodeId>),
+    /// Another thread has settled its transaction: its own has still to give up what it holds.
+    Settled,
+    /// Its transaction's last writes are on their way.
+    Writes,
+}
+
+/// One transaction that needs its coordinator's number.
+#[derive(Clone, Debug)]
 struct Hold {
     number: u32,
     id: TxnId,
+    need: Need,
     /// Its thread is no more.
     is_left: bool,
+    /// LOCK words that it may have locked, whether its log names them or not.
+    locks: Vec<Address>,
+    /// Its thread's, if that is no more.
+    seat: Option<Arc<Seat>>,
 }
 
-/// Of a compute node; see the module's text.
+/// How a transaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Verdict {
+    pub(crate) resolution: Resolution,
+    /// An entry in a log said so; if not, it had not come to write one.
+    pub(crate) was_logged: bool,
+}
+
+/// What is known of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// It is in doubt.
+    Open {
+        /// Its coordinator's number.
+        number: u32,
+        /// Its thread is no more.
+        is_left: bool,
+        /// A thread of this node is settling it.
+        settled_by: Option<NodeId>,
+    },
+    /// How it ended.
+    Settled(Verdict),
+    /// It was never in doubt, or is forgotten.
+    Nothing,
+}
+
 #[derive(Default, Debug)]
-pub struct Numbers(Mutex<Vec<Hold>>);
+struct State {
+    holds: Vec<Hold>,
+    verdicts: BTreeMap<TxnId, Verdict>,
+    /// Those that have one, the oldest first.
+    settled: VecDeque<TxnId>,
+}
+
+impl State {
+    fn doubt(&mut self, id: TxnId) -> Option<&mut Hold> {
+        self.holds.iter_mut().find(|hold| hold.id == id && matches!(hold.need, Need::Doubt(_)))
+    }
+
+    /// Notes how a transaction ended, unless that is known; how it ended.
+    fn note(&mut self, id: TxnId, verdict: Verdict) -> Verdict {
+        if let Some(known) = self.verdicts.get(&id) {
+            return *known;
+        }
+        self.verdicts.insert(id, verdict);
+        self.settled.push_back(id);
+        if self.settled.len() > VERDICTS_MAX
+            && let Some(oldest) = self.settled.pop_front()
+        {
+            self.verdicts.remove(&oldest);
+        }
+        verdict
+    }
+}
+
+/// Of a database; see the module's text.
+#[derive(Default, Debug)]
+pub struct Numbers(Mutex<State>);
 
 impl Numbers {
-    fn change<T>(&self, how: impl FnOnce(&mut Vec<Hold>) -> T) -> T {
+    fn change<T>(&self, how: impl FnOnce(&mut State) -> T) -> T {
         how(&mut self.0.lock().expect("no panic under this lock"))
     }
 
+    /// Whether a transaction needs this number's log area: nobody else should be given it.
+    pub fn is_held(&self, number: u32) -> bool {
+        self.change(|state| state.holds.iter().any(|hold| hold.number == number))
+    }
+
+    /// Transactions in doubt.
+    pub fn in_doubt(&self) -> Vec<TxnId> {
+        let is_open = |hold: &&Hold| matches!(hold.need, Need::Doubt(_));
+        self.change(|state| state.holds.iter().filter(is_open).map(|hold| hold.id).collect())
+    }
+
     /// A transaction is in doubt.
-    pub(crate) fn hold(&self, number: u32, id: TxnId) {
-        self.change(|holds| holds.push(Hold { number, id, is_left: false }));
-    }
-
-    /// It is settled.
-    pub(crate) fn release(&self, id: TxnId) {
-        self.change(|holds| holds.retain(|hold| hold.id != id));
-    }
-
-    /// Its thread is no more.
-    pub(crate) fn leave(&self, id: TxnId) {
-        self.change(|holds| {
-            holds.iter_mut().filter(|hold| hold.id == id).for_each(|hold| hold.is_left = true);
+    pub(crate) fn doubt(&self, number: u32, id: TxnId, locks: Vec<Address>) {
+        let hold = Hold { number, id, need: Need::Doubt(None), is_left: false, locks, seat: None };
+        self.change(|state| {
+            state.holds.retain(|other| other.id != id);
+            state.holds.push(hold);
         });
     }
 
-    /// One that needs a number, of those that `is_meant` says.
-    fn holder(&self, number: u32, is_meant: impl Fn(TxnId) -> bool) -> Option<Hold> {
+    /// A transaction's last writes are on their way.
+    pub(crate) fn hold_writes(&self, number: u32, id: TxnId) {
+        let (need, locks) = (Need::Writes, Vec::new());
+        let hold = Hold { number, id, need, is_left: false, locks, seat: None };
+        self.change(|state| state.holds.push(hold));
+    }
+
+    /// They have landed.
+    pub(crate) fn release_writes(&self, id: TxnId) {
+        self.change(|state| state.holds.retain(|it| it.id != id || it.need != Need::Writes));
+    }
+
+    /// What is known of a transaction.
+    pub(crate) fn known(&self, id: TxnId) -> Known {
+        self.change(|state| {
+            if let Some(verdict) = state.verdicts.get(&id) {
+                return Known::Settled(*verdict);
+            }
+            match state.doubt(id) {
+                Some(&mut Hold { number, is_left, need: Need::Doubt(settled_by), .. }) => {
+                    Known::Open { number, is_left, settled_by }
+                }
+                _ => Known::Nothing,
+            }
+        })
+    }
+
+    /// A thread of `by` settles it from now on, if no other does; `is_over` says of a node that it will not go on.
+    fn claim(&self, id: TxnId, by: NodeId, is_over: impl Fn(NodeId) -> bool) -> bool {
+        self.change(|state| match state.doubt(id) {
+            Some(Hold { need: Need::Doubt(settled_by), .. }) if settled_by.is_none_or(&is_over) => {
+                *settled_by = Some(by);
+                true
+            }
+            _ => false,
+        })
+    }
+
+    fn unclaim(&self, id: TxnId, by: NodeId) {
+        self.change(|state| {
+            if let Some(Hold { need: Need::Doubt(settled_by), .. }) = state.doubt(id)
+                && *settled_by == Some(by)
+            {
+                *settled_by = None;
+            }
+        });
+    }
+
+    /// It is settled; the seat of a thread that is no more, if nothing else of that thread is in doubt. `by_its_own`: nothing of it is
+    /// left. Else its thread has still to give up what it holds, unless that is no more.
+    fn settle(&self, id: TxnId, verdict: Verdict, by_its_own: bool) -> Option<Arc<Seat>> {
+        self.change(|state| {
+            state.note(id, verdict);
+            let at = state.holds.iter().position(|it| it.id == id && it.need != Need::Writes)?;
+            if !by_its_own && !state.holds[at].is_left {
+                state.holds[at].need = Need::Settled;
+                return None;
+            }
+            let seat = state.holds.swap_remove(at).seat?;
+            let is_its = |hold: &Hold| hold.seat.as_ref().is_some_and(|it| Arc::ptr_eq(it, &seat));
+            (!state.holds.iter().any(is_its)).then_some(seat)
+        })
+    }
+
+    /// Notes how a transaction ended that was not in doubt, or is forgotten; how it ended.
+    pub(crate) fn note(&self, id: TxnId, verdict: Verdict) -> Verdict {
+        self.change(|state| state.note(id, verdict))
+    }
+
+    /// Its own thread needs the number no more.
+    fn drop_doubt(&self, id: TxnId) {
+        self.change(|state| state.holds.retain(|it| it.id != id || it.need == Need::Writes));
+    }
+
+    /// Its own thread has given up what a transaction held that another thread has settled.
+    pub(crate) fn forget(&self, id: TxnId) {
+        self.change(|state| state.holds.retain(|it| it.id != id || it.need != Need::Settled));
+    }
+
+    /// Its thread is no more.
+    pub(crate) fn leave(&self, id: TxnId, seat: &Arc<Seat>) {
+        self.change(|state| {
+            for hold in state.holds.iter_mut().filter(|hold| hold.id == id) {
+                (hold.is_left, hold.seat) = (true, Some(Arc::clone(seat)));
+            }
+        });
+    }
+
+    /// A life is recovered, with these of its transactions: all others of it that were in doubt have written nothing.
+    pub(crate) fn bury(&self, life: NodeId, found: &[(TxnId, Resolution)]) {
+        self.change(|state| {
+            for &(id, resolution) in found {
+                state.note(id, Verdict { resolution, was_logged: true });
+            }
+            for hold in std::mem::take(&mut state.holds) {
+                if hold.id.node() != life {
+                    state.holds.push(hold);
+                } else if matches!(hold.need, Need::Doubt(_)) {
+                    let resolution = Resolution::Aborted;
+                    state.note(hold.id, Verdict { resolution, was_logged: false });
+                }
+            }
+        });
+    }
+
+    /// LOCK words that it may have locked.
+    fn locks(&self, id: TxnId) -> Vec<Address> {
+        self.change(|state| state.doubt(id).map(|hold| hold.locks.clone()).unwrap_or_default())
+    }
+
+    /// The first that is in doubt, and that nobody settles, of those that `is_meant` says; under which number.
+    pub(crate) fn first_open(&self, is_meant: impl Fn(TxnId, u32) -> bool) -> Option<(TxnId, u32)> {
+        let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_meant(it.id, it.number);
+        self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
+    }
+
+    /// The first of a thread that is no more, likewise.
+    pub(crate) fn first_abandoned(&self) -> Option<(TxnId, u32)> {
+        let is_it = |it: &&Hold| it.need == Need::Doubt(None) && it.is_left;
+        self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
+    }
+
+    /// One that needs a number, of those that `is_meant` says, and whether its thread is no more.
+    fn holder(&self, number: u32, is_meant: impl Fn(TxnId) -> bool) -> Option<(TxnId, bool)> {
         let is_it = |hold: &&Hold| hold.number == number && is_meant(hold.id);
-        self.change(|holds| holds.iter().find(is_it).copied())
+        self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.is_left)))
+    }
+}
+
+/// One coroutine at work on a transaction in doubt, also if it is dropped.
+pub(crate) struct Claim<'a> {
+    cx: &'a Context,
+    id: TxnId,
+}
+
+impl<'a> Claim<'a> {
+    /// The right to settle it, unless another has that.
+    pub(crate) fn take(cx: &'a Context, id: TxnId) -> Option<Claim<'a>> {
+        let is_over = |node| cx.has_gone(node);
+        let is_taken = cx.database().numbers.claim(id, cx.node.id, is_over);
+        is_taken.then_some(Claim { cx, id })
+    }
+
+    /// LOCK words that it may have locked.
+    pub(crate) fn locks(&self) -> Vec<Address> {
+        self.cx.database().numbers.locks(self.id)
+    }
+
+    /// It has ended so, by its own thread's doing or another's. A life that is over may have read memory that has died since: it counts on its
+    /// verdict itself, and nobody else is told it, since recovery has the last word.
+    pub(crate) fn end(self, verdict: Verdict, by_its_own: bool) {
+        let database = self.cx.database();
+        if self.cx.is_expelled() {
+            if by_its_own {
+                database.numbers.drop_doubt(self.id);
+            }
+            return;
+        }
+        if let Some(seat) = database.numbers.settle(self.id, verdict, by_its_own) {
+            seat.vacate();
+            database.configurations.stand_up(&seat);
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.cx.database().numbers.unclaim(self.id, self.cx.node.id);
     }
 }
 
@@ -59,14 +306,83 @@ impl Context {
     /// # Errors
     /// `Usage`, if that thread is no more.
     pub(crate) fn is_number_held_elsewhere(&self, number: u32) -> Result<bool, Failure> {
-        let mut mine = self.doubts.unsettled();
+        let mut mine = self.doubts.ids();
         mine.extend(self.closing_ids());
-        match self.node.numbers.holder(number, |id| !mine.contains(&id)) {
-            Some(Hold { id, is_left: true, .. }) => {
-                let allowed = format!("a number that no thread left in doubt, as {id} was");
+        let is_meant = |id: TxnId| id.node() == self.node.id && !mine.contains(&id);
+        match self.database().numbers.holder(number, is_meant) {
+            Some((id, true)) => {
+                let allowed = format!(
+                    "a number that no thread left in doubt, as {id} was; once its compute {} is expelled, recovery settles it",
+                    id.node()
+                );
                 Err(self.explain(Explanation::usage("coordinator", number, &allowed)))
             }
             other => Ok(other.is_some()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::OwnerTag;
+    use tarn_fabric::address::{Incarnation, NodeSlot};
+
+    fn id(slot: u16, count: u64) -> TxnId {
+        let node = NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) };
+        OwnerTag::new(node, 0, count)
+    }
+
+    const COMMITTED: Verdict = Verdict { resolution: Resolution::Committed, was_logged: true };
+    const ABORTED: Verdict = Verdict { resolution: Resolution::Aborted, was_logged: false };
+
+    #[test]
+    fn the_first_verdict_stands_and_so_many_are_kept() {
+        let numbers = Numbers::default();
+        assert_eq!(numbers.note(id(1, 0), COMMITTED), COMMITTED);
+        assert_eq!(numbers.note(id(1, 0), ABORTED), COMMITTED);
+        for count in 1..VERDICTS_MAX as u64 {
+            numbers.note(id(1, count), ABORTED);
+        }
+        assert_eq!(numbers.known(id(1, 0)), Known::Settled(COMMITTED));
+        numbers.note(id(2, 0), ABORTED);
+        assert_eq!(numbers.known(id(1, 0)), Known::Nothing, "it is forgotten, not answered");
+        assert_eq!(numbers.known(id(1, 1)), Known::Settled(ABORTED));
+        assert_eq!(numbers.change(|state| (state.verdicts.len(), state.settled.len())), {
+            (VERDICTS_MAX, VERDICTS_MAX)
+        });
+    }
+
+    #[test]
+    fn one_settles_at_a_time_and_the_number_is_held_until_its_thread_knows() {
+        let numbers = Numbers::default();
+        let (me, other) = (id(1, 0).node(), id(2, 0).node());
+        numbers.doubt(7, id(1, 5), vec![]);
+        assert!(numbers.claim(id(1, 5), me, |_| false));
+        assert!(!numbers.claim(id(1, 5), other, |_| false), "one at a time");
+        assert!(numbers.claim(id(1, 5), other, |node| node == me), "but the dead do not go on");
+        numbers.unclaim(id(1, 5), me);
+        assert_eq!(numbers.first_open(|_, _| true), None);
+        assert!(numbers.settle(id(1, 5), COMMITTED, false).is_none());
+        assert_eq!(numbers.known(id(1, 5)), Known::Settled(COMMITTED));
+        assert!(numbers.is_held(7), "its thread has locks of it");
+        numbers.forget(id(1, 5));
+        assert!(!numbers.is_held(7));
+    }
+
+    #[test]
+    fn a_recovered_life_leaves_no_doubt() {
+        let numbers = Numbers::default();
+        let life = id(1, 0).node();
+        numbers.doubt(7, id(1, 5), vec![]);
+        numbers.doubt(8, id(1, 6), vec![]);
+        numbers.hold_writes(9, id(1, 7));
+        numbers.doubt(10, id(2, 1), vec![]);
+        numbers.bury(life, &[(id(1, 5), Resolution::Committed)]);
+        assert_eq!(numbers.known(id(1, 5)), Known::Settled(COMMITTED));
+        assert_eq!(numbers.known(id(1, 6)), Known::Settled(ABORTED));
+        assert_eq!(numbers.known(id(1, 7)), Known::Nothing);
+        assert_eq!(numbers.in_doubt(), [id(2, 1)]);
+        assert!(numbers.is_held(10) && !(7..10).any(|number| numbers.is_held(number)));
     }
 }

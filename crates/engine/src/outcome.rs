@@ -5,6 +5,7 @@
 //! until somebody resolves it. [`Failure::Fabric`] is the environment, and nothing was committed.
 //! A panic is our bug.
 
+use crate::numbers::VERDICTS_MAX;
 use crate::owner::OwnerTag;
 use std::fmt;
 use tarn_fabric::error::FabricError;
@@ -186,6 +187,8 @@ impl std::error::Error for Failure {}
 pub enum Explanation {
     /// Which transaction's outcome is unknown.
     Unknown(TxnId),
+    /// Of which transaction it is not known any more how it ended.
+    NoLongerKnown(TxnId),
     /// What the fabric said.
     Fabric(FabricError),
     /// How much memory was asked for.
@@ -217,7 +220,7 @@ impl Explanation {
             Explanation::Fabric(_) => Failure::Fabric,
             Explanation::OutOfMemory { .. } => Failure::OutOfMemory,
             Explanation::DeadlineExceeded { .. } => Failure::DeadlineExceeded,
-            Explanation::Usage(_) => Failure::Usage,
+            Explanation::Usage(_) | Explanation::NoLongerKnown(_) => Failure::Usage,
         }
     }
 }
@@ -226,6 +229,10 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Explanation::Unknown(txn) => write!(f, "outcome of {txn} unknown; resolve it"),
+            Explanation::NoLongerKnown(txn) => write!(
+                f,
+                "resolve = {txn}; allowed: a transaction whose outcome was unknown, of the last {VERDICTS_MAX} that were settled"
+            ),
             Explanation::Fabric(error) => write!(f, "fabric: {error}"),
             Explanation::OutOfMemory { bytes } => {
                 write!(f, "the memory pool is full ({bytes} bytes wanted)")

@@ -19,6 +19,9 @@ pub struct Caps {
     pub masked_cas: bool,
     /// Largest datagram in bytes.
     pub datagram_bytes_max: usize,
+    /// A round that was dropped is over: nothing of it lands later, so that whoever is told of it may look at what it did through any
+    /// port. Otherwise only through its own ([`Backend::abandon`]).
+    pub ends_when_dropped: bool,
 }
 
 /// Whether a posted round is already complete.

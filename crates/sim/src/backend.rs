@@ -47,7 +47,7 @@ impl SimBackend {
 impl Backend for SimBackend {
     fn caps(&self) -> Caps {
         let datagram_bytes_max = self.world.borrow().datagram_bytes_max();
-        Caps { masked_cas: true, datagram_bytes_max }
+        Caps { masked_cas: true, datagram_bytes_max, ends_when_dropped: false }
     }
 
     fn node(&self) -> NodeId {

@@ -2,8 +2,8 @@
 //!
 //! Invariant: no two sessions ever share an owner tag or a log area. A session gets a thread number
 //! that no other has had in its compute node's life; when a life's numbers are used up, the next
-//! compute node joins. A log area is given back by the session that ends, unless the outcome of its
-//! last transaction is unknown: then it is kept for whoever resolves it.
+//! compute node joins. A log area is given back by the session that ends; while a transaction in doubt needs it, no
+//! other session gets it.
 //! Under a protocol whose locks lie in compute nodes the first node grants all of them, and stays for as long as
 //! the database does, whatever sessions come and go; its slot gets no second life. Sessions of later nodes call it
 //! in their own threads, so that no thread of the first need be awake.
@@ -238,13 +238,20 @@ impl Shared {
     }
 
     fn take_number(&self, seats: &mut Seats) -> Result<u32, Error> {
-        if let Some(number) = seats.free.pop() {
-            return Ok(number);
+        let numbers = &self.cluster.database().numbers;
+        if let Some(at) = seats.free.iter().rposition(|number| !numbers.is_held(*number)) {
+            return Ok(seats.free.swap_remove(at));
         }
         let most = self.cluster.config().options.coordinators_max;
         if seats.next_number == most {
             let (field, value) = ("sessions at once".into(), (u64::from(most) + 1).to_string());
-            let allowed = format!("at most {most}; see `sessions_max`");
+            let kept = match seats.free.len() {
+                0 => String::new(),
+                count => format!(
+                    "; transactions in doubt keep {count} of them until a session that is left, or `Session::resolve`, settles them"
+                ),
+            };
+            let allowed = format!("at most {most}; see `sessions_max`{kept}");
             return Err(UsageError { field, value, allowed }.into());
         }
         seats.next_number += 1;

@@ -36,6 +36,16 @@ impl Error {
         }
     }
 
+    /// Whether it was asked how a transaction ended of which that is not known: its outcome was never unknown, or too many were
+    /// settled since.
+    pub fn is_no_longer_known(&self) -> bool {
+        let explanation = match self {
+            Error::Transaction { explanation, .. } => explanation,
+            Error::Open(_) => return false,
+        };
+        matches!(explanation, Some(Explanation::NoLongerKnown(_)))
+    }
+
     /// The engine's verdict on the transaction; `None` if there was none.
     pub fn failure(&self) -> Option<Failure> {
         match self {

@@ -1,7 +1,7 @@
 //! A session: one transaction at a time, again and again.
 //!
 //! Invariant: a session stays on the thread that made it. Between its transactions it holds no
-//! lock; when it is dropped in the middle of one, that one is rolled back.
+//! lock; when it is dropped in the middle of one, that one is rolled back, or settled if it was in doubt.
 
 use crate::database::Tarn;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::rows::{Record, Table};
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
+use tarn_engine::outcome::{Failure, Resolution, TxnId};
 use tarn_engine::row::Row;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::executor::block_on;
@@ -18,15 +18,27 @@ use tarn_fabric::executor::block_on;
 pub struct Session {
     tarn: Tarn,
     coordinator: Coordinator,
+    /// Given back behind the coordinator, which settles its transaction in doubt if it can.
+    _number: Number,
+}
+
+/// A log area that a session has.
+struct Number {
+    tarn: Tarn,
     number: u32,
-    /// A transaction whose outcome is unknown: its log area is still needed.
-    in_doubt: Option<TxnId>,
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.tarn.give_back(self.number);
+    }
 }
 
 impl Session {
     pub(crate) fn new(tarn: Tarn, cx: Rc<Context>, number: u32) -> Session {
         let coordinator = Coordinator::new(cx, number, tarn.retry());
-        Session { tarn, coordinator, number, in_doubt: None }
+        let given = Number { tarn: tarn.clone(), number };
+        Session { tarn, coordinator, _number: given }
     }
 
     /// Runs `body` as one transaction and again whenever it is aborted for the sake of another,
@@ -97,14 +109,7 @@ impl Session {
     }
 
     fn told<R>(&mut self, result: Result<R, Failure>) -> Result<R, Error> {
-        match result {
-            Ok(result) => {
-                // The coordinator settles what was in doubt before it runs another.
-                self.in_doubt = None;
-                Ok(result)
-            }
-            Err(failure) => Err(self.explain(failure)),
-        }
+        result.map_err(|failure| self.explain(failure))
     }
 
     /// As [`Session::transact`], for programs without coroutines: returns when it has ended.
@@ -118,19 +123,16 @@ impl Session {
         block_on(self.transact(body))
     }
 
-    /// Finds out how a transaction of this session ended whose outcome was unknown, and makes it
-    /// final.
+    /// Finds out how a transaction ended whose outcome was unknown ([`Error::unknown`]), and makes it final. Any session of the database may
+    /// ask, on any thread, before the transaction's own session goes on or after it is dropped: all are told the same, and it is what
+    /// the records say. A session that goes on, or is dropped, settles its own transaction first.
     ///
     /// # Errors
-    /// The fabric's: ask again.
+    /// The fabric's: ask again. A usage error if the transaction's outcome was never unknown, or has been forgotten
+    /// ([`Error::is_no_longer_known`]): the last 65,536 that were settled are known.
     pub async fn resolve(&mut self, txn: TxnId) -> Result<Resolution, Error> {
-        match self.coordinator.resolve(txn).await {
-            Ok(resolution) => {
-                self.in_doubt = self.in_doubt.filter(|other| *other != txn);
-                Ok(resolution)
-            }
-            Err(failure) => Err(self.explain(failure)),
-        }
+        let result = self.coordinator.resolve(txn).await;
+        self.told(result)
     }
 
     /// Another session on the same thread, for another coroutine: while one waits for its round
@@ -147,19 +149,8 @@ impl Session {
         self.coordinator.context()
     }
 
-    fn explain(&mut self, failure: Failure) -> Error {
+    fn explain(&self, failure: Failure) -> Error {
         let explanation = self.coordinator.context().explanation(failure);
-        if let Some(Explanation::Unknown(txn)) = &explanation {
-            self.in_doubt = Some(*txn);
-        }
         Error::Transaction { failure, explanation }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if self.in_doubt.is_none() {
-            self.tarn.give_back(self.number);
-        }
     }
 }

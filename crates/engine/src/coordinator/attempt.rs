@@ -71,20 +71,22 @@ impl<'c> Attempt<'c> {
         self.ended = true;
         let coordinator = &mut *self.coordinator;
         coordinator.account();
+        // Or its body has passed on that of another transaction: then this one is rolled back.
+        let is_in_doubt = failure == Some(Failure::CommitUnknown) && coordinator.txn.in_doubt;
         match failure {
             None => {
                 coordinator.txn.in_doubt = false;
                 coordinator.txn.allocated.clear();
                 coordinator.cx.metrics.committed();
             }
-            Some(Failure::CommitUnknown) => coordinator.cx.metrics.unknown(),
+            Some(_) if is_in_doubt => coordinator.cx.metrics.unknown(),
             Some(failure) => coordinator.roll_back(failure),
         }
         coordinator.leave(failure);
         if coordinator.history.is_some() {
             coordinator.end_record(failure);
         }
-        if failure == Some(Failure::CommitUnknown) {
+        if is_in_doubt {
             coordinator.hand_over();
         }
     }

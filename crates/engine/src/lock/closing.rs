@@ -94,7 +94,7 @@ impl Context {
         (held, whose): (&mut LockSet, (TxnId, u32)),
     ) {
         let held = self.take_locks(held);
-        self.node.numbers.hold(whose.1, whose.0);
+        self.database().numbers.hold_writes(whose.1, whose.0);
         let closing = Closing::Restoring { writes, held, whose };
         self.thread_services().closing.borrow_mut().push(closing);
         self.advance_closing();
@@ -115,7 +115,7 @@ impl Context {
         }
         let mut left = Txn::new(id, number);
         (left.held, left.in_doubt) = (held, true);
-        self.doubt(id, number);
+        self.doubt(&left);
         self.inherit(left);
     }
 
@@ -127,7 +127,7 @@ impl Context {
                 && *its == number
                 && !std::mem::replace(is_orphan, true)
             {
-                self.node.numbers.hold(number, *id);
+                self.database().numbers.hold_writes(number, *id);
             }
         }
     }
@@ -198,7 +198,7 @@ impl Context {
                     // If it is this node that is gone its locks go with it.
                     Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
                         if *is_orphan {
-                            self.node.numbers.release(whose.0);
+                            self.database().numbers.release_writes(whose.0);
                         }
                         self.give_up(held, Some(*committed));
                     }
@@ -213,7 +213,7 @@ impl Context {
                 if !writes.is_empty() {
                     return false;
                 }
-                self.node.numbers.release(whose.0);
+                self.database().numbers.release_writes(whose.0);
                 self.give_up(held, None);
                 true
             }

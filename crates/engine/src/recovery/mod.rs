@@ -114,6 +114,7 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     if !database.membership.recovered(dead, by) {
         return Ok(Attempt::NotNow);
     }
+    database.numbers.bury(dead, &settled);
     cx.metrics.recovery(RecoveryEvent::Recovered);
     database.sweeps.want(database.membership.view());
     cx.node.clearance.look_again();

@@ -18,12 +18,12 @@ pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {
     node != cx.node.id && cx.database().membership.standing(node) == Standing::Recovered
 }
 
-/// Takes away the lock that refused this thread's last transaction, if it is a stray. Whether it was:
-/// then the transaction may try again at once.
+/// Takes away the lock that refused this thread's last transaction, if it is a stray, or a transaction's in doubt that this thread may
+/// settle. Whether it was: then the transaction may try again at once.
 pub(crate) async fn free_met(cx: &Context) -> bool {
     let Some((address, word)) = cx.take_met() else { return false };
     if !is_stray(cx, word) {
-        return false;
+        return cx.settle_met(word).await;
     }
     let mut round = Round::new();
     cx.database().protocol.free_stray(cx, &mut round, (address, word));

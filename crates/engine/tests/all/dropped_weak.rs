@@ -7,7 +7,7 @@
 
 use crate::common::weak::WeakFabric;
 use crate::common::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect;
-use tarn_engine::outcome::{Failure, Resolution};
+use tarn_engine::outcome::{Failure, Resolution, TxnId};
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_engine::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
@@ -277,6 +277,63 @@ fn without_the_order_behind_dropped_rounds_halves_stay() {
         println!("{next:?}: of a split found by seed {found:?}");
         assert!(found.is_some(), "{next:?}: of a split: not found");
     }
+}
+
+/// Asks how a transaction ended, again while a lock or a change is in the way.
+async fn ask(by: &mut Coordinator, id: TxnId, times: u32) -> Vec<Resolution> {
+    let mut told = Vec::new();
+    for _ in 0..times {
+        told.push(by.resolve(id).await.expect("its thread runs"));
+        by.context().port.yield_now().await;
+    }
+    told
+}
+
+/// Another thread, another node and a sibling ask by the name alone, while its own thread goes on.
+#[test]
+fn all_that_ask_are_told_the_same_and_what_memory_says() {
+    let mut ends = [0; 2];
+    for seed in 0..seeds() {
+        let stage = Stage::new(seed);
+        let (fabric, [cx, beside]) = (&stage.fabric, &stage.threads);
+        let mut gone = by(cx, 0);
+        let ended = stage.drop_somewhere(gone.transact(async |tx| mixture(tx, 0).await));
+        let open = fabric.database.numbers.in_doubt();
+        assert!(ended.is_none() || open.is_empty());
+        let told = RefCell::new(Vec::new());
+        if let Some(&id) = open.first() {
+            let mut executor = Executor::new();
+            for (number, thread) in [(4, beside), (5, &stage.other), (6, cx), (7, beside)] {
+                let (told, later) = (&told, Nanos(fabric.draw(300) as u64));
+                executor.spawn(async move {
+                    thread.port.sleep(later).await;
+                    let answers = ask(&mut by(thread, number), id, 2).await;
+                    told.borrow_mut().extend(answers);
+                });
+            }
+            executor.spawn(async {
+                cx.port.sleep(Nanos(fabric.draw(600) as u64)).await;
+                aside(&mut gone).await.unwrap();
+                told.borrow_mut().extend(ask(&mut gone, id, 1).await);
+            });
+            stage.run_all(executor);
+        }
+        let seen = fabric.block_on(happened(&mut by(&stage.other, 2))).unwrap();
+        let told = told.into_inner();
+        let said = if seen == 1 { Resolution::Committed } else { Resolution::Aborted };
+        assert!(told.iter().all(|it| *it == said), "seed {seed}: {seen}, {told:?}");
+        if let Some(&id) = open.first() {
+            ends[seen as usize] += 1;
+            assert_eq!(told.len(), 9);
+            fabric.database.membership.expel(stage.node.id);
+            fabric.block_on(recovery::recover(&stage.other, stage.node.id)).unwrap();
+            assert_eq!(fabric.block_on(ask(&mut by(&stage.other, 2), id, 1)), [said]);
+        }
+        fabric.end();
+    }
+    println!("{} aborted, {} committed", ends[0], ends[1]);
+    // It was "aborted" that others were told wrongly.
+    assert!(ends[1] > 0, "{ends:?}");
 }
 
 /// What a thread left that ended in doubt: no sweep takes it, but the recovery of its node does.

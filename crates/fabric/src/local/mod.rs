@@ -236,7 +236,8 @@ fn unboxed(result: Result<(), Box<FabricError>>) -> Result<(), FabricError> {
 
 impl Backend for LocalBackend {
     fn caps(&self) -> Caps {
-        Caps { masked_cas: true, datagram_bytes_max: mailbox::DATAGRAM_BYTES_MAX }
+        let datagram_bytes_max = mailbox::DATAGRAM_BYTES_MAX;
+        Caps { masked_cas: true, datagram_bytes_max, ends_when_dropped: true }
     }
 
     fn node(&self) -> NodeId {

@@ -75,7 +75,7 @@ fn fetch(machine: &mut Machine, index: u32, round: &mut Round) -> Option<FabricE
 
 impl Backend for ExploreBackend {
     fn caps(&self) -> Caps {
-        Caps { masked_cas: true, datagram_bytes_max: DATAGRAM_BYTES_MAX }
+        Caps { masked_cas: true, datagram_bytes_max: DATAGRAM_BYTES_MAX, ends_when_dropped: false }
     }
 
     fn node(&self) -> NodeId {

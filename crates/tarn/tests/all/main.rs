@@ -5,6 +5,7 @@
 mod cli;
 mod common;
 mod configurations;
+mod ends;
 mod explore;
 mod explore_crashes;
 mod for_ever;

@@ -117,7 +117,7 @@ struct ChaosBackend {
 impl Backend for ChaosBackend {
     fn caps(&self) -> Caps {
         let datagram_bytes_max = self.net.0.borrow().chaos.datagram_bytes;
-        Caps { masked_cas: false, datagram_bytes_max }
+        Caps { masked_cas: false, datagram_bytes_max, ends_when_dropped: false }
     }
 
     fn node(&self) -> NodeId {

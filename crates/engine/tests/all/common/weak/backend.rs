@@ -20,7 +20,7 @@ pub(super) struct WeakBackend {
 
 impl Backend for WeakBackend {
     fn caps(&self) -> Caps {
-        Caps { masked_cas: false, datagram_bytes_max: 1500 }
+        Caps { masked_cas: false, datagram_bytes_max: 1500, ends_when_dropped: false }
     }
 
     fn node(&self) -> NodeId {

@@ -1,0 +1,338 @@
+//! How transactions end, as every session and every body is told: unknown outcomes, futures and sessions that are dropped.
+//!
+//! Invariants checked, under every protocol that promises them: whoever asks how a transaction ended, in whatever order, is told what the
+//! records say; a session that is dropped at any poll leaves nothing that others would have to wait for. The protocols that are left out are printed.
+
+#![allow(clippy::disallowed_methods, reason = "drives real threads")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn::{Error, Nanos, Resolution, Retry, Session, Table, Tarn, TxnId, block_on, row};
+use tarn_engine::protocol::{ALL, ProtocolCaps, ProtocolInfo};
+use tarn_engine::services::share_out;
+use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
+
+row! {
+    /// A number.
+    #[derive(Clone, PartialEq, Debug)]
+    struct Row in "rows" by u64 {
+        v: u64,
+    }
+}
+
+/// Names of the protocols that promise something; prints the others.
+fn those(what: &str, promise: impl Fn(&ProtocolCaps) -> bool) -> Vec<&'static str> {
+    let (those, others): (Vec<&ProtocolInfo>, Vec<&ProtocolInfo>) =
+        ALL.iter().partition(|info| promise(&info.caps));
+    let names: Vec<_> = others.iter().map(|info| info.name).collect();
+    println!("not {what}: {names:?}");
+    those.iter().map(|info| info.name).collect()
+}
+
+fn open(protocol: &str, copies: usize, deadline: Option<Nanos>) -> (Tarn, Table<Row>) {
+    let retry = Retry { deadline, ..Retry::PATIENT };
+    let builder = Tarn::embedded().table::<Row>(64).spare_bytes(1 << 20).sessions_max(12);
+    let builder = builder.memory_nodes(copies).replicas(copies).retry(retry);
+    let tarn = builder.protocol(protocol, "corrected").open().expect("it can be opened");
+    let database = tarn.cluster().database();
+    if database.protocol.needs().locks {
+        share_out(database, &[NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) }]);
+    }
+    let rows = tarn.table::<Row>().expect("a table");
+    (tarn, rows)
+}
+
+fn put(session: &mut Session, rows: Table<Row>, key: u64, v: u64) -> Result<(), Error> {
+    session.run(async |tx| rows.put(tx, key, &Row { v }).await).map(|_| ())
+}
+
+fn find(session: &mut Session, rows: Table<Row>, key: u64) -> Result<Option<u64>, Error> {
+    Ok(session.run(async |tx| rows.find(tx, key).await)?.map(|row| row.v))
+}
+
+/// Who asks how a transaction ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asker {
+    Itself,
+    Sibling,
+    OtherSession,
+    OtherThread,
+}
+
+const ASKERS: [Asker; 4] = [Asker::Itself, Asker::Sibling, Asker::OtherSession, Asker::OtherThread];
+
+fn orders() -> Vec<[Asker; 4]> {
+    let mut orders = Vec::new();
+    for code in 0..256usize {
+        let order = [code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6].map(|at| ASKERS[at]);
+        if ASKERS.iter().all(|asker| order.contains(asker)) {
+            orders.push(order);
+        }
+    }
+    orders
+}
+
+/// A few sessions of one database, and who they are.
+struct Sessions {
+    tarn: Tarn,
+    rows: Table<Row>,
+    own: Session,
+    sibling: Session,
+    other: Session,
+}
+
+impl Sessions {
+    fn new(protocol: &str, key: u64) -> Sessions {
+        let (tarn, rows) = open(protocol, 2, Some(Nanos(50_000_000)));
+        let mut own = tarn.session().expect("a session");
+        let sibling = own.sibling().expect("another");
+        let mut other = tarn.session().expect("one of its own");
+        put(&mut own, rows, key, 7).expect("nothing is broken");
+        put(&mut other, rows, 100, 7).expect("nothing is broken");
+        Sessions { tarn, rows, own, sibling, other }
+    }
+
+    /// What an asker is told, and then finds in the record, if it can be read.
+    fn ask(&mut self, asker: Asker, id: TxnId, key: u64) -> (Resolution, Option<u64>) {
+        let rows = self.rows;
+        let ask = |session: &mut Session| {
+            let told = block_on(session.resolve(id)).expect("it is known");
+            assert_eq!(block_on(session.resolve(id)).expect("again"), told);
+            (told, find(session, rows, key).ok().map(|v| v.expect("it is there")))
+        };
+        match asker {
+            Asker::Itself => ask(&mut self.own),
+            Asker::Sibling => ask(&mut self.sibling),
+            Asker::OtherSession => ask(&mut self.other),
+            Asker::OtherThread => std::thread::scope(|scope| {
+                let tarn = &self.tarn;
+                let asks = scope.spawn(move || {
+                    let mut session = tarn.session().expect("a session");
+                    let told = block_on(session.resolve(id)).expect("it is known");
+                    (told, find(&mut session, rows, key).ok().map(|v| v.expect("it is there")))
+                });
+                asks.join().expect("no panic")
+            }),
+        }
+    }
+}
+
+/// Whether a transaction ended in doubt, and how.
+fn ask_in_order(
+    protocol: &str,
+    key: u64,
+    order: [Asker; 4],
+    is_nested: bool,
+) -> Option<Resolution> {
+    let mut sessions = Sessions::new(protocol, key);
+    let rows = sessions.rows;
+    sessions.tarn.cluster().fabric().fail_node(NodeSlot(1));
+    let Sessions { own, sibling, .. } = &mut sessions;
+    let ended = match is_nested {
+        false => put(own, rows, key, 8),
+        true => sibling.run(async |_| {
+            let inner = own.transact(async |tx| rows.put(tx, key, &Row { v: 8 }).await).await;
+            inner.map(|_| ()).map_err(|error| error.failure().expect("the engine's"))
+        }),
+    };
+    let id = ended.err()?.unknown()?;
+    let mut first = None;
+    for asker in order {
+        let (told, found) = sessions.ask(asker, id, key);
+        let first = *first.get_or_insert(told);
+        assert_eq!(told, first, "{protocol}, key {key}, {order:?}: {asker:?}");
+        let expected = if told == Resolution::Committed { 8 } else { 7 };
+        assert!(
+            found.is_none_or(|found| found == expected),
+            "{protocol}, key {key}, {order:?}: {asker:?} was told {told:?} and found {found:?}"
+        );
+    }
+    // Its log area is used for others, and its session is no more.
+    for v in 0..3 {
+        let _ = put(&mut sessions.own, rows, 100, v);
+    }
+    let asked = block_on(sessions.other.resolve(id)).expect("still known");
+    let Sessions { own, mut other, .. } = sessions;
+    drop(own);
+    assert_eq!(block_on(other.resolve(id)).expect("still known"), asked);
+    assert_eq!(Some(asked), first);
+    first
+}
+
+#[test]
+fn every_session_is_told_in_every_order_what_the_records_say() {
+    let mut seen = Vec::new();
+    for protocol in those("surviving memory nodes", |caps| caps.memory_recovery) {
+        let mut ends = [0; 2];
+        for (at, order) in orders().into_iter().enumerate() {
+            for is_nested in [false, true] {
+                let key = 1 + at as u64 % 6;
+                if let Some(end) = ask_in_order(protocol, key, order, is_nested) {
+                    ends[usize::from(end == Resolution::Committed)] += 1;
+                }
+            }
+        }
+        println!("{protocol}: {} aborted, {} committed", ends[0], ends[1]);
+        seen.push(ends[0] + ends[1]);
+    }
+    assert!(seen.iter().filter(|count| **count > 0).count() > 3, "{seen:?}");
+}
+
+#[test]
+fn a_transaction_that_was_never_in_doubt_has_no_answer() {
+    let (tarn, _) = open("ford", 1, None);
+    let mut session = tarn.session().expect("a session");
+    let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+    let id = tarn_engine::owner::OwnerTag::new(node, 5, 77);
+    let error = block_on(session.resolve(id)).expect_err("there is none");
+    assert!(error.is_no_longer_known(), "{error}");
+    assert!(error.to_string().contains("resolve = txn 0.1/5/77; allowed: "), "{error}");
+}
+
+/// What a transaction does that is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Update,
+    Insert,
+    Delete,
+    Read,
+}
+
+const KINDS: [Kind; 4] = [Kind::Update, Kind::Insert, Kind::Delete, Kind::Read];
+
+/// How it came to an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gone {
+    /// With its session, on this thread.
+    Here,
+    /// With its session, on a thread that has ended.
+    WithItsThread,
+    /// Its session is there still, and does nothing.
+    Resting,
+}
+
+/// Changes records 1 and 2, which are alike.
+async fn change(session: &mut Session, rows: Table<Row>, kind: Kind) -> Result<(), Error> {
+    session
+        .transact(async |tx| {
+            for key in [1, 2] {
+                match kind {
+                    Kind::Update => _ = rows.put(tx, key, &Row { v: 8 }).await?,
+                    Kind::Insert => _ = rows.put(tx, 10 + key, &Row { v: 8 }).await?,
+                    Kind::Delete => _ = rows.delete(tx, key),
+                    Kind::Read => _ = rows.find(tx, key).await?,
+                }
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// Polls it so often; whether it has ended.
+fn poll_some(future: impl Future<Output = Result<(), Error>>, polls: usize) -> bool {
+    let mut future = pin!(future);
+    let mut waiting = Waiting::from_waker(Waker::noop());
+    (0..polls).any(|_| match future.as_mut().poll(&mut waiting) {
+        Poll::Ready(ended) => {
+            ended.expect("nothing is broken");
+            true
+        }
+        Poll::Pending => false,
+    })
+}
+
+/// Records 1 and 2 and those that are inserted: two and two alike.
+fn look(session: &mut Session, rows: Table<Row>) -> [Option<u64>; 2] {
+    let seen = session.run(async |tx| {
+        let mut seen = [None; 4];
+        for (at, key) in [1, 2, 11, 12].into_iter().enumerate() {
+            seen[at] = rows.find(tx, key).await?.map(|row| row.v);
+        }
+        Ok(seen)
+    });
+    let [one, two, three, four] = seen.expect("nothing is in its way");
+    assert_eq!((one, three), (two, four), "half of it is there");
+    [one, three]
+}
+
+/// Uses a database after a transaction of it was dropped: sessions in turn, and two at once.
+fn go_on(tarn: &Tarn, rows: Table<Row>, before: Option<[Option<u64>; 2]>) -> [Option<u64>; 2] {
+    let mut seen = before;
+    for turn in 0..3 {
+        let mut session = tarn.session().expect("a session");
+        let now = look(&mut session, rows);
+        assert_eq!(*seen.get_or_insert(now), now, "it came later");
+        put(&mut session, rows, 20, turn).expect("nothing is in its way");
+    }
+    let [mut one, mut two] = [(); 2].map(|()| tarn.session().expect("a session"));
+    assert_eq!([look(&mut one, rows), look(&mut two, rows)].map(Some), [seen; 2]);
+    put(&mut two, rows, 21, 1).expect("nothing is in its way");
+    seen.expect("it was seen")
+}
+
+/// Drops a transaction after so many polls; whether it had ended.
+fn drop_one(protocol: &str, (copies, kind, gone): (usize, Kind, Gone), polls: usize) -> bool {
+    let (tarn, rows) = open(protocol, copies, Some(Nanos(2_000_000_000)));
+    let mut first = tarn.session().expect("a session");
+    for key in [1, 2, 20, 21] {
+        put(&mut first, rows, key, 7).expect("nothing is broken");
+    }
+    drop(first);
+    let drop_it = || {
+        let mut session = tarn.session().expect("a session");
+        let ended = poll_some(change(&mut session, rows, kind), polls);
+        (ended, session)
+    };
+    let (ended, resting) = match gone {
+        Gone::Here => (drop_it().0, None),
+        Gone::WithItsThread => std::thread::scope(|scope| {
+            (scope.spawn(|| drop_it().0).join().expect("no panic"), None)
+        }),
+        Gone::Resting => {
+            let (ended, session) = drop_it();
+            (ended, Some(session))
+        }
+    };
+    let seen = go_on(&tarn, rows, None);
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| go_on(&tarn, rows, Some(seen)));
+        there.join().expect("no panic");
+    });
+    let has_happened = match kind {
+        Kind::Update => seen == [Some(8), None],
+        Kind::Insert => seen == [Some(7), Some(8)],
+        Kind::Delete => seen == [None, None],
+        Kind::Read => true,
+    };
+    assert!(has_happened || seen == [Some(7), None], "{seen:?}");
+    assert!(has_happened || !ended, "acknowledged and lost");
+    drop(resting);
+    assert_eq!(tarn.cluster().database().numbers.in_doubt(), []);
+    // Every number can be had.
+    let sessions: Result<Vec<Session>, Error> = (0..12).map(|_| tarn.session()).collect();
+    for session in &mut sessions.expect("as many as there may be") {
+        put(session, rows, 22, 1).expect("nothing is in its way");
+    }
+    ended
+}
+
+#[test]
+fn sessions_dropped_at_every_poll_leave_nothing_that_others_wait_for() {
+    for protocol in those("surviving drops", |caps| caps.survives_drops) {
+        let mut count = 0;
+        for copies in [1, 2] {
+            for kind in KINDS {
+                for gone in [Gone::Here, Gone::WithItsThread, Gone::Resting] {
+                    let ended = |polls: &usize| {
+                        count += 1;
+                        drop_one(protocol, (copies, kind, gone), *polls)
+                    };
+                    let polls = (1..200).find(ended);
+                    assert!(polls.is_some(), "{protocol}, {kind:?}: it never ends");
+                }
+            }
+        }
+        println!("{protocol}: {count} dropped");
+    }
+}
