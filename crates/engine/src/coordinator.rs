@@ -99,6 +99,13 @@ impl Coordinator {
     /// Runs `body` as one transaction, again if it was aborted, until it commits, fails, or aborts
     /// itself.
     ///
+    /// What a body sees before it commits need not fit together: some protocols read without locks, and look again only at the
+    /// end (opacity is not promised). Two records that every transaction keeps equal may differ for a body that will be
+    /// run again. So a body must come to its end whatever its records say: it should neither loop until they make sense, nor panic, nor
+    /// tell anybody, because they do not. [`Transaction::abort`], any other error of the body's own, and what the
+    /// engine refuses because of values that were read, are looked at like a commit: they are returned only if all that was read
+    /// was there at one moment. Who needs to know earlier calls [`Transaction::fetch_validated`].
+    ///
     /// # Errors
     /// The body's own abort, `CommitUnknown`, the fabric's, a missed deadline, the last abort where
     /// [`Retry`] bounds the tries, the caller's mistakes. [`Context::explanation`] has the details.
@@ -183,6 +190,10 @@ impl Coordinator {
                         }
                     }
                 }
+            };
+            let failure = match attempt.has_to_judge(failure) {
+                true => Box::pin(attempt.judge(failure)).await,
+                false => failure,
             };
             attempt.end(Some(failure));
             if !failure.is_retryable() && !self.is_mended(failure) {
@@ -384,7 +395,7 @@ impl Coordinator {
     /// A structural transaction has ended.
     pub(crate) fn end_record_if_any(&mut self, failure: Option<Failure>) {
         if self.history.is_some() && !self.txn.ordered.leaves.is_empty() {
-            self.end_record(failure);
+            self.end_record(failure, false);
         }
     }
 
@@ -395,9 +406,10 @@ impl Coordinator {
     }
 
     #[cold]
-    fn end_record(&mut self, failure: Option<Failure>) {
+    fn end_record(&mut self, failure: Option<Failure>, is_sound: bool) {
         let outcome = match failure {
             None => RecordedOutcome::Committed,
+            Some(_) if is_sound => RecordedOutcome::GaveUp,
             Some(Failure::CommitUnknown) if self.txn.in_doubt => RecordedOutcome::Unknown,
             Some(_) => RecordedOutcome::Aborted,
         };

@@ -20,6 +20,9 @@ pub enum RecordedOutcome {
     Committed,
     /// Rolled back.
     Aborted,
+    /// Rolled back by its own body or by a unique index, on the ground of what it had read: all of that was there at one
+    /// moment. To a checker it is a transaction that only read.
+    GaveUp,
     /// Nobody knows yet.
     Unknown,
 }

@@ -149,6 +149,13 @@ impl Failure {
         use AbortReason::{UniqueViolation, User};
         matches!(self, Failure::Abort(reason) if !matches!(reason, User | UniqueViolation))
     }
+
+    /// Whether this failure is final and rests on the records that the transaction has read: it counts only if
+    /// these records were there at one moment.
+    #[inline]
+    pub(crate) fn rests_on_reads(self) -> bool {
+        !self.is_retryable() && !matches!(self, Failure::Fabric | Failure::CommitUnknown)
+    }
 }
 
 const _: () = assert!(size_of::<Result<(), Failure>>() == 1);

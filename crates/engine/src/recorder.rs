@@ -32,7 +32,10 @@ pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
 #[cold]
 pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
     let Some((sink, invoked)) = &txn.recorded_in else { return };
-    let recorded = record(cx, txn, *invoked, outcome);
+    let mut recorded = record(cx, txn, *invoked, outcome);
+    if outcome == RecordedOutcome::GaveUp {
+        recorded.writes.clear(); // they were never sent
+    }
     let mut history = sink.borrow_mut();
     let known = history.iter_mut().rev().find(|known| known.id == recorded.id);
     match known {

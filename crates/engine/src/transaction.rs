@@ -144,6 +144,18 @@ impl<'c> Transaction<'c> {
         cx.node.database.protocol.fetch(cx, txn)
     }
 
+    /// As [`Transaction::fetch`], and then looks again at all that the transaction has read: if this returns `Ok`, all of it was
+    /// there at one moment. It costs a round trip more, where the protocol does not lock what is read, and spares the commit nothing.
+    /// For bodies that must not go on with what never was: see [`Coordinator::transact`].
+    ///
+    /// # Errors
+    /// As there; an abort if something has changed, after which the body is run again.
+    pub async fn fetch_validated(&mut self) -> Result<(), Failure> {
+        self.fetch().await?;
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        cx.database().protocol.validate(cx, txn).await
+    }
+
     /// Whether the record was there when the transaction fetched it.
     #[inline]
     pub fn existed(&self, handle: Handle) -> bool {
@@ -209,7 +221,8 @@ impl<'c> Transaction<'c> {
         Ok(self.get(handle))
     }
 
-    /// Gives up: everything is rolled back, and `transact` does not try again.
+    /// Gives up: everything is rolled back, and `transact` does not try again, if what the body has read was there at one
+    /// moment. If not, the body saw what never was: it is run again, as after any abort.
     ///
     /// # Errors
     /// Always.

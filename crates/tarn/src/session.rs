@@ -45,6 +45,10 @@ impl Session {
     /// until it commits, fails, or gives up by [`Transaction::abort`]. What it returned when it
     /// committed is the result. As it may run more than once, it should change nothing outside.
     ///
+    /// Until it commits, a body may see records that do not fit together, and is then run again: it must come to its end whatever
+    /// they say, without a panic. What it returns to the caller, by [`Transaction::abort`] or any other error too, is
+    /// returned only if all that it has read was there at one moment. [`Transaction::fetch_validated`] says so earlier.
+    ///
     /// # Errors
     /// The body's own abort, a missed deadline, a mistake of the caller's, a failure of the fabric,
     /// or an outcome that is unknown (see [`Error::unknown`] and [`Session::resolve`]).

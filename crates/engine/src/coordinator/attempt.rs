@@ -11,6 +11,8 @@ use crate::transaction::Transaction;
 pub(super) struct Attempt<'c> {
     coordinator: &'c mut Coordinator,
     ended: bool,
+    /// Its own abort stands: everything that it read was there at one moment.
+    is_sound: bool,
 }
 
 impl<'c> Attempt<'c> {
@@ -20,7 +22,7 @@ impl<'c> Attempt<'c> {
         if coordinator.history.is_some() {
             coordinator.begin_record();
         }
-        Attempt { coordinator, ended: false }
+        Attempt { coordinator, ended: false, is_sound: false }
     }
 
     #[inline]
@@ -66,6 +68,25 @@ impl<'c> Attempt<'c> {
         cx.database().protocol.commit(cx, txn).await
     }
 
+    /// Whether a failure is a verdict on what the transaction has read, and has to be judged before it is told.
+    #[inline]
+    pub(super) fn has_to_judge(&self, failure: Failure) -> bool {
+        failure.rests_on_reads() && !self.coordinator.txn.in_doubt
+    }
+
+    /// The failure to tell in place of a verdict on what was read: the verdict itself, if all of it was there at one
+    /// moment; else the reason to try again. A single consistent read needs no second look.
+    #[cold]
+    pub(super) async fn judge(&mut self, failure: Failure) -> Failure {
+        let is_of_one_moment = self.is_committed();
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        if !is_of_one_moment && let Err(instead) = cx.database().protocol.validate(cx, txn).await {
+            return instead;
+        }
+        self.is_sound = matches!(failure, Failure::Abort(_));
+        failure
+    }
+
     #[inline]
     pub(super) fn end(mut self, failure: Option<Failure>) {
         self.ended = true;
@@ -84,7 +105,7 @@ impl<'c> Attempt<'c> {
         }
         coordinator.leave(failure);
         if coordinator.history.is_some() {
-            coordinator.end_record(failure);
+            coordinator.end_record(failure, self.is_sound);
         }
         if is_in_doubt {
             coordinator.hand_over();

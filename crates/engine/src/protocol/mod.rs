@@ -131,6 +131,13 @@ pub trait Protocol: Sized {
     /// An abort (the caller calls `rollback`), or `CommitUnknown` (it must not).
     async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
 
+    /// Looks again at all that the transaction has read so far: `Ok` if all of it was there at one moment. A body's
+    /// own abort is told only then; the committing path does not come here. No verb may be planned.
+    ///
+    /// # Errors
+    /// An abort: what was read was not, or may not have been, there at one moment. The fabric's.
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure>;
+
     /// Undoes what `fetch` did and releases exactly what was granted; waits for nothing.
     fn rollback(&self, cx: &Context, txn: &mut Txn);
 
@@ -439,6 +446,14 @@ macro_rules! protocols {
             #[inline]
             pub async fn commit(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
                 match self { $(AnyProtocol::$name(it) => it.commit(cx, txn).await),+ }
+            }
+
+            /// See [`Protocol::validate`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+                match self { $(AnyProtocol::$name(it) => it.validate(cx, txn).await),+ }
             }
 
             /// See [`Protocol::rollback`].

@@ -125,6 +125,39 @@ fn bench(replicas: usize, variant: &str) -> Bench {
     Bench { world, cold, warm, other }
 }
 
+/// Reads records without locking them, and commits or gives up.
+async fn read_all(tx: &mut Transaction<'_>, keys: &[u64], gives_up: bool) -> Result<(), Failure> {
+    let rows: Vec<_> = keys.iter().map(|&key| tx.read(NARROW, key, Cells::ALL)).collect();
+    tx.fetch().await?;
+    assert!(rows.into_iter().all(|row| tx.get(row).is_some()));
+    if gives_up { tx.abort() } else { Ok(()) }
+}
+
+#[test]
+fn an_own_abort_is_validated_as_a_commit_is() {
+    let Bench { mut cold, .. } = bench(1, "corrected");
+    for (keys, rounds, reads) in [(&[1u64][..], 1, 1), (&[1, 2], 2, 4), (&[1, 2, 3], 2, 6)] {
+        for gives_up in [false, true] {
+            let ended = measure(&mut cold, async |tx| read_all(tx, keys, gives_up).await).0;
+            assert_eq!(ended, cost(rounds, 0, reads, 0, 0), "{keys:?} {gives_up}");
+        }
+    }
+    // What is locked need not be looked at.
+    let (ended, _) = measure(&mut cold, async |tx| {
+        add_one(tx, NARROW, &[1, 2]).await?;
+        tx.abort()
+    });
+    assert_eq!((ended.rounds, ended.detached), (2, 1));
+    // Asked for earlier, it costs the same, and again at the end.
+    let (ended, _) = measure(&mut cold, async |tx| {
+        let rows = [1u64, 2].map(|key| tx.read(NARROW, key, Cells::ALL));
+        tx.fetch_validated().await?;
+        assert!(rows.into_iter().all(|row| tx.get(row).is_some()));
+        Ok(())
+    });
+    assert_eq!(ended, cost(3, 0, 6, 0, 0));
+}
+
 #[test]
 fn reading_one_record_is_one_round_without_atomics() {
     for replicas in REPLICAS {

@@ -76,7 +76,7 @@ pub fn transaction(txn: &RecordedTxn) -> Transaction {
         invoked_ns: txn.invoked.0,
         completed_ns: txn.completed.0,
         outcome: match txn.outcome {
-            RecordedOutcome::Committed => Outcome::Committed,
+            RecordedOutcome::Committed | RecordedOutcome::GaveUp => Outcome::Committed,
             RecordedOutcome::Aborted => Outcome::Aborted,
             RecordedOutcome::Unknown => Outcome::Unknown,
         },

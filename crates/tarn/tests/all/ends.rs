@@ -1,14 +1,16 @@
-//! How transactions end, as every session and every body is told: unknown outcomes, futures and sessions that are dropped.
+//! How transactions end, as every session and every body is told: unknown outcomes, futures and sessions that are dropped, own aborts.
 //!
 //! Invariants checked, under every protocol that promises them: whoever asks how a transaction ended, in whatever order, is told what the
-//! records say; a session that is dropped at any poll leaves nothing that others would have to wait for. The protocols that are left out are printed.
+//! records say; a session that is dropped at any poll leaves nothing that others would have to wait for; an own abort is told
+//! only on the ground of records that were there at one moment. The protocols that are left out are printed.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn::{Error, Nanos, Resolution, Retry, Session, Table, Tarn, TxnId, block_on, row};
+use tarn::{Error, Failure, Nanos, Resolution, Retry, Session, Table, Tarn, TxnId, block_on, row};
 use tarn_engine::protocol::{ALL, ProtocolCaps, ProtocolInfo};
 use tarn_engine::services::share_out;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
@@ -335,4 +337,82 @@ fn sessions_dropped_at_every_poll_leave_nothing_that_others_wait_for() {
         }
         println!("{protocol}: {count} dropped");
     }
+}
+
+/// A thread that keeps two records alike, until it is told to stop.
+fn keep_alike(tarn: &Tarn, rows: Table<Row>, stop: &AtomicBool) {
+    let mut session = tarn.session().expect("a session");
+    let mut v = 0;
+    while !stop.load(Ordering::Relaxed) {
+        v += 1;
+        let written = session.run(async |tx| {
+            let both = [1, 2].map(|key| rows.update(tx, key));
+            tx.fetch().await?;
+            both.into_iter().for_each(|row| rows.set(tx, row, &Row { v }));
+            Ok(())
+        });
+        written.expect("nothing is broken");
+    }
+}
+
+/// How a body says that records differ which are never different.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Abort,
+    Error,
+    Validated,
+}
+
+/// Runs bodies beside a writer that keeps two records alike: how many told that they differ, and how many saw it.
+fn count_told(protocol: &str, way: Way, tries: u64) -> (u64, u64) {
+    let (tarn, rows) = open(protocol, 1, None);
+    let mut session = tarn.session().expect("a session");
+    for key in [1, 2] {
+        put(&mut session, rows, key, 0).expect("nothing is broken");
+    }
+    let (stop, saw) = (AtomicBool::new(false), AtomicU64::new(0));
+    let told = std::thread::scope(|scope| {
+        scope.spawn(|| keep_alike(&tarn, rows, &stop));
+        let mut told = 0;
+        for turn in 0..tries {
+            let ended = session.run(async |tx| {
+                let one = rows.read(tx, 1);
+                tx.fetch().await?;
+                if turn % 64 == 0 {
+                    std::thread::yield_now();
+                }
+                let two = rows.read(tx, 2);
+                match way {
+                    Way::Validated => tx.fetch_validated().await?,
+                    Way::Abort | Way::Error => tx.fetch().await?,
+                }
+                if rows.get(tx, one) == rows.get(tx, two) {
+                    return Ok(());
+                }
+                saw.fetch_add(1, Ordering::Relaxed);
+                if way == Way::Error { Err(Failure::Usage) } else { tx.abort() }
+            });
+            told += u64::from(ended.is_err());
+        }
+        stop.store(true, Ordering::Relaxed);
+        told
+    });
+    (told, saw.into_inner())
+}
+
+#[test]
+fn no_own_abort_is_told_of_records_that_never_were() {
+    let tries = std::env::var("TARN_SEEDS").map_or(5_000, |seeds| seeds.parse().unwrap());
+    let (mut saw_any, mut all) = (0, 0);
+    for protocol in ALL.iter().map(|info| info.name) {
+        for way in [Way::Abort, Way::Error, Way::Validated] {
+            let (told, saw) = count_told(protocol, way, tries);
+            println!("{protocol}, {way:?}: {saw} of {tries} saw it, {told} were told");
+            assert_eq!(told, 0, "{protocol}, {way:?}");
+            assert!(way != Way::Validated || saw == 0, "{protocol}: {saw} saw it validated");
+            (saw_any, all) = (saw_any + saw, all + tries);
+        }
+    }
+    println!("{saw_any} of {all} bodies saw what never was");
+    assert!(saw_any > 0, "nobody saw it: the test tests nothing");
 }

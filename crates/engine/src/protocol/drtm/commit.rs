@@ -13,7 +13,7 @@ use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::Failure;
 use crate::structure::leaves;
 use crate::working_set::Txn;
 
@@ -24,10 +24,8 @@ pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(
     }
     // Leases are not given back, and nothing of them is logged.
     put_away(txn, |_| {});
-    if cx.has_ordered
-        && let Err(failure) = leaves::change(drtm, cx, txn).await
-    {
-        return Err(judge(drtm, cx, txn, failure).await);
+    if cx.has_ordered {
+        leaves::change(drtm, cx, txn).await?;
     }
     prepare(Writes { changes_only: true, keeps_version: drtm.on(On::KeepVersion) }, cx, txn)?;
     settle_unlocks(cx, txn, drtm.on(On::SettleBeforeLog)).await;
@@ -38,18 +36,6 @@ pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(
         unlock(cx, txn);
     }
     Ok(())
-}
-
-/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
-/// transaction has read is still so.
-#[cold]
-async fn judge(drtm: &Drtm, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
-    match failure {
-        Failure::Abort(AbortReason::UniqueViolation) => {
-            confirm(drtm, cx, txn).await.err().unwrap_or(failure)
-        }
-        _ => failure,
-    }
 }
 
 /// The undo log, to every replica of every group that will be written. From here on the outcome is what the memory says: who

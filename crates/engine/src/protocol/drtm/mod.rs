@@ -15,6 +15,7 @@
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | absence found, or a lease has run out before the commit | + 1: validate | |
 //! | abort | 1 at lock, 2 at validation | release |
+//! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!
 //! Every read costs an atomic, two if another's lease had run out.
 
@@ -235,6 +236,11 @@ impl Protocol for Drtm {
     #[inline]
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         commit::commit(self, cx, txn)
+    }
+
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        // The window stays open: the transaction may go on.
+        access::validate(self, cx, txn).await
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

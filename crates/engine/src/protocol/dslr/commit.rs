@@ -13,7 +13,7 @@ use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
 use crate::log::send::{add_data, send_log};
 use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::Failure;
 use crate::structure::leaves;
 use crate::working_set::Txn;
 
@@ -25,10 +25,8 @@ pub(super) async fn commit(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(
         let mut shared = std::mem::take(shares);
         put_away(txn, |lock| shared.push(lock));
         txn.shares = shared;
-        if cx.has_ordered
-            && let Err(failure) = leaves::change(dslr, cx, txn).await
-        {
-            return Err(judge(dslr, cx, txn, failure).await);
+        if cx.has_ordered {
+            leaves::change(dslr, cx, txn).await?;
         }
         prepare(Writes { changes_only: true, keeps_version: dslr.on(On::KeepVersion) }, cx, txn)?;
         settle_unlocks(cx, txn, true).await;
@@ -43,18 +41,6 @@ pub(super) async fn commit(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(
         unlock(cx, txn);
     }
     Ok(())
-}
-
-/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
-/// transaction has read is still so.
-#[cold]
-async fn judge(dslr: &Dslr, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
-    match failure {
-        Failure::Abort(AbortReason::UniqueViolation) => {
-            validate_those(dslr, cx, txn, Which::Apart).await.err().unwrap_or(failure)
-        }
-        _ => failure,
-    }
 }
 
 /// Readers' locks are to be released as all others.

@@ -15,6 +15,7 @@
 //! | read, then written | + 1: ticket + read | |
 //! | absence found | + 1: validate | |
 //! | abort | as far as it came | release, in turn |
+//! | own abort, an absence found | + 1: validate | release, in turn |
 //!
 //! Every record costs two atomics, read or written.
 
@@ -23,7 +24,7 @@ mod switches;
 mod turns;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::{self, Access, Guard, Judged, Look, Taken};
+use crate::access::{self, Access, Guard, Judged, Look, Taken, Which};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
 use crate::history::WriteKind;
@@ -242,6 +243,10 @@ impl Protocol for Dslr {
     #[inline]
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         commit::commit(self, cx, txn)
+    }
+
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        access::validate_those(self, cx, txn, Which::Apart).await
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

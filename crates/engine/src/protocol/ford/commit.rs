@@ -12,7 +12,7 @@ use crate::doubts::{begin_doubt, unknown};
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::Failure;
 use crate::structure::leaves;
 use crate::working_set::Txn;
 
@@ -21,10 +21,8 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
     if txn.is_read_only() {
         return validate(ford, cx, txn).await;
     }
-    if cx.has_ordered
-        && let Err(failure) = leaves::change(ford, cx, txn).await
-    {
-        return Err(judge(ford, cx, txn, failure).await);
+    if cx.has_ordered {
+        leaves::change(ford, cx, txn).await?;
     }
     if short::applies(ford, cx, txn) {
         return commit_short(ford, cx, txn).await;
@@ -49,18 +47,6 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         unlock(ford, cx, txn);
     }
     Ok(())
-}
-
-/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
-/// transaction has read is still so. If not, no order has it see both: it is tried again.
-#[cold]
-async fn judge(ford: &Ford, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
-    match failure {
-        Failure::Abort(AbortReason::UniqueViolation) => {
-            validate(ford, cx, txn).await.err().unwrap_or(failure)
-        }
-        _ => failure,
-    }
 }
 
 /// As [`commit`], where log, data and releases are one batch at one node.

@@ -18,6 +18,7 @@
 //! | payload of its own (rows beyond 104 B) | + 1 when its address is unknown | |
 //! | write, all of it on one node, which has the only copy | as above | nothing: unlocked in the data's batch |
 //! | abort | 1 at lock, 2 at validation | release |
+//! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //! | split of a bucket, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
 //! The counts are the same for every number of replicas: the undo log needs no round of its own,
@@ -498,6 +499,10 @@ impl Protocol for Ford {
     #[inline]
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         commit::commit(self, cx, txn)
+    }
+
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        access::validate(self, cx, txn).await
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

@@ -416,6 +416,10 @@ impl Protocol for Lotus {
         commit::commit(self, cx, txn)
     }
 
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        txn.held.check(cx)
+    }
+
     fn rollback(&self, cx: &Context, txn: &mut Txn) {
         cached::unchanged(self, cx, txn);
         commit::roll_back(self, cx, txn);

@@ -17,7 +17,7 @@ use crate::layout::{LOCK_AT, version_at};
 use crate::log::send::{add_data, add_pieces};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::Failure;
 use crate::structure::leaves;
 use crate::working_set::{Intent, Txn};
 use tarn_fabric::round::BufferOffset;
@@ -27,11 +27,8 @@ pub(super) async fn commit(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result
     if txn.intent == Intent::ReadOnly {
         return Ok(());
     }
-    if cx.has_ordered
-        && !txn.locks.is_empty()
-        && let Err(failure) = leaves::change(motor, cx, txn).await
-    {
-        return Err(judge(motor, cx, txn, failure).await);
+    if cx.has_ordered && !txn.locks.is_empty() {
+        leaves::change(motor, cx, txn).await?;
     }
     let validates = !motor.reads_snapshot(txn);
     let writes = txn.entries.iter().any(changes);
@@ -65,17 +62,6 @@ pub(super) async fn commit_structure(
     stamp(txn, version_at(txn.stamps.commit));
     finish(cx, txn, undo::encoded_bytes)?;
     write_and_unlock(motor, cx, txn).await
-}
-
-/// What is told of changes of indexes that failed: a violation is a verdict only if all that the transaction has
-/// read is still so. A snapshot is, and its leaves are of it.
-#[cold]
-async fn judge(motor: &Motor, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
-    let is_verdict = failure == Failure::Abort(AbortReason::UniqueViolation);
-    if !is_verdict || motor.reads_snapshot(txn) {
-        return failure;
-    }
-    validate(motor, cx, txn).await.err().unwrap_or(failure)
 }
 
 async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {

@@ -20,6 +20,7 @@
 //! | a timestamp from elsewhere than this process | + 1 to start a snapshot, + 1 to commit | |
 //! | write, all of it on one node, which has the only copy | as above | nothing |
 //! | abort | 1 or 2 at lock, + 1 at validation | release |
+//! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked or of a snapshot | release |
 //! | scan, its way remembered | 1 for eight leaves; declared read-only nothing more | |
 //! | entries of ordered indexes that come or go | + 1: lock + leaf | |
 //! | split of buckets, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
@@ -166,6 +167,13 @@ impl Protocol for Motor {
 
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         commit::commit(self, cx, txn)
+    }
+
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        match txn.intent == Intent::ReadOnly || self.reads_snapshot(txn) {
+            true => Ok(()),
+            false => validate::validate(self, cx, txn).await,
+        }
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

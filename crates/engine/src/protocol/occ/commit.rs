@@ -12,7 +12,7 @@ use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::node_locks::{add_unlocks, post_release, settle_unlocks};
-use crate::outcome::{AbortReason, Failure};
+use crate::outcome::Failure;
 use crate::structure::leaves;
 use crate::working_set::Txn;
 
@@ -21,10 +21,8 @@ pub(super) async fn commit(occ: &Occ, cx: &Context, txn: &mut Txn) -> Result<(),
     if txn.is_read_only() {
         return validate(occ, cx, txn).await;
     }
-    if cx.has_ordered
-        && let Err(failure) = leaves::change(occ, cx, txn).await
-    {
-        return Err(judge(occ, cx, txn, failure).await);
+    if cx.has_ordered {
+        leaves::change(occ, cx, txn).await?;
     }
     prepare(Writes { changes_only: true, keeps_version: occ.on(On::KeepVersion) }, cx, txn)?;
     settle_unlocks(cx, txn, occ.on(On::SettleBeforeLog)).await;
@@ -40,18 +38,6 @@ pub(super) async fn commit(occ: &Occ, cx: &Context, txn: &mut Txn) -> Result<(),
         unlock(cx, txn);
     }
     Ok(())
-}
-
-/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
-/// transaction has read is still so.
-#[cold]
-async fn judge(occ: &Occ, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
-    match failure {
-        Failure::Abort(AbortReason::UniqueViolation) => {
-            validate(occ, cx, txn).await.err().unwrap_or(failure)
-        }
-        _ => failure,
-    }
 }
 
 /// The undo log, to every replica of every group that will be written. From here on the outcome is what the memory says: who

@@ -15,6 +15,7 @@
 //! | write, address unknown | + 1: the record's bin | |
 //! | record away from its home, or absent | + 1: its bucket; + 1 for each overflow block | |
 //! | abort | 1 at lock, 2 at validation | release |
+//! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 
 mod commit;
 mod switches;
@@ -255,6 +256,10 @@ impl Protocol for Occ {
     #[inline]
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         commit::commit(self, cx, txn)
+    }
+
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        access::validate(self, cx, txn).await
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

@@ -31,10 +31,8 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
         return end_reading(oocc, cx, txn).await;
     }
     end_stage(cx, txn, Stage::Execute);
-    if cx.has_ordered
-        && let Err(failure) = leaves::change(oocc, cx, txn).await
-    {
-        return Err(judge(oocc, cx, txn, failure).await);
+    if cx.has_ordered {
+        leaves::change(oocc, cx, txn).await?;
     }
     begin_wait(cx, txn).await;
     ask_readers(oocc, cx, txn);
@@ -42,18 +40,6 @@ pub(super) async fn commit(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(
     let changes_leaves = !txn.ordered.changes.is_empty();
     let decided = if changes_leaves { Decided::ByMarks } else { Decided::ByFirstLine };
     commit_prepared(oocc, cx, txn, decided).await
-}
-
-/// What the caller is told of changes of indexes that failed: a violation is a verdict only if all that the
-/// transaction has read is still so.
-#[cold]
-async fn judge(oocc: &Oocc, cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
-    match failure {
-        Failure::Abort(AbortReason::UniqueViolation) => {
-            validate(oocc, cx, txn).await.err().unwrap_or(failure)
-        }
-        _ => failure,
-    }
 }
 
 /// Commits the growth of an index: its locks keep readers away from the first, and it has read nothing without one.

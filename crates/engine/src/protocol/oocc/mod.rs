@@ -18,6 +18,7 @@
 //! | a range, its way remembered | 1, beside the records of that fetch | |
 //! | a change of an index | + 1: the leaves | |
 //! | abort | 1 at lock, 2 at validation; + 1 if it has logged a record of half a line that has copies: take the log back | release |
+//! | own abort | + 1: validate, as a commit would: none after one record that was only read, or if all that was read is locked | release |
 //!
 //! No read costs an atomic. The counts are the same for every number of replicas and every length of records.
 //!
@@ -315,6 +316,10 @@ impl Protocol for Oocc {
     #[inline]
     fn commit(&self, cx: &Context, txn: &mut Txn) -> impl Future<Output = Result<(), Failure>> {
         commit::commit(self, cx, txn)
+    }
+
+    async fn validate(&self, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+        access::validate(self, cx, txn).await
     }
 
     fn rollback(&self, cx: &Context, txn: &mut Txn) {

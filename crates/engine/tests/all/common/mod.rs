@@ -240,7 +240,7 @@ pub fn history(database: &Database, recorded: Vec<RecordedTxn>) -> History {
 
 fn convert(txn: RecordedTxn) -> Recorded {
     let outcome = match txn.outcome {
-        RecordedOutcome::Committed => Outcome::Committed,
+        RecordedOutcome::Committed | RecordedOutcome::GaveUp => Outcome::Committed,
         RecordedOutcome::Aborted => Outcome::Aborted,
         RecordedOutcome::Unknown => Outcome::Unknown,
     };

@@ -22,7 +22,7 @@ pub fn verdict(recorded: &[RecordedTxn]) -> Result<(), String> {
 fn transaction(txn: &RecordedTxn) -> Transaction {
     let (invoked, completed) = (txn.invoked.0, txn.completed.0);
     let outcome = match txn.outcome {
-        RecordedOutcome::Committed => Outcome::Committed,
+        RecordedOutcome::Committed | RecordedOutcome::GaveUp => Outcome::Committed,
         RecordedOutcome::Aborted => Outcome::Aborted,
         RecordedOutcome::Unknown => Outcome::Unknown,
     };
