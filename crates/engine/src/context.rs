@@ -36,6 +36,7 @@ use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::{Address, GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -66,7 +67,11 @@ pub struct Database {
     pub lease_desk: LeaseDesk,
     /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
     pub numbers: Numbers,
+    number: u64,
 }
+
+/// How many databases this process has opened.
+static DATABASES: AtomicU64 = AtomicU64::new(0);
 
 impl Database {
     /// A database whose first configuration has these groups.
@@ -90,6 +95,7 @@ impl Database {
             directory,
             lease_desk: LeaseDesk::default(),
             numbers: Numbers::default(),
+            number: DATABASES.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -99,7 +105,13 @@ impl Database {
         let membership = Arc::clone(&self.membership);
         let counter = SharedCounter::after(self.counter.last());
         let next = Database::new(self.catalog.clone(), self.groups(), protocol, membership);
-        Database { counter, ..next }
+        Database { counter, number: self.number, ..next }
+    }
+
+    /// Its number among those that this process has opened: what is one's is not another's.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Where replica groups live in the configuration that was opened last.

@@ -222,7 +222,7 @@ pub fn effects(
         match entry.mode {
             Mode::Insert if !entry.void => tell(index, key(index, entry.payload), true),
             Mode::Delete if entry.found => tell(index, old_key(index), false),
-            Mode::Update if entry.dirty.0 & index.columns.0 != Cells::NONE.0 => {
+            Mode::Update if entry.renewed || entry.dirty.0 & index.columns.0 != Cells::NONE.0 => {
                 let (old, new) = (old_key(index), key(index, entry.payload));
                 if old != new {
                     tell(index, old, false);

@@ -6,13 +6,16 @@
 
 use crate::context::Context;
 use crate::coordinator::Coordinator;
-use crate::index::btree::plan::Index;
+use crate::fuse::precedes_scan;
+use crate::index::btree::plan::{Index, KeyBytes};
 use crate::index::btree::seek::Seek;
 use crate::index_schema::IndexId;
 use crate::ordered::Ordered;
 use crate::outcome::Explanation;
 use crate::range::{IndexKey, SCANNED_MAX, SCANS_MAX, Scan, ScanEntry, ScanHandle};
+use crate::sequel::{LaterScan, Waiting};
 use crate::transaction::Transaction;
+use crate::working_set::Txn;
 use tarn_fabric::round::BufferOffset;
 
 impl Transaction<'_> {
@@ -36,6 +39,13 @@ impl Transaction<'_> {
             ordered.asked += u64::from(scan.limit);
         }
         let range = (scan.from.least(), scan.to.greatest());
+        if txn.fetched < txn.entries.len() || txn.notes.is_waiting() {
+            let table = cx.table(plan.table);
+            if precedes_scan(txn, table) {
+                return later_scan(txn, index, range, &scan);
+            }
+        }
+        let ordered = &mut txn.ordered;
         let state = ordered.next_scan();
         state.start(index, range, scan.limit, scan.backward);
         ordered.pending |= !state.is_done;
@@ -50,7 +60,8 @@ impl Transaction<'_> {
         let (ordered, plan) = (&mut txn.ordered, cx.database().catalog.ordered(index));
         let is_whole = key.as_bytes().is_some_and(|key| key.len() == plan.used_bytes);
         let is_many = ordered.wishes() >= SCANS_MAX;
-        if !is_whole || is_many || ordered.asked >= u64::from(SCANNED_MAX) {
+        let is_first = txn.fetched == txn.entries.len() && txn.notes.is_plain();
+        if !is_whole || is_many || !is_first || ordered.asked >= u64::from(SCANNED_MAX) {
             return self.scan(index, Scan::prefix(key).limit(1));
         }
         ordered.asked += 1;
@@ -61,9 +72,8 @@ impl Transaction<'_> {
 
     #[cold]
     fn mistaken_scan(&mut self, mistake: Explanation) -> ScanHandle {
-        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        cx.explain(mistake);
-        txn.mistaken = true;
+        self.refuse(mistake);
+        let txn = &mut self.coordinator.txn;
         let state = txn.ordered.next_scan();
         state.items.clear();
         state.is_done = true;
@@ -77,6 +87,8 @@ impl Transaction<'_> {
     /// If the scan was not fetched: a bug of the caller's that no input can cause.
     pub fn scanned(&self, handle: ScanHandle) -> impl Iterator<Item = ScanEntry<'_>> {
         let Coordinator { cx, txn, .. } = &*self.coordinator;
+        let waits = txn.notes.is_waiting() && txn.sequel.has_scan(handle.0 as usize);
+        assert!(!waits, "fetch before scanned");
         let (index, items) = shown(&txn.ordered, handle);
         let index = index_of(cx, index);
         let (round, bytes) = (&txn.round, index.shape.slot_bytes(0));
@@ -85,6 +97,23 @@ impl Transaction<'_> {
             ScanEntry { key: &slot[..index.used_bytes], record: index.record_of(slot) }
         })
     }
+}
+
+/// A scan that begins when all that was asked for before it is fetched.
+#[cold]
+fn later_scan(
+    txn: &mut Txn,
+    index: IndexId,
+    range: (KeyBytes, KeyBytes),
+    &Scan { limit, backward, .. }: &Scan,
+) -> ScanHandle {
+    let state = txn.ordered.next_scan();
+    state.items.clear();
+    (state.index, state.is_done) = (index.0, true);
+    let at = txn.ordered.live - 1;
+    let scan = LaterScan { at, index, range, limit, backward };
+    txn.sequel.wait(&txn.notes, Waiting::Scan(Box::new(scan)));
+    ScanHandle(at as u32)
 }
 
 /// The index of a scan or look-up, and where the slots lie that it shows.

@@ -12,7 +12,8 @@ use crate::coordinator::Coordinator;
 use crate::fuse::fuse;
 use crate::index::hash::Lookup;
 use crate::index::hash_of;
-use crate::outcome::{Explanation, Failure};
+use crate::misuse::note_nothing_to_set;
+use crate::outcome::Failure;
 pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
@@ -121,10 +122,19 @@ impl<'c> Transaction<'c> {
     }
 
     /// Adds a record to be inserted. After the fetch [`Transaction::existed`] says whether it is
-    /// there already (then it is only read); otherwise its columns are zero until set.
+    /// there already (then it is only read); otherwise it is to be set: columns that are not are zero. One of which
+    /// nothing was set when the transaction commits is a mistake, unless it was added by [`Transaction::insert_zeros`].
     #[inline]
     pub fn insert<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
         self.add(table, key.into(), Mode::Insert, Cells::ALL)
+    }
+
+    /// As [`Transaction::insert`], of a row that is to be zeros but for what is set of it, if anything is.
+    #[inline]
+    pub fn insert_zeros<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
+        let handle = self.insert(table, key);
+        self.note_zeros(handle);
+        handle
     }
 
     /// Adds a record to be deleted. After the fetch [`Transaction::existed`] says whether it was
@@ -156,10 +166,14 @@ impl<'c> Transaction<'c> {
         cx.database().protocol.validate(cx, txn).await
     }
 
-    /// Whether the record was there when the transaction fetched it.
+    /// Whether the record was there for the operation whose handle this is: in the database, or by what the transaction had done before.
     #[inline]
     pub fn existed(&self, handle: Handle) -> bool {
-        self.entry(handle).found
+        let txn = &self.coordinator.txn;
+        match txn.entries.get(txn.place_of(handle)) {
+            Some(entry) => entry.found,
+            None => self.existed_for(handle),
+        }
     }
 
     /// The record as this transaction sees it: `None` if there is none.
@@ -169,7 +183,10 @@ impl<'c> Transaction<'c> {
     /// no input can cause.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
-        let entry = self.entry(handle);
+        let txn = &self.coordinator.txn;
+        let Some(entry) = txn.entries.get(txn.place_of(handle)) else {
+            return self.get_again(handle);
+        };
         let plain = entry.progress == Progress::Done
             && entry.found
             && matches!(entry.mode, Mode::Read | Mode::Update)
@@ -178,11 +195,12 @@ impl<'c> Transaction<'c> {
             return None;
         }
         let table = self.coordinator.cx.table(entry.table);
-        let bytes = self.coordinator.txn.round.bytes(entry.payload, table.slot.payload_bytes);
+        let bytes = txn.round.bytes(entry.payload, table.slot.payload_bytes);
         Some(Row::new(&table.schema, bytes))
     }
 
-    /// Sets a column of a record that was added for update or insert, and exists (or will).
+    /// Sets a column of a record that was added for update and is there, or for insert and was not: [`Transaction::existed`] tells.
+    /// Otherwise there is nothing to set: the commit fails, and says so.
     ///
     /// # Panics
     /// If the record was not fetched, or was added for reading: a bug of the caller's that no
@@ -190,11 +208,14 @@ impl<'c> Transaction<'c> {
     #[inline]
     pub fn set(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let entry = &mut txn.entries[handle.0 as usize];
+        let place = txn.place_of(handle);
+        let Some(entry) = txn.entries.get_mut(place) else {
+            return self.set_again(handle, column, value);
+        };
         assert!(entry.progress == Progress::Done, "fetch before set");
         assert!(entry.mode != Mode::Read, "added for reading");
         if !entry.writable || entry.mode == Mode::Delete {
-            return; // there is no such record to change
+            return note_nothing_to_set(cx, txn, place, None);
         }
         assert!(entry.cells.contains(column), "the cell was not asked for");
         let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
@@ -228,11 +249,6 @@ impl<'c> Transaction<'c> {
     /// Always.
     pub fn abort<R>(&self) -> Result<R, Failure> {
         Err(Failure::user_abort())
-    }
-
-    #[inline]
-    fn entry(&self, handle: Handle) -> &Entry {
-        &self.coordinator.txn.entries[handle.0 as usize]
     }
 
     #[inline(always)]
@@ -275,7 +291,7 @@ impl<'c> Transaction<'c> {
             KeyWidth::Bytes(width) => full_key.len() == usize::from(width),
         };
         if !width_fits || txn.entries.len() >= ENTRIES_MAX {
-            return self.note_mistake(table_id, width_fits);
+            return self.note_unfit(table_id, width_fits);
         }
         let cells = widened(table, mode, cells);
         let hash = hash_of(table, word);
@@ -284,42 +300,21 @@ impl<'c> Transaction<'c> {
             true => find(txn, table, word, full_key),
             false => None,
         };
-        if let Some(index) = known {
-            if let Some(mistake) = fuse(cx, txn, index, mode, cells, table) {
-                cx.explain(mistake);
-                txn.mistaken = true;
+        if mode == Mode::Insert {
+            txn.notes.note_insert();
+        }
+        if matches!(mode, Mode::Insert | Mode::Delete) && known.is_none() {
+            if txn.notes.is_waiting() && txn.sequel.has_scans() {
+                return self.note_order(table_id, mode);
             }
-            return Handle(index as u32);
+        }
+        if let Some(index) = known {
+            return fuse(cx, txn, index, (mode, cells), table);
         }
         txn.note(hash);
         let full_key = keep_key(&mut txn.round, full_key);
         let added = Added { key: word, full_key, hash, mode, cells };
         cx.database().protocol.add(cx, txn, table, added)
-    }
-
-    /// The handle given back names an absent record; the mistake surfaces at the fetch.
-    #[cold]
-    fn note_mistake(&mut self, table: TableId, width_fits: bool) -> Handle {
-        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let table = cx.table(table);
-        txn.mistaken = true;
-        cx.explain(match width_fits {
-            true => Explanation::usage(
-                "records of one transaction",
-                ENTRIES_MAX + 1,
-                &format!("at most {ENTRIES_MAX}"),
-            ),
-            false => Explanation::usage(
-                &format!("key of table {}", table.schema.name),
-                "another kind or length",
-                &format!("{:?}", table.schema.key),
-            ),
-        });
-        if txn.entries.is_empty() {
-            let absent = Entry::new(table.id, 0, Mode::Read, Cells::NONE, Progress::Done);
-            txn.entries.push(absent);
-        }
-        Handle(txn.entries.len() as u32 - 1)
     }
 }
 

@@ -18,6 +18,7 @@ use crate::read_lease::LeaseWord;
 use crate::read_lease::readers::Reading;
 use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
+use crate::sequel::{Notes, Sequel, Wish};
 use crate::timestamp::Timestamp;
 use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
@@ -96,7 +97,7 @@ pub struct Added {
 /// What a further wish for a record that is fetched needs of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Further {
-    /// More of its cells.
+    /// More of its cells, which are read where it is: under the lock, if the transaction has that.
     Cells,
     /// The right to change it: it was only read.
     Lock,
@@ -121,9 +122,24 @@ pub enum Progress {
     Done,
 }
 
-/// Names an entry of the current transaction; by default the first.
+/// Names a record of one transaction, and what that has asked of it last; by default none of any transaction.
+///
+/// It is a number that is the transaction's own and the place of an entry behind that, or of a further operation: one
+/// subtraction tells both, and that it is another transaction's, whose numbers are far away.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Handle(pub(crate) u32);
+pub struct Handle(u64);
+
+impl Handle {
+    /// Places from here on are further operations'.
+    const FURTHER: u64 = 1 << 32;
+
+    /// The number before the first place of the transaction with this tag. Those of a thread's transactions, which
+    /// follow one another, are as far apart as they can be.
+    #[inline]
+    fn base(tag: OwnerTag) -> u64 {
+        tag.word().wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
 
 /// "No lock": the entry is not locked.
 pub const NO_LOCK: u32 = u32::MAX;
@@ -181,8 +197,10 @@ pub struct Entry {
     pub watched: bool,
     /// Whether it was locked by another when it was read, in a way that lets readers pass: they look at it again.
     pub marked: bool,
-    /// Whether nothing of it is to be written after all (inserted and deleted again).
+    /// Whether nothing of it is to be written after all (inserted and deleted again): then it is not writable.
     pub void: bool,
+    /// Whether it was there, and the transaction has deleted and inserted it again: all of it is written.
+    pub renewed: bool,
     /// Whether what the caller sets of it will be written: the protocol has made the record this
     /// transaction's to change, by whatever kind of lock. An insert that finds its record, and a change
     /// of one that is not there, stay `false`.
@@ -221,6 +239,7 @@ impl Entry {
             watched: false,
             marked: false,
             void: false,
+            renewed: false,
             writable: false,
             place: NO_PLACE,
         }
@@ -470,8 +489,12 @@ pub struct Txn {
     pub in_doubt: bool,
     /// Locks are assumed and not asked for: in simulations alone.
     pub assumes_locks: bool,
-    /// Whether the caller asked for something that cannot be: the next fetch says so.
-    pub mistaken: bool,
+    /// Where its handles begin.
+    handles: u64,
+    /// What is to be looked after before it may commit.
+    pub notes: Notes,
+    /// What there is to say about that.
+    pub sequel: Sequel,
     /// How a fetch failed: nothing but a rollback can follow.
     pub failed: Option<crate::outcome::Failure>,
     /// Rounds that release earlier transactions' locks and have not been seen to complete.
@@ -523,7 +546,9 @@ impl Txn {
             reading: Reading::default(),
             in_doubt: false,
             assumes_locks: false,
-            mistaken: false,
+            handles: Handle::base(tag),
+            notes: Notes::default(),
+            sequel: Sequel::default(),
             failed: None,
             unlocking: Vec::new(),
             left_unshown: false,
@@ -556,7 +581,8 @@ impl Txn {
         self.leases = Leases::default();
         self.reading.begin();
         self.in_doubt = false;
-        self.mistaken = false;
+        self.handles = Handle::base(tag);
+        self.sequel.begin(&mut self.notes);
         self.failed = None;
         if self.ordered.is_used {
             self.ordered.clear();
@@ -635,8 +661,44 @@ impl Txn {
     /// Adds an entry; its name.
     #[inline(always)]
     pub fn push(&mut self, entry: Entry) -> Handle {
+        let handle = self.handle_of(self.entries.len());
         self.entries.push(entry);
-        Handle(self.entries.len() as u32 - 1)
+        handle
+    }
+
+    /// Names an entry.
+    #[inline(always)]
+    pub(crate) fn handle_of(&self, entry: usize) -> Handle {
+        Handle(self.handles.wrapping_add(entry as u64))
+    }
+
+    /// Names a further operation.
+    pub(crate) fn handle_of_wish(&self, wish: usize) -> Handle {
+        Handle(self.handles.wrapping_add(Handle::FURTHER + wish as u64))
+    }
+
+    /// The place of the entry that a handle names: beyond all of them if it names none.
+    #[inline(always)]
+    pub(crate) fn place_of(&self, handle: Handle) -> usize {
+        handle.0.wrapping_sub(self.handles) as usize
+    }
+
+    /// The further operation that a handle names; none if it is another transaction's.
+    #[cold]
+    pub(crate) fn wish_of(&self, handle: Handle) -> Option<&Wish> {
+        self.sequel.wishes.get(self.place_of_wish(handle)?)
+    }
+
+    /// As [`Txn::wish_of`], to change it.
+    #[cold]
+    pub(crate) fn wish_of_mut(&mut self, handle: Handle) -> Option<&mut Wish> {
+        let place = self.place_of_wish(handle)?;
+        self.sequel.wishes.get_mut(place)
+    }
+
+    fn place_of_wish(&self, handle: Handle) -> Option<usize> {
+        let place = handle.0.wrapping_sub(self.handles).checked_sub(Handle::FURTHER)?;
+        usize::try_from(place).ok()
     }
 
     /// Notes that the checks on a directory record are no longer needed: the transaction locks it,

@@ -23,7 +23,7 @@ pub(crate) async fn fetch(
     cx: &Context,
     txn: &mut Txn,
 ) -> Result<(), Failure> {
-    if txn.mistaken {
+    if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
     }
     if let Some(failure) = txn.failed {

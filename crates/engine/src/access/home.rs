@@ -89,7 +89,7 @@ fn add_rarer(
         return txn.push(entry);
     }
     let handle = txn.push(entry);
-    ask_index(cx, txn, handle.0 as usize, comes_or_goes);
+    ask_index(cx, txn, txn.place_of(handle), comes_or_goes);
     handle
 }
 

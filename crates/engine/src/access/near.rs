@@ -103,7 +103,7 @@ pub(super) fn plan_noted(cx: &Context, txn: &mut Txn) {
 #[inline]
 pub(crate) fn ask<'a>(cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
     let is_all = txn.noted > 0 && txn.fetched + txn.noted == txn.entries.len();
-    let is_plain = !txn.mistaken && txn.failed.is_none() && !txn.ordered.pending;
+    let is_plain = txn.notes.is_plain() && txn.failed.is_none() && !txn.ordered.pending;
     if !is_all || !is_plain || !txn.is_read_only() {
         return None;
     }

@@ -13,6 +13,7 @@ pub use info::{Isolation, Limit, Only, ProtocolCaps, ProtocolInfo, Switch, Switc
 use crate::access::together::{Came, Together};
 use crate::catalog::{Catalog, Options, Table};
 use crate::context::Context;
+use crate::fuse;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
@@ -383,6 +384,9 @@ macro_rules! protocols {
                             if let Some(ended) = it.fetch_near(cx, txn, near) {
                                 return ended;
                             }
+                        }
+                        if txn.notes.is_waiting() {
+                            return Box::pin(fuse::fetch_in_turns(it, cx, txn)).await;
                         }
                         it.fetch(cx, txn).await
                     }),+

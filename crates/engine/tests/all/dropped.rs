@@ -149,7 +149,7 @@ fn dropping_for_ever_takes_no_memory() {
         let insert = by.transact(async |tx| {
             for table in [TableId(0), TableId(1)] {
                 for key in 0..12u64 {
-                    tx.insert(table, key);
+                    tx.insert_zeros(table, key);
                 }
             }
             tx.fetch().await?;

@@ -187,7 +187,7 @@ fn ranges_are_waited_for_from_both_sides() {
     };
     let insert = |writer: &mut Coordinator, key: u64| {
         writing(writer, async |tx| {
-            tx.insert(T, key);
+            tx.insert_zeros(T, key);
             tx.fetch().await
         })
     };

@@ -75,7 +75,7 @@ fn die(
     let mut by = coordinator(&fabric.context(1, 0), 1);
     by.context().growth.enable(false);
     for key in 0..RECORDS {
-        fabric.block_on(by.transact(async |tx| Ok(tx.insert(TABLE, key)))).unwrap();
+        fabric.block_on(by.transact(async |tx| Ok(tx.insert_zeros(TABLE, key)))).unwrap();
     }
     by.context().growth.enable(true);
     (0..grown).for_each(|_| assert!(fabric.block_on(grow(&mut by))));

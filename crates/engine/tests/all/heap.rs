@@ -63,7 +63,7 @@ fn chains_keep_thousands_of_records() {
         by.context().growth.enable(grows);
         for table in LAYOUTS {
             let keys: Vec<u64> = (0..count).map(|key| key * 7).collect();
-            in_batches(&mut by, &keys, |tx, key| tx.insert(table, key));
+            in_batches(&mut by, &keys, |tx, key| tx.insert_zeros(table, key));
             for key in 0..count * 7 {
                 if key % 7 != 0 && key % 11 != 0 {
                     continue;
@@ -90,7 +90,7 @@ fn inserts_and_deletes_for_ever_take_no_memory() {
         let keys: Vec<u64> = (0..60).collect();
         let mut turn = |turns: u64| {
             for _ in 0..turns {
-                in_batches(&mut by, &keys, |tx, key| tx.insert(table, key));
+                in_batches(&mut by, &keys, |tx, key| tx.insert_zeros(table, key));
                 in_batches(&mut by, &keys, |tx, key| tx.delete(table, key));
             }
         };
@@ -112,7 +112,7 @@ fn inserts_that_are_taken_back_or_aborted_take_no_memory() {
             let result = block_on(by.transact(async |tx| {
                 for table in LAYOUTS {
                     for key in 0..12u64 {
-                        tx.insert(table, key);
+                        tx.insert_zeros(table, key);
                     }
                 }
                 tx.fetch().await?;
@@ -148,8 +148,8 @@ fn a_full_heap_is_an_error_and_everything_is_released() {
     let failure = loop {
         let result = block_on(by.transact(async |tx| {
             tx.update(narrow, 1u64, Cells::ALL);
-            tx.insert(apart, stored);
-            tx.insert(apart, 1_000_000 + stored);
+            tx.insert_zeros(apart, stored);
+            tx.insert_zeros(apart, 1_000_000 + stored);
             tx.fetch().await
         }));
         match result {

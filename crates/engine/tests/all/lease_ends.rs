@@ -49,7 +49,7 @@ fn a_lease_is_not_cut_short_by_who_does_not_know_whether_it_is_over() {
         fabric
             .block_on(writer.transact(async |tx| {
                 for key in [1u64, 2] {
-                    tx.insert(T, key);
+                    tx.insert_zeros(T, key);
                 }
                 tx.fetch().await
             }))

@@ -99,7 +99,7 @@ fn a_full_heap_ends_an_insert_into_a_full_leaf() {
     let mut insert_into = |table: TableId| {
         for key in 0..4_000u64 {
             let inserted = block_on(by.transact(async |tx| {
-                tx.insert(table, key);
+                tx.insert_zeros(table, key);
                 tx.fetch().await
             }));
             if let Err(failure) = inserted {
@@ -154,7 +154,7 @@ fn a_dead_node_that_is_locked_does_not_keep_leaves_from_being_split() {
     let mut by = Coordinator::new(std::rc::Rc::clone(by.context()), 2, retry);
     for key in 12..400u64 {
         let inserted = block_on(by.transact(async |tx| {
-            tx.insert(T, key);
+            tx.insert_zeros(T, key);
             tx.fetch().await
         }));
         assert_eq!(inserted, Ok(()), "key {key}");
@@ -182,7 +182,7 @@ fn an_insert_is_told_of_its_own_split_alone() {
     let inserted = block_on(by.transact(async |tx| {
         let work = TreeWork { index: IndexId(0), task: TreeTask::Split, level: 0, key: [0; 64] };
         cx.tree_works.request(work);
-        (100..120u64).for_each(|key| _ = tx.insert(mine, key));
+        (100..120u64).for_each(|key| _ = tx.insert_zeros(mine, key));
         tx.fetch().await
     }));
     assert_eq!(inserted, Ok(()));
@@ -236,7 +236,7 @@ fn a_scan_shows_changes_as_of_the_beginning_of_its_fetch() {
     for slot in 1..3 {
         let mut cold = world.coordinator(slot, 0);
         let seen = block_on(cold.transact(async |tx| {
-            tx.insert(T, 5_000u64);
+            tx.insert_zeros(T, 5_000u64);
             tx.delete(T, 3u64);
             let handle = tx.scan(by_a, Scan::prefix(IndexKey::new()).backward());
             tx.fetch().await?;
@@ -251,7 +251,7 @@ fn a_scan_shows_changes_as_of_the_beginning_of_its_fetch() {
         .unwrap();
         assert_eq!(seen, expected);
         let back = block_on(cold.transact(async |tx| {
-            tx.insert(T, 3u64);
+            tx.insert_zeros(T, 3u64);
             tx.delete(T, 5_000u64);
             tx.fetch().await?;
             Ok(())

@@ -36,7 +36,7 @@ fn keys_of(tx: &Transaction<'_>, handle: ScanHandle) -> Vec<u64> {
 
 async fn insert(by: &mut Coordinator, key: u64) -> Result<(), Failure> {
     by.transact(async |tx| {
-        tx.insert(T, key);
+        tx.insert_zeros(T, key);
         tx.fetch().await
     })
     .await
@@ -173,7 +173,7 @@ fn changed(tree: &Tree, at: usize) -> Result<bool, Failure> {
         tx.fetch().await
     })?;
     tree.cold(async |tx| {
-        let row = tx.insert(T, key);
+        let row = tx.insert_zeros(T, key);
         tx.fetch().await?;
         Ok(!tx.existed(row))
     })

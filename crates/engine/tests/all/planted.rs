@@ -272,7 +272,8 @@ fn torn_reads(atomicity: LineAtomicity, limit: Duration) -> (u64, u64) {
     shape.atomicity = atomicity;
     let world = World::new(&shape);
     let table = TableId(0);
-    block_on(world.coordinator(5, 0).transact(async |tx| Ok(tx.insert(table, 1u64)))).unwrap();
+    block_on(world.coordinator(5, 0).transact(async |tx| Ok(tx.insert_zeros(table, 1u64))))
+        .unwrap();
     let (stop, torn, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let start = Instant::now();
     std::thread::scope(|scope| {

@@ -194,7 +194,7 @@ fn a_sweep_that_fails_is_made_again() {
     let mut victim = coordinator(&dead, 0);
     victim.record_history();
     let mut dying = Box::pin(Box::leak(Box::new(victim)).transact(async |tx| {
-        tx.insert(TableId(2), KEY);
+        tx.insert_zeros(TableId(2), KEY);
         tx.fetch().await?;
         Ok(())
     }));

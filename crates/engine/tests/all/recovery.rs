@@ -213,7 +213,7 @@ fn die_twice(steps: usize, recoverer_steps: usize, deaths: &mut Deaths) -> (bool
     fabric.calm();
     let mut by = coordinator(&fabric.context(5, 0), 1);
     for (table, key) in TABLES.into_iter().flat_map(|table| [1, 2, 3].map(|key| (table, key))) {
-        fabric.block_on(by.transact(async |tx| Ok(tx.insert(table, key)))).unwrap();
+        fabric.block_on(by.transact(async |tx| Ok(tx.insert_zeros(table, key)))).unwrap();
     }
     let (membership, cx) = (&fabric.database.membership, fabric.context(0, 0));
     let victim = Box::leak(Box::new(coordinator(&cx, 0)));

@@ -277,7 +277,7 @@ fn inserts_and_deletes_lock_the_directory_too() {
     for replicas in REPLICAS {
         let Bench { mut cold, world, .. } = bench(replicas, "corrected");
         let insert = async |tx: &mut Transaction<'_>| {
-            let row = tx.insert(NARROW, 500u64);
+            let row = tx.insert_zeros(NARROW, 500u64);
             tx.fetch().await?;
             assert!(!tx.existed(row));
             Ok(())
@@ -316,7 +316,7 @@ fn an_insert_reads_one_line_of_a_bucket_that_has_fingerprints() {
         let Bench { mut cold, world, .. } = bench(replicas, "corrected");
         let insert = |key: u64, is_new: bool| {
             async move |tx: &mut Transaction<'_>| {
-                let row = tx.insert(PRINTED, key);
+                let row = tx.insert_zeros(PRINTED, key);
                 tx.fetch().await?;
                 assert_eq!(tx.existed(row), !is_new);
                 Ok(())
@@ -382,7 +382,7 @@ fn payloads_of_their_own_are_read_by_the_line() {
         let (spent, _) = measure(&mut cold, async |tx| add_one(tx, APART, &[1]).await);
         assert_eq!(spent, write_cost(replicas, 3, 1 + 2, 3, 1));
         let (spent, _) = measure(&mut cold, async |tx| {
-            tx.insert(APART, 500u64);
+            tx.insert_zeros(APART, 500u64);
             Ok(())
         });
         // Log, body, header, directory (this table's key is in the header).
@@ -433,7 +433,7 @@ fn ordered_indexes_cost_a_round_for_leaves_and_one_for_each_inner_node_that_is_n
     assert_eq!((scan(0, 20), scan(0, 20), scan(40, 200)), ((2, 0), (1, 0), (2, 0)));
     let mut insert = |table: TableId, key: u64| {
         let (spent, _) = measure(&mut by, async |tx| {
-            tx.insert(table, key);
+            tx.insert_zeros(table, key);
             tx.fetch().await
         });
         (spent.rounds, spent.cas)
@@ -541,7 +541,7 @@ fn a_way_to_a_node_that_serves_elsewhere_is_given_up_and_not_gone_along() {
         let by = &mut changing[at];
         let locked = phase(by.context(), "lock_leaf");
         let (changed, _) = measure(by, async |tx| {
-            tx.insert(table, from + 1);
+            tx.insert_zeros(table, from + 1);
             tx.fetch().await
         });
         let locked = phase(by.context(), "lock_leaf") - locked;

@@ -118,7 +118,7 @@ fn what_comes_and_goes_takes_its_bucket_as_well() {
     for replicas in REPLICAS {
         let Bench { world, mut cold, .. } = bench(replicas, "corrected");
         let inserted = measure(&mut cold, false, async |tx| {
-            tx.insert(NARROW, 50u64);
+            tx.insert_zeros(NARROW, 50u64);
             tx.fetch().await
         });
         assert_eq!((inserted.rounds, inserted.detached), (3, u64::from(replicas > 1)));
@@ -195,7 +195,7 @@ fn a_scan_of_a_snapshot_is_not_validated_and_an_index_costs_a_round() {
             assert_eq!(checked, reading(1 + validated.min(1), 3 * leaves + validated));
         }
         let inserted = measure(&mut by, false, async |tx| {
-            tx.insert(NARROW, 5u64);
+            tx.insert_zeros(NARROW, 5u64);
             tx.fetch().await
         });
         assert_eq!((inserted.rounds, inserted.detached), (4, u64::from(replicas > 1)));

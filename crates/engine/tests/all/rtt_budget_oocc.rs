@@ -234,7 +234,7 @@ fn a_range_in_lease_takes_one_round_and_a_change_of_an_index_one_more() {
         assert_eq!((rounds, reads), (1 + validated, (3 + validated) * leaves), "{lease_ns} ns");
         let insert = |key: u64| {
             async move |tx: &mut Transaction<'_>| {
-                tx.insert(NARROW, key);
+                tx.insert_zeros(NARROW, key);
                 tx.fetch().await
             }
         };

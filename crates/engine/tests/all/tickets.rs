@@ -25,7 +25,7 @@ fn a_ticket_is_passed_on_where_memory_runs_out() {
     fill(&mut holder, NARROW, 0..4);
     let insert = |by: &mut Coordinator, key: u64| {
         block_on(by.transact(async |tx| {
-            tx.insert(APART, key);
+            tx.insert_zeros(APART, key);
             tx.fetch().await
         }))
     };
@@ -53,7 +53,7 @@ fn a_ticket_is_passed_on_where_memory_runs_out() {
         }
         let both = failing.transact(async |tx| {
             tx.update(NARROW, 1u64, Cells::ALL);
-            tx.insert(APART, key);
+            tx.insert_zeros(APART, key);
             tx.fetch().await
         });
         ended.set(Some(both.await));

@@ -275,7 +275,8 @@ impl Plan {
                 let of = (wish.table, wish.key);
                 odd.entries += u64::from(range.contradicts(shown, of, says));
             }
-            if wish.mode != Mode::Read {
+            // An insert that finds its row leaves it as it is.
+            if wish.mode != Mode::Read && !(wish.mode == Mode::Insert && tx.existed(row)) {
                 self.write(tx, mix, (&wish, row));
             }
         }

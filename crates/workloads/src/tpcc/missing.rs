@@ -143,7 +143,7 @@ mod tests {
     fn a_row_that_is_there_and_missed_again_and_again_ends_the_transaction() {
         let mut by = coordinator();
         block_on(by.transact(async |tx| {
-            tx.insert(T, 1u64);
+            tx.insert_zeros(T, 1u64);
             tx.fetch().await
         }))
         .expect("inserted");

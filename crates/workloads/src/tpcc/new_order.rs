@@ -120,7 +120,7 @@ async fn order(
     let warehouse = tx.read(WAREHOUSE, warehouse_key(w), Cells::one(w_tax()));
     let customer = tx.read(CUSTOMER, customer_key(w, d, c), CUSTOMER_CELLS);
     let order = tx.insert(ORDERS, key);
-    tx.insert(NEW_ORDER, key);
+    tx.insert_zeros(NEW_ORDER, key);
     let mut handles = [district; LINES_MAX as usize];
     for (number, handle) in (1..=real.len() as u8).zip(&mut handles) {
         *handle = tx.insert(ORDER_LINE, line_key(key, number));
@@ -156,7 +156,7 @@ async fn order_line_by_line(
     tx.fetch().await?;
     let o = next_order(tx, wanted, district, district_key(w, d))?;
     let key = order_key(w, d, o);
-    tx.insert(NEW_ORDER, key);
+    tx.insert_zeros(NEW_ORDER, key);
     let order = tx.insert(ORDERS, key);
     tx.fetch().await?;
     let mut shown = Shown::default();

@@ -19,7 +19,7 @@ use tarn_fabric::round::{BufferOffset, Round};
 
 /// Fetches every entry that is not fetched yet.
 pub(super) async fn fetch(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if txn.mistaken {
+    if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
     }
     if let Some(failure) = txn.failed {
@@ -363,8 +363,8 @@ fn become_ready(cx: &Context, txn: &mut Txn, index: usize) {
     }
     entry.writable = true;
     entry.old_payload = entry.payload;
-    // Of a record that goes, too, if it lies in the slot: it may come again.
-    if !slot.is_out_of_line() || (entry.mode == Mode::Update && entry.cells != Cells::NONE) {
+    // Of a record that goes, too: it may come again.
+    if !slot.is_out_of_line() || entry.cells != Cells::NONE {
         let new = reserve_payload(round, cx.table(entry.table));
         round.copy_within(entry.old_payload, new, slot.payload_bytes);
         entry.payload = new;

@@ -29,7 +29,7 @@ const HOME_SLOTS: usize = Geometry::SLOTS_PER_BIN;
 /// Begins a fetch under locks that are all this node's, so that nobody need be waited for but the lines.
 #[inline]
 pub(super) fn begin<'a>(lotus: &Lotus, cx: &'a Context, txn: &mut Txn) -> Option<Near<'a>> {
-    let is_plain = txn.intent == Intent::ReadWrite && !txn.mistaken && txn.failed.is_none();
+    let is_plain = txn.intent == Intent::ReadWrite && txn.notes.is_plain() && txn.failed.is_none();
     let is_short = !lotus.starts_writers() && lotus.on(On::LocksApart);
     if !is_plain || !is_short || matches!(cx.node_services().transport(), Transport::Rpc | Transport::Direct) {
         return None;

@@ -43,7 +43,7 @@ pub(super) fn add(cx: &Context, txn: &mut Txn, table: &Table, added: Added) -> H
         return txn.push(entry);
     }
     let handle = txn.push(entry);
-    ask_index(cx, txn, handle.0 as usize, comes_or_goes);
+    ask_index(cx, txn, txn.place_of(handle), comes_or_goes);
     handle
 }
 
@@ -59,7 +59,7 @@ pub(super) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Fur
 
 /// Fetches every entry that is not fetched yet.
 pub(super) async fn fetch(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    if txn.mistaken {
+    if txn.notes.is_mistaken() {
         return Err(Failure::Usage);
     }
     if let Some(failure) = txn.failed {

@@ -294,7 +294,13 @@ impl Plan {
 
 fn write(tx: &mut Transaction<'_>, asked: &mut Vec<(Wish, Handle)>, value: u64) {
     for (wish, row) in asked.drain(..) {
-        if matches!(wish.mode, Mode::Read | Mode::Delete) {
+        let is_there = tx.existed(row);
+        let changes = match wish.mode {
+            Mode::Read | Mode::Delete => false,
+            Mode::Update => is_there,
+            Mode::Insert => !is_there,
+        };
+        if !changes || tx.get(row).is_none() {
             continue;
         }
         tx.set(row, A, value);

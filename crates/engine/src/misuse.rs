@@ -1,0 +1,217 @@
+//! What a transaction's caller got wrong, and how it is told.
+//!
+//! Invariant: no mistake passes in silence. What can be seen when it is asked for (a key of the wrong kind, another
+//! database's table, another transaction's handle) fails the next fetch. What depends on what was read (a change of a row
+//! that is not there, a row that is inserted and never set) fails the commit, before anything is written, and only if
+//! all that was read is still so: a body that saw what never was is tried again.
+
+use crate::catalog::Table;
+use crate::context::Context;
+use crate::coordinator::Coordinator;
+use crate::outcome::{Explanation, Failure};
+use crate::row::{Row, Value};
+use crate::schema::{Cells, ColumnId, TableId};
+use crate::sequel::{Existed, Wish};
+use crate::transaction::Transaction;
+use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, Progress, Txn};
+
+impl Transaction<'_> {
+    /// As [`Transaction::existed`], by the handle of a further operation.
+    #[cold]
+    pub(crate) fn existed_for(&self, handle: Handle) -> bool {
+        let Coordinator { txn, .. } = &*self.coordinator;
+        let Some(wish) = txn.wish_of(handle) else { return self.note_foreign_handle("existed") };
+        let entry = &txn.entries[wish.entry as usize];
+        match wish.existed {
+            Existed::Unknown => panic!("fetch before existed"),
+            Existed::AsFound => entry.found,
+            Existed::Known(existed) => existed,
+        }
+    }
+
+    /// As [`Transaction::get`], likewise.
+    #[cold]
+    pub(crate) fn get_again(&self, handle: Handle) -> Option<Row<'_>> {
+        let txn = &self.coordinator.txn;
+        match txn.wish_of(handle) {
+            Some(wish) => {
+                assert!(wish.existed != Existed::Unknown, "fetch before get");
+                self.get(txn.handle_of(wish.entry as usize))
+            }
+            None => {
+                self.note_foreign_handle("get");
+                None
+            }
+        }
+    }
+
+    /// As [`Transaction::set`], likewise.
+    #[cold]
+    pub(crate) fn set_again(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let Some(&wish) = txn.wish_of(handle) else {
+            self.note_foreign_handle("set");
+            return;
+        };
+        assert!(wish.existed != Existed::Unknown, "fetch before set");
+        assert!(wish.mode != Mode::Read, "added for reading");
+        if wish.refuses || wish.mode == Mode::Delete {
+            return note_nothing_to_set(cx, txn, wish.entry as usize, Some(&wish));
+        }
+        let handle = txn.handle_of(wish.entry as usize);
+        self.set(handle, column, value);
+    }
+
+    /// A row of zeros is meant.
+    #[cold]
+    pub(crate) fn note_zeros(&mut self, handle: Handle) {
+        let txn = &mut self.coordinator.txn;
+        let place = txn.place_of(handle);
+        if let Some(entry) = txn.entries.get_mut(place) {
+            entry.dirty = Cells::ALL;
+        } else if let Some(wish) = txn.wish_of_mut(handle) {
+            wish.zeros = true;
+        }
+    }
+
+    /// Refuses what the caller asks for: the next fetch fails with this. The handle given back names no record.
+    #[cold]
+    pub fn refuse(&mut self, explanation: Explanation) -> Handle {
+        let txn = &self.coordinator.txn;
+        txn.sequel.note_mistake(&txn.notes, explanation);
+        Handle::default()
+    }
+
+    /// Which database it runs on: see [`crate::context::Database::number`].
+    #[inline]
+    pub fn database(&self) -> u64 {
+        self.coordinator.cx.database().number()
+    }
+
+    #[cold]
+    pub(crate) fn note_unfit(&mut self, table: TableId, width_fits: bool) -> Handle {
+        let table = self.coordinator.cx.table(table);
+        let explanation = match width_fits {
+            true => Explanation::usage(
+                "records of one transaction",
+                ENTRIES_MAX + 1,
+                &format!("at most {ENTRIES_MAX}"),
+            ),
+            false => Explanation::usage(
+                &format!("key of table {}", table.schema.name),
+                "another kind or length",
+                &format!("{:?}", table.schema.key),
+            ),
+        };
+        self.refuse(explanation)
+    }
+
+    /// What a scan that waits for the records before it does not show must not be fetched with them.
+    #[cold]
+    pub(crate) fn note_order(&mut self, table: TableId, mode: Mode) -> Handle {
+        let name = &self.coordinator.cx.table(table).schema.name;
+        let field = format!("{} of a record of {name}", operation(mode));
+        let value = "behind a scan that is behind another insert or delete, all in one fetch";
+        self.refuse(Explanation::usage(&field, value, "fetch before the scan, or behind it"))
+    }
+
+    #[cold]
+    fn note_foreign_handle(&self, what: &str) -> bool {
+        let txn = &self.coordinator.txn;
+        let allowed = "handles that this try of this transaction was given";
+        let explanation = Explanation::usage(what, "by a handle of another transaction", allowed);
+        txn.sequel.note_mistake(&txn.notes, explanation);
+        false
+    }
+}
+
+fn operation(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "read",
+        Mode::Update => "update",
+        Mode::Insert => "insert",
+        Mode::Delete => "delete",
+    }
+}
+
+/// A set that changes nothing: of an update that found no row, of an insert that found one, of a row that is deleted.
+#[cold]
+pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, place: usize, wish: Option<&Wish>) {
+    let entry = &txn.entries[place];
+    let (mode, table) = (wish.map_or(entry.mode, |wish| wish.mode), cx.table(entry.table));
+    let finding = match mode {
+        Mode::Insert if entry.void => "whose insert was taken back",
+        Mode::Insert => "that an insert has found there",
+        Mode::Update => "that an update has not found",
+        Mode::Read | Mode::Delete => "that is deleted",
+    };
+    let field = format!("set of a row of {}", table.schema.name);
+    let value = format!("{} {finding}", name_of(table, entry));
+    let allowed = "a row that was there for its update, or was not for its insert: existed tells";
+    txn.sequel.note_misuse(&txn.notes, Explanation::usage(&field, value, allowed));
+}
+
+fn name_of(table: &Table, entry: &Entry) -> String {
+    match table.slot.full_key_bytes {
+        0 => format!("the row of key {}", entry.key),
+        _ => "a row".to_owned(),
+    }
+}
+
+/// What is to be looked after before a fetched transaction commits: the caller's mistake, if it has made one.
+#[cold]
+pub(crate) fn settle(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
+    if txn.notes.has_inserts() {
+        settle_inserts(cx, txn);
+    }
+    match txn.notes.is_misused() {
+        true => txn.sequel.mistake().cloned(),
+        false => None,
+    }
+}
+
+/// Rows that were inserted are whole, and something was set of each.
+fn settle_inserts(cx: &Context, txn: &mut Txn) {
+    let Txn { entries, sequel, notes, .. } = txn;
+    for (at, entry) in entries.iter_mut().enumerate() {
+        let is_new = entry.mode == Mode::Insert && entry.writable;
+        if (!is_new && !entry.renewed) || entry.progress != Progress::Done {
+            continue;
+        }
+        let table = cx.table(entry.table);
+        let zeros = |wish: &Wish| wish.zeros && wish.entry as usize == at;
+        if entry.dirty == Cells::NONE && !sequel.wishes.iter().any(zeros) {
+            let field = format!("insert into {}", table.schema.name);
+            let value = format!("{} of which nothing is set", name_of(table, entry));
+            let allowed = "set at least one column, or insert_zeros for a row of zeros";
+            sequel.note_misuse(notes, Explanation::usage(&field, value, allowed));
+        }
+        if entry.renewed {
+            entry.dirty = Cells(u64::MAX >> (64 - table.schema.columns.len()));
+        }
+    }
+}
+
+/// Makes of a fetched transaction one that only reads, under the locks that it has: its commit tells whether all that it saw is
+/// so.
+#[cold]
+pub(crate) fn write_nothing(txn: &mut Txn) {
+    for entry in &mut txn.entries {
+        (entry.dirty, entry.renewed, entry.void) = (Cells::NONE, false, false);
+        if entry.writable || entry.mode == Mode::Delete {
+            entry.mode = Mode::Update;
+        }
+        if entry.mode == Mode::Insert && !entry.found {
+            entry.mode = Mode::Update; // it was void
+        }
+    }
+}
+
+/// Fails a transaction for its caller's mistake.
+#[cold]
+pub(crate) fn report(cx: &Context, txn: &Txn) -> Failure {
+    match txn.sequel.mistake() {
+        Some(mistake) => cx.explain(mistake.clone()),
+        None => Failure::Usage,
+    }
+}
