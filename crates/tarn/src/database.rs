@@ -185,7 +185,7 @@ impl Tarn {
         let schema = &catalog.table(id).schema;
         let declared = R::schema(schema.expected_records);
         match schema.columns == declared.columns && schema.key == declared.key {
-            true => Ok(Table::new(id)),
+            true => Ok(Table::new(id, self.shared.cluster.database().number())),
             false => Err(refuse("rows with the columns and the key of the database's".into())),
         }
     }

@@ -4,7 +4,7 @@
 //! not say.
 
 use std::marker::PhantomData;
-use tarn_engine::outcome::Failure;
+use tarn_engine::outcome::{Explanation, Failure, UsageError};
 use tarn_engine::row::Row;
 use tarn_engine::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
@@ -184,9 +184,11 @@ impl<R> Clone for RecordHandle<R> {
 
 impl<R> Copy for RecordHandle<R> {}
 
-/// A table of the database, by the type of its rows.
+/// A table of the database, by the type of its rows: of that database alone. A transaction of another one fails, and says so.
 pub struct Table<R> {
     id: TableId,
+    /// [`Database::number`](tarn_engine::context::Database::number).
+    database: u64,
     row: PhantomData<fn() -> R>,
 }
 
@@ -199,8 +201,26 @@ impl<R> Clone for Table<R> {
 impl<R> Copy for Table<R> {}
 
 impl<R: Record> Table<R> {
-    pub(crate) fn new(id: TableId) -> Table<R> {
-        Table { id, row: PhantomData }
+    pub(crate) fn new(id: TableId, database: u64) -> Table<R> {
+        Table { id, database, row: PhantomData }
+    }
+
+    /// Whether this is a table of the database with this number.
+    #[inline]
+    pub(crate) fn is_of(&self, database: u64) -> bool {
+        self.database == database
+    }
+
+    /// What there is to say to a transaction of another database.
+    #[cold]
+    pub(crate) fn foreign(&self) -> UsageError {
+        let (field, value) = ("table".into(), format!("{} of another database", R::TABLE));
+        UsageError { field, value, allowed: "tables of the session's own database".into() }
+    }
+
+    #[cold]
+    fn refuse(&self, tx: &mut Transaction<'_>) -> RecordHandle<R> {
+        handle(tx.refuse(Explanation::Usage(self.foreign())))
     }
 
     /// The table's number, for the engine's own interface.
@@ -211,28 +231,49 @@ impl<R: Record> Table<R> {
     /// Asks for a record that will be read. It is there after the next [`Transaction::fetch`].
     #[inline]
     pub fn read(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
+        if !self.is_of(tx.database()) {
+            return self.refuse(tx);
+        }
         handle(tx.read(self.id, key.as_key(), Cells::ALL))
     }
 
     /// Asks for a record that will be changed; the fetch locks it as well.
     #[inline]
     pub fn update(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
+        if !self.is_of(tx.database()) {
+            return self.refuse(tx);
+        }
         handle(tx.update(self.id, key.as_key(), Cells::ALL))
     }
 
     /// Asks for a record to be inserted: after the fetch, [`Table::existed`] says whether it was
-    /// there already (then it stays as it is); otherwise [`Table::set`] fills it.
+    /// there already (then it stays as it is); otherwise [`Table::set`] fills it, without which the transaction fails.
     pub fn insert(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
+        if !self.is_of(tx.database()) {
+            return self.refuse(tx);
+        }
         handle(tx.insert(self.id, key.as_key()))
+    }
+
+    /// As [`Table::insert`], of a record whose columns are zeros unless it is set.
+    pub fn insert_zeros(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
+        if !self.is_of(tx.database()) {
+            return self.refuse(tx);
+        }
+        handle(tx.insert_zeros(self.id, key.as_key()))
     }
 
     /// Asks for a record to be deleted; after the fetch [`Table::existed`] says whether it was
     /// there.
     pub fn delete(&self, tx: &mut Transaction<'_>, key: R::Key) -> RecordHandle<R> {
+        if !self.is_of(tx.database()) {
+            return self.refuse(tx);
+        }
         handle(tx.delete(self.id, key.as_key()))
     }
 
-    /// Whether a fetched record was there.
+    /// Whether a fetched record was there for the operation whose handle this is: in the database, or by what the transaction had
+    /// done before.
     pub fn existed(&self, tx: &Transaction<'_>, record: RecordHandle<R>) -> bool {
         tx.existed(record.handle)
     }
@@ -248,7 +289,8 @@ impl<R: Record> Table<R> {
     }
 
     /// Sets every column of a fetched record that was asked for by [`Table::update`] or
-    /// [`Table::insert`]; without effect where there is none to update.
+    /// [`Table::insert`]. Where there is none to update, or one where one was to be inserted, the transaction fails when it
+    /// commits.
     ///
     /// # Panics
     /// If it was not fetched, or was asked for by [`Table::read`].
@@ -277,6 +319,10 @@ impl<R: Record> Table<R> {
         key: R::Key,
         row: &R,
     ) -> Result<bool, Failure> {
+        if !self.is_of(tx.database()) {
+            self.refuse(tx);
+            tx.fetch().await?;
+        }
         let found = handle::<R>(tx.update(self.id, key.as_key(), Cells::ALL));
         tx.fetch().await?;
         if self.existed(tx, found) {

@@ -105,6 +105,9 @@ impl Session {
         table: Table<R>,
         keys: &[u64],
     ) -> Result<Vec<Option<R>>, Error> {
+        if !table.is_of(self.context().database().number()) {
+            return Err(table.foreign().into());
+        }
         let mut rows = Vec::with_capacity(keys.len());
         let see = |_, row: Option<Row<'_>>| rows.push(row.map(|row| R::load(&row)));
         let result = self.coordinator.multi_get(table.id(), keys.iter().copied(), see).await;

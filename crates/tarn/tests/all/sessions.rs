@@ -304,3 +304,67 @@ fn tables_of_absurd_sizes_are_refused_by_name() {
     let copies = small().replicas(usize::MAX).open().err().expect("no machine has so many");
     assert!(copies.to_string().contains("; allowed: "), "{copies}");
 }
+
+#[test]
+fn a_table_of_another_database_is_refused() -> Result<(), Error> {
+    let (one, other) = (small().open()?, small().open()?);
+    let table = one.table::<Counter>()?;
+    let mut session = other.session()?;
+    session
+        .run(async |tx| other.table::<Counter>().unwrap().put(tx, 7, &Counter { seen: 7 }).await)?;
+    for operation in 0..7 {
+        let refused = session
+            .run(async |tx| {
+                match operation {
+                    0 => _ = table.find(tx, 7).await?,
+                    1 => _ = table.put(tx, 7, &Counter { seen: 8 }).await?,
+                    2 => _ = table.read(tx, 7),
+                    3 => {
+                        let record = table.update(tx, 7);
+                        assert!(!table.existed(tx, record) && table.get(tx, record).is_none());
+                    }
+                    4 => _ = table.insert(tx, 8),
+                    5 => _ = table.insert_zeros(tx, 8),
+                    _ => _ = table.delete(tx, 7),
+                }
+                Ok(())
+            })
+            .expect_err("another database's");
+        assert_eq!(refused.failure(), Some(Failure::Usage));
+        let text = refused.to_string();
+        assert!(text.contains("table = counters of another database"), "{operation}: {text}");
+    }
+    let refused = tarn::block_on(session.multi_get(table, &[7])).err().expect("likewise");
+    assert!(refused.to_string().contains("counters of another database"), "{refused}");
+    let own = other.clone().table::<Counter>()?; // a clone is the same database
+    let stored = session.run(async |tx| Ok((own.find(tx, 7).await?, own.find(tx, 8).await?)))?;
+    assert_eq!((stored.0.map(|row| row.seen), stored.1.is_none()), (Some(7), true));
+    Ok(())
+}
+
+#[test]
+fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
+    let tarn = small().open()?;
+    let table = tarn.table::<Counter>()?;
+    let mut session = tarn.session()?;
+    session.run(async |tx| table.put(tx, 1, &Counter { seen: 10 }).await)?;
+    let found = session.run(async |tx| {
+        table.delete(tx, 1);
+        tx.fetch().await?;
+        let first = table.put(tx, 1, &Counter { seen: 20 }).await?;
+        Ok((first, table.put(tx, 1, &Counter { seen: 21 }).await?))
+    })?;
+    assert_eq!(found, (false, true));
+    let seen = session.run(async |tx| table.find(tx, 1).await)?.map(|row| row.seen);
+    assert_eq!(seen, Some(21));
+    let refused = session
+        .run(async |tx| {
+            let record = table.update(tx, 2);
+            tx.fetch().await?;
+            table.set(tx, record, &Counter { seen: 1 });
+            Ok(())
+        })
+        .expect_err("there is none");
+    assert!(refused.to_string().contains("key 2 that an update has not found"), "{refused}");
+    Ok(())
+}
