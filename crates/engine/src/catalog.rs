@@ -55,6 +55,8 @@ pub struct Options {
     pub coordinators_max: u32,
     /// Size of one log area: bounds a transaction's undo images within one group.
     pub log_bytes: u64,
+    /// Most records of one transaction, and most of its scans.
+    pub records_max: u32,
     /// Unit of allocation from the heap, a multiple of 64.
     pub chunk_bytes: u64,
     /// Heap of each group beyond what the expected records need.
@@ -78,12 +80,18 @@ impl Options {
     }
 }
 
+/// Handles of scans have one bit less than a word of 32.
+const RECORDS_MOST: u32 = (1 << 31) - 1;
+/// [`Options::records_max`] unless set.
+const RECORDS_MAX: u32 = 1 << 20;
+
 impl Default for Options {
     fn default() -> Options {
         Options {
             placement: Placement::Hash,
             coordinators_max: 256,
             log_bytes: 64 << 10,
+            records_max: RECORDS_MAX,
             chunk_bytes: 256 << 10,
             spare_bytes: 64 << 20,
             slots_per_100_records: 200,
@@ -287,6 +295,12 @@ impl Catalog {
         Address::new(group, self.heap_at + chunk * self.options.chunk_bytes)
     }
 
+    /// Bytes of the largest record of any table, with a body that lies apart.
+    pub(crate) fn record_bytes_max(&self) -> usize {
+        let bytes = |table: &Table| table.slot.slot_bytes + table.slot.body_bytes();
+        self.tables.iter().map(bytes).max().unwrap_or(0)
+    }
+
     /// A coordinator's log area in a group.
     #[inline]
     pub fn log(&self, group: GroupId, coordinator: u32) -> Address {
@@ -368,6 +382,10 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     if options.log_bytes < 1024 || !options.log_bytes.is_multiple_of(64) {
         let value = options.log_bytes.to_string();
         return refuse("log_bytes", value, "multiples of 64 from 1024 on".into());
+    }
+    if options.records_max == 0 || options.records_max > RECORDS_MOST {
+        let value = options.records_max.to_string();
+        return refuse("records_max", value, format!("1 to {RECORDS_MOST}"));
     }
     if options.chunk_bytes < 4096 || !options.chunk_bytes.is_multiple_of(64) {
         let value = options.chunk_bytes.to_string();

@@ -19,6 +19,7 @@ use crate::numbers::VERDICTS_MAX;
 use crate::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
 use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
+use crate::restructure::Grew;
 pub use crate::retry::Retry;
 use crate::transaction::Transaction;
 use crate::working_set::{Intent, Mode, Txn};
@@ -201,9 +202,15 @@ impl Coordinator {
             }
             tries += 1;
             if failure == Failure::Abort(AbortReason::LeafFull) {
-                let own = self.txn.ordered.needs.take();
-                if let Some(lasting) = Box::pin(self.grow(own)).await {
-                    return Err(lasting);
+                let own = std::mem::take(&mut self.txn.ordered.needs);
+                match Box::pin(self.grow(&own)).await {
+                    Grew::Refused(lasting) => return Err(lasting),
+                    // A try that has made room for the next is none of those that `Retry` bounds.
+                    Grew::Changed => {
+                        self.pause(tries, start).await?;
+                        continue;
+                    }
+                    Grew::Nothing => {}
                 }
             }
             if failure == Failure::Abort(AbortReason::NeedsLocks) {
@@ -279,11 +286,11 @@ impl Coordinator {
         if self.cx.wants_restructuring() {
             // What an earlier transaction made necessary: its caller has the reply by now.
             let Some(start) = start else {
-                let _ = self.grow(None).await;
+                self.grow(&[]).await;
                 return Ok(None);
             };
             let before = self.cx.port.now();
-            let _ = self.grow(None).await;
+            self.grow(&[]).await;
             return Ok(Some(start + (self.cx.port.now() - before)));
         }
         Ok(start)

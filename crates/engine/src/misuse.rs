@@ -13,7 +13,7 @@ use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, TableId};
 use crate::sequel::{Existed, Wish};
 use crate::transaction::Transaction;
-use crate::working_set::{ENTRIES_MAX, Entry, Handle, Mode, Progress, Txn};
+use crate::working_set::{Entry, Handle, Mode, Progress, Txn};
 
 impl Transaction<'_> {
     /// As [`Transaction::existed`], by the handle of a further operation.
@@ -89,20 +89,15 @@ impl Transaction<'_> {
     }
 
     #[cold]
-    pub(crate) fn note_unfit(&mut self, table: TableId, width_fits: bool) -> Handle {
+    pub(crate) fn note_unfit(&mut self, table: TableId, full: Option<Explanation>) -> Handle {
         let table = self.coordinator.cx.table(table);
-        let explanation = match width_fits {
-            true => Explanation::usage(
-                "records of one transaction",
-                ENTRIES_MAX + 1,
-                &format!("at most {ENTRIES_MAX}"),
-            ),
-            false => Explanation::usage(
+        let explanation = full.unwrap_or_else(|| {
+            Explanation::usage(
                 &format!("key of table {}", table.schema.name),
                 "another kind or length",
                 &format!("{:?}", table.schema.key),
-            ),
-        };
+            )
+        });
         self.refuse(explanation)
     }
 

@@ -180,6 +180,7 @@ impl Coordinator {
     fn record_together(&mut self, table: TableId) {
         let Coordinator { cx, txn, together, .. } = self;
         txn.entries.clear();
+        txn.forget_many();
         txn.ordered.clear();
         for wanted in together.wanted() {
             if txn.entries.iter().any(|entry| entry.key == wanted.key) {

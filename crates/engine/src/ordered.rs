@@ -14,7 +14,8 @@ use crate::index::btree::work::TreeWork;
 use crate::index_schema::IndexId;
 use crate::layout::Version;
 use crate::schema::Cells;
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress};
+use crate::working_set::{Entry, FEW, Mode, NO_LOCK, Progress};
+use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -95,12 +96,12 @@ pub struct Ordered {
     pub scans: Vec<ScanState>,
     /// How many scans the transaction has.
     pub live: usize,
-    /// Entries that they may show.
-    pub asked: u64,
     /// Nodes that were read or locked.
     pub leaves: Vec<Leaf>,
     /// One bit of 64 for each of their addresses: what is not here is not among them.
     seen: u64,
+    /// The leaves of a transaction of many by their address.
+    by_address: BTreeMap<u64, u32>,
     /// Leaves that scans came to in this round.
     pub visits: Vec<Visit>,
     /// The transaction's own changes, as scans show them.
@@ -109,8 +110,8 @@ pub struct Ordered {
     pub has_own: bool,
     /// The transaction's own changes, as the commit makes them.
     pub changes: Vec<Change>,
-    /// The split without which it cannot be committed, if it found a leaf full.
-    pub needs: Option<TreeWork>,
+    /// The splits without which it cannot be committed, if it found leaves full.
+    pub needs: Vec<TreeWork>,
 }
 
 impl Ordered {
@@ -124,15 +125,16 @@ impl Ordered {
     /// Forgets a transaction.
     #[cold]
     pub fn clear(&mut self) {
-        (self.is_used, self.pending, self.live, self.asked) = (false, false, 0, 0);
+        (self.is_used, self.pending, self.live) = (false, false, 0);
         (self.sought, self.taken_over, self.seen) = (0, 0, 0);
         self.seeks.clear();
         self.has_own = false;
         self.leaves.clear();
+        self.by_address.clear();
         self.visits.clear();
         self.own.clear();
         self.changes.clear();
-        self.needs = None;
+        self.needs.clear();
     }
 
     /// The next scan's state.
@@ -164,7 +166,18 @@ impl Ordered {
         if self.seen & Ordered::bit(address) == 0 {
             return None;
         }
+        if self.leaves.len() > FEW {
+            return self.by_address.get(&address.to_word()).map(|&at| at as usize);
+        }
         self.leaves.iter().position(|leaf| leaf.address == address)
+    }
+
+    /// The leaf noted last makes them many.
+    #[cold]
+    fn index_leaves(&mut self) {
+        for (at, leaf) in self.leaves.iter().enumerate().skip(self.by_address.len()) {
+            self.by_address.insert(leaf.address.to_word(), at as u32);
+        }
     }
 
     /// Nodes are a kibibyte apart, or two.
@@ -191,6 +204,9 @@ impl Ordered {
             shown,
             is_held,
         });
+        if self.leaves.len() > FEW {
+            self.index_leaves();
+        }
         self.leaves.len() - 1
     }
 }

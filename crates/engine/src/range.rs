@@ -2,15 +2,14 @@
 //!
 //! Invariant: a key is built from its parts, each in the bytes that compare as the part does. A key
 //! that is shorter than the index's is a prefix and stands for every key that begins with it. What
-//! cannot be (a key that is too long, a text that does not fit) is kept, and told at the next fetch.
+//! cannot be (a part of another width than the index's, a text that does not fit) is kept, and told at
+//! the next fetch: a key knows where its parts end, and an index which ends it allows ([`KeyParts`]).
 
 use crate::index_schema::INDEX_KEY_BYTES_MAX;
 use crate::schema::Key;
 
-/// Most scans of one transaction.
-pub const SCANS_MAX: usize = 64;
-/// Most entries that the scans of one transaction may ask for.
-pub const SCANNED_MAX: u32 = 4096;
+/// The limit of a scan that has none.
+pub const UNLIMITED: u32 = u32::MAX;
 
 const TOO_LONG: u8 = u8::MAX;
 
@@ -19,6 +18,35 @@ const TOO_LONG: u8 = u8::MAX;
 pub struct IndexKey {
     bytes: [u8; INDEX_KEY_BYTES_MAX],
     len: u8,
+    parts: KeyParts,
+}
+
+/// Where the parts of a key end, and of which kind they are: bit `n − 1` is for a part of which byte `n` is
+/// the last.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct KeyParts {
+    /// Every part's end.
+    pub(crate) ends: u64,
+    /// The ends of signed parts.
+    pub(crate) signed: u64,
+    /// Of a key: the ends of texts that were padded. Of an index: every byte of its texts, which a key may
+    /// make of any parts.
+    pub(crate) text: u64,
+}
+
+const _: () = assert!(INDEX_KEY_BYTES_MAX <= u64::BITS as usize);
+
+impl KeyParts {
+    /// Whether a key of `len` bytes with these parts begins keys of an index with the parts `index`: no part
+    /// crosses the end of one of the index's, a number is one of the index's, and only a whole text is padded.
+    #[inline]
+    fn begin(self, index: KeyParts, len: usize) -> bool {
+        let within = u64::MAX.unbounded_shr(u64::BITS - len as u32);
+        index.ends & within & !self.ends == 0
+            && self.ends & !index.ends & !index.text == 0
+            && self.signed == index.signed & within
+            && self.text & !(index.ends & index.text) == 0
+    }
 }
 
 impl Default for IndexKey {
@@ -31,7 +59,8 @@ impl IndexKey {
     /// The empty prefix: every key begins with it.
     #[inline]
     pub const fn new() -> IndexKey {
-        IndexKey { bytes: [0; INDEX_KEY_BYTES_MAX], len: 0 }
+        let parts = KeyParts { ends: 0, signed: 0, text: 0 };
+        IndexKey { bytes: [0; INDEX_KEY_BYTES_MAX], len: 0, parts }
     }
 
     #[inline]
@@ -43,7 +72,14 @@ impl IndexKey {
         }
         self.bytes[at..at + part.len()].copy_from_slice(part);
         self.len += width as u8;
+        self.parts.ends |= self.last();
         self
+    }
+
+    /// The bit of the last byte so far.
+    #[inline]
+    fn last(&self) -> u64 {
+        1u64.unbounded_shl(u32::from(self.len).wrapping_sub(1))
     }
 
     /// With a part of one byte.
@@ -78,20 +114,45 @@ impl IndexKey {
     #[inline]
     #[must_use]
     pub fn i64(self, part: i64) -> IndexKey {
-        self.push(&(part as u64 ^ (1 << 63)).to_be_bytes(), 8)
+        let mut key = self.push(&(part as u64 ^ (1 << 63)).to_be_bytes(), 8);
+        key.parts.signed |= key.last();
+        key
     }
 
-    /// With text in a column of `width` bytes, padded with zeros.
+    /// With text in a column of `width` bytes, padded with zeros. The beginning of a text, as the key's last part, is
+    /// as wide as it is long.
     #[inline]
     #[must_use]
     pub fn bytes(self, part: &[u8], width: usize) -> IndexKey {
-        self.push(part, width)
+        let mut key = self.push(part, width);
+        if part.len() < width {
+            key.parts.text |= key.last();
+        }
+        key
     }
 
     /// What was built, or `None` if it is longer than any index's keys.
     #[inline]
     pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
         self.bytes.get(..usize::from(self.len))
+    }
+
+    /// Whether it begins keys of an index with these parts.
+    #[inline]
+    pub(crate) fn begins(&self, index: KeyParts) -> bool {
+        self.len != TOO_LONG && self.parts.begin(index, usize::from(self.len))
+    }
+
+    /// The widths of its parts, as errors name them.
+    pub(crate) fn widths(&self) -> String {
+        let mut from = 0;
+        let ends = (1..=u32::from(self.len)).filter(|end| self.parts.ends >> (end - 1) & 1 != 0);
+        let part = |end: u32| {
+            let width = end - std::mem::replace(&mut from, end);
+            let is_signed = self.parts.signed >> (end - 1) & 1 != 0;
+            format!("{width}{}", if is_signed { " (signed)" } else { "" })
+        };
+        format!("parts of {} bytes", ends.map(part).collect::<Vec<_>>().join(" + "))
     }
 
     /// Padded with zeros: the least key that begins with it.
@@ -116,17 +177,17 @@ pub struct Scan {
     pub from: IndexKey,
     /// Up to this key, and every key that begins with it.
     pub to: IndexKey,
-    /// No more entries than this.
+    /// No more entries than this; [`UNLIMITED`] unless set.
     pub limit: u32,
     /// From the end of the range towards its beginning.
     pub backward: bool,
 }
 
 impl Scan {
-    /// All entries between both, in order, both included; 4,096 at most.
+    /// All entries between both, in order, both included, however many: they are read in pages of a few leaves.
     #[inline]
     pub fn range(from: IndexKey, to: IndexKey) -> Scan {
-        Scan { from, to, limit: SCANNED_MAX, backward: false }
+        Scan { from, to, limit: UNLIMITED, backward: false }
     }
 
     /// All entries whose keys begin with `key`.

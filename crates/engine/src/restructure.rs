@@ -15,20 +15,35 @@ use crate::index::growth::{Grown, Shard};
 use crate::outcome::Failure;
 use crate::recovery::free_met;
 
+/// What became of the requests without which a transaction cannot be committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Grew {
+    /// Some came about.
+    Changed,
+    /// None did, this time.
+    Nothing,
+    /// None will: trying again would not help.
+    Refused(Failure),
+}
+
 impl Coordinator {
     /// Changes the shape of trees as was asked: `own` first, then each request that waits, once. Then grows the
-    /// shard that was asked for last. Why `own` cannot come about, if trying again would not help.
+    /// shard that was asked for last. What became of `own`.
     #[cold]
-    pub(crate) async fn grow(&mut self, own: Option<TreeWork>) -> Option<Failure> {
+    pub(crate) async fn grow(&mut self, own: &[TreeWork]) -> Grew {
         // A split would forget a transaction in doubt, its locks with it, and use its log area.
         assert!(!self.txn.in_doubt, "it was resolved before");
         let cx = std::rc::Rc::clone(&self.cx);
-        own.into_iter().for_each(|work| cx.tree_works.withdraw(work));
+        own.iter().for_each(|&work| cx.tree_works.withdraw(work));
         let waiting = std::iter::from_fn(|| cx.tree_works.take()).take(cx.tree_works.count());
-        let mut verdict = None;
-        for work in own.into_iter().chain(waiting) {
+        let all = own.iter().copied().map(|work| (work, true)).chain(waiting.map(|it| (it, false)));
+        let mut verdict = Grew::Nothing;
+        for (work, is_own) in all {
             match self.reshape(&cx, work).await {
-                Err(Refused::Lasting(failure)) if own == Some(work) => verdict = Some(failure),
+                Ok(()) if is_own => verdict = Grew::Changed,
+                Err(Refused::Lasting(failure)) if is_own && verdict == Grew::Nothing => {
+                    verdict = Grew::Refused(failure);
+                }
                 Err(Refused::All) => return verdict,
                 // It is asked for again.
                 Ok(()) | Err(Refused::Lasting(_) | Refused::ForNow) => {}

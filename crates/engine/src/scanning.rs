@@ -2,7 +2,7 @@
 //!
 //! Invariant: a scan is planned, runs with the next fetch beside the records of that fetch, and shows
 //! the index as of one moment together with what the transaction itself had changed before that fetch.
-//! What the caller got wrong (a key that is too long, too many scans) surfaces at the fetch.
+//! What the caller got wrong (a key with parts of other widths, too many scans) surfaces at the fetch.
 
 use crate::context::Context;
 use crate::coordinator::Coordinator;
@@ -12,7 +12,7 @@ use crate::index::btree::seek::Seek;
 use crate::index_schema::IndexId;
 use crate::ordered::Ordered;
 use crate::outcome::Explanation;
-use crate::range::{IndexKey, SCANNED_MAX, SCANS_MAX, Scan, ScanEntry, ScanHandle};
+use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::sequel::{LaterScan, Waiting};
 use crate::transaction::Transaction;
 use crate::working_set::Txn;
@@ -22,21 +22,16 @@ impl Transaction<'_> {
     /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows what
     /// it brought.
     ///
-    /// At most [`SCANS_MAX`] scans a transaction, whose limits add up to at most [`SCANNED_MAX`]
-    /// entries; a scan without a limit of its own does not count, and shows at most as many.
+    /// Scans and look-ups of one transaction are as many as `Options::records_max` at most; a scan shows any
+    /// number of entries.
     pub fn scan(&mut self, index: IndexId, scan: Scan) -> ScanHandle {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let ordered = &mut txn.ordered;
-        let plan = &cx.database().catalog.ordered(index);
-        let left = SCANNED_MAX - ordered.asked as u32;
-        let unlimited = scan.limit == SCANNED_MAX;
-        let left = if unlimited { SCANNED_MAX } else { left };
-        let mistake = mistake_of(plan, &scan, ordered.wishes(), left);
-        if let Some(mistake) = mistake {
+        let (ordered, catalog) = (&mut txn.ordered, &cx.database().catalog);
+        let (plan, most) = (catalog.ordered(index), catalog.options().records_max as usize);
+        let keys = [&scan.from, &scan.to];
+        if ordered.wishes() >= most || !keys.iter().all(|key| key.begins(plan.parts)) {
+            let mistake = mistake_of(plan, keys, (ordered.wishes(), most));
             return self.mistaken_scan(mistake);
-        }
-        if !unlimited {
-            ordered.asked += u64::from(scan.limit);
         }
         let range = (scan.from.least(), scan.to.greatest());
         if txn.fetched < txn.entries.len() || txn.notes.is_waiting() {
@@ -59,12 +54,11 @@ impl Transaction<'_> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let (ordered, plan) = (&mut txn.ordered, cx.database().catalog.ordered(index));
         let is_whole = key.as_bytes().is_some_and(|key| key.len() == plan.used_bytes);
-        let is_many = ordered.wishes() >= SCANS_MAX;
+        let most = cx.database().catalog.options().records_max as usize;
         let is_first = txn.fetched == txn.entries.len() && txn.notes.is_plain();
-        if !is_whole || is_many || !is_first || ordered.asked >= u64::from(SCANNED_MAX) {
+        if !is_whole || !key.begins(plan.parts) || !is_first || ordered.wishes() >= most {
             return self.scan(index, Scan::prefix(key).limit(1));
         }
-        ordered.asked += 1;
         (ordered.is_used, ordered.pending) = (true, true);
         ordered.seeks.push(Seek::new(plan, key.least()));
         ScanHandle::of_seek(ordered.seeks.len() - 1)
@@ -139,23 +133,18 @@ fn index_of(cx: &Context, index: u16) -> &Index {
     cx.database().catalog.ordered(IndexId(index))
 }
 
-/// What cannot be about a scan.
-fn mistake_of(index: &Index, scan: &Scan, scans: usize, left: u32) -> Option<Explanation> {
-    let name = &index.schema.name;
-    for key in [&scan.from, &scan.to] {
-        let len = key.as_bytes().map(<[u8]>::len);
-        if len.is_none_or(|len| len > index.used_bytes) {
-            let value = len.map_or_else(|| "too long".to_owned(), |len| format!("{len} bytes"));
-            let allowed = format!("at most {} bytes", index.used_bytes);
-            return Some(Explanation::usage(&format!("key of index {name}"), value, &allowed));
-        }
-    }
-    if scans >= SCANS_MAX {
-        let allowed = format!("at most {SCANS_MAX}");
-        return Some(Explanation::usage("scans of one transaction", scans + 1, &allowed));
-    }
-    (scan.limit > left).then(|| {
-        let allowed = format!("at most {left} of {SCANNED_MAX} a transaction");
-        Explanation::usage(&format!("limit of a scan of {name}"), scan.limit, &allowed)
-    })
+/// What cannot be about a scan between these keys, when there are so many.
+#[cold]
+fn mistake_of(index: &Index, keys: [&IndexKey; 2], (scans, most): (usize, usize)) -> Explanation {
+    let Some(key) = keys.into_iter().find(|key| !key.begins(index.parts)) else {
+        let allowed = format!("at most {most} (records_max)");
+        return Explanation::usage("scans of one transaction", scans + 1, &allowed);
+    };
+    let field = format!("key of index {}", index.schema.name);
+    let value = key.as_bytes().map(|bytes| match bytes.len() > index.used_bytes {
+        true => format!("{} bytes", bytes.len()),
+        false => key.widths(),
+    });
+    let value = value.unwrap_or_else(|| "too long".to_owned());
+    Explanation::usage(&field, value, &index.allowed_keys())
 }

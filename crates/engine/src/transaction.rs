@@ -13,11 +13,11 @@ use crate::fuse::fuse;
 use crate::index::hash::Lookup;
 use crate::index::hash_of;
 use crate::misuse::note_nothing_to_set;
-use crate::outcome::Failure;
+use crate::outcome::{Explanation, Failure};
 pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
-use crate::working_set::{Added, ENTRIES_MAX, Entry, Handle, Mode, Progress, Txn};
+use crate::working_set::{Added, BUFFERED_MAX, Entry, FEW, Handle, Mode, Progress, ROOM_STEP, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// A transaction in progress; see [`Coordinator::transact`].
@@ -100,7 +100,7 @@ impl<'c> Transaction<'c> {
         let (mut left, before) = (None, txn.noted);
         for key in keys {
             let hash = hash_of(table, key);
-            if txn.entries.len() >= ENTRIES_MAX || txn.may_have(hash) {
+            if txn.entries.len() >= txn.room || txn.may_have(hash) {
                 left = Some(key);
                 break;
             }
@@ -267,7 +267,7 @@ impl<'c> Transaction<'c> {
         let table = cx.table(table_id);
         let hash = hash_of(table, word);
         let cells = widened(table, mode, cells);
-        if table.slot.full_key_bytes != 0 || txn.entries.len() >= ENTRIES_MAX {
+        if table.slot.full_key_bytes != 0 || txn.entries.len() >= txn.room {
             return self.add_rarer(table_id, Key::Word(word), mode, cells);
         }
         if txn.note_again(hash) && find(txn, table, word, &[]).is_some() {
@@ -290,8 +290,9 @@ impl<'c> Transaction<'c> {
             KeyWidth::Word => matches!(key, Key::Word(_)),
             KeyWidth::Bytes(width) => full_key.len() == usize::from(width),
         };
-        if !width_fits || txn.entries.len() >= ENTRIES_MAX {
-            return self.note_unfit(table_id, width_fits);
+        let full = (txn.entries.len() >= txn.room).then(|| make_room(cx, txn)).flatten();
+        if !width_fits || full.is_some() {
+            return self.note_unfit(table_id, full);
         }
         let cells = widened(table, mode, cells);
         let hash = hash_of(table, word);
@@ -316,6 +317,26 @@ impl<'c> Transaction<'c> {
         let added = Added { key: word, full_key, hash, mode, cells };
         cx.database().protocol.add(cx, txn, table, added)
     }
+}
+
+/// Lets the transaction have more records, unless it has as many as it may.
+#[cold]
+fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
+    let (catalog, records) = (&cx.database().catalog, txn.entries.len());
+    let most = catalog.options().records_max as usize;
+    if records >= most {
+        let allowed = format!("at most {most} (records_max)");
+        return Some(Explanation::usage("records of one transaction", records + 1, &allowed));
+    }
+    // Those that are not fetched take their bytes then.
+    let unread = (records - txn.fetched + ROOM_STEP) * 2 * catalog.record_bytes_max();
+    let bytes = txn.round.buffered_bytes() + unread;
+    if bytes > BUFFERED_MAX {
+        let allowed = format!("at most {BUFFERED_MAX}");
+        return Some(Explanation::usage("bytes of one transaction's records", bytes, &allowed));
+    }
+    (txn.has_many, txn.room) = (true, (records + ROOM_STEP).min(most));
+    None
 }
 
 /// Who changes or deletes a record needs all columns that its index keys are made of.
@@ -353,12 +374,29 @@ pub(crate) fn key_word(bytes: &[u8]) -> u64 {
     hash
 }
 
-fn find(txn: &Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
-    txn.entries.iter().position(|entry| {
-        entry.key == word
-            && entry.table == table.id
-            && (full_key.is_empty() || txn.round.bytes(entry.full_key, full_key.len()) == full_key)
-    })
+fn find(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
+    if txn.entries.len() > FEW {
+        return find_among_many(txn, table, word, full_key);
+    }
+    txn.entries.iter().position(|entry| is_of(&txn.round, entry, table, word, full_key))
+}
+
+fn is_of(round: &Round, entry: &Entry, table: &Table, word: u64, full_key: &[u8]) -> bool {
+    entry.key == word
+        && entry.table == table.id
+        && (full_key.is_empty() || round.bytes(entry.full_key, full_key.len()) == full_key)
+}
+
+#[cold]
+fn find_among_many(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
+    let Txn { entries, round, by_key, has_many, .. } = txn;
+    *has_many = true;
+    for (at, entry) in entries.iter().enumerate().skip(by_key.len()) {
+        by_key.insert((entry.table, entry.key, at as u32));
+    }
+    let its = (table.id, word, 0)..=(table.id, word, u32::MAX);
+    let mut known = by_key.range(its).map(|&(_, _, at)| at as usize);
+    known.find(|&at| is_of(round, &entries[at], table, word, full_key))
 }
 
 /// Keeps a long key in the round's buffer; where, or position 0 if there is none.

@@ -20,14 +20,20 @@ use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
 use crate::sequel::{Notes, Sequel, Wish};
 use crate::timestamp::Timestamp;
+use std::collections::BTreeSet;
 use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::{BufferOffset, Round, VerbIndex};
 use tarn_fabric::window::{Wait, Window};
 
-/// Most records of one transaction.
-pub const ENTRIES_MAX: usize = 4096;
+/// A transaction of no more records, or leaves, looks through them.
+pub const FEW: usize = 64;
+/// Records that a transaction may have before somebody looks whether it may have more.
+pub const ROOM_STEP: usize = 1024;
+/// Bytes of a transaction's buffer from which on it takes in nothing more that can be refused: what it has
+/// needs some for its log.
+pub const BUFFERED_MAX: usize = 1 << 30;
 
 /// What the caller wants of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -444,6 +450,12 @@ pub struct Txn {
     pub round: Round,
     /// The caller's records, in the order they were asked for.
     pub entries: Vec<Entry>,
+    /// Whether it has had many records: more than [`FEW`] were looked through, or room was made for more.
+    pub has_many: bool,
+    /// Records that it may have until somebody looks whether it may have more.
+    pub room: usize,
+    /// The entries of a transaction of many by their table and key, up to the last that was looked for.
+    pub by_key: BTreeSet<(TableId, u64, u32)>,
     /// One bit of 256 for each of their keys' hashes: what is not here is not among the entries.
     seen: [u64; 4],
     /// The same for the addresses of locks that were asked for.
@@ -524,6 +536,9 @@ impl Txn {
             stamps: Stamps::NONE,
             round: Round::new(),
             entries: Vec::with_capacity(16),
+            has_many: false,
+            room: ROOM_STEP,
+            by_key: BTreeSet::new(),
             seen: [0; 4],
             locked: [0; 4],
             at_home: 0,
@@ -561,6 +576,9 @@ impl Txn {
     #[inline]
     pub fn begin(&mut self, tag: OwnerTag) {
         self.tag = tag;
+        if self.has_many {
+            self.forget_many();
+        }
         self.round.clear();
         self.entries.clear();
         self.seen = [0; 4];
@@ -587,6 +605,13 @@ impl Txn {
         if self.ordered.is_used {
             self.ordered.clear();
         }
+    }
+
+    /// Of a transaction of many records, what others do not have.
+    #[cold]
+    pub(crate) fn forget_many(&mut self) {
+        (self.has_many, self.room) = (false, ROOM_STEP);
+        self.by_key = BTreeSet::new();
     }
 
     /// Names the transaction and empties its buffer: all that one needs which has no working set. What is left of the one before is

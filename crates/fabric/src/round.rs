@@ -164,6 +164,12 @@ impl Round {
         self.fence_next = true;
     }
 
+    /// How much of the buffer is in use.
+    #[inline]
+    pub fn buffered_bytes(&self) -> usize {
+        self.used_bytes
+    }
+
     /// Reserves `bytes` of buffer at a multiple of 8.
     #[inline]
     pub fn reserve(&mut self, bytes: usize) -> BufferOffset {

@@ -98,6 +98,14 @@ impl Builder {
         self
     }
 
+    /// Most records that one transaction may ask for, and most of its scans and look-ups, whatever they show; 1,048,576
+    /// unless set. One that asks for more fails by an error that names `records_max`.
+    #[must_use]
+    pub fn records_max(mut self, count: u32) -> Builder {
+        self.config.options.records_max = count;
+        self
+    }
+
     /// Addresses that each session's thread remembers, so that an update can lock in its first
     /// round; 0 unless set.
     #[must_use]

@@ -7,7 +7,7 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::Shard;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
-use crate::outcome::{Explanation, Failure};
+use crate::outcome::Failure;
 use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 
@@ -80,21 +80,11 @@ async fn extend_chain(
 ) -> Result<Address, Failure> {
     let lookup = *txn.lookup(&txn.entries[index]);
     let bytes = table.geometry.bucket_bytes;
-    let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
-    if let Some(pending) = txn.pieces.iter().find(|piece| piece.address == next_at) {
-        // This transaction has already extended this chain: take the block's next slot.
-        let block = Address::from_word(txn.round.word(pending.new));
-        let taken = |slot: &Address| txn.entries.iter().any(|entry| entry.address == *slot);
-        let slots = (0..table.geometry.slots)
-            .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
-        if let Some(slot) = slots.into_iter().find(|slot| !taken(slot)) {
-            return Ok(slot);
-        }
-        let most = table.geometry.slots;
-        let allowed = format!("at most {most} inserts of one transaction into one full bucket");
-        let (field, inserts) = ("inserts into one bucket", most + 1);
-        return Err(cx.explain(Explanation::usage(field, inserts, &allowed)));
-    }
+    let taken = |slot: Address| txn.entries.iter().any(|entry| entry.address == slot);
+    let next_at = match room_in_new(txn, table, lookup.tail, taken) {
+        Ok(slot) => return Ok(slot),
+        Err(next_at) => next_at,
+    };
     let block = cx.allocate(lookup.group(), bytes as u32).await?;
     txn.allocated.push((block, bytes as u32));
     let new = txn.round.reserve(8);
@@ -103,4 +93,27 @@ async fn extend_chain(
     txn.round.set_word(old, 0);
     txn.pieces.push(Piece { address: next_at, new, old, len_bytes: 8, logged: true });
     Ok(block.plus(DIRECTORY_BYTES))
+}
+
+/// A free slot in the blocks by which the transaction has made a chain longer so far, from `tail` on.
+///
+/// # Errors
+/// There is none: where NEXT of the chain's last block lies.
+pub(crate) fn room_in_new(
+    txn: &Txn,
+    table: &Table,
+    tail: Address,
+    taken: impl Fn(Address) -> bool,
+) -> Result<Address, Address> {
+    let mut next_at = tail.plus(DIRECTORY_NEXT_AT);
+    while let Some(link) = txn.pieces.iter().find(|piece| piece.address == next_at) {
+        let block = Address::from_word(txn.round.word(link.new));
+        let mut slots = (0..table.geometry.slots)
+            .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
+        if let Some(slot) = slots.find(|&slot| !taken(slot)) {
+            return Ok(slot);
+        }
+        next_at = block.plus(DIRECTORY_NEXT_AT);
+    }
+    Err(next_at)
 }

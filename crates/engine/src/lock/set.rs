@@ -11,7 +11,7 @@ use super::holds::Holds;
 use super::message::{self, Ask, LOCK, LockReply, Verdict};
 use super::name::{LockMode, LockName};
 use crate::context::Context;
-use crate::outcome::{AbortReason, Failure, TxnId};
+use crate::outcome::{AbortReason, Explanation, Failure, TxnId};
 use crate::resharding::drain::Period;
 use crate::services::{NodeServices, Transport};
 use crate::shard_map::{ShardEntry, ShardId, ShardState};
@@ -51,6 +51,8 @@ pub struct LockSet {
     refused: Option<AbortReason>,
     /// Hashes of names whose readers' lock could not become a writer's, in this try or an earlier one.
     not_upgraded: Vec<u64>,
+    /// Whether it was refused because it fills the table of its own node.
+    fills_table: bool,
     /// Under which name other nodes know the transaction.
     id: Option<TxnId>,
     /// Whether its owners may not change any more unnoticed: see [`LockSet::secure`].
@@ -202,8 +204,19 @@ impl LockSet {
         if !granted {
             self.note_refused(LockName { table, kind, key });
             self.refused = Some(AbortReason::LockRefused);
+            self.fills_table = services.locks.is_full_of(self.own.len());
         }
         granted
+    }
+
+    /// What a refusal is to the transaction: one that fills the lock table by itself would be refused for ever.
+    fn refusal(&self, cx: &Context, reason: AbortReason) -> Failure {
+        if !self.fills_table {
+            return Failure::Abort(reason);
+        }
+        let (field, locks) = ("locks of one transaction at one node", self.own.len() + 1);
+        let allowed = "half of what its lock table has room for (lock_table_bytes)";
+        cx.explain(Explanation::usage(field, locks, allowed))
     }
 
     /// A lock of another node, or of none.
@@ -239,7 +252,7 @@ impl LockSet {
             poll_fn(|waiting| self.await_replies(cx, waiting)).await;
             self.settle_remote();
         }
-        self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
+        self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
     /// As [`LockSet::collect`], where nobody is asked by a message.
@@ -252,7 +265,7 @@ impl LockSet {
             debug_assert!(self.sent.is_empty(), "nobody is waited for");
             self.settle_remote();
         }
-        self.refused.map_or(Ok(()), |reason| Err(Failure::Abort(reason)))
+        self.refused.map_or(Ok(()), |reason| Err(self.refusal(cx, reason)))
     }
 
     /// Whether there is anything to [`LockSet::collect`], or a refusal to be told.
@@ -436,7 +449,7 @@ impl LockSet {
         if !self.remote.is_empty() {
             self.release_remote(cx, committed);
         }
-        self.refused = None;
+        (self.refused, self.fills_table) = (None, false);
     }
 
     #[cold]

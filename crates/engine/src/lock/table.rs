@@ -96,6 +96,14 @@ impl LockTable {
         self.bits
     }
 
+    /// Whether who holds so many locks was refused the next because it holds most of the table: nothing is left to
+    /// spill to, and half of the slots are its own.
+    #[cold]
+    pub(super) fn is_full_of(&self, held: usize) -> bool {
+        let is_spent = self.free.load(Ordering::Acquire) as u32 == self.spills;
+        is_spent && held * 2 >= self.homes as usize * (WORDS - 1)
+    }
+
     #[inline(always)]
     pub(super) fn bucket(&self, number: u32) -> &[AtomicU64; WORDS] {
         &self.words.as_chunks().0[number as usize]

@@ -7,18 +7,20 @@
 //! only BITMAP, STRAYS and VERSION need their old bytes in the undo log. Slots come before BITMAP, BITMAP
 //! before VERSION.
 
+use super::trees::padded;
 use super::{Rule, Step, Structure};
 use crate::context::Context;
 use crate::index::btree::cache::{Course, Lead, Way};
 use crate::index::btree::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
-use crate::index::btree::plan::Index;
+use crate::index::btree::plan::{Index, KeyBytes};
 use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
 use crate::index::btree::work::{TreeTask, TreeWork};
 use crate::layout::Version;
 use crate::node_locks::note_grants;
 use crate::ordered::{Change, ChangePlace, Leaf, effects};
-use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{LockKind, Mode, NO_LOCK, Piece, Txn};
+use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -260,35 +262,50 @@ impl Change {
     }
 }
 
-/// All leaves are locked: makes their new images, leaf by leaf.
+/// All leaves are locked: makes their new images, leaf by leaf. Those that have no room are all split before the
+/// next try.
 fn apply(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
-    for at in 0..txn.ordered.leaves.len() {
-        let of_leaf = |change: &Change| change.place == ChangePlace::Leaf(at as u32);
-        if txn.ordered.changes.iter().any(of_leaf) {
-            apply_to(cx, txn, at)?;
-        }
+    let place = |change: &Change| match change.place {
+        ChangePlace::Leaf(at) => at,
+        _ => u32::MAX,
+    };
+    txn.ordered.changes.sort_by_key(place);
+    let mut from = 0;
+    while let Some(first) = txn.ordered.changes.get(from) {
+        let at = place(first);
+        let its = txn.ordered.changes[from..].iter().take_while(|it| place(it) == at).count();
+        apply_to(cx, txn, (at as usize, from..from + its))?;
+        from += its;
     }
-    Ok(())
+    match txn.ordered.needs.is_empty() {
+        true => Ok(()),
+        false => Err(AbortReason::LeafFull.into()),
+    }
 }
 
-fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
+/// A leaf, and which of the changes are its own.
+fn apply_to(
+    cx: &Context,
+    txn: &mut Txn,
+    (at, changes): (usize, Range<usize>),
+) -> Result<(), Failure> {
     let Leaf { index, address, image, lock, .. } = txn.ordered.leaves[at];
     let index = cx.database().catalog.ordered(index);
     let (shape, bytes) = (&index.shape, index.shape.used_bytes(0));
     let before = Node::new(shape, txn.round.bytes(image, bytes));
     let (old, mut strays) = (before.bitmap(), before.strays());
-    let mine = |change: &&Change| change.place == ChangePlace::Leaf(at as u32);
     let mut bitmap = old;
-    for change in txn.ordered.changes.iter().filter(mine).filter(|it| !it.adds) {
+    let mine = &txn.ordered.changes[changes.clone()];
+    for change in mine.iter().filter(|it| !it.adds) {
         // An entry that is not there is not taken away: the audit counts what is missing.
         let gone = before.find(&change.key[..shape.key_bytes], bitmap);
         bitmap &= !gone.map_or(0, |slot| 1 << slot);
     }
-    let adds = txn.ordered.changes.iter().filter(mine).filter(|it| it.adds).count();
+    let adds = mine.iter().filter(|it| it.adds).count();
     let copy = txn.round.reserve_lines(bytes);
-    for each in 0..txn.ordered.changes.len() {
+    for each in changes.clone() {
         let change = txn.ordered.changes[each];
-        if !change.adds || !mine(&&change) {
+        if !change.adds {
             continue;
         }
         let key = &change.key[..shape.key_bytes];
@@ -301,16 +318,16 @@ fn apply_to(cx: &Context, txn: &mut Txn, at: usize) -> Result<(), Failure> {
             return Err(AbortReason::UniqueViolation.into());
         }
         let Some((slot, stray)) = shape.place(0, key, bitmap | old) else {
-            return Err(full(cx, txn, index, (&change, adds)));
+            note_full(txn, index, (at, changes), (&change, adds));
+            return Ok(());
         };
         bitmap |= 1 << slot;
         strays |= stray;
         fill(cx, txn, index, &change, copy.plus(shape.slot_at(0, slot)));
     }
     if let Some(task) = reshaping(shape, (old, bitmap), adds) {
-        let key = txn.ordered.changes.iter().find(mine).map(|change| change.key);
-        let work = key.map(|key| TreeWork { index: index.id, task, level: 0, key });
-        work.into_iter().for_each(|work| cx.tree_works.request(work));
+        let key = txn.ordered.changes[changes.start].key;
+        cx.tree_works.request(TreeWork { index: index.id, task, level: 0, key });
     }
     write_leaf(txn, index, (address, lock), (image, copy), (old, bitmap, strays));
     Ok(())
@@ -329,17 +346,31 @@ fn reshaping(shape: &NodeShape, (old, new): (u64, u64), adds: usize) -> Option<T
     (adds > 0 && is_tight && after * 2 > shape.leaf_slots).then_some(TreeTask::Split)
 }
 
-/// A leaf has no room: it will be split, unless that would never make enough.
+/// A leaf has no room for a change, one of so many: it will be split. Where its two halves might not do, it is parted
+/// into as many leaves as will be half full of what is there and what comes.
 #[cold]
-fn full(cx: &Context, txn: &mut Txn, index: &Index, (change, adds): (&Change, usize)) -> Failure {
-    let most = index.shape.leaf_slots / 2;
-    if adds > most {
-        let field = format!("entries of one transaction in one leaf of {}", index.schema.name);
-        return cx.explain(Explanation::usage(&field, adds, &format!("at most {most}")));
+fn note_full(
+    txn: &mut Txn,
+    index: &Index,
+    (at, changes): (usize, Range<usize>),
+    (change, adds): (&Change, usize),
+) {
+    let (shape, level) = (&index.shape, 0);
+    let half = shape.leaf_slots / 2;
+    if adds <= half {
+        let (task, key) = (TreeTask::Split, change.key);
+        return txn.ordered.needs.push(TreeWork { index: index.id, task, level, key });
     }
-    let (task, level) = (TreeTask::Split, 0);
-    txn.ordered.needs = Some(TreeWork { index: index.id, task, level, key: change.key });
-    AbortReason::LeafFull.into()
+    let image = txn.round.bytes(txn.ordered.leaves[at].image, shape.used_bytes(0));
+    let leaf = Node::new(shape, image);
+    let mut keys: Vec<KeyBytes> = leaf.used().map(|slot| padded(leaf.key(slot))).collect();
+    let comes = txn.ordered.changes[changes].iter().filter(|it| it.adds);
+    keys.extend(comes.map(|it| it.key));
+    keys.sort_unstable();
+    let (task, leaves) = (TreeTask::Part, keys.len().div_ceil(half));
+    let firsts = (1..leaves).map(|leaf| keys[leaf * keys.len() / leaves]);
+    let work = |key| TreeWork { index: index.id, task, level, key };
+    txn.ordered.needs.extend(firsts.map(work));
 }
 
 /// Fills a slot's new image.

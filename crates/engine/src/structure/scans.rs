@@ -10,8 +10,8 @@ use crate::index::btree::scan::{Answer, Near, Own, Visit};
 use crate::index::btree::seek::Sought;
 use crate::index_schema::IndexId;
 use crate::ordered::{Ordered, effects};
-use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{Check, Mode, Txn};
+use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::working_set::{BUFFERED_MAX, Check, Mode, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -83,6 +83,9 @@ pub(crate) fn absorb(
     cx: &Context,
     txn: &mut Txn,
 ) -> Result<(), Failure> {
+    if txn.round.buffered_bytes() > BUFFERED_MAX {
+        return Err(too_much(cx, txn.round.buffered_bytes()));
+    }
     let mut verdict = Ok(());
     // A look-up that becomes a scan's now has no READs in this round.
     let planned = txn.ordered.live;
@@ -97,6 +100,13 @@ pub(crate) fn absorb(
     let ordered = &mut txn.ordered;
     ordered.pending = ordered.scans[..ordered.live].iter().any(|scan| !scan.is_done);
     Ok(verdict?)
+}
+
+/// The scans of a transaction have read more than it can keep.
+#[cold]
+fn too_much(cx: &Context, bytes: usize) -> Failure {
+    let allowed = format!("at most {BUFFERED_MAX}");
+    cx.explain(Explanation::usage("bytes read by one transaction", bytes, &allowed))
 }
 
 fn absorb_scan(

@@ -8,7 +8,7 @@
 use super::{Rule, Structure, begin, merges, raise};
 use crate::context::Context;
 use crate::index::btree::cache::{Course, Lead, Way};
-use crate::index::btree::edit::{self, NodeMut};
+use crate::index::btree::edit::{self, Cut, NodeMut};
 use crate::index::btree::node::{META_AT, Node};
 use crate::index::btree::plan::{Index, KeyBytes};
 use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
@@ -44,7 +44,7 @@ pub(crate) async fn reshape(
     begin(protocol, cx, txn);
     let index = cx.database().catalog.ordered(work.index);
     match work.task {
-        TreeTask::Split => split(protocol, cx, txn, index, work).await,
+        TreeTask::Split | TreeTask::Part => split(protocol, cx, txn, index, work).await,
         TreeTask::Post => post(protocol, cx, txn, index, work).await,
         TreeTask::Merge => merges::merge(protocol, cx, txn, index, work).await,
     }
@@ -181,6 +181,21 @@ async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Fa
     }
 }
 
+/// Whether a node that covers the key is to be split: one that is no more than half full is not, nor one that
+/// begins at the key where it should be parted.
+fn is_to_split(index: &Index, node: Node<'_>, work: &TreeWork) -> bool {
+    match work.task {
+        TreeTask::Part => *node.low() < work.key[..index.shape.key_bytes],
+        _ => node.count() * 2 > index.shape.slots(work.level),
+    }
+}
+
+/// Where it is split.
+fn cut_of<'k>(index: &Index, work: &'k TreeWork) -> Cut<'k> {
+    let key = &work.key[..index.shape.key_bytes];
+    if work.task == TreeTask::Part { Cut::Before(key) } else { Cut::For(key) }
+}
+
 async fn split(
     protocol: &impl Structure,
     cx: &Context,
@@ -192,8 +207,7 @@ async fn split(
     let Some((address, at)) = descend(cx, txn, index, (work.level, key)).await? else {
         return Ok(TreeDone::Needless);
     };
-    let slots = index.shape.slots(work.level);
-    if image(index, txn, at).count() * 2 <= slots {
+    if !is_to_split(index, image(index, txn, at), &work) {
         return Ok(TreeDone::Needless);
     }
     let mut nodes = Vec::new();
@@ -231,12 +245,12 @@ async fn split_at(
     let held = lock_all(protocol, cx, txn, index, &all).await?;
     let node = image(index, txn, held[0].image);
     let same = is_mine(index, address, node) && node.level() == work.level && node.covers(key);
-    if !same || node.count() * 2 <= index.shape.slots(work.level) {
+    if !same || !is_to_split(index, node, &work) {
         return Err(AbortReason::IndexChanged.into());
     }
     let follow = match held[..] {
         [root, left, right] => {
-            write_root_split(txn, index, (root, left, right), key);
+            write_root_split(txn, index, (root, left, right), cut_of(index, &work));
             None
         }
         [left, right] => Some(write_split(protocol, cx, txn, index, (left, right), work).await?),
@@ -260,9 +274,8 @@ async fn write_split(
     let (mut old, mut new) = (before.clone(), txn.round.bytes(right.image, bytes).to_vec());
     let (mut old_node, mut new_node) =
         (NodeMut::new(&index.shape, &mut old), NodeMut::new(&index.shape, &mut new));
-    let key = &work.key[..index.shape.key_bytes];
-    let separator =
-        edit::split((&mut old_node, &before), (&mut new_node, right.address), (index.tree(), key));
+    let (old_node, new_node) = ((&mut old_node, &before[..]), (&mut new_node, right.address));
+    let separator = edit::split(old_node, new_node, (index.tree(), cut_of(index, &work)));
     if !protocol.keeps(Rule::SiblingWithSplit) {
         publish_early(protocol, cx, txn, index, (left, right), &old).await?;
         write_node(txn, index, Held { lock: 0, ..right }, &new, u64::MAX);
@@ -299,7 +312,7 @@ fn write_root_split(
     txn: &mut Txn,
     index: &Index,
     (root, left, right): (Held, Held, Held),
-    key: &[u8],
+    cut: Cut<'_>,
 ) {
     let bytes = index.shape.node_bytes;
     let copy = |txn: &Txn, held: Held| txn.round.bytes(held.image, bytes).to_vec();
@@ -310,7 +323,7 @@ fn write_root_split(
         (&mut NodeMut::new(shape, &mut top), &before),
         (&mut NodeMut::new(shape, &mut one), left.address),
         (&mut NodeMut::new(shape, &mut other), right.address),
-        (index.tree(), key),
+        (index.tree(), cut),
     );
     write_node(txn, index, left, &one, u64::MAX);
     write_node(txn, index, right, &other, u64::MAX);

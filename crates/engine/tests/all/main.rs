@@ -47,6 +47,7 @@ mod rtt_budget_occ;
 mod rtt_budget_oocc;
 mod semantics;
 mod sequences;
+mod sizes;
 mod taken_back;
 mod tickets;
 mod unknown;

@@ -9,7 +9,7 @@ use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::outcome::{AbortReason, Explanation, Failure};
 use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::transaction::{Block, Transaction};
-use tarn_engine::working_set::{ENTRIES_MAX, Handle, Mode};
+use tarn_engine::working_set::{Handle, Mode};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 
@@ -311,13 +311,15 @@ fn versions_never_fall_whatever_lives_in_a_slot() {
 
 #[test]
 fn mistakes_are_named_and_leave_no_lock() {
-    let world = World::new(&Shape::of(&[
+    let mut shape = Shape::of(&[
         narrow("narrow", 8000),
         narrow("keyed", 8).key_bytes(12),
         TableSchema::new("huge", 8)
             .column("a", ColumnType::U64)
             .column("b", ColumnType::Bytes(16000)),
-    ]));
+    ]);
+    shape.options.records_max = 4096;
+    let world = World::new(&shape);
     let mut by = world.coordinator(0, 0);
     fill(&mut by, T, 0..10);
     let result = block_on(by.transact(async |tx| {
@@ -333,7 +335,7 @@ fn mistakes_are_named_and_leave_no_lock() {
     let result = block_on(by.transact(async |tx| {
         tx.update(T, 0u64, Cells::ALL);
         tx.fetch().await?;
-        for key in 0..=ENTRIES_MAX as u64 {
+        for key in 0..=4096u64 {
             tx.read(T, key, Cells::ALL);
         }
         tx.fetch().await

@@ -154,6 +154,35 @@ pub fn mask(count: usize) -> u64 {
     if count == 64 { u64::MAX } else { (1 << count) - 1 }
 }
 
+/// Where a node is split.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut<'k> {
+    /// So that there is room for this key: about in the middle.
+    For(&'k [u8]),
+    /// So that a node begins at this key, which is above the node's first: either half may be empty.
+    Before(&'k [u8]),
+}
+
+impl Cut<'_> {
+    /// How many of a node's entries, in the order of `slots`, stay, and the separator.
+    ///
+    /// # Panics
+    /// If there are fewer than two entries and no separator was given: our bug.
+    fn of(self, node: Node<'_>, slots: &[usize]) -> (usize, Vec<u8>) {
+        match self {
+            Cut::For(key) => {
+                assert!(slots.len() >= 2, "a node of one entry is not split");
+                let stay = staying(node, slots, key);
+                (stay, node.key(slots[stay]).to_vec())
+            }
+            Cut::Before(key) => {
+                let stay = slots.iter().take_while(|&&slot| node.key(slot) < key).count();
+                (stay, key.to_vec())
+            }
+        }
+    }
+}
+
 /// How many of a node's entries, in the order of `slots`, stay when it is split for `key`.
 fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
     let count = slots.len();
@@ -163,21 +192,20 @@ fn staying(node: Node<'_>, slots: &[usize], key: &[u8]) -> usize {
 }
 
 /// Splits `left`, whose image is also at `image`: the upper entries go to `right`, which lies at
-/// `address`. `key` is what there was no room for. Returns the separator.
+/// `address`. Returns the separator.
 ///
 /// # Panics
-/// If there are fewer than two entries: our bug.
+/// As [`Cut`] says.
 pub fn split(
     (left, image): (&mut NodeMut<'_>, &[u8]),
     (right, address): (&mut NodeMut<'_>, Address),
-    (tree, key): (u16, &[u8]),
+    (tree, cut): (u16, Cut<'_>),
 ) -> Vec<u8> {
     let shape = left.shape;
     let old = Node::new(shape, image);
     let slots = super::cache::sorted_slots(old);
-    assert!(slots.len() >= 2, "a node of one entry is not split");
-    let (stay, go) = slots.split_at(staying(old, &slots, key));
-    let separator = old.key(go[0]).to_vec();
+    let (stay, separator) = cut.of(old, &slots);
+    let (stay, go) = slots.split_at(stay);
     right.set_kind(old.level(), tree);
     right.set_next(old.next());
     right.set_fences(&separator, old.high());
@@ -198,24 +226,23 @@ pub fn split_root<'a>(
     (root, image): (&mut NodeMut<'_>, &[u8]),
     (left, left_at): (&mut NodeMut<'a>, Address),
     (right, right_at): (&mut NodeMut<'a>, Address),
-    (tree, key): (u16, &[u8]),
+    (tree, cut): (u16, Cut<'_>),
 ) {
     let old = Node::new(root.shape, image);
     let slots = super::cache::sorted_slots(old);
-    assert!(slots.len() >= 2, "a root of one entry is not split");
-    let (stay, go) = slots.split_at(staying(old, &slots, key));
-    let separator = old.key(go[0]);
+    let (stay, separator) = cut.of(old, &slots);
+    let (stay, go) = slots.split_at(stay);
     for (node, slots) in [(&mut *left, stay), (&mut *right, go)] {
         node.set_kind(old.level(), tree);
         node.take_slots(old, image, slots);
     }
     left.set_next(right_at);
-    left.set_fences(old.low(), Some(separator));
+    left.set_fences(old.low(), Some(&separator));
     right.set_next(Address::NULL);
-    right.set_fences(separator, None);
+    right.set_fences(&separator, None);
     root.set_kind(old.level() + 1, tree);
     root.set_child(0, old.low(), left_at);
-    root.set_child(1, separator, right_at);
+    root.set_child(1, &separator, right_at);
     root.set_bitmap(0b11);
     root.set_strays(0);
 }
@@ -322,7 +349,7 @@ mod tests {
             wanted[..8].copy_from_slice(&key.to_be_bytes());
             let mut one = NodeMut::new(&shape, &mut left);
             let mut other = NodeMut::new(&shape, &mut right);
-            let separator = split((&mut one, &image), (&mut other, at(4096)), (7, &wanted));
+            let separator = split((&mut one, &image), (&mut other, at(4096)), (7, Cut::For(&wanted)));
             let (one, other) = (one.node(), other.node());
             prop_assert_eq!(one.high(), Some(&separator[..]));
             prop_assert_eq!(other.low(), &separator[..]);
@@ -360,7 +387,7 @@ mod tests {
                 (&mut NodeMut::new(&shape, &mut root), &image),
                 (&mut NodeMut::new(&shape, &mut left), at(4096)),
                 (&mut NodeMut::new(&shape, &mut right), at(8192)),
-                (7, &key),
+                (7, Cut::For(&key)),
             );
             let (top, one, other) =
                 (Node::new(&shape, &root), Node::new(&shape, &left), Node::new(&shape, &right));

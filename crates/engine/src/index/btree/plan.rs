@@ -7,6 +7,7 @@ use super::node::{Node, NodeShape};
 use crate::index_schema::{
     INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema, encode_column, primary_key_bytes,
 };
+use crate::range::KeyParts;
 use crate::schema::{Cells, ColumnType, Key, KeyWidth, TableId, TableSchema};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::rng::mix;
@@ -20,6 +21,41 @@ enum Source {
     Key,
     KeyBits { shift: u8, bits: u8 },
     Column { offset_bytes: usize, column_type: ColumnType },
+}
+
+/// How a part of a key compares.
+enum PartKind {
+    /// As bytes.
+    Text,
+    /// As a number with a sign.
+    Signed,
+    /// As a number without.
+    Unsigned,
+}
+
+fn kind(source: Source, key: KeyWidth) -> PartKind {
+    match source {
+        Source::Key if key != KeyWidth::Word => PartKind::Text,
+        Source::Column { column_type: ColumnType::Bytes(_), .. } => PartKind::Text,
+        Source::Column { column_type: ColumnType::I64, .. } => PartKind::Signed,
+        Source::Key | Source::KeyBits { .. } | Source::Column { .. } => PartKind::Unsigned,
+    }
+}
+
+/// Where the parts of keys end that are made of `sources`.
+fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
+    let (mut parts, mut at) = (KeyParts::default(), 0);
+    for &(source, width) in sources {
+        let last = 1 << (at + width - 1);
+        parts.ends |= last;
+        match kind(source, key) {
+            PartKind::Text => parts.text |= (at..at + width).fold(0, |bits, byte| bits | 1 << byte),
+            PartKind::Signed => parts.signed |= last,
+            PartKind::Unsigned => {}
+        }
+        at += width;
+    }
+    parts
 }
 
 /// An ordered index; see the module's text.
@@ -39,6 +75,8 @@ pub struct Index {
     pub columns: Cells,
     /// Bytes of a key before padding.
     pub used_bytes: usize,
+    /// Where its keys' parts end.
+    pub(crate) parts: KeyParts,
     /// Width of the primary key.
     key: KeyWidth,
     /// Offset of the primary key in the index key; else it is the leaf's value.
@@ -87,7 +125,36 @@ impl Index {
         let value_bytes = if key_at.is_some() { 0 } else { key_bytes.next_multiple_of(8) };
         let shape = NodeShape::of(used_bytes.next_multiple_of(8), value_bytes);
         let (schema, key) = (schema.clone(), of.key);
-        Index { id, table, schema, shape, root, columns, used_bytes, key, key_at, sources, groups }
+        let parts = parts_of(&sources, key);
+        Index {
+            id,
+            table,
+            schema,
+            shape,
+            root,
+            columns,
+            used_bytes,
+            parts,
+            key,
+            key_at,
+            sources,
+            groups,
+        }
+    }
+
+    /// Which keys of callers begin its keys, as errors name them.
+    #[cold]
+    pub(crate) fn allowed_keys(&self) -> String {
+        let part = |&(source, width): &(Source, usize)| match kind(source, self.key) {
+            PartKind::Text => format!("{width} (text, or its beginning as the last part)"),
+            PartKind::Signed => format!("{width} (signed)"),
+            PartKind::Unsigned => width.to_string(),
+        };
+        let parts = self.sources.iter().map(part).collect::<Vec<_>>().join(" + ");
+        format!(
+            "parts of {parts} bytes, of which the last may be left out: at most {} bytes",
+            self.used_bytes
+        )
     }
 
     /// The index key of a record: its key word, its full key if it has one, its payload.

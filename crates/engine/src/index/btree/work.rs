@@ -24,6 +24,8 @@ const REST: u32 = 64;
 pub enum TreeTask {
     /// Split the node that covers the key.
     Split,
+    /// Split the leaf that covers the key so that the key begins a leaf, whatever is in either half.
+    Part,
     /// Enter the node that covers the key into its parent, if it is missing there.
     Post,
     /// Merge the node that covers the key with a neighbour, if both are light.

@@ -8,8 +8,9 @@ use super::execute::reserve_payload;
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::Shard;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
-use crate::outcome::{Explanation, Failure};
+use crate::index::room::room_in_new;
+use crate::layout::DIRECTORY_BYTES;
+use crate::outcome::Failure;
 use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -96,20 +97,10 @@ async fn extend_chain(
 ) -> Result<Address, Failure> {
     let lookup = *txn.lookup(&txn.entries[index]);
     let bytes = table.geometry.bucket_bytes;
-    let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
-    if let Some(link) = txn.pieces.iter().find(|piece| piece.address == next_at) {
-        // This transaction has already made the chain longer.
-        let block = Address::from_word(txn.round.word(link.new));
-        let mut slots = (0..table.geometry.slots)
-            .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
-        if let Some(slot) = slots.find(|slot| !is_taken(txn, index, *slot)) {
-            return Ok(slot);
-        }
-        let most = table.geometry.slots;
-        let allowed = format!("at most {most} inserts of one transaction into one full bucket");
-        let field = "inserts into one bucket";
-        return Err(cx.explain(Explanation::usage(field, most + 1, &allowed)));
-    }
+    let next_at = match room_in_new(txn, table, lookup.tail, |slot| is_taken(txn, index, slot)) {
+        Ok(slot) => return Ok(slot),
+        Err(next_at) => next_at,
+    };
     let block = cx.allocate(lookup.group(), bytes as u32).await?;
     txn.allocated.push((block, bytes as u32));
     let new = txn.round.reserve(8);
