@@ -53,8 +53,10 @@ pub struct Options {
     pub placement: Placement,
     /// Coordinators of the whole cluster: each has its own log area in every group.
     pub coordinators_max: u32,
-    /// Size of one log area: bounds a transaction's undo images within one group.
+    /// Size of one log area. A transaction whose log is longer takes chunks of the heap in every group that it writes.
     pub log_bytes: u64,
+    /// Longest log of one transaction.
+    pub log_bytes_max: u64,
     /// Most records of one transaction, and most of its scans.
     pub records_max: u32,
     /// Unit of allocation from the heap, a multiple of 64.
@@ -80,6 +82,10 @@ impl Options {
     }
 }
 
+/// The head of a log, the beginning of what it says, where it goes on, and a decision.
+const LOG_BYTES_MIN: u64 = 256;
+/// A transaction's buffer holds its log beside all else.
+const LOG_BYTES_MOST: u64 = 1 << 30;
 /// Handles of scans have one bit less than a word of 32.
 const RECORDS_MOST: u32 = (1 << 31) - 1;
 /// [`Options::records_max`] unless set.
@@ -91,6 +97,7 @@ impl Default for Options {
             placement: Placement::Hash,
             coordinators_max: 256,
             log_bytes: 64 << 10,
+            log_bytes_max: 256 << 20,
             records_max: RECORDS_MAX,
             chunk_bytes: 256 << 10,
             spare_bytes: 64 << 20,
@@ -301,6 +308,13 @@ impl Catalog {
         self.tables.iter().map(bytes).max().unwrap_or(0)
     }
 
+    /// Whether a chunk of the heap begins there.
+    pub(crate) fn is_chunk(&self, address: Address) -> bool {
+        let at = address.offset_bytes().checked_sub(self.heap_at);
+        let chunk = |at: u64| (at / self.options.chunk_bytes, at % self.options.chunk_bytes);
+        at.map(chunk).is_some_and(|(chunk, rest)| chunk < self.chunks && rest == 0)
+    }
+
     /// A coordinator's log area in a group.
     #[inline]
     pub fn log(&self, group: GroupId, coordinator: u32) -> Address {
@@ -379,9 +393,14 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     if options.coordinators_max == 0 {
         return refuse("coordinators_max", "0".into(), "≥ 1".into());
     }
-    if options.log_bytes < 1024 || !options.log_bytes.is_multiple_of(64) {
+    if options.log_bytes < LOG_BYTES_MIN || !options.log_bytes.is_multiple_of(64) {
         let value = options.log_bytes.to_string();
-        return refuse("log_bytes", value, "multiples of 64 from 1024 on".into());
+        return refuse("log_bytes", value, format!("multiples of 64 from {LOG_BYTES_MIN} on"));
+    }
+    if options.log_bytes_max < options.log_bytes || options.log_bytes_max > LOG_BYTES_MOST {
+        let value = options.log_bytes_max.to_string();
+        let allowed = format!("log_bytes, {}, to {LOG_BYTES_MOST}", options.log_bytes);
+        return refuse("log_bytes_max", value, allowed);
     }
     if options.records_max == 0 || options.records_max > RECORDS_MOST {
         let value = options.records_max.to_string();

@@ -18,6 +18,7 @@ use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::index_schema::IndexId;
 use crate::load_trees::Loads;
+use crate::log::chain::LogBlocks;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::numbers::{Known, Numbers};
@@ -61,6 +62,8 @@ pub struct Database {
     pub sweeps: Sweeps,
     /// Timestamps, unless they come from elsewhere.
     pub counter: SharedCounter,
+    /// Where log entries go on that are longer than their areas.
+    pub(crate) log_blocks: LogBlocks,
     /// What compute nodes of this process do for one another.
     pub directory: Directory,
     /// What they have counted of their transactions, and what became of leases because of it.
@@ -92,6 +95,7 @@ impl Database {
             loads,
             sweeps,
             counter,
+            log_blocks: LogBlocks::default(),
             directory,
             lease_desk: LeaseDesk::default(),
             numbers: Numbers::default(),
@@ -519,6 +523,19 @@ impl Context {
     /// `OutOfMemory`, or the fabric's.
     pub async fn allocate_run(&self, group: GroupId, bytes: u64) -> Result<Address, Failure> {
         let owner = self.heap.borrow().owner();
+        self.allocate_run_for(owner, group, bytes).await
+    }
+
+    /// As [`Context::allocate_run`], for this owner.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn allocate_run_for(
+        &self,
+        owner: u64,
+        group: GroupId,
+        bytes: u64,
+    ) -> Result<Address, Failure> {
         self.claim(owner, group, bytes).await.map(|(start, _)| start)
     }
 

@@ -13,6 +13,9 @@ use tarn_fabric::port::Port;
 use tarn_fabric::rng::mix;
 use tarn_fabric::round::{Round, VERB_BYTES_MAX};
 
+/// In the chunk table, beside a coordinator's number: the chunk belongs to the number's log. No thread's name has this bit.
+pub(crate) const LOG_OWNER: u64 = 1 << 63;
+
 #[derive(Clone, Copy)]
 struct Chunk {
     next: Address,

@@ -11,6 +11,7 @@ use crate::index::prints::Prints;
 use crate::layout::{Slot, Ticket, Version};
 use crate::lock::set::LockSet;
 use crate::lock::versions::Stamp;
+use crate::log::chain::Chain;
 use crate::membership::ViewNumber;
 use crate::ordered::Ordered;
 use crate::owner::OwnerTag;
@@ -483,6 +484,8 @@ pub struct Txn {
     pub shares: Vec<Lock>,
     /// What will be written.
     pub pieces: Vec<Piece>,
+    /// Where its log entry goes on, if it is longer than its area.
+    pub(crate) chain: Chain,
     /// Its locks in compute nodes.
     pub held: LockSet,
     /// Version tables that are being read without a lock, by their entry: of which moment they are at least.
@@ -552,6 +555,7 @@ impl Txn {
             locks: Vec::with_capacity(4),
             shares: Vec::new(),
             pieces: Vec::with_capacity(4),
+            chain: Chain::default(),
             held: LockSet::default(),
             looks: Vec::new(),
             written: Vec::new(),

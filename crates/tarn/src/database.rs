@@ -106,6 +106,22 @@ impl Builder {
         self
     }
 
+    /// Size of each session's log area, in bytes, a multiple of 64; 64 KiB unless set. A transaction whose log is longer
+    /// takes chunks of the heap besides, which its session's number keeps.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Builder {
+        self.config.options.log_bytes = bytes;
+        self
+    }
+
+    /// Longest log of one transaction, in bytes; 256 MiB unless set. One whose log would be longer fails by an error that names
+    /// `log_bytes_max`.
+    #[must_use]
+    pub fn log_bytes_max(mut self, bytes: u64) -> Builder {
+        self.config.options.log_bytes_max = bytes;
+        self
+    }
+
     /// Addresses that each session's thread remembers, so that an update can lock in its first
     /// round; 0 unless set.
     #[must_use]

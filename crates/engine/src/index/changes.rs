@@ -8,7 +8,8 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::prints::Prints;
 use crate::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
-use crate::outcome::{Explanation, Failure};
+use crate::log::chain;
+use crate::outcome::Failure;
 use crate::working_set::{Entry, Lock, LockKind, Piece, Txn};
 use tarn_fabric::address::Address;
 
@@ -16,7 +17,7 @@ use tarn_fabric::address::Address;
 /// headers and nodes; the groups.
 ///
 /// # Errors
-/// What is to be logged does not fit into the log area.
+/// What is to be logged is longer than a log may be.
 pub(crate) fn finish(
     cx: &Context,
     txn: &mut Txn,
@@ -40,13 +41,8 @@ pub(crate) fn finish(
             groups.push(piece.address.group());
         }
     }
-    let (len, limit) = (log_bytes(txn), cx.database().catalog.options().log_bytes);
-    if len as u64 > limit {
-        let allowed = format!("at most {limit} bytes (log_bytes)");
-        let field = "log entry of one transaction, bytes";
-        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
-    }
-    Ok(())
+    let room = cx.database().catalog.options().log_bytes as usize;
+    chain::note_length(cx, txn, (log_bytes(txn), room))
 }
 
 /// The body provided for an insert that was taken back.

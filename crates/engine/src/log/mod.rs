@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! an entry, at the beginning of its coordinator's area
-//! 0   TAG u64 | 8  CHECKSUM u64 | 16  its protocol's u64 | 24  BYTES u64 | 32  … its protocol's
+//! 0   TAG u64 | 8  CHECKSUM u64 | 16  its protocol's u64 | 24  BYTES 63, CHAINED 1 | 32  … its protocol's
 //! ```
 //! Invariants: an entry with a wrong checksum is no entry; the area is used again only when nobody needs
 //! what it holds. Head and checksum are the same for every protocol, so that areas are read without knowing
 //! whose they are ([`crate::recovery::logs`]); what stands behind them is an [`Entry`] of the protocol's own.
 //! [`undo`] is the entry of old bytes, [`redo`] that of new ones, [`versions`] that of versions, [`pieces`] how
-//! bytes with their address are written.
+//! bytes with their address are written. One that is longer than its area goes on elsewhere: [`chain`].
 
+pub(crate) mod chain;
 pub mod pieces;
 pub mod redo;
 pub(crate) mod send;
@@ -26,6 +27,8 @@ use tarn_fabric::round::{BufferOffset, Round};
 /// has released from what its transaction had.
 pub const SETTLING: u64 = 1 << 62;
 
+/// In BYTES: the entry is longer than its area ([`chain`]).
+const CHAINED: u64 = 1 << 63;
 /// Bytes of an entry's head.
 pub const LOG_HEADER_BYTES: usize = 32;
 /// The head's words.
@@ -54,7 +57,12 @@ pub trait Entry: Sized {
 
 /// Length of an entry whose first words, [`LOG_HEADER_BYTES`], are at `head`.
 pub fn announced_bytes(round: &Round, head: BufferOffset) -> usize {
-    round.word(head.plus(BYTES * 8)) as usize
+    (round.word(head.plus(BYTES * 8)) & !CHAINED) as usize
+}
+
+/// Whether that entry is longer than its area.
+pub(crate) fn is_chained(round: &Round, head: BufferOffset) -> bool {
+    round.word(head.plus(BYTES * 8)) & CHAINED != 0
 }
 
 /// Completes an entry whose own words are written: its head.
@@ -63,6 +71,12 @@ fn seal(entry: &mut [u64], tag: OwnerTag, own: u64) {
     entry[OWN] = own;
     entry[BYTES] = entry.len() as u64 * 8;
     entry[TAG] = tag.word();
+    entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
+}
+
+/// Completes anew a whole entry, as one that is longer than its area.
+fn seal_chained(entry: &mut [u64], tag: OwnerTag) {
+    entry[BYTES] |= CHAINED;
     entry[CHECKSUM] = checksum(tag, &entry[COVERED_FROM..]);
 }
 

@@ -16,6 +16,7 @@
 //! After the redo log of OOCC, of which it is said that a transaction is replayed if its log exists.
 
 use super::Entry;
+use super::chain;
 use super::pieces::OldBytes;
 use super::undo::{self, LogEntry, LoggedRecord};
 use crate::layout::{
@@ -44,7 +45,11 @@ pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
         at: piece.new,
         len_bytes: piece.len_bytes as usize,
     });
-    (undo::write_entry(round, *tag, locks, new, len), len)
+    let at = undo::write_entry(round, *tag, locks, new, len);
+    if txn.chain.is_used() {
+        chain::complete(txn, at, len);
+    }
+    (at, len)
 }
 
 /// A transaction's entry.

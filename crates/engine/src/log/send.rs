@@ -2,7 +2,7 @@
 //!
 //! Invariant: at each node the entry comes before the data, in one batch; pieces are written in their order.
 
-use super::undo;
+use super::{chain, undo};
 use crate::context::Context;
 use crate::doubts::unknown;
 use crate::node_locks::add_unlocks;
@@ -12,11 +12,27 @@ use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
-/// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
-pub(crate) fn add_log(round: &mut Round, area: Target, entry: BufferOffset, len: usize) {
+/// Adds the log entry for the copy of one group at `position`; its checksum tells a torn one.
+#[inline]
+pub(crate) fn add_log(
+    cx: &Context,
+    txn: &mut Txn,
+    (group, position): (GroupId, usize),
+    area: Target,
+    log: (BufferOffset, usize),
+) {
+    match txn.chain.is_used() {
+        true => chain::add_log(cx, txn, (group, position), log),
+        false => add_part(&mut txn.round, area, log.0, log.1),
+    }
+}
+
+/// Adds a part of a log entry that lies together, in as many WRITEs as it takes.
+#[inline]
+pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, len: usize) {
     for from in (0..len).step_by(VERB_BYTES_MAX) {
         let part = VERB_BYTES_MAX.min(len - from);
-        round.write_private(area.plus(from), entry.plus(from), part);
+        round.write_private(target.plus(from), entry.plus(from), part);
     }
 }
 
@@ -43,8 +59,8 @@ pub(crate) fn add_pieces(
     let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
     let replicas = groups.replicas(group);
     for position in (0..replicas).filter(|&position| choose(position)) {
-        if let Some((entry, len)) = log {
-            add_log(&mut txn.round, groups.replica(area, position), entry, len);
+        if let Some(log) = log {
+            add_log(cx, txn, (group, position), groups.replica(area, position), log);
         }
         let Txn { round, pieces, .. } = txn;
         let its = |piece: &&Piece| piece.address.group() == group && is_meant(piece);
@@ -109,11 +125,12 @@ fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
 /// The fabric's.
 pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
     txn.round.begin();
-    let (entry, len) = undo::encode(txn);
-    for &group in txn.groups.iter().take(groups) {
+    let log = undo::encode(txn);
+    for at in 0..groups.min(txn.groups.len()) {
+        let group = txn.groups[at];
         let area = cx.database().catalog.log(group, txn.coordinator);
-        for target in cx.groups.whole().all(area) {
-            add_log(&mut txn.round, target, entry, len);
+        for (position, target) in cx.groups.whole().all(area).enumerate() {
+            add_log(cx, txn, (group, position), target, log);
         }
     }
     cx.port.execute(&mut txn.round).await?;

@@ -12,7 +12,7 @@
 //! transaction have been released.
 
 use super::pieces::{self, LoggedPiece, OldBytes};
-use super::{Entry, LOG_HEADER_BYTES, OWN, seal, whole};
+use super::{Entry, LOG_HEADER_BYTES, OWN, chain, seal, whole};
 use crate::layout::Version;
 use crate::owner::OwnerTag;
 use crate::working_set::{Lock, Txn};
@@ -40,7 +40,11 @@ pub fn encode(txn: &mut Txn) -> (BufferOffset, usize) {
         at: piece.old,
         len_bytes: piece.len_bytes as usize,
     });
-    (write_entry(round, *tag, locks, old, len), len)
+    let at = write_entry(round, *tag, locks, old, len);
+    if txn.chain.is_used() {
+        chain::complete(txn, at, len);
+    }
+    (at, len)
 }
 
 /// Length of an entry with so many records and pieces, whose old bytes, each padded to 8, add up to

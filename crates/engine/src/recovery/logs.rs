@@ -7,7 +7,7 @@
 
 use super::{Answer, Bulk, Wish};
 use crate::context::Context;
-use crate::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes};
+use crate::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes, chain, is_chained};
 use crate::outcome::{Failure, Resolution};
 use crate::owner::OwnerTag;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,8 +50,11 @@ pub struct Head {
     pub tag: OwnerTag,
     /// Whether it says that the transaction is being undone.
     pub undoing: bool,
+    group: GroupId,
     /// How long the entry says it is.
     bytes: usize,
+    /// Whether it says that it goes on elsewhere.
+    is_chained: bool,
 }
 
 /// Where the copies of a coordinator's log area lie, of all groups.
@@ -116,9 +119,10 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Fail
         let at = round.reserve(LOG_HEADER_BYTES);
         round.bytes_mut(at, LOG_HEADER_BYTES).copy_from_slice(&bytes);
         let (word, bytes) = (round.word(at), announced_bytes(&round, at));
+        let is_chained = is_chained(&round, at);
         if let Some(tag) = OwnerTag::from_word(word & !SETTLING) {
             let undoing = word & SETTLING != 0;
-            found.push(Head { coordinator, target, tag, undoing, bytes });
+            found.push(Head { coordinator, target, tag, undoing, group, bytes, is_chained });
         }
     }
     let lost = unread.into_iter().find(|(area, _)| !read.contains(area)).map(|(_, node)| node);
@@ -132,7 +136,10 @@ pub async fn heads(cx: &Context, coordinators: Range<u32>) -> Result<Heads, Fail
 pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unsettled<E>>, Failure> {
     let area_bytes = cx.database().catalog.options().log_bytes as usize;
     let mut found: Vec<Unsettled<E>> = Vec::new();
-    let len_bytes = |head: &Head| head.bytes.clamp(LOG_HEADER_BYTES, area_bytes);
+    let len_bytes = |head: &Head| match head.is_chained {
+        true => area_bytes,
+        false => head.bytes.clamp(LOG_HEADER_BYTES, area_bytes),
+    };
     let wishes: Vec<Wish> =
         heads.iter().map(|head| Wish::Read(head.target, len_bytes(head))).collect();
     let answers = Bulk::new(cx).run(&wishes).await?;
@@ -144,6 +151,7 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
         if found.iter().any(is_known) {
             continue;
         }
+        let bytes = if head.is_chained { gather(cx, head, &bytes).await? } else { bytes };
         let mut round = Round::new();
         let at = round.reserve_lines(bytes.len());
         round.bytes_mut(at, bytes.len()).copy_from_slice(&bytes);
@@ -158,4 +166,24 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
         }
     }
     Ok(found)
+}
+
+/// An entry that goes on behind its area, as far as it is there: one of which a part is missing is no entry.
+async fn gather(cx: &Context, head: &Head, area: &[u8]) -> Result<Vec<u8>, Failure> {
+    let catalog = &cx.database().catalog;
+    let (first, mut link) = chain::split_area(catalog, area);
+    let mut bytes = first.to_vec();
+    if head.bytes as u64 > catalog.options().log_bytes_max {
+        return Ok(bytes); // nobody wrote that
+    }
+    while bytes.len() < head.bytes {
+        let Some(block) = chain::next_block(catalog, head.group, link) else { break };
+        let part = chain::block_bytes(catalog, head.bytes - bytes.len());
+        let wish = Wish::Read(block.at(head.target.node()), part);
+        let [Answer::Done(read)] = &Bulk::new(cx).run(&[wish]).await?[..] else { break };
+        let (next, rest) = chain::split_block(read);
+        bytes.extend_from_slice(rest);
+        link = next;
+    }
+    Ok(bytes)
 }

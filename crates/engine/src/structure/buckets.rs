@@ -128,7 +128,8 @@ async fn split(
         break;
     }
     lock_changed(protocol, cx, txn, table, &mut row).await?;
-    let changed = write_row(protocol, txn, table, (&row, limit));
+    let most = cx.database().catalog.options().log_bytes_max as usize;
+    let changed = write_row(protocol, txn, table, (&row, limit, most));
     cx.growth.note_fit(shard, changed == row.len());
     give_back_unused(cx, txn, &row[..changed]);
     let Some(last) = row[..changed].last() else { return Ok(Grown::TooLarge) };
@@ -290,13 +291,13 @@ async fn lock_changed(
     if row.is_empty() { Err(AbortReason::LockRefused.into()) } else { Ok(()) }
 }
 
-/// Adds what is to be written, bucket by bucket, as far as the log has room; returns how many
-/// buckets that is.
+/// Adds what is to be written, bucket by bucket, as far as the log has room: of more than one the log area. Returns how
+/// many buckets that is.
 fn write_row(
     protocol: &impl Structure,
     txn: &mut Txn,
     table: &Table,
-    (row, limit): (&[Halves], usize),
+    (row, limit, most): (&[Halves], usize, usize),
 ) -> usize {
     for (index, halves) in row.iter().enumerate() {
         let pieces = txn.pieces.len();
@@ -304,6 +305,7 @@ fn write_row(
         write_halves(txn, table, halves, 1 + 2 * index);
         // VERSION of the directories so far; the header.
         let rest = 2 * (index + 1) * WORD_LOG_BYTES + header_log_bytes(table);
+        let limit = if index == 0 { most } else { limit };
         if protocol.log_bytes(txn) + rest > limit {
             txn.pieces.truncate(pieces);
             for lock in slots.chain(1 + 2 * index..3 + 2 * index) {

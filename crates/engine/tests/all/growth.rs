@@ -386,7 +386,7 @@ fn a_full_heap_is_no_error_of_the_transaction_that_asked_for_growth() {
 fn too_small_a_log_area_is_counted_and_no_error() {
     let schema = narrow("narrow", 8);
     let mut shape = Shape::of(std::slice::from_ref(&schema));
-    shape.options.log_bytes = 1024;
+    (shape.options.log_bytes, shape.options.log_bytes_max) = (1024, 1024);
     let world = World::new(&shape);
     let mut by = world.coordinator(0, 0);
     crowd(&mut by, 0..400);

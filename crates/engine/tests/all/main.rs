@@ -2,6 +2,7 @@
 //!
 //! Invariant: no file depends on another or on running alone; what several use is in `common`.
 
+mod chained_logs;
 mod common;
 mod dropped;
 mod dropped_weak;

@@ -318,7 +318,7 @@ fn mistakes_are_named_and_leave_no_lock() {
             .column("a", ColumnType::U64)
             .column("b", ColumnType::Bytes(16000)),
     ]);
-    shape.options.records_max = 4096;
+    (shape.options.records_max, shape.options.log_bytes_max) = (4096, 64 << 10);
     let world = World::new(&shape);
     let mut by = world.coordinator(0, 0);
     fill(&mut by, T, 0..10);

@@ -30,7 +30,7 @@ fn grouped(protocol: &'static str) -> Shape {
     let rows =
         narrow("rows", ROWS).ordered("by_key").index("by_group", &[IndexPart::Column(B)], false);
     let mut shape = Shape::of(&[rows, narrow("count", 8)]).protocol(protocol);
-    (shape.options.spare_bytes, shape.options.log_bytes) = (64 << 20, 8 << 20);
+    shape.options.spare_bytes = 64 << 20;
     shape
 }
 
@@ -414,4 +414,56 @@ fn more_records_than_may_be_names_the_option() {
         tx.fetch().await
     }))
     .unwrap();
+}
+
+/// Several MiB of log, in an area of 64 KiB: it is undone and redone as a whole.
+#[test]
+fn a_log_goes_on_behind_its_area() {
+    for info in ALL {
+        let wide = TableSchema::new("wide", 3_000).column("a", ColumnType::U64);
+        let wide = wide.column("b", ColumnType::Bytes(1_000));
+        let mut shape = Shape::of(&[wide]).protocol(info.name).nodes(2, 2);
+        (shape.options.spare_bytes, shape.options.log_bytes) = (96 << 20, 4 << 10);
+        let world = World::new(&shape);
+        let mut by = roomy(&world, 0, Retry::default());
+        fill(&mut by, T, 0..3_000);
+        for turn in 1..3u64 {
+            block_on(by.transact(async |tx| {
+                let rows: Vec<_> = (0..3_000).map(|key| tx.update(T, key, Cells::ALL)).collect();
+                tx.fetch().await?;
+                for row in rows {
+                    tx.set(row, A, turn);
+                    tx.set(row, B, &[turn as u8; 1_000]);
+                }
+                Ok(())
+            }))
+            .unwrap();
+            world.assert_clean();
+        }
+        assert_eq!(value_of(&mut by, T, 2_999), Some(2), "{}", info.name);
+    }
+}
+
+#[test]
+fn a_log_that_is_too_long_names_the_option() {
+    for info in ALL {
+        let mut shape = Shape::of(&[double("double", 400)]).protocol(info.name);
+        (shape.options.log_bytes, shape.options.log_bytes_max) = (1 << 10, 8 << 10);
+        let world = World::new(&shape);
+        let mut by = world.coordinator(0, 0);
+        fill(&mut by, T, 0..400);
+        let mut change = |keys: u64| {
+            let result = block_on(by.transact(async |tx| {
+                let rows: Vec<_> = (0..keys).map(|key| tx.update(T, key, Cells::ALL)).collect();
+                tx.fetch().await?;
+                rows.into_iter().for_each(|row| tx.set(row, B, &[1; 80]));
+                Ok(())
+            }));
+            result.map_err(|failure| by.context().explanation(failure).unwrap().to_string())
+        };
+        assert_eq!(change(15), Ok(()), "{}", info.name);
+        let message = change(400).unwrap_err();
+        assert!(message.contains("at most 8192 bytes (log_bytes_max)"), "{message}");
+        world.assert_clean();
+    }
 }

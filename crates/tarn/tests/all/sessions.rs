@@ -368,3 +368,26 @@ fn writes_of_one_record_come_one_after_the_other() -> Result<(), Error> {
     assert!(refused.to_string().contains("key 2 that an update has not found"), "{refused}");
     Ok(())
 }
+
+/// What bounds a transaction is the builder's, and an error that is met names it.
+#[test]
+fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
+    let open = || small().spare_bytes(16 << 20).log_bytes(1024);
+    let fill = |tarn: &Tarn, count: u64| -> Result<(), Error> {
+        let counters = tarn.table::<Counter>()?;
+        tarn.session()?.run(async |tx| {
+            let rows: Vec<_> = (0..count).map(|key| counters.insert(tx, key)).collect();
+            tx.fetch().await?;
+            rows.into_iter().for_each(|row| counters.set(tx, row, &Counter { seen: 1 }));
+            Ok(())
+        })
+    };
+    let told = |tarn: Tarn, count: u64| fill(&tarn, count).unwrap_err().to_string();
+    fill(&open().open()?, 5_000)?;
+    assert!(told(open().records_max(100).open()?, 101).contains("at most 100 (records_max)"));
+    let message = told(open().log_bytes_max(4096).open()?, 1_000);
+    assert!(message.contains("at most 4096 bytes (log_bytes_max)"), "{message}");
+    let refused = open().log_bytes_max(100).open().err().map(|error| error.to_string());
+    assert!(refused.unwrap_or_default().contains("log_bytes_max = 100"));
+    Ok(())
+}

@@ -11,6 +11,7 @@ use super::{Drtm, enter};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
+use crate::log::chain;
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
 use crate::outcome::Failure;
@@ -28,6 +29,9 @@ pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(
         leaves::change(drtm, cx, txn).await?;
     }
     prepare(Writes { changes_only: true, keeps_version: drtm.on(On::KeepVersion) }, cx, txn)?;
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
+    }
     settle_unlocks(cx, txn, drtm.on(On::SettleBeforeLog)).await;
     confirm(drtm, cx, txn).await?;
     log(cx, txn).await?;

@@ -11,6 +11,7 @@ use crate::access::{Which, validate_those};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
+use crate::log::chain;
 use crate::log::send::{add_data, send_log};
 use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
 use crate::outcome::Failure;
@@ -29,6 +30,9 @@ pub(super) async fn commit(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(
             leaves::change(dslr, cx, txn).await?;
         }
         prepare(Writes { changes_only: true, keeps_version: dslr.on(On::KeepVersion) }, cx, txn)?;
+        if txn.chain.is_used() {
+            Box::pin(chain::provide(cx, txn)).await?;
+        }
         settle_unlocks(cx, txn, true).await;
     }
     validate_those(dslr, cx, txn, Which::Apart).await?;

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::in_place::{Writes, prepare};
 use crate::access::{is_needless, validate};
 use crate::doubts::{begin_doubt, unknown};
+use crate::log::chain;
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
@@ -32,6 +33,9 @@ pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(
         keeps_version: ford.on(On::KeepVersion),
     };
     prepare(how, cx, txn)?;
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
+    }
     settle_unlocks(cx, txn, ford.on(On::SettleBeforeLog)).await;
     if !ford.on(On::FuseLog) {
         log_apart(ford, cx, txn).await?;

@@ -10,16 +10,17 @@ use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
+use crate::log::send::add_log;
 use crate::log::versions::{DECISION_BYTES, decision, decision_at};
 use crate::outcome::Failure;
 use crate::recorder;
 use crate::structure::leaves;
 use crate::timestamp::Timestamps;
 use crate::working_set::{Txn, Written};
-use tarn_fabric::address::{GroupId, Target};
+use tarn_fabric::address::GroupId;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::error::FabricError;
-use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_fabric::round::Round;
 
 /// Commits the transaction; returns when it may be acknowledged.
 pub(super) async fn commit(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
@@ -133,7 +134,7 @@ async fn write_invisible(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(
         let logs = is_logged(cx, txn, group);
         for position in 0..groups.replicas(group) {
             if logs {
-                add_log(&mut txn.round, groups.replica(area, position), log);
+                add_log(cx, txn, (group, position), groups.replica(area, position), log);
             }
             if lotus.on(On::MarkNodes) {
                 nodes::add_marks(cx, txn, group, position);
@@ -172,14 +173,6 @@ fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
         || nodes::groups(txn).any(|changed| changed == group)
         || txn.written.iter().any(is_single)
         || links(txn).any(|(next, _)| next.group() == group)
-}
-
-/// Adds the log entry for one node, in as many WRITEs as it takes; its checksum tells a torn one.
-fn add_log(round: &mut Round, area: Target, (entry, len): (BufferOffset, usize)) {
-    for from in (0..len).step_by(VERB_BYTES_MAX) {
-        let part = VERB_BYTES_MAX.min(len - from);
-        round.write_private(area.plus(from), entry.plus(from), part);
-    }
 }
 
 /// C2: T_commit is taken, and the versions are given it. The locks hold: see [`crate::lock::set::LockSet::secure`].

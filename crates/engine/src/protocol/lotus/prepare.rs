@@ -12,9 +12,10 @@ use crate::layout::{
     Cell, CellAddress, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
     VERSION_AT, Version, VersionWord, seal_record,
 };
+use crate::log::chain;
 use crate::log::pieces::OldBytes;
 use crate::log::versions::{self, Writing};
-use crate::outcome::{AbortReason, Explanation, Failure};
+use crate::outcome::{AbortReason, Failure};
 use crate::timestamp::Timestamp;
 use crate::working_set::{Entry, Mode, Piece, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -63,12 +64,10 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
             groups.push(group);
         }
     }
-    let (len, area) = (log_bytes(txn), cx.database().catalog.options().log_bytes);
-    let limit = versions::decision_at(area);
-    if len > limit {
-        let allowed = format!("at most {limit} bytes (log_bytes less the decision's)");
-        let field = "log entry of one transaction, bytes";
-        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
+    let room = versions::decision_at(cx.database().catalog.options().log_bytes);
+    chain::note_length(cx, txn, (log_bytes(txn), room))?;
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
     }
     Ok(())
 }
@@ -106,7 +105,11 @@ pub(super) fn encode_log(txn: &mut Txn) -> (BufferOffset, usize) {
         .collect();
     let Txn { round, tag, written, .. } = txn;
     let writings = written.iter().map(writing);
-    (versions::write_entry(round, *tag, writings, (&links, &nodes, &old), len), len)
+    let at = versions::write_entry(round, *tag, writings, (&links, &nodes, &old), len);
+    if txn.chain.is_used() {
+        chain::complete(txn, at, len);
+    }
+    (at, len)
 }
 
 /// A version as the log has it.

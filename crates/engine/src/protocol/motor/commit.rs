@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::index::changes::finish;
 use crate::layout::{LOCK_AT, version_at};
+use crate::log::chain;
 use crate::log::send::{add_data, add_pieces};
 use crate::log::undo;
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
@@ -66,6 +67,9 @@ pub(super) async fn commit_structure(
 
 async fn write_and_unlock(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     let waits = motor.on(On::SettleBeforeLog) && motor.on(On::UndoLog);
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
+    }
     settle_unlocks(cx, txn, waits).await;
     write(motor, cx, txn).await?;
     cx.timestamps.wait_out(cx, txn.stamps.commit).await;

@@ -10,6 +10,7 @@ use crate::access::validate;
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::in_place::{Writes, prepare};
+use crate::log::chain;
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
 use crate::node_locks::{add_unlocks, post_release, settle_unlocks};
 use crate::outcome::Failure;
@@ -25,6 +26,9 @@ pub(super) async fn commit(occ: &Occ, cx: &Context, txn: &mut Txn) -> Result<(),
         leaves::change(occ, cx, txn).await?;
     }
     prepare(Writes { changes_only: true, keeps_version: occ.on(On::KeepVersion) }, cx, txn)?;
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
+    }
     settle_unlocks(cx, txn, occ.on(On::SettleBeforeLog)).await;
     if occ.on(On::LogAfterValidation) {
         validate(occ, cx, txn).await?;

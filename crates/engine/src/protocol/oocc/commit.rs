@@ -13,6 +13,7 @@ use crate::access::{
 };
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
+use crate::log::chain;
 use crate::log::{SETTLING, redo};
 use crate::log::send::{add_data, add_log, take_back, write_and_unlock_early};
 use crate::node_locks::{
@@ -65,6 +66,9 @@ async fn commit_prepared(
     txn: &mut Txn,
     decided: Decided,
 ) -> Result<(), Failure> {
+    if txn.chain.is_used() {
+        Box::pin(chain::provide(cx, txn)).await?;
+    }
     settle_unlocks(cx, txn, oocc.on(On::SettleBeforeLog)).await;
     if txn.pieces.is_empty() {
         validate(oocc, cx, txn).await?;
@@ -157,10 +161,10 @@ fn raised(txn: &mut Txn) -> Result<(), Failure> {
 /// To every copy of one group's log area: as many as the data of that group have, so that the entry is lost only with them.
 fn add_redo_log(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Log);
-    let (entry, len) = redo::encode(txn);
-    let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
-    for target in cx.groups.whole().all(area) {
-        add_log(&mut txn.round, target, entry, len);
+    let (log, group) = (redo::encode(txn), txn.groups[0]);
+    let area = cx.database().catalog.log(group, txn.coordinator);
+    for (position, target) in cx.groups.whole().all(area).enumerate() {
+        add_log(cx, txn, (group, position), target, log);
     }
 }
 

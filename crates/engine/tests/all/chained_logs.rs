@@ -1,0 +1,172 @@
+//! Logs that go on behind their areas, under deaths and drops.
+//!
+//! Invariant checked: an entry of which a part is missing, or another's, is no entry; one that is whole is recovered
+//! like any other. So with areas of a few lines, so that nearly every log goes on in blocks, everything holds that
+//! holds with large ones, under every protocol, wherever a transaction dies or is dropped.
+
+use crate::common::crash::{self, Found};
+use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, HALVES};
+use crate::common::weak::WeakFabric;
+use crate::common::*;
+use std::pin::pin;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_engine::coordinator::Coordinator;
+use tarn_engine::inspect;
+use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::ALL;
+use tarn_engine::recovery::{self, Pace};
+use tarn_engine::schema::{Cells, TableId};
+use tarn_fabric::executor::block_on;
+
+const T: TableId = TableId(0);
+/// Room for a head and a lock or two.
+const AREA_BYTES: u64 = 256;
+const ROWS: u64 = 60;
+
+/// A table whose rows' log takes several blocks.
+fn shape(protocol: &'static str, (nodes, replicas): (usize, usize)) -> Shape {
+    let mut shape = Shape::of(&[double("double", 80)]).protocol(protocol).nodes(nodes, replicas);
+    (shape.options.log_bytes, shape.options.coordinators_max) = (AREA_BYTES, 8);
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, 512 << 10);
+    shape
+}
+
+/// Sets all rows to `value`, and has one more come and one go.
+async fn change(by: &mut Coordinator, value: u64) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let rows: Vec<_> = (0..ROWS).map(|key| tx.update(T, key, Cells::ALL)).collect();
+        let comes = tx.insert(T, 1_000 + value);
+        tx.delete(T, 1_000 + value - 1);
+        tx.fetch().await?;
+        for row in rows {
+            tx.set(row, A, value);
+            tx.set(row, B, &[value as u8; 80]);
+        }
+        tx.set(comes, A, value);
+        Ok(())
+    })
+    .await
+}
+
+/// What the rows say, all the same.
+async fn value(by: &mut Coordinator) -> Result<u64, Failure> {
+    by.transact(async |tx| {
+        let rows: Vec<_> = (0..ROWS).map(|key| tx.read(T, key, Cells::ALL)).collect();
+        tx.fetch().await?;
+        let seen: Vec<u64> = rows.iter().map(|row| tx.get(*row).expect("there").u64(A)).collect();
+        assert!(seen.iter().all(|value| *value == seen[0]), "torn: {seen:?}");
+        let [before, now, after] = [seen[0] - 1, seen[0], seen[0] + 1].map(|it| 1_000 + it);
+        let others = [before, now, after].map(|key| tx.read(T, key, Cells::ALL));
+        tx.fetch().await?;
+        assert_eq!(others.map(|row| tx.existed(row)), [false, true, false], "{now}");
+        Ok(seen[0])
+    })
+    .await
+}
+
+async fn begin(by: &mut Coordinator) -> Result<(), Failure> {
+    by.transact(async |tx| {
+        let rows: Vec<_> = (0..ROWS).map(|key| tx.insert(T, key)).collect();
+        let comes = tx.insert(T, 1_001u64);
+        tx.fetch().await?;
+        rows.into_iter().for_each(|row| tx.set(row, A, 1u64));
+        tx.set(comes, A, 1u64);
+        Ok(())
+    })
+    .await
+}
+
+/// Polls `future` up to `polls` times; `None` if it has not ended then.
+fn poll_times<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let mut future = pin!(future);
+    let mut context = Waiting::from_waker(Waker::noop());
+    for _ in 0..polls {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut context) {
+            return Some(result);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
+    for info in ALL {
+        if !info.caps.survives_drops {
+            println!("{} does not survive drops", info.name);
+            continue;
+        }
+        for at in [(1, 1), (3, 2)] {
+            let world = World::new(&shape(info.name, at));
+            let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
+            block_on(begin(&mut by)).unwrap();
+            let mut last = 1;
+            for polls in 0.. {
+                let ended = poll_times(change(&mut by, last + 1), polls);
+                // The same coordinator goes on; first of all it resolves what it left in doubt.
+                block_on(by.transact(async |tx| Ok(tx.read(T, 0u64, Cells::ALL)))).unwrap();
+                world.assert_clean();
+                let now = block_on(value(&mut other)).unwrap();
+                assert!(now == last || now == last + 1, "{}: {last}, then {now}", info.name);
+                assert!(ended.is_none() || now == last + 1, "{}: lost", info.name);
+                last = now;
+                if ended.is_some() {
+                    println!("{} on {at:?}: {polls} polls", info.name);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Its data and its log land in any order that the contract allows, up to where it died.
+#[test]
+fn who_dies_with_a_long_log_is_finished_or_undone() {
+    for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
+        let (mut finished, mut undone) = (0, 0);
+        for seed in 0..40 {
+            let fabric = WeakFabric::new(&shape(info.name, (3, 2)), seed);
+            let (mut by, cx) = (coordinator(&fabric.context(1, 0), 1), fabric.context(0, 0));
+            fabric.block_on(begin(&mut by)).unwrap();
+            // Where locks are in compute nodes, they are given up by whoever looks after what it has sent.
+            assert_eq!(fabric.block_on(value(&mut by)), Ok(1));
+            let victim = Box::leak(Box::new(coordinator(&cx, 0)));
+            let mut future = Box::pin(change(victim, 2));
+            let mut ended = false;
+            for _ in 0..seed * seed * 8 {
+                let mut waiting = Waiting::from_waker(Waker::noop());
+                ended = ended || future.as_mut().poll(&mut waiting).is_ready();
+                fabric.step();
+            }
+            std::mem::forget(future);
+            fabric.database.membership.expel(cx.node.id);
+            let first = fabric.context(2, 0);
+            fabric.block_on(recovery::recover(&first, cx.node.id)).unwrap();
+            fabric.block_on(recovery::sweep(&first, Pace::UNPACED)).unwrap();
+            let audit = fabric.block_on(inspect::audit(&first)).unwrap();
+            assert!(audit.is_clean(), "{} {seed}: {audit}", info.name);
+            let now = fabric.block_on(value(&mut by)).unwrap();
+            assert!(now == 2 || !ended, "{} {seed}: acknowledged and lost", info.name);
+            *(if now == 2 { &mut finished } else { &mut undone }) += 1;
+            fabric.end();
+        }
+        println!("{}: {finished} finished, {undone} undone", info.name);
+        assert!(finished > 0 && undone > 0, "{}: {finished}, {undone}", info.name);
+    }
+}
+
+#[test]
+fn random_deaths_with_small_areas() {
+    for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
+        let mut found = Found::default();
+        for seed in 0..12 {
+            for mix in [ANYTHING, COMING_AND_GOING, HALVES] {
+                let replicas = 1 + seed as usize % 3;
+                let shape = mix::shape(replicas, replicas, "corrected").protocol(info.name);
+                let mut shape = shape.leasing_reads(60);
+                (shape.options.log_bytes, shape.options.spare_bytes) = (AREA_BYTES, 1 << 20);
+                crash::run(&shape, mix, seed, &mut found).unwrap_or_else(|text| panic!("{text}"));
+            }
+        }
+        println!("{}: {} committed, {} aborted", info.name, found.committed, found.aborted);
+    }
+}
