@@ -7,6 +7,11 @@
 //! transactions; a doubt that was left unresolved for so long is the one exception, and resolving
 //! by a tag that old is not allowed.
 //!
+//! So a tag says "mine" where its transaction gives the word up: in LOCK, in marks of nodes and headers, in the
+//! grants of other nodes. In data that stay it says so only beside a version: a record of OOCC's is a transaction's
+//! if writer and VERSION are its own, and a cell of LOTUS's if the writer is its own and the cell is not what its log
+//! says was there before. Motor's STAMP is a version and no tag.
+//!
 //! ```text
 //! 63 62 | 61        52 | 51          40 | 39    34 | 33                    0
 //! mode  |  slot (10)   | incarnation 12 | thread 6 |        count (34)
@@ -62,6 +67,13 @@ impl OwnerTag {
     #[inline]
     pub fn from_word(word: u64) -> Option<OwnerTag> {
         (word != 0 && word >> 63 == 0).then_some(OwnerTag(word))
+    }
+
+    /// As [`OwnerTag::from_word`], of a word that somebody else says is a transaction's name: `None` too if no
+    /// thread can have made it, since incarnations start at 1 and nothing stands beside a name.
+    pub fn from_name(word: u64) -> Option<OwnerTag> {
+        let tag = OwnerTag::from_word(word)?;
+        (word >> MODE_SHIFT == 0 && tag.node().incarnation.0 != 0).then_some(tag)
     }
 
     /// The compute node, in the life that made the tag.
@@ -120,6 +132,9 @@ mod tests {
         assert_eq!(last.next(), None);
         assert_eq!(OwnerTag::from_word(tag.word()), Some(tag));
         assert_eq!(OwnerTag::from_word(0), None);
+        assert_eq!(OwnerTag::from_name(tag.word()), Some(tag));
+        let no_life = OwnerTag::from_name(tag.word() & !(0xfff << (COUNT_BITS + THREAD_BITS)));
+        assert_eq!((no_life, OwnerTag::from_name(tag.word() | 1 << 62)), (None, None));
         assert_eq!(OwnerTag::from_word(tag.word() | 1 << 63), None, "nobody owns a lease");
     }
 }

@@ -221,10 +221,10 @@ impl Default for ShardMap {
 }
 
 impl ShardMap {
-    /// What the node believes of a shard; `None` if nobody has owned it yet.
+    /// What the node believes of a shard; `None` if nobody has owned it yet, or there is no such shard.
     #[inline]
     pub fn entry(&self, shard: ShardId) -> Option<ShardEntry> {
-        ShardEntry::from_word(self.words[usize::from(shard.0)].load(Ordering::Acquire))
+        ShardEntry::from_word(self.words.get(usize::from(shard.0))?.load(Ordering::Acquire))
     }
 
     /// Whether this life grants the shard's locks, as far as it knows. What the owner itself has closed
@@ -237,7 +237,8 @@ impl ShardMap {
     /// As [`ShardMap::is_served_by`].
     #[inline(always)]
     pub fn is_served(&self, shard: ShardId, serving: Serving) -> bool {
-        Serving(self.words[usize::from(shard.0)].load(Ordering::Acquire) as u32) == serving
+        let word = self.words.get(usize::from(shard.0));
+        word.is_some_and(|word| Serving(word.load(Ordering::Acquire) as u32) == serving)
     }
 
     /// Takes over what the record says of a shard, and returns what the node believes then.
@@ -271,7 +272,9 @@ impl ShardMap {
 
     /// Learns an entry of the record; an older one than the node's own is nothing new.
     pub fn learn(&self, shard: ShardId, entry: ShardEntry) {
-        self.words[usize::from(shard.0)].fetch_max(entry.word(), Ordering::AcqRel);
+        if let Some(word) = self.words.get(usize::from(shard.0)) {
+            word.fetch_max(entry.word(), Ordering::AcqRel);
+        }
     }
 }
 
@@ -334,6 +337,16 @@ mod tests {
             // Binomial with mean 400, standard deviation 20: five of them either way.
             assert!(least > Some(&300) && most < Some(&500), "{least:?} to {most:?}");
         }
+    }
+
+    #[test]
+    fn there_are_no_other_shards() {
+        let (view, none) = (ShardMap::default(), ShardId(SHARDS as u16));
+        let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+        view.learn(none, ShardEntry { owner: node, state: ShardState::Open, epoch: 1 });
+        assert_eq!((view.entry(none), view.is_served_by(none, node)), (None, false));
+        let membership = crate::membership::EmbeddedMembership::new(1);
+        assert_eq!(view.reread(&membership, none), None);
     }
 
     #[test]

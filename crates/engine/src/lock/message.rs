@@ -1,7 +1,7 @@
 //! What compute nodes say to one another about locks, byte by byte.
 //!
-//! Invariant: a message that is cut short, or says what there is not, is refused as a whole; nobody reads
-//! past its end.
+//! Invariant: a message that is cut short, or says what there is not (a shard, a timestamp, a transaction's
+//! name), is refused as a whole; nobody reads past its end.
 //!
 //! ```text
 //! LOCK     0 transaction | 8 what the sender knows | 16 asks, each of 20 bytes
@@ -14,7 +14,7 @@
 use super::name::{LockMode, LockName, NameKind};
 use crate::outcome::TxnId;
 use crate::owner::OwnerTag;
-use crate::shard_map::ShardId;
+use crate::shard_map::{SHARDS, ShardId};
 use crate::timestamp::Timestamp;
 use tarn_fabric::rpc::HandlerId;
 
@@ -73,6 +73,19 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
+fn timestamp(bytes: &[u8], at: usize) -> Option<Timestamp> {
+    word(bytes, at).map(Timestamp).filter(|known| *known <= Timestamp::MAX)
+}
+
+fn name(bytes: &[u8]) -> Option<TxnId> {
+    OwnerTag::from_name(word(bytes, 0)?)
+}
+
+fn shard(low: u8, high: u8) -> Option<ShardId> {
+    let number = u16::from_le_bytes([low, high]);
+    (usize::from(number) < SHARDS).then_some(ShardId(number))
+}
+
 impl Ask {
     fn put(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.name.key.to_le_bytes());
@@ -92,7 +105,7 @@ impl Ask {
         let (key, kind) = (word(bytes, 0)?, NameKind::from_number(bytes[17])?);
         let epoch = u32::from_le_bytes(bytes[8..12].try_into().ok()?);
         let name = LockName { table: half(14), kind, key };
-        Some(Ask { name, mode, shard: ShardId(half(12)), epoch })
+        Some(Ask { name, mode, shard: shard(bytes[12], bytes[13])?, epoch })
     }
 }
 
@@ -110,8 +123,7 @@ pub fn put_lock(
 
 /// Reads one: who asks, what it knows, for what. `None` if it is none.
 pub fn take_lock(bytes: &[u8]) -> Option<(TxnId, Timestamp, impl Iterator<Item = Ask> + Clone)> {
-    let txn = OwnerTag::from_word(word(bytes, 0)?)?;
-    let known = Timestamp(word(bytes, 8)?);
+    let (txn, known) = (name(bytes)?, timestamp(bytes, 8)?);
     let (asks, rest) = bytes[LOCK_HEAD_BYTES..].as_chunks::<ASK_BYTES>();
     if !rest.is_empty() || asks.iter().any(|ask| Ask::take(ask).is_none()) {
         return None;
@@ -131,7 +143,7 @@ impl LockReply {
     pub fn take(bytes: &[u8]) -> Option<LockReply> {
         let all = [Verdict::Granted, Verdict::Conflict, Verdict::WrongOwner, Verdict::NotMember];
         let verdict = *all.get(usize::try_from(word(bytes, 8)?).ok()?)?;
-        let (known, entry) = (Timestamp(word(bytes, 0)?), word(bytes, 16)?);
+        let (known, entry) = (timestamp(bytes, 0)?, word(bytes, 16)?);
         (bytes.len() == REPLY_BYTES).then_some(LockReply { known, verdict, entry })
     }
 }
@@ -144,8 +156,8 @@ pub fn put_release(bytes: &mut Vec<u8>, txn: TxnId, committed: Option<Timestamp>
 
 /// Reads one.
 pub fn take_release(bytes: &[u8]) -> Option<(TxnId, Option<Timestamp>)> {
-    let txn = OwnerTag::from_word(word(bytes, 0)?)?;
-    let committed = Some(word(bytes, 8)?).filter(|&at| at != 0).map(Timestamp);
+    let (txn, at) = (name(bytes)?, timestamp(bytes, 8)?);
+    let committed = (at != Timestamp::ZERO).then_some(at);
     (bytes.len() == RELEASE_BYTES).then_some((txn, committed))
 }
 
@@ -158,8 +170,7 @@ pub fn put_transfer(bytes: &mut Vec<u8>, shard: ShardId, known: Timestamp) {
 /// Reads one.
 pub fn take_transfer(bytes: &[u8]) -> Option<(ShardId, Timestamp)> {
     let bytes: &[u8; TRANSFER_BYTES] = bytes.try_into().ok()?;
-    let shard = u16::from_le_bytes([bytes[8], bytes[9]]);
-    Some((ShardId(shard), Timestamp(word(bytes, 0)?)))
+    Some((shard(bytes[8], bytes[9])?, timestamp(bytes, 0)?))
 }
 
 #[cfg(test)]
@@ -169,12 +180,14 @@ mod tests {
     use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
     fn asks() -> impl Strategy<Value = Vec<Ask>> {
-        let ask = (any::<(u64, u16, u16, u32, bool)>(), 0u8..3).prop_map(|(parts, kind)| {
-            let (key, table, shard, epoch, writes) = parts;
-            let kind = NameKind::from_number(kind).unwrap();
-            let mode = if writes { LockMode::Write } else { LockMode::Read };
-            Ask { name: LockName { table, kind, key }, mode, shard: ShardId(shard), epoch }
-        });
+        let ask =
+            ((any::<u64>(), any::<u16>(), 0..SHARDS as u16, any::<u32>(), any::<bool>()), 0u8..3)
+                .prop_map(|(parts, kind)| {
+                    let (key, table, shard, epoch, writes) = parts;
+                    let kind = NameKind::from_number(kind).unwrap();
+                    let mode = if writes { LockMode::Write } else { LockMode::Read };
+                    Ask { name: LockName { table, kind, key }, mode, shard: ShardId(shard), epoch }
+                });
         prop::collection::vec(ask, 0..20)
     }
 
@@ -185,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_are_read_as_they_were_written(asks in asks(), known: u64, entry: u64, at in 0usize..4) {
+        fn messages_are_read_as_they_were_written(asks in asks(), known in 0..=Timestamp::MAX.0, entry: u64, at in 0usize..4) {
             let mut bytes = Vec::new();
             put_lock(&mut bytes, txn(7), Timestamp(known), asks.iter().copied());
             let (id, knew, read) = take_lock(&bytes).unwrap();
@@ -199,7 +212,7 @@ mod tests {
             let mut bytes = Vec::new();
             put_release(&mut bytes, txn(9), committed);
             prop_assert_eq!(take_release(&bytes), Some((txn(9), committed)));
-            let (shard, mut bytes) = (ShardId(entry as u16), Vec::new());
+            let (shard, mut bytes) = (ShardId((entry % SHARDS as u64) as u16), Vec::new());
             put_transfer(&mut bytes, shard, Timestamp(known));
             prop_assert_eq!(take_transfer(&bytes), Some((shard, Timestamp(known))));
         }

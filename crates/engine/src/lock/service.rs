@@ -100,26 +100,31 @@ impl NodeServices {
     }
 }
 
-/// Has a thread answer to messages about locks.
+/// Has a thread answer to messages about locks. One that is none does nothing, and is counted as refused.
 pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
     let (its, port) = (Arc::clone(services), rpc.port().clone());
     rpc.register(LOCK, move |request, bytes| {
-        let (txn, known, asks) = message::take_lock(request.bytes).expect("a peer speaks as we do");
+        let Some((txn, known, asks)) = message::take_lock(request.bytes) else {
+            return Answer::Refused;
+        };
         charge(&port, asks.clone().count());
         its.lock(txn, known, asks).put(bytes);
         Answer::Now
     });
     let (its, port) = (Arc::clone(services), rpc.port().clone());
     rpc.register(RELEASE, move |request, _| {
-        let (txn, at) = message::take_release(request.bytes).expect("a peer speaks as we do");
+        let Some((txn, at)) = message::take_release(request.bytes) else {
+            return Answer::Refused;
+        };
         charge(&port, 1);
         its.release(txn, at);
         Answer::Now
     });
     let its = Arc::clone(services);
     rpc.register(TRANSFER, move |request, _| {
-        let taken = message::take_transfer(request.bytes);
-        let (shard, known) = taken.expect("a peer speaks as we do");
+        let Some((shard, known)) = message::take_transfer(request.bytes) else {
+            return Answer::Refused;
+        };
         its.transfer(shard, known);
         Answer::Now
     });

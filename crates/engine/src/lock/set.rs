@@ -333,8 +333,9 @@ impl LockSet {
             }
             Poll::Pending => true,
             Poll::Ready(answer) => {
-                let read = |bytes: &[u8]| LockReply::take(bytes).expect("a peer speaks as we do");
-                if !take_reply(cx, *owner, answer.ok().map(|bytes| read(&bytes)), refused) {
+                // One that says nothing is none: whatever was asked for may have been granted.
+                let reply = answer.ok().and_then(|bytes| LockReply::take(&bytes));
+                if !take_reply(cx, *owner, reply, refused) {
                     forget(owners, &remote[..*granted], *owner);
                 }
                 false

@@ -3,6 +3,7 @@
 //! Invariants checked: who asks for what is held is refused, and nobody else; all that was granted is given up,
 //! whatever became of the asker: an abort, a future that is dropped while messages are on their way, a death.
 
+use super::message::{self, Ask, LOCK, RELEASE, TRANSFER};
 use super::name::{LockMode, LockName};
 use super::set::LockSet;
 use crate::catalog::Options;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::local::{LocalConfig, LocalFabric};
+use tarn_fabric::rpc::Answer;
 
 use LockMode::{Read, Write};
 
@@ -345,6 +347,70 @@ fn a_reader_that_could_not_write_asks_for_the_writers_lock_at_once_the_next_time
             a.release(&nodes[0], None);
             b.release(&nodes[last], None);
         }
+        assert_nothing_held(&nodes);
+    }
+}
+
+/// Of a peer that is broken, or whose words were damaged on their way.
+#[test]
+fn damaged_messages_do_nothing_and_are_counted() {
+    let nodes = nodes(2, Transport::Rpc);
+    let (name, shard) = name(&nodes, 1, 7);
+    let ask = Ask { name, mode: Write, shard, epoch: 1 };
+    let (mut lock, mut release, mut transfer) = (Vec::new(), Vec::new(), Vec::new());
+    let id = nodes[0].next_tag();
+    message::put_lock(&mut lock, id, Timestamp(3), [ask].into_iter());
+    message::put_release(&mut release, id, None);
+    message::put_transfer(&mut transfer, shard, Timestamp(3));
+    let with = |bytes: &[u8], at: usize, put: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[at..at + put.len()].copy_from_slice(put);
+        bytes
+    };
+    let no_life = (id.word() & !(0xfff << 40)).to_le_bytes();
+    let cases = [
+        // A shard that there is not: the first beyond the last, and the last of all.
+        (LOCK, with(&lock, 28, &[0, 16])),
+        (LOCK, with(&lock, 28, &[0xff, 0xff])),
+        (TRANSFER, with(&transfer, 8, &[0, 16])),
+        // A mode and a kind that there are not, names that nobody has, times beyond the last, and what is cut short.
+        (LOCK, with(&lock, 32, &[2])),
+        (LOCK, with(&lock, 33, &[3])),
+        (LOCK, with(&lock, 0, &no_life)),
+        (RELEASE, with(&release, 0, &no_life)),
+        (LOCK, with(&lock, 15, &[0xff])),
+        (RELEASE, with(&release, 15, &[0xff])),
+        (TRANSFER, with(&transfer, 7, &[0xff])),
+        (LOCK, lock[..lock.len() - 1].to_vec()),
+        (LOCK, lock[..9].to_vec()),
+        (RELEASE, Vec::new()),
+        (TRANSFER, vec![0; 11]),
+    ];
+    let (rpc, peer) = nodes[0].lock_peer(nodes[1].node.id);
+    let knew = nodes[1].node_services().seen.get();
+    for (count, (handler, bytes)) in cases.iter().enumerate() {
+        rpc.notify(peer, *handler, |to| to.extend(bytes)).expect("room for it");
+        calm(&nodes);
+        let (other, _) = nodes[1].lock_peer(nodes[0].node.id);
+        assert_eq!(other.stats().refused, count as u64 + 1, "{handler:?} {bytes:?}");
+    }
+    assert_eq!(nodes[1].node_services().seen.get(), knew);
+    assert_nothing_held(&nodes);
+}
+
+#[test]
+fn a_reply_that_says_nothing_is_none() {
+    let nodes = nodes(2, Transport::Rpc);
+    let (other, _) = nodes[1].lock_peer(nodes[0].node.id);
+    for reply in [vec![9; 24], vec![0xff; 24], vec![0; 23], Vec::new()] {
+        other.register(LOCK, move |_, bytes| {
+            bytes.extend(&reply);
+            Answer::Now
+        });
+        let mut set = LockSet::default();
+        let (_, came) = lock(&nodes, 0, &mut set, &[(1, 7, Write)]);
+        assert_eq!(came, refused(AbortReason::LockRefused));
+        set.release(&nodes[0], None);
         assert_nothing_held(&nodes);
     }
 }

@@ -25,7 +25,7 @@ impl Default for Shards {
 
 impl Shards {
     pub(super) fn entry(&self, shard: ShardId) -> Option<ShardEntry> {
-        ShardEntry::from_word(self.words[usize::from(shard.0)].load(Ordering::Acquire))
+        ShardEntry::from_word(self.words.get(usize::from(shard.0))?.load(Ordering::Acquire))
     }
 
     pub(super) fn changes(&self) -> u64 {
