@@ -149,6 +149,7 @@ impl EmbeddedMembership {
         if register.members.remove(&node).is_none() {
             return;
         }
+        register.retired.remove(&node);
         register.ended.insert(node, Ended { is_recovered, ..Ended::default() });
         self.shards.bereave(node);
         self.ended.fetch_add(1, Ordering::AcqRel);
@@ -346,7 +347,9 @@ impl Membership for EmbeddedMembership {
 
     fn retire(&self, by: NodeId) {
         let register = &mut *self.register();
-        register.retired.insert(by);
+        if register.members.contains_key(&by) {
+            register.retired.insert(by);
+        }
         self.change_roster();
         self.go_on_with_lease(register);
     }

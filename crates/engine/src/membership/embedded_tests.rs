@@ -11,6 +11,25 @@ fn three() -> (EmbeddedMembership, [NodeId; 3]) {
     (service, ids)
 }
 
+/// Lives come and go: what is kept of one that is over is that it is, and how it ended.
+#[test]
+fn of_lives_that_are_over_one_entry_stays() {
+    let service = EmbeddedMembership::new(2);
+    let last = (1..INCARNATIONS_MAX).map(|_| {
+        let node = service.join(NodeSlot(0)).expect("a life");
+        service.retire(node);
+        service.leave(node);
+        // Whoever retires late is over all the same.
+        service.retire(node);
+        node
+    });
+    let last = last.last();
+    let register = service.register();
+    assert_eq!((register.members.len(), register.retired.len()), (0, 0));
+    assert_eq!(register.ended.len(), INCARNATIONS_MAX - 1);
+    assert_eq!(register.ended.keys().last().copied(), last);
+}
+
 #[test]
 fn a_slot_waits_for_the_recovery_of_its_last_life() {
     let (service, [dead, by, _]) = three();

@@ -1,6 +1,7 @@
 //! What a membership service in one process keeps of lives.
 //!
-//! Invariant: behind the service's lock; a life is a member or over, never both.
+//! Invariant: behind the service's lock; a life is a member or over, never both. There are no more entries than lives,
+//! of which a slot has [`crate::owner::INCARNATIONS_MAX`] at the most: what a life leaves behind is one entry that says how it ended.
 
 use super::read_leases::ReadLease;
 use super::{Patience, Timestamper};
@@ -23,7 +24,7 @@ pub(super) struct Register {
     pub(super) given: Vec<u16>,
     pub(super) ended: BTreeMap<NodeId, Ended>,
     pub(super) members: BTreeMap<NodeId, Patience>,
-    /// Those that run nothing any more.
+    /// Members that run nothing any more.
     pub(super) retired: BTreeSet<NodeId>,
     /// Who gave out timestamps, the last one last.
     pub(super) timestampers: Vec<Timestamper>,
