@@ -231,18 +231,21 @@ fn state_of(cx: &Context, tag: OwnerTag, version: &LoggedVersion, words: &[u64])
             (word(cell + CELL_TXN_AT), word(cell))
         }
     };
-    let seen = VersionWord::from_word(seen);
-    if writer == tag.word() && seen.is_invisible() {
-        return State::Invisible;
-    }
-    if writer == tag.word() {
-        return State::Visible(seen.timestamp());
-    }
     // LOCK is a mark, and no part of what was there.
     let skipped = usize::from(from == LOCK_AT);
-    match words[skipped..] == version.former[skipped..] {
-        true => State::Former,
-        false => State::Other,
+    let is_former = words[skipped..] == version.former[skipped..];
+    judged(writer == tag.word(), VersionWord::from_word(seen), is_former)
+}
+
+/// Of a version whose writer's tag `is_same`.
+fn judged(is_same: bool, seen: VersionWord, is_former: bool) -> State {
+    match is_same {
+        true if seen.is_invisible() => State::Invisible,
+        // A cell keeps its writer for ever, and a thread's tags come again: what was there before may say the same tag.
+        // It is this transaction's only with a timestamp that it did not have before.
+        true if !is_former => State::Visible(seen.timestamp()),
+        _ if is_former => State::Former,
+        _ => State::Other,
     }
 }
 
@@ -375,5 +378,25 @@ pub(super) async fn release(cx: &Context, left: &[Unsettled]) {
     for commit in left.iter().filter_map(|each| each.entry.commit) {
         cx.timestamps.observe(cx, commit);
         cx.timestamps.wait_out(cx, commit).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread's tags come again after 2^34 transactions: what was there before may bear the tag of whoever writes now.
+    #[test]
+    fn a_version_of_before_is_nobodys_whatever_its_writers_tag() {
+        let [early, late] = [5, 9].map(|at| VersionWord::committed(Timestamp(at)));
+        let open = VersionWord::invisible(Timestamp(7));
+        assert_eq!(judged(true, early, true), State::Former);
+        assert_eq!(judged(true, late, false), State::Visible(Timestamp(9)));
+        assert_eq!(judged(true, open, false), State::Invisible);
+        // Its own bytes are never those of before, but for this: to be taken back, which changes nothing.
+        assert_eq!(judged(true, open, true), State::Invisible);
+        assert_eq!(judged(false, early, true), State::Former);
+        assert_eq!(judged(false, late, false), State::Other);
+        assert_eq!(judged(false, open, false), State::Other);
     }
 }
