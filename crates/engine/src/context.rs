@@ -10,13 +10,14 @@ use crate::catalog::{Catalog, Table};
 use crate::clearance::Clearance;
 use crate::configuration::{ConfigurationNumber, Configurations, Seat};
 use crate::doubts::Doubts;
-use crate::heap::{Ground, Heap, claim};
+use crate::heap::Heap;
 use crate::index::IndexView;
 use crate::index::btree::cache::TreeCache;
 use crate::index::btree::work::{DeadNodes, TreeWorks};
 use crate::index::growth::Growth;
 use crate::index::hash::Surroundings;
 use crate::index_schema::IndexId;
+use crate::left_memory::LeftMemory;
 use crate::load_trees::Loads;
 use crate::log::chain::LogBlocks;
 use crate::membership::Membership;
@@ -28,11 +29,12 @@ use crate::protocol::AnyProtocol;
 use crate::read_lease::explicit::ThreadReaders;
 use crate::read_lease::readers::NodeReaders;
 use crate::read_lease::{LeaseDesk, LeaseWord, NodeDelays, NodeLease, ThreadDelays};
-use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc};
+use crate::record_gc::RecordGc;
 use crate::recovery::{Sweeps, Turns};
 use crate::replica_groups::{ReplicaGroups, ThreadGroups};
 use crate::schema::TableId;
 use crate::services::{Directory, NodeServices, ServiceOptions, ThreadServices};
+use crate::threads::{ThreadNumber, Threads};
 use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -136,6 +138,10 @@ pub struct ComputeNode {
     pub clearance: Clearance,
     /// Whether one of its coroutines recovers the dead.
     pub turns: Turns,
+    /// Which numbers of threads are in use, and how far their tags have come.
+    pub threads: Threads,
+    /// Memory that its threads have left, or those of other nodes of its process.
+    pub(crate) left: Arc<LeftMemory>,
     /// Nodes of ordered indexes that its threads have merged away.
     pub(crate) dead_nodes: DeadNodes,
     /// The greatest timestamp that it has heard of.
@@ -157,6 +163,7 @@ impl ComputeNode {
         let (clearance, turns) = (Clearance::default(), Turns::default());
         let dead_nodes = DeadNodes::default();
         let (seen, services) = (Arc::new(LastSeen::default()), None);
+        let left = Arc::new(LeftMemory::new(database.groups().count()));
         let has_leases = database.protocol.needs().read_leases;
         let read_lease = has_leases.then(|| NodeLease::of(&*database.membership, id));
         let delays = has_leases.then(|| database.lease_desk.enter(id));
@@ -166,6 +173,8 @@ impl ComputeNode {
             index_view,
             clearance,
             turns,
+            threads: Threads::default(),
+            left,
             dead_nodes,
             seen,
             services,
@@ -193,6 +202,12 @@ impl ComputeNode {
             node.count_readers(options);
         }
         Ok(node)
+    }
+
+    /// From now on it shares the memory that its threads leave with another node of its process: before its first thread
+    /// comes.
+    pub fn share_memory(&mut self, other: &ComputeNode) {
+        self.left = Arc::clone(&other.left);
     }
 
     /// From now on it counts what its transactions read: before its first thread comes.
@@ -262,18 +277,6 @@ impl Drop for ComputeNode {
     }
 }
 
-/// One coroutine's claim of a chunk, also if it is dropped.
-struct Claiming<'a> {
-    heap: &'a RefCell<Heap>,
-    group: GroupId,
-}
-
-impl Drop for Claiming<'_> {
-    fn drop(&mut self) {
-        self.heap.borrow_mut().end_claim(self.group);
-    }
-}
-
 /// One thread's hold on the database.
 pub struct Context {
     /// Its compute node.
@@ -314,14 +317,16 @@ pub struct Context {
     seat: Arc<Seat>,
     /// Whether WRITEs to a joining copy are on their way.
     pub(crate) writes_copy: Cell<bool>,
-    heap: RefCell<Heap>,
+    pub(crate) heap: RefCell<Heap>,
     /// Memory of discarded versions.
-    record_gc: RefCell<RecordGc>,
+    pub(crate) record_gc: RefCell<RecordGc>,
     tag: Cell<OwnerTag>,
     explanation: RefCell<Option<Explanation>>,
     /// The lock that refused a transaction last, and its word.
     met: Cell<Option<(Address, u64)>>,
     decisions: RefCell<Vec<(TxnId, Resolution)>>,
+    /// Behind all else: whoever has it next finds nothing of this thread in its node's lists.
+    number: ThreadNumber,
 }
 
 impl Context {
@@ -342,12 +347,14 @@ impl Context {
                 allowed: format!("1 to {THREADS_MAX}"),
             });
         }
-        let tag = OwnerTag::new(node.id, thread, 0);
+        // Its owner in the chunk table is the number's; its tags go on behind those of whoever had the number before.
+        let owner = OwnerTag::new(node.id, thread, 0).word();
+        let tag = OwnerTag::new(node.id, thread, node.threads.come(thread));
         let database = &node.database;
         let (open, seat) =
             (database.configurations.open(), database.configurations.sit_down(node.id));
         let groups = ThreadGroups::new(&open.groups);
-        let heap = Heap::new(tag.word(), groups.count());
+        let heap = Heap::new(owner, groups.count());
         let record_gc = RefCell::new(RecordGc::new(groups.count()));
         let growth = Growth::new(database.catalog.tables().len(), groups.count());
         let indexes = database.catalog.indexes().len();
@@ -355,6 +362,7 @@ impl Context {
         let services = services.map(|its| Box::new(ThreadServices::new(its, &port, thread)));
         let delays = node.delays.as_ref().map(|its| its.thread());
         let readers = node.readers.as_ref().map(|its| Box::new(ThreadReaders::new(its)));
+        let number = ThreadNumber { node: Arc::clone(&node), number: thread, is_kept: false };
         Ok(Context {
             trees: RefCell::new(TreeCache::new(indexes)),
             tree_works: TreeWorks::default(),
@@ -382,6 +390,7 @@ impl Context {
             explanation: RefCell::new(None),
             met: Cell::new(None),
             decisions: RefCell::new(Vec::new()),
+            number,
         })
     }
 
@@ -493,94 +502,6 @@ impl Context {
     /// The lock noted last, once.
     pub(crate) fn take_met(&self) -> Option<(Address, u64)> {
         self.met.take()
-    }
-
-    /// A block of zeroed memory in `group`.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, or the fabric's.
-    pub async fn allocate(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
-        loop {
-            if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
-                return Ok(block);
-            }
-            if self.heap.borrow_mut().begin_claim(group) {
-                break;
-            }
-            self.port.yield_now().await;
-        }
-        let _claiming = Claiming { heap: &self.heap, group };
-        let owner = self.heap.borrow().owner();
-        let (start, claimed) = self.claim(owner, group, u64::from(bytes)).await?;
-        self.heap.borrow_mut().open(start, claimed);
-        let block = self.heap.borrow_mut().take(group, bytes);
-        block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
-    }
-
-    /// Adjacent chunks for `bytes` in `group`.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, or the fabric's.
-    pub async fn allocate_run(&self, group: GroupId, bytes: u64) -> Result<Address, Failure> {
-        let owner = self.heap.borrow().owner();
-        self.allocate_run_for(owner, group, bytes).await
-    }
-
-    /// As [`Context::allocate_run`], for this owner.
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) async fn allocate_run_for(
-        &self,
-        owner: u64,
-        group: GroupId,
-        bytes: u64,
-    ) -> Result<Address, Failure> {
-        self.claim(owner, group, bytes).await.map(|(start, _)| start)
-    }
-
-    async fn claim(
-        &self,
-        owner: u64,
-        group: GroupId,
-        bytes: u64,
-    ) -> Result<(Address, u64), Failure> {
-        let (catalog, groups) = (&self.database().catalog, self.groups.whole());
-        let ground = Ground { port: &self.port, catalog, groups: &groups };
-        claim(ground, owner, group, bytes).await.map_err(|failure| match failure {
-            Failure::OutOfMemory => self.explain(Explanation::OutOfMemory { bytes }),
-            other => other,
-        })
-    }
-
-    /// Memory for a version that lies apart, so many bytes: not zeros. What was discarded goes first, and before
-    /// its time if there is nothing else.
-    ///
-    /// # Errors
-    /// `OutOfMemory`, or the fabric's.
-    pub async fn allocate_record(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
-        let take = || self.record_gc.borrow_mut().take(self.port.now(), group, bytes);
-        if let Some(block) = take() {
-            return Ok(block);
-        }
-        let block = self.allocate(group, bytes).await;
-        if block == Err(Failure::OutOfMemory) {
-            self.record_gc.borrow_mut().note_full(group);
-            return take().map_or(block, Ok);
-        }
-        block
-    }
-
-    /// Takes back memory of a version that nobody finds any more, but somebody may be reading. Only what was
-    /// written: what was not goes back by [`Context::give_back`].
-    pub fn discard_record(&self, address: Address, bytes: u32) {
-        let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
-        self.record_gc.borrow_mut().put(free_after, address, bytes);
-    }
-
-    /// Takes back a block that was never written.
-    pub fn give_back(&self, address: Address, bytes: u32) {
-        self.heap.borrow_mut().give_back(address, bytes);
     }
 
     /// Whether an index should grow, or a tree change its shape.
@@ -709,6 +630,10 @@ impl Drop for Context {
     /// it: the other threads of the node are not ended for it (docs/fault-model.md).
     fn drop(&mut self) {
         self.reap();
+        let records = std::mem::take(self.record_gc.get_mut());
+        self.node.left.take_over(self.heap.get_mut(), records);
+        self.node.threads.end_with(self.tag.get());
+        self.number.is_kept = self.services.as_ref().is_some_and(|its| its.rests_on_others());
         let unsettled = self.doubts.ids().into_iter().chain(self.closing_ids());
         unsettled.for_each(|id| self.database().numbers.leave(id, &self.seat));
         self.node.database.configurations.stand_up(&self.seat);

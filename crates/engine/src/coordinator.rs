@@ -213,6 +213,10 @@ impl Coordinator {
                     Grew::Nothing => {}
                 }
             }
+            if let Some(bucket) = self.txn.to_sweep.take() {
+                Box::pin(self.sweep(bucket)).await;
+                continue;
+            }
             if failure == Failure::Abort(AbortReason::NeedsLocks) {
                 self.txn.intent = Intent::ReadWrite;
                 continue;

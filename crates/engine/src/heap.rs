@@ -3,7 +3,8 @@
 //! Invariant: a chunk has one owner, written by CAS into the primary's chunk table and copied to
 //! the backups before a block of it is used, so that a promoted backup knows it too. A block handed
 //! out is zero. Blocks of a transaction that aborts come back to the thread (they were never
-//! written). A full heap is an error, not a crash.
+//! written). What a thread leaves goes to its node's next threads ([`crate::left_memory`]). A full heap is an error,
+//! not a crash.
 
 use crate::catalog::Catalog;
 use crate::outcome::Failure;
@@ -16,20 +17,36 @@ use tarn_fabric::round::{Round, VERB_BYTES_MAX};
 /// In the chunk table, beside a coordinator's number: the chunk belongs to the number's log. No thread's name has this bit.
 pub(crate) const LOG_OWNER: u64 = 1 << 63;
 
-#[derive(Clone, Copy)]
-struct Chunk {
+/// What is left of adjacent chunks: zeros that nobody has used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rest {
     next: Address,
     left_bytes: u64,
 }
 
+impl Rest {
+    /// Its group.
+    pub fn group(&self) -> GroupId {
+        self.next.group()
+    }
+
+    /// Whether so many bytes can be cut from it.
+    pub fn has(&self, bytes: u32) -> bool {
+        self.left_bytes >= u64::from(bytes)
+    }
+}
+
+/// A block of zeros: its group, its size, where it lies.
+pub type Zeros = (GroupId, u32, Address);
+
 /// One thread's chunks and free blocks.
 pub struct Heap {
     owner: u64,
-    open: Vec<Option<Chunk>>,
+    open: Vec<Option<Rest>>,
     /// Groups in which a coroutine of this thread is claiming a chunk.
     claiming: Vec<GroupId>,
-    /// Free blocks as (group, bytes, address): few, so a list.
-    free: Vec<(GroupId, u32, Address)>,
+    /// Free blocks: few, so a list.
+    free: Vec<Zeros>,
 }
 
 /// What allocation needs from its thread.
@@ -52,7 +69,7 @@ impl Heap {
 
     /// A block from what the thread owns already.
     pub fn take(&mut self, group: GroupId, bytes: u32) -> Option<Address> {
-        let fits = |&(g, b, _): &(GroupId, u32, Address)| g == group && b == bytes;
+        let fits = |&(g, b, _): &Zeros| g == group && b == bytes;
         if let Some(index) = self.free.iter().position(fits) {
             return Some(self.free.swap_remove(index).2);
         }
@@ -89,9 +106,22 @@ impl Heap {
         self.claiming.retain(|&claiming| claiming != group);
     }
 
-    /// Adds claimed memory.
-    pub fn open(&mut self, start: Address, bytes: u64) {
-        self.open[usize::from(start.group().0)] = Some(Chunk { next: start, left_bytes: bytes });
+    /// Adds claimed memory; what was left of the group's before, if anything.
+    pub fn open(&mut self, start: Address, bytes: u64) -> Option<Rest> {
+        self.open_rest(Rest { next: start, left_bytes: bytes })
+    }
+
+    /// As [`Heap::open`], of what another thread has left.
+    pub fn open_rest(&mut self, rest: Rest) -> Option<Rest> {
+        let before = self.open[usize::from(rest.group().0)].replace(rest);
+        before.filter(|before| before.left_bytes > 0)
+    }
+
+    /// All that it has: the thread is no more.
+    pub fn leave(&mut self) -> (Vec<Rest>, Vec<Zeros>) {
+        let open = self.open.iter_mut().filter_map(Option::take);
+        let rests = open.filter(|rest| rest.left_bytes > 0).collect();
+        (rests, std::mem::take(&mut self.free))
     }
 
     /// What this thread writes into the chunk table.

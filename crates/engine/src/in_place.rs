@@ -1,7 +1,9 @@
 //! What a commit writes whose records have one version, changed in place: new versions, and the bytes in which records change.
 //!
 //! Invariant: where the new VERSION of a record is, all of the record is: VERSION is written with a
-//! record's other bytes, in one line, or after them. What was there before goes with each piece.
+//! record's other bytes, in one line, or after them. What was there before goes with each piece. A record that goes
+//! leaves its slot without a body: that is free once the transaction has committed, and not before, since undoing it
+//! gives the slot its body back.
 
 use crate::catalog::Table;
 use crate::context::Context;
@@ -12,8 +14,8 @@ use crate::index::hash_of;
 use crate::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES, for_each_run};
 use crate::log::undo;
 use crate::outcome::Failure;
-use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
-use tarn_fabric::address::LINE_BYTES;
+use crate::working_set::{Allocated, Entry, Memory, Mode, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
 /// How a variant writes.
@@ -141,7 +143,25 @@ fn prepare_insert(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
 fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table) {
     let new_version = entry.version.absent_after();
     set_new_version(txn, entry.lock, new_version);
-    version_piece(txn, entry.address, entry.version, new_version);
+    match table.slot.body_at {
+        None => version_piece(txn, entry.address, entry.version, new_version),
+        Some(body_at) => {
+            // VERSION, KEY and BODY, of one line.
+            let end = body_at + WORD_BYTES;
+            let head = txn.round.reserve_lines(end);
+            txn.round.copy_within(entry.image, head, end);
+            txn.round.set_word(head.plus(VERSION_AT), new_version.word());
+            txn.round.set_word(head.plus(body_at), Address::NULL.to_word());
+            slot_pieces(txn, entry, head, (VERSION_AT, end), true);
+            txn.allocated.push(gone(entry, table));
+        }
+    }
     raise_directory(txn, entry.directory_lock, new_version);
     change_prints(txn, entry, table, None);
+}
+
+/// The memory of the entry's record, which goes.
+pub(crate) fn gone(entry: &Entry, table: &Table) -> Allocated {
+    let (address, bytes) = (entry.body, table.slot.body_bytes() as u32);
+    Allocated { address, bytes, memory: Memory::Gone(table.id) }
 }

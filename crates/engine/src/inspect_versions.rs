@@ -48,8 +48,11 @@ pub async fn wrong_cells(
         if !cell.version.is_committed() {
             continue;
         }
+        let bytes = round.bytes(image, table.slot.slot_bytes);
+        let has_none =
+            cell.to.is_deleted() || table.slot.is_given_up(bytes, cell.version.timestamp());
         let is_right = leads_somewhere(cx, table, cell, slot)
-            && (cell.to.is_deleted() || holds(cx, round, table, (cell, key)).await?);
+            && (has_none || holds(cx, round, table, (cell, key)).await?);
         wrong += u64::from(!is_right);
     }
     Ok(wrong)

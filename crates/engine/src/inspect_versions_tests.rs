@@ -223,18 +223,18 @@ fn locks_places_and_free_slots_are_looked_at_as_in_any_layout() {
 fn a_discarded_record_is_used_again_after_its_time_or_when_memory_is_full() {
     let cx = loaded(2, Records::Auto);
     let group = tarn_fabric::address::GroupId(1);
-    let first = block_on(cx.allocate_record(group, 64)).expect("room");
-    cx.discard_record(first, 64);
+    let first = block_on(cx.allocate_record(group, (WIDE, 64))).expect("room");
+    cx.discard_record(first, WIDE);
     let mut taken = vec![first];
     loop {
-        match block_on(cx.allocate_record(group, 64)) {
+        match block_on(cx.allocate_record(group, (WIDE, 64))) {
             Ok(block) if block == first => break,
             Ok(block) => taken.push(block),
             Err(failure) => panic!("{failure:?} before the discarded one"),
         }
     }
     assert!(taken.len() > (1 << 20) / 64);
-    assert_eq!(block_on(cx.allocate_record(group, 64)), Err(Failure::OutOfMemory));
-    cx.discard_record(taken[7], 64);
-    assert_eq!(block_on(cx.allocate_record(group, 64)), Ok(taken[7]));
+    assert_eq!(block_on(cx.allocate_record(group, (WIDE, 64))), Err(Failure::OutOfMemory));
+    cx.discard_record(taken[7], WIDE);
+    assert_eq!(block_on(cx.allocate_record(group, (WIDE, 64))), Ok(taken[7]));
 }

@@ -213,8 +213,8 @@ pub(crate) struct Keeps {
 /// Rolls back a transaction that has written nothing: gives up locks and blocks; whether it had any lock to give up.
 /// Does not wait for anything, so that it can also run when a transaction's future is dropped.
 pub(crate) fn give_up(cx: &Context, txn: &mut Txn, keeps: Keeps) -> bool {
-    while let Some((address, bytes)) = txn.allocated.pop() {
-        cx.give_back(address, bytes);
+    while let Some(block) = txn.allocated.pop() {
+        cx.take_back(block);
     }
     let none = !txn.locks.iter().any(|lock| lock.granted);
     if none || keeps.locks {

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a tag is never zero, and no two transactions of which anything is left (a lock, a log
 //! entry, a doubt) have the same: it names the compute node's slot and incarnation, the thread, and
-//! a count of that thread's transactions. The count starts anew after 2^34 of them. By then every
+//! a count of that thread's transactions, which goes on when another thread has its number
+//! ([`crate::threads`]). The count starts anew after 2^34 of them. By then every
 //! coordinator of the thread has long released the locks and overwritten the log of its own earlier
 //! transactions; a doubt that was left unresolved for so long is the one exception, and resolving
 //! by a tag that old is not allowed.

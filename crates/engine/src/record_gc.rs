@@ -1,11 +1,16 @@
-//! Memory of versions that were discarded, until it holds another record.
+//! Memory of records and versions that are no more, until it holds another.
 //!
 //! Invariant: what was put here was written, so it is no block of zeros and does not go back to the heap: it becomes a
-//! record again, of the same size in the same group. Not before its time, while there is other memory: a reader
-//! that has found its cell may be on the way. Before its time if there is none: then such a reader finds another
-//! transaction, key or checksum in the record, and calls itself too old. Whoever dies takes with it what it holds
+//! record of the same table again, in the same group. Who is on the way to it finds out that it came too late, by what
+//! stands where it came from or in the record: a record of one version has another VERSION in its slot by then, which is
+//! looked at after the record was read; one of Motor another VERSION in its head, or another STAMP; one of LOTUS
+//! another transaction, key or checksum. Where such a reader could do with the old one, it waits until none is left,
+//! while there is other memory, and not much waits already. A copy of the group that joins is filled beside those who write, and what it is filled
+//! with may be of before: nothing is used again in such a group ([`crate::context::Context::allocate_record`]).
+//! A thread that ends leaves what it has to its node ([`crate::left_memory`]). Whoever dies takes with it what it holds
 //! here, as it takes its chunks.
 
+use crate::schema::TableId;
 use std::collections::VecDeque;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
@@ -14,16 +19,22 @@ use tarn_fabric::clock::Nanos;
 pub const READER_LIFETIME: Nanos = Nanos(500_000_000);
 /// By how much two clocks of the cluster may differ in how long they take that to be.
 pub const LIFETIME_DRIFT: Nanos = Nanos(1_000_000);
+/// Records that a thread has ready for itself; it leaves so many at once to others.
+const BATCH: usize = 64;
 
-/// Blocks of one size in one group, in the order in which they were put.
+/// One of them: when the last reader that could do with it is gone, and where it lies.
+pub type Waiting = (Nanos, Address);
+
+/// Records of one table in one group, in the order in which they were put.
 struct Ring {
-    bytes: u32,
-    waiting: VecDeque<(Nanos, Address)>,
+    table: TableId,
+    waiting: VecDeque<Waiting>,
 }
 
-/// One thread's discarded records.
+/// Discarded records, of a thread or of what threads have left.
+#[derive(Default)]
 pub struct RecordGc {
-    /// Of each group, its few sizes.
+    /// Of each group, its few tables.
     groups: Vec<Vec<Ring>>,
     /// Groups without a free chunk: chunks are never given back.
     full: Vec<bool>,
@@ -36,29 +47,69 @@ impl RecordGc {
         RecordGc { groups, full }
     }
 
-    /// Takes a block whose last reader is gone after `free_after`. It waits behind those put before it, whatever
-    /// their time.
-    pub fn put(&mut self, free_after: Nanos, block: Address, bytes: u32) {
-        let rings = &mut self.groups[usize::from(block.group().0)];
-        let known = rings.iter().position(|ring| ring.bytes == bytes);
+    fn ring(&mut self, group: GroupId, table: TableId) -> &mut VecDeque<Waiting> {
+        let rings = &mut self.groups[usize::from(group.0)];
+        let known = rings.iter().position(|ring| ring.table == table);
         let index = known.unwrap_or_else(|| {
-            rings.push(Ring { bytes, waiting: VecDeque::new() });
+            rings.push(Ring { table, waiting: VecDeque::new() });
             rings.len() - 1
         });
-        rings[index].waiting.push_back((free_after, block));
+        &mut rings[index].waiting
     }
 
-    /// The block that has waited longest, if nobody reads it any more or there is no other memory.
+    /// Takes a record whose last reader is gone after `free_after`. It waits behind those put before it, whatever
+    /// their time. Whether it is time to ask for the [`RecordGc::surplus`].
     #[inline]
-    pub fn take(&mut self, now: Nanos, group: GroupId, bytes: u32) -> Option<Address> {
+    pub fn put(&mut self, free_after: Nanos, record: Address, table: TableId) -> bool {
+        let ring = self.ring(record.group(), table);
+        ring.push_back((free_after, record));
+        ring.len().is_multiple_of(BATCH)
+    }
+
+    /// The record that has waited longest, if nobody can do with it any more, or there is no other memory, or more than
+    /// `enough` wait.
+    #[inline]
+    pub fn take(
+        &mut self,
+        now: Nanos,
+        (group, table): (GroupId, TableId),
+        enough: usize,
+    ) -> Option<Address> {
         let is_full = self.full[usize::from(group.0)];
         let rings = &mut self.groups[usize::from(group.0)];
-        let ring = &mut rings.iter_mut().find(|ring| ring.bytes == bytes)?.waiting;
-        let &(free_after, block) = ring.front()?;
-        (is_full || free_after < now).then(|| {
+        let ring = &mut rings.iter_mut().find(|ring| ring.table == table)?.waiting;
+        let &(free_after, record) = ring.front()?;
+        (is_full || free_after < now || ring.len() > enough).then(|| {
             ring.pop_front();
-            block
+            record
         })
+    }
+
+    /// What a thread does not need for itself: if there are more that it could use now than it takes a while for, or more
+    /// than `enough` whatever their time, some that have waited longest; if the group is full, all.
+    pub fn surplus(
+        &mut self,
+        now: Nanos,
+        (group, table): (GroupId, TableId),
+        enough: usize,
+    ) -> Vec<Waiting> {
+        let is_full = self.full[usize::from(group.0)];
+        let ring = self.ring(group, table);
+        match ring.get(2 * BATCH - 1) {
+            _ if is_full => ring.drain(..).collect(),
+            Some(&(free_after, _)) if free_after < now || ring.len() > enough => {
+                ring.drain(..BATCH).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Some that may be used now as by [`RecordGc::take`], those first that have waited longest.
+    pub fn some(&mut self, now: Nanos, of: (GroupId, TableId), enough: usize) -> Vec<Waiting> {
+        std::iter::from_fn(|| self.take(now, of, enough))
+            .take(BATCH)
+            .map(|record| (Nanos(0), record))
+            .collect()
     }
 
     /// There is no other memory in a group: from now on nothing waits there for its time.
@@ -66,7 +117,21 @@ impl RecordGc {
         self.full[usize::from(group.0)] = true;
     }
 
-    /// How many blocks are here.
+    /// Whether there is no other memory in a group.
+    pub fn is_full(&self, group: GroupId) -> bool {
+        self.full[usize::from(group.0)]
+    }
+
+    /// Takes over all of another's.
+    pub fn take_over(&mut self, mut other: RecordGc) {
+        for group in 0..other.groups.len() {
+            for ring in std::mem::take(&mut other.groups[group]) {
+                self.ring(GroupId(group as u16), ring.table).extend(ring.waiting);
+            }
+        }
+    }
+
+    /// How many records are here.
     pub fn waiting(&self) -> usize {
         self.groups.iter().flatten().map(|ring| ring.waiting.len()).sum()
     }
@@ -76,32 +141,66 @@ impl RecordGc {
 mod tests {
     use super::*;
 
+    const TABLE: TableId = TableId(3);
+    const MANY: usize = usize::MAX;
+
     #[test]
-    fn a_block_comes_back_after_its_time_or_if_there_is_nothing_else() {
+    fn a_record_comes_back_after_its_time_or_if_there_is_nothing_else() {
         let (one, two) = (Address::new(GroupId(1), 4096), Address::new(GroupId(1), 8192));
         let mut gc = RecordGc::new(2);
-        gc.put(Nanos(10), one, 64);
-        gc.put(Nanos(20), two, 64);
-        assert_eq!(gc.take(Nanos(10), GroupId(1), 64), None);
-        assert_eq!(gc.take(Nanos(11), GroupId(0), 64), None);
-        assert_eq!(gc.take(Nanos(11), GroupId(1), 128), None);
-        assert_eq!(gc.take(Nanos(11), GroupId(1), 64), Some(one));
-        assert_eq!((gc.take(Nanos(11), GroupId(1), 64), gc.waiting()), (None, 1));
+        gc.put(Nanos(10), one, TABLE);
+        gc.put(Nanos(20), two, TABLE);
+        assert_eq!(gc.take(Nanos(10), (GroupId(1), TABLE), MANY), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(0), TABLE), MANY), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TableId(4)), MANY), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TABLE), MANY), Some(one));
+        assert_eq!((gc.take(Nanos(11), (GroupId(1), TABLE), MANY), gc.waiting()), (None, 1));
         gc.note_full(GroupId(0));
-        assert_eq!(gc.take(Nanos(11), GroupId(1), 64), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TABLE), MANY), None);
         gc.note_full(GroupId(1));
-        assert_eq!(gc.take(Nanos(11), GroupId(1), 64), Some(two));
-        assert_eq!((gc.take(Nanos(99), GroupId(1), 64), gc.waiting()), (None, 0));
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TABLE), MANY), Some(two));
+        assert_eq!((gc.take(Nanos(99), (GroupId(1), TABLE), MANY), gc.waiting()), (None, 0));
     }
 
     #[test]
     fn nothing_overtakes_what_was_put_before() {
-        let block = |offset| Address::new(GroupId(0), offset);
+        let record = |offset| Address::new(GroupId(0), offset);
         let mut gc = RecordGc::new(1);
-        gc.put(Nanos(30), block(64), 64);
-        gc.put(Nanos(5), block(128), 64);
-        assert_eq!(gc.take(Nanos(10), GroupId(0), 64), None);
-        assert_eq!(gc.take(Nanos(31), GroupId(0), 64), Some(block(64)));
-        assert_eq!(gc.take(Nanos(31), GroupId(0), 64), Some(block(128)));
+        gc.put(Nanos(30), record(64), TABLE);
+        gc.put(Nanos(5), record(128), TABLE);
+        assert_eq!(gc.take(Nanos(10), (GroupId(0), TABLE), MANY), None);
+        assert_eq!(gc.take(Nanos(31), (GroupId(0), TABLE), MANY), Some(record(64)));
+        assert_eq!(gc.take(Nanos(31), (GroupId(0), TABLE), MANY), Some(record(128)));
+    }
+
+    #[test]
+    fn a_thread_keeps_what_it_needs_and_all_is_taken_over() {
+        let group = GroupId(0);
+        let mut gc = RecordGc::new(1);
+        let put = |gc: &mut RecordGc, from: u64, count: usize| {
+            for at in from..from + count as u64 {
+                gc.put(Nanos(at), Address::new(group, 64 * (at + 1)), TABLE);
+            }
+        };
+        put(&mut gc, 0, 2 * BATCH - 1);
+        assert!(gc.surplus(Nanos(1 << 20), (group, TABLE), MANY).is_empty());
+        put(&mut gc, 1000, 2);
+        assert!(gc.surplus(Nanos(1000), (group, TABLE), MANY).is_empty(), "they wait");
+        assert_eq!(gc.surplus(Nanos(1001), (group, TABLE), MANY).len(), BATCH);
+        gc.note_full(group);
+        let mut all = RecordGc::new(1);
+        for (free_after, record) in gc.surplus(Nanos(0), (group, TABLE), MANY) {
+            all.put(free_after, record, TABLE);
+        }
+        assert_eq!((gc.waiting(), all.waiting()), (0, BATCH + 1));
+        assert!(all.some(Nanos(0), (group, TABLE), MANY).is_empty(), "their time has not come");
+        assert_eq!(all.some(Nanos(1 << 20), (group, TABLE), MANY).len(), BATCH);
+        put(&mut gc, 0, 3);
+        assert_eq!(all.some(Nanos(0), (group, TABLE), 0).len(), 1, "whatever its time");
+        all.take_over(gc);
+        assert_eq!(all.take(Nanos(0), (group, TABLE), 2), Some(Address::new(group, 64)));
+        assert_eq!(all.take(Nanos(0), (group, TABLE), 2), None);
+        put(&mut all, 3, 1);
+        assert_eq!(all.waiting(), 3);
     }
 }

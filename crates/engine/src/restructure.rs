@@ -14,6 +14,8 @@ use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::outcome::Failure;
 use crate::recovery::free_met;
+use crate::schema::TableId;
+use tarn_fabric::address::Address;
 
 /// What became of the requests without which a transaction cannot be committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +76,23 @@ impl Coordinator {
         };
         if full {
             cx.growth.rest_when_full(working.shard);
+        }
+    }
+
+    /// Empties the slots of deleted records in a bucket in which an insert has found no room. In vain, the next try
+    /// makes the bucket's chain longer.
+    #[cold]
+    pub(crate) async fn sweep(&mut self, bucket: (TableId, Address)) {
+        let cx = std::rc::Rc::clone(&self.cx);
+        if !cx.enter() {
+            return; // the configuration changes: the next try asks again
+        }
+        let swept = Restructuring::begin(self).sweep(bucket).await;
+        if !matches!(swept, Ok(1..)) {
+            self.txn.swept_in_vain = bucket.1;
+            if cx.has_met() {
+                free_met(&cx).await;
+            }
         }
     }
 
@@ -179,6 +198,26 @@ impl<'c> Restructuring<'c> {
         if matches!(result, Ok(TreeDone::Changed(_)) | Err(_)) {
             self.coordinator.end_record_if_any(result.err());
         }
+        if matches!(result, Err(Failure::CommitUnknown)) {
+            self.coordinator.hand_over();
+        }
+        result
+    }
+
+    async fn sweep(mut self, bucket: (TableId, Address)) -> Result<usize, Failure> {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let protocol = &cx.database().protocol;
+        let result = protocol.sweep(cx, txn, bucket).await;
+        self.ended = true;
+        match result {
+            Ok(1..) => txn.in_doubt = false,
+            Err(Failure::CommitUnknown) => {} // resolved before the next transaction
+            Ok(0) | Err(_) => {
+                txn.in_doubt = false;
+                protocol.rollback(cx, txn);
+            }
+        }
+        self.coordinator.leave(result.err());
         if matches!(result, Err(Failure::CommitUnknown)) {
             self.coordinator.hand_over();
         }

@@ -492,8 +492,12 @@ pub struct Txn {
     pub looks: Vec<(u32, Stamp)>,
     /// Versions that will be written.
     pub written: Vec<Written>,
-    /// Blocks taken from the heap for this transaction: given back if it aborts.
-    pub allocated: Vec<(Address, u32)>,
+    /// Blocks taken for this transaction, which are given back if it aborts, and those that are free if it commits.
+    pub allocated: Vec<Allocated>,
+    /// The bucket that has slots of deleted records in place of room for an insert: to be swept before the next try.
+    pub to_sweep: Option<(TableId, Address)>,
+    /// The bucket that was swept in vain last: inserts make its chain longer.
+    pub swept_in_vain: Address,
     /// The groups that the transaction writes to.
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// Its windows and waits.
@@ -520,6 +524,28 @@ pub struct Txn {
     pub recorded_in: Option<(HistorySink, Nanos)>,
     /// What it does with ordered indexes.
     pub ordered: Ordered,
+}
+
+/// A block that a transaction takes, or makes free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Allocated {
+    /// Where it lies.
+    pub address: Address,
+    /// Its size.
+    pub bytes: u32,
+    /// What it is.
+    pub memory: Memory,
+}
+
+/// What a block is that a transaction takes, or makes free.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// Zeros, for part of an index.
+    Zeros,
+    /// For a record of this table, or a version of one.
+    Record(TableId),
+    /// That of a record of this table that is no more once the transaction has committed.
+    Gone(TableId),
 }
 
 /// An address's bits, so that those that decide differ between neighbours.
@@ -560,6 +586,8 @@ impl Txn {
             looks: Vec::new(),
             written: Vec::new(),
             allocated: Vec::new(),
+            to_sweep: None,
+            swept_in_vain: Address::NULL,
             groups: Vec::with_capacity(2),
             leases: Leases::default(),
             reading: Reading::default(),

@@ -219,6 +219,26 @@ impl Cluster {
     /// When the slot is not of this cluster, or has used up its lives; when the memory's stamp is
     /// another than this cluster's.
     pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, OpenError> {
+        self.join_with(slot, None)
+    }
+
+    /// As [`Cluster::join`], sharing the memory that threads leave with another of this cluster's nodes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn join_beside(
+        &self,
+        slot: u16,
+        other: &ComputeNode,
+    ) -> Result<Arc<ComputeNode>, OpenError> {
+        self.join_with(slot, Some(other))
+    }
+
+    fn join_with(
+        &self,
+        slot: u16,
+        other: Option<&ComputeNode>,
+    ) -> Result<Arc<ComputeNode>, OpenError> {
         let id = self.database.membership.join(NodeSlot(slot))?;
         let port = self.fabric.port(id, 0, self.config.seed);
         self.compare_stamp(&port)?;
@@ -229,7 +249,11 @@ impl Cluster {
         };
         let version_cache_entries = self.config.version_cache_entries;
         let services = ServiceOptions { version_cache_entries, ..services };
-        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
+        let mut node = ComputeNode::serving(Arc::clone(&self.database), id, &services)?;
+        if let Some(other) = other {
+            node.share_memory(other);
+        }
+        Ok(Arc::new(node))
     }
 
     /// A thread of a compute node; call it on the thread that will use it.

@@ -1,9 +1,10 @@
 //! An embedded database: its tables, its cluster, and who may run transactions on it.
 //!
-//! Invariant: no two sessions ever share an owner tag or a log area. A session gets a thread number
-//! that no other has had in its compute node's life; when a life's numbers are used up, the next
-//! compute node joins. A log area is given back by the session that ends; while a transaction in doubt needs it, no
-//! other session gets it.
+//! Invariant: no two transactions ever share an owner tag, nor two sessions at once a log area. A session gets a thread
+//! number that no other has in its compute node's life; tags go on behind those of the thread that had it before
+//! ([`tarn_engine::threads`]), so that numbers come again without end. If all numbers are in use at once, another
+//! compute node joins. All of them share the memory that their threads leave. A log area is given back by the session
+//! that ends; while a transaction in doubt needs it, no other session gets it.
 //! Under a protocol whose locks lie in compute nodes the first node grants all of them, and stays for as long as
 //! the database does, whatever sessions come and go; its slot gets no second life. Sessions of later nodes call it
 //! in their own threads, so that no thread of the first need be awake.
@@ -22,7 +23,7 @@ use tarn_engine::schema::TableSchema;
 use tarn_engine::services;
 use tarn_fabric::local::Backing;
 
-/// Compute nodes that take turns.
+/// Most compute nodes at once.
 const COMPUTE_NODES: u16 = 64;
 
 /// What an embedded database is made of; begin with [`Tarn::embedded`].
@@ -154,10 +155,9 @@ impl Builder {
         let cluster = Cluster::new(&self.schemas, &self.config)?;
         let first = cluster.join(0)?;
         services::share_out(cluster.database(), &[first.id]);
-        let seats =
-            Seats { node: Arc::clone(&first), next_thread: 0, free: Vec::new(), next_number: 0 };
+        let seats = Seats { nodes: vec![Arc::clone(&first)], free: Vec::new(), next_number: 0 };
         let (retry, seats) = (self.retry, Mutex::new(seats));
-        let shared = Shared { cluster, retry, seats, _lock_owner: first };
+        let shared = Shared { cluster, retry, seats, first };
         Ok(Tarn { shared: Arc::new(shared) })
     }
 }
@@ -172,14 +172,14 @@ struct Shared {
     cluster: Cluster,
     retry: Retry,
     seats: Mutex<Seats>,
-    /// Grants locks, under a protocol whose locks lie in compute nodes.
-    _lock_owner: Arc<ComputeNode>,
+    /// Grants locks, under a protocol whose locks lie in compute nodes; the others share its memory.
+    first: Arc<ComputeNode>,
 }
 
 /// Names that are still free.
 struct Seats {
-    node: Arc<ComputeNode>,
-    next_thread: u16,
+    /// Compute nodes that have joined, whose threads have numbers.
+    nodes: Vec<Arc<ComputeNode>>,
     /// Log areas given back.
     free: Vec<u32>,
     /// First log area that nobody has had.
@@ -221,15 +221,10 @@ impl Tarn {
     pub fn session(&self) -> Result<Session, Error> {
         let (node, thread, number) = {
             let mut seats = self.shared.seats();
-            let number = self.shared.take_number(&mut seats)?;
-            if usize::from(seats.next_thread) == THREADS_MAX {
-                // Not the first again, which grants locks.
-                let next = 1 + seats.node.id.slot.0 % (COMPUTE_NODES - 1);
-                seats.node = self.shared.cluster.join(next)?;
-                seats.next_thread = 0;
-            }
-            seats.next_thread += 1;
-            (Arc::clone(&seats.node), seats.next_thread - 1, number)
+            let (node, thread) = self.shared.take_thread(&mut seats)?;
+            let number = self.shared.take_number(&mut seats);
+            let number = number.inspect_err(|_| node.threads.give_back(thread))?;
+            (node, thread, number)
         };
         let cx = Rc::new(self.shared.cluster.context(&node, thread)?);
         Ok(Session::new(self.clone(), cx, number))
@@ -259,6 +254,28 @@ impl Shared {
     /// A thread that panicked between two steps leaves seats that are merely unused.
     fn seats(&self) -> MutexGuard<'_, Seats> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a thread of a compute node that is a member: of the first that has one. If none has, another joins.
+    fn take_thread(&self, seats: &mut Seats) -> Result<(Arc<ComputeNode>, u16), Error> {
+        let membership = &self.cluster.database().membership;
+        let live = || seats.nodes.iter().filter(|node| membership.is_member(node.id));
+        let free = live().find_map(|node| Some((Arc::clone(node), node.threads.reserve()?)));
+        if let Some(found) = free {
+            return Ok(found);
+        }
+        let is_free = |slot: &u16| live().all(|node| node.id.slot.0 != *slot);
+        // Not the first's again, which grants locks.
+        let Some(slot) = (1..COMPUTE_NODES).find(is_free) else {
+            let most = usize::from(COMPUTE_NODES) * THREADS_MAX;
+            let (field, value) = ("threads with sessions at once".into(), (most + 1).to_string());
+            return Err(UsageError { field, value, allowed: format!("at most {most}") }.into());
+        };
+        let joined = self.cluster.join_beside(slot, &self.first)?;
+        seats.nodes.retain(|node| membership.is_member(node.id));
+        seats.nodes.push(Arc::clone(&joined));
+        let thread = joined.threads.reserve().expect("it has no thread yet");
+        Ok((joined, thread))
     }
 
     fn take_number(&self, seats: &mut Seats) -> Result<u32, Error> {

@@ -161,3 +161,10 @@ impl Session {
         Error::Transaction { failure, explanation }
     }
 }
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // What of its last transactions is over by now keeps nothing of the thread.
+        self.coordinator.context().serve();
+    }
+}

@@ -379,7 +379,7 @@ fn absorb_lock(
         if version.is_present() {
             return Err(AbortReason::IndexChanged);
         }
-        keep_attached(cx, txn, entry, (body_of(txn, table, entry.image), table));
+        keep_attached(cx, txn, entry, body_of(txn, table, entry.image));
     } else {
         show(access, entry, version)?;
         let moved = body_of(txn, table, entry.image) != entry.body;

@@ -106,7 +106,9 @@ impl<'c> Attempt<'c> {
         match failure {
             None => {
                 coordinator.txn.in_doubt = false;
-                coordinator.txn.allocated.clear();
+                if !coordinator.txn.allocated.is_empty() {
+                    coordinator.cx.keep_allocated(&mut coordinator.txn.allocated);
+                }
                 coordinator.cx.metrics.committed();
             }
             Some(_) if is_in_doubt => coordinator.cx.metrics.unknown(),

@@ -47,9 +47,8 @@ pub(crate) fn finish(
 
 /// The body provided for an insert that was taken back.
 pub(crate) fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
-    if let Some(index) = txn.allocated.iter().position(|&(address, _)| address == body) {
-        let (address, bytes) = txn.allocated.swap_remove(index);
-        cx.give_back(address, bytes);
+    if let Some(index) = txn.allocated.iter().position(|block| block.address == body) {
+        cx.take_back(txn.allocated.swap_remove(index));
     }
 }
 

@@ -170,6 +170,8 @@ pub struct Lookup {
     /// Whether an absence was seen by one batch that began and ended with the same directory
     /// version, and so needs no validation.
     pub stable: bool,
+    /// Whether the bucket's chain has slots of deleted records, where these keep theirs.
+    pub has_tombstones: bool,
     group: GroupIdOrZero,
     bin: u8,
     depth: u8,
@@ -406,6 +408,7 @@ impl Lookup {
         self.tail = self.directory;
         self.stable = true;
         self.free = None;
+        self.has_tombstones = false;
         true
     }
 
@@ -452,6 +455,11 @@ impl Lookup {
             if !version.is_present() && is_free && (self.free.is_none() || self.is_home(slot)) {
                 self.free = Some((self.block.plus(at), version));
             }
+        }
+        if self.step == Step::Chain && !self.has_tombstones {
+            let slots = (0..table.geometry.slots).map(|slot| DIRECTORY_BYTES + slot * slot_bytes);
+            let image = |at: usize| round.bytes(self.at.plus(at), slot_bytes);
+            self.has_tombstones = slots.into_iter().any(|at| table.slot.is_tombstone(image(at)));
         }
         if next.is_null() {
             return Answer::Absent;

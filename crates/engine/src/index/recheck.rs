@@ -4,6 +4,7 @@
 //! transaction's; it counts only if what is read there now says the same. For protocols whose locks are words of
 //! memory nodes.
 
+use super::changes::give_back_body;
 use super::hash::Lookup;
 use super::prints::Prints;
 use crate::catalog::Table;
@@ -35,20 +36,13 @@ pub(crate) fn relocate(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &T
     entry.body = Address::NULL;
 }
 
-/// A slot that held a record before still has that record's memory attached: use it, and give back what was
+/// A slot that held a record before may still have that record's memory attached: use it, and give back what was
 /// provided.
-pub(crate) fn keep_attached(
-    cx: &Context,
-    txn: &mut Txn,
-    entry: &mut Entry,
-    (attached, table): (Address, &Table),
-) {
+pub(crate) fn keep_attached(cx: &Context, txn: &mut Txn, entry: &mut Entry, attached: Address) {
     if attached.is_null() {
         return;
     }
-    let provided = entry.body;
-    txn.allocated.retain(|&(address, _)| address != provided);
-    cx.give_back(provided, table.slot.body_bytes() as u32);
+    give_back_body(cx, txn, entry.body);
     entry.body = attached;
 }
 

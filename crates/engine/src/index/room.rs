@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::index::growth::Shard;
 use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use crate::outcome::Failure;
-use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
+use crate::working_set::{Allocated, Entry, Memory, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 
 /// Whether an insert waits for its slot.
@@ -62,9 +62,10 @@ pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Fa
         }
         if table.slot.is_out_of_line() {
             let bytes = table.slot.body_bytes() as u32;
-            let body = cx.allocate(group, bytes).await?;
+            let body = cx.allocate_record(group, (table.id, bytes)).await?;
             txn.entries[index].body = body;
-            txn.allocated.push((body, bytes));
+            let memory = Memory::Record(table.id);
+            txn.allocated.push(Allocated { address: body, bytes, memory });
         }
     }
     Ok(())
@@ -85,8 +86,8 @@ async fn extend_chain(
         Ok(slot) => return Ok(slot),
         Err(next_at) => next_at,
     };
-    let block = cx.allocate(lookup.group(), bytes as u32).await?;
-    txn.allocated.push((block, bytes as u32));
+    let block = cx.allocate_anyhow(lookup.group(), bytes as u32).await?;
+    txn.allocated.push(Allocated { address: block, bytes: bytes as u32, memory: Memory::Zeros });
     let new = txn.round.reserve(8);
     let old = txn.round.reserve(8);
     txn.round.set_word(new, block.to_word());

@@ -7,9 +7,13 @@
 //! 3. The version that is overwritten is the oldest of those shown, and PREV_TS of what takes its place is its
 //!    T_commit; what goes into a place without a version takes PREV_TS over.
 //! 4. Who aborts writes the former bytes back, or leaves a place without a version but with its PREV_TS.
-//! 5. A slot becomes another record's only after every reader that started before its record was deleted has ended;
-//!    then each of its places without a version has as PREV_TS what it had shown ([`Slot::empty_cells`]). A reader whose
-//!    first line is of before, and the next of after, would otherwise miss the deletion.
+//! 5. A slot becomes another record's only after it was emptied: then each of its places without a version has as PREV_TS
+//!    what it had shown ([`Slot::empty_cells`]), also once another record is there. A reader whose
+//!    first line is of before, and the next of after, would otherwise miss the deletion. Whoever finds its key in no
+//!    slot any more asks when the bucket was emptied last; and a record that comes to a bucket has as PREV_TS when that was,
+//!    since it may be one that was there before ([`crate::structure`]).
+//! 6. A version that says "deleted" gives up the memory of all that it comes after ([`Slot::is_given_up`]), so that
+//!    no slot of a deleted record keeps any.
 //!
 //! Invariant: what [`choose`] answers is true of the moment T_start, wherever and whenever each cell was read, as
 //! long as that was after T_start was given. For let v be the newest version with T_commit <= T_start, and c the
@@ -212,6 +216,42 @@ impl Slot {
                 }
             }
         }
+    }
+
+    /// Makes of an image of a slot whose record was deleted that of an empty one.
+    pub fn vacate(&self, image: &mut [u8]) {
+        match self.record {
+            RecordLayout::Cells(cells) => {
+                self.empty_cells(image);
+                image[..cells.cell_at(0)].fill(0);
+            }
+            _ => image.fill(0),
+        }
+    }
+
+    /// Whether a slot of this image has a deleted record of several versions, all of which are decided.
+    pub fn is_tombstone(&self, image: &[u8]) -> bool {
+        if !matches!(self.record, RecordLayout::Packed(_) | RecordLayout::Cells(_)) {
+            return false;
+        }
+        !self.is_free(image)
+            && !self.is_undecided(image, |_| false)
+            && self.newest_committed(image).is_some_and(|newest| newest.deleted)
+    }
+
+    /// The newest version that was discarded from a cell, as far as its slot says.
+    pub fn discarded_from(&self, image: &[u8], cell: usize) -> Timestamp {
+        match self.record {
+            RecordLayout::Cells(cells) => cells.cell(image, cell).prev_ts,
+            _ => Timestamp::ZERO,
+        }
+    }
+
+    /// Whether a version's memory was given up: a later version says "deleted".
+    pub fn is_given_up(&self, image: &[u8], version: Timestamp) -> bool {
+        let is_end =
+            |it: Seen| it.word.is_committed() && it.deleted && it.word.timestamp() > version;
+        self.seen(image).any(is_end)
     }
 
     /// The places of versions in an image of a slot; none in the layout of one version.

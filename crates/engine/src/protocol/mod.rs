@@ -20,7 +20,7 @@ use crate::layout::LayoutKind;
 use crate::log::Entry;
 use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::recovery::{self, Asker, Logged, Turn, Unsettled};
-use crate::schema::TableSchema;
+use crate::schema::{TableId, TableSchema};
 use crate::services::Needs;
 use crate::working_set::{Added, Further, Handle, Txn};
 use info::UNSAFE_PREFIX;
@@ -155,6 +155,20 @@ pub trait Protocol: Sized {
     /// As `commit`: an abort (a lock was refused), no memory, `CommitUnknown`.
     async fn restructure(&self, _: &Context, _: &mut Txn, _: Shard) -> Result<Grown, Failure> {
         Ok(Grown::TooLarge)
+    }
+
+    /// Empties slots of deleted records in a bucket, as a transaction of its own: `txn` is empty. How many. A protocol
+    /// whose inserts take such slots as they are has nothing to do.
+    ///
+    /// # Errors
+    /// As `restructure`.
+    async fn sweep(
+        &self,
+        _: &Context,
+        _: &mut Txn,
+        _: (TableId, Address),
+    ) -> Result<usize, Failure> {
+        Ok(0)
     }
 
     /// Changes the shape of an ordered index (see [`crate::index::btree::work`]) as a transaction of its
@@ -481,6 +495,19 @@ macro_rules! protocols {
                 shard: Shard,
             ) -> Result<Grown, Failure> {
                 match self { $(AnyProtocol::$name(it) => it.restructure(cx, txn, shard).await),+ }
+            }
+
+            /// See [`Protocol::sweep`].
+            ///
+            /// # Errors
+            /// As there.
+            pub async fn sweep(
+                &self,
+                cx: &Context,
+                txn: &mut Txn,
+                bucket: (TableId, Address),
+            ) -> Result<usize, Failure> {
+                match self { $(AnyProtocol::$name(it) => it.sweep(cx, txn, bucket).await),+ }
             }
 
             /// See [`Protocol::reshape`].

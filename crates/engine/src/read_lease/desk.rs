@@ -19,6 +19,7 @@ pub struct NodeDelays(Mutex<Counted>);
 #[derive(Default, Debug)]
 struct Counted {
     threads: Vec<Arc<ThreadDelays>>,
+    /// Those of threads that have gone, as far as that was noticed, in one.
     gone: Delays,
 }
 

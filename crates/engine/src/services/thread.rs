@@ -127,6 +127,11 @@ impl ThreadServices {
         peer.map_or(std::ptr::from_ref(node).cast(), |peer| node.locks.line_in(peer.locks, hash))
     }
 
+    /// Whether something of it rests on grants of others, or still runs.
+    pub(crate) fn rests_on_others(&self) -> bool {
+        !self.resting.borrow().is_empty() || !self.is_idle()
+    }
+
     /// Whether nothing runs on after its transaction.
     pub fn is_idle(&self) -> bool {
         self.closing.borrow().is_empty()
@@ -163,7 +168,7 @@ impl ThreadServices {
 impl Drop for ThreadServices {
     /// A thread that goes while something rests on grants of others never says that nothing does.
     fn drop(&mut self) {
-        if self.resting.borrow().is_empty() && self.is_idle() {
+        if !self.rests_on_others() {
             self.node.leave(self.thread);
         } else {
             self.node.stop_running(self.thread);

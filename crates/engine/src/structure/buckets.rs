@@ -15,7 +15,7 @@ use crate::index::hash::Geometry;
 use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_lines, write_word};
 use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Version, lined_writes, stamp_lines};
 use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{LockKind, Txn};
+use crate::working_set::{Allocated, LockKind, Memory, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
 
@@ -253,7 +253,11 @@ async fn add_blocks(
     let (bytes, step) = (table.geometry.bucket_bytes, halves.step);
     for _ in 0..halves.relocation.blocks_wanted(table) {
         let block = cx.allocate(step.new.group(), bytes as u32).await?;
-        txn.allocated.push((block, bytes as u32));
+        txn.allocated.push(Allocated {
+            address: block,
+            bytes: bytes as u32,
+            memory: Memory::Zeros,
+        });
         halves.blocks.push(block);
         let image = txn.round.reserve_lines(bytes);
         txn.round.bytes_mut(image, bytes).fill(0);
@@ -337,10 +341,10 @@ fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
 
 /// Gives back the blocks of buckets that are not split after all.
 fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
-    txn.allocated.retain(|&(block, bytes)| {
-        let used = row.iter().any(|halves| halves.blocks.contains(&block));
+    txn.allocated.retain(|&block| {
+        let used = row.iter().any(|halves| halves.blocks.contains(&block.address));
         if !used {
-            cx.give_back(block, bytes);
+            cx.take_back(block);
         }
         used
     });

@@ -2,7 +2,8 @@
 //! growth, for every protocol that has them.
 //!
 //! Map: [`scans`] are a block's reads of ordered indexes, [`leaves`] what a commit brings to them. [`trees`] splits
-//! their nodes and enters separators, [`merges`] merges nodes, [`buckets`] splits those of hash indexes.
+//! their nodes and enters separators, [`merges`] merges nodes, [`buckets`] splits those of hash indexes, [`sweeps`] empties
+//! their slots.
 //!
 //! Invariant: what nodes, buckets and headers say is the index's; in which order they are locked, compared and
 //! written is decided here. How a lock is taken, what protects a leaf that was shown, and how a structural
@@ -12,6 +13,7 @@ pub(crate) mod buckets;
 pub(crate) mod leaves;
 mod merges;
 pub(crate) mod scans;
+pub(crate) mod sweeps;
 pub(crate) mod trees;
 
 use crate::catalog::Table;

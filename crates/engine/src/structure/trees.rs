@@ -174,7 +174,7 @@ async fn fresh(cx: &Context, txn: &mut Txn, index: &Index) -> Result<Address, Fa
         return Ok(dead);
     }
     let seed = txn.tag.word();
-    match cx.allocate(index.group(seed), index.shape.node_bytes as u32).await {
+    match cx.allocate_anyhow(index.group(seed), index.shape.node_bytes as u32).await {
         // Better one that was locked last time than none.
         Err(Failure::OutOfMemory) => cx.take_dead(index.id).ok_or(Failure::OutOfMemory),
         block => block,

@@ -20,24 +20,6 @@ fn world() -> World {
     World::new(&shape)
 }
 
-/// Chunks of the heap that somebody owns.
-fn chunks_taken(world: &World) -> usize {
-    let cx = world.context(6, 0);
-    let catalog = &world.database.catalog;
-    let mut taken = 0;
-    for group in 0..world.database.groups().count() {
-        let group = tarn_fabric::address::GroupId(group as u16);
-        for chunk in 0..catalog.chunks() {
-            let mut round = Round::new();
-            let target = world.database.groups().primary(catalog.chunk_word(group, chunk));
-            let word = round.read(target, 8);
-            block_on(cx.port.execute(&mut round)).unwrap();
-            taken += usize::from(round.word(word) != 0);
-        }
-    }
-    taken
-}
-
 /// One transaction a batch of keys.
 fn in_batches(
     by: &mut Coordinator,

@@ -49,6 +49,7 @@ mod rtt_budget_oocc;
 mod semantics;
 mod sequences;
 mod sizes;
+mod space;
 mod taken_back;
 mod tickets;
 mod unknown;

@@ -20,6 +20,7 @@ mod scenarios;
 mod schedules;
 mod sessions;
 mod sim_cli;
+mod space;
 mod swarm;
 mod sweep_cli;
 mod timestamps;

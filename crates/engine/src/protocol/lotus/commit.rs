@@ -272,7 +272,7 @@ fn add_decision(cx: &Context, txn: &mut Txn) {
 /// What the transaction's versions have pushed out may be used again once nobody can ask for it.
 fn discard(cx: &Context, txn: &Txn) {
     for it in txn.written.iter().filter(|it| !it.discarded.is_null()) {
-        cx.discard_record(it.discarded, cx.table(it.table).slot.body_bytes() as u32);
+        cx.discard_record(it.discarded, it.table);
     }
 }
 
@@ -325,12 +325,8 @@ pub(super) fn release(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
 /// Rolls back: gives up blocks and locks. Nothing was written. Waits for nothing, so that it can also run when a
 /// transaction's future is dropped.
 pub(super) fn roll_back(lotus: &Lotus, cx: &Context, txn: &mut Txn) {
-    while let Some((address, bytes)) = txn.allocated.pop() {
-        match links(txn).any(|(_, block)| block == address) {
-            true => cx.give_back(address, bytes),
-            // Memory for a version may be another's of before: no zeros.
-            false => cx.discard_record(address, bytes),
-        }
+    while let Some(block) = txn.allocated.pop() {
+        cx.take_back(block);
     }
     txn.pieces.clear();
     txn.written.clear();

@@ -229,6 +229,11 @@ fn absorb(
                     cached::after_reading(lotus, cx, txn, index);
                     take_versions(lotus, cx, txn, index)?;
                 }
+                Place::Absent if lotus.starts_writers() && snapshot::may_have_been(lotus, txn, index) => {
+                    let reads = lotus.reads_snapshot(&txn.entries[index]);
+                    let why = if reads { AbortReason::TooOld } else { AbortReason::WriteConflict };
+                    return Err(why.into());
+                }
                 Place::Absent => take_absent(lotus, cx, txn, index),
                 Place::More => look_elsewhere(txn, index),
                 Place::Changing => return Err(AbortReason::ReadLocked.into()),

@@ -1,10 +1,11 @@
 //! The way from a key to its slot, and so to its table of versions: for transactions with locks and without.
 //!
-//! Invariant: a slot keeps its key as long as anybody may ask for one of its versions, unless a split moves it, and an insert
-//! makes a slot under the bucket's lock before any version in it is visible. A slot moves under its key's lock, and while its
+//! Invariant: a slot keeps its key unless a split moves it or a sweep empties it, and an insert
+//! makes a slot under the bucket's lock before any version in it is visible. A slot moves or is emptied under its key's lock,
+//! and while its
 //! bucket's directory record is marked: so whoever holds the key's lock finds it or it is not there; to whoever does not,
 //! a key is absent that is in no line of its bucket, if the directory record was the same, unmarked, before the first of
-//! them was read and after the last.
+//! them was read and after the last: as of any moment from the directory's VERSION on. Before that it may have been there.
 
 use super::{Lotus, On, Phase, enter};
 use crate::catalog::Table;
@@ -150,7 +151,7 @@ fn absorb_lookup(
     match lookup.absorb(cx.surroundings(), table, wanted, round) {
         Answer::More => Place::More,
         Answer::Unstable => Place::Changing,
-        Answer::Absent if by_lock || lookup.stable || !may_grow(table) => Place::Absent,
+        Answer::Absent if by_lock || lookup.stable => Place::Absent,
         Answer::Absent => {
             lookup.look_again();
             Place::More

@@ -9,9 +9,9 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::growth::Shard;
 use crate::index::room::room_in_new;
-use crate::layout::DIRECTORY_BYTES;
-use crate::outcome::Failure;
-use crate::working_set::{Entry, Mode, Piece, Progress, Txn};
+use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use crate::outcome::{AbortReason, Failure};
+use crate::working_set::{Allocated, Entry, Memory, Mode, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 
@@ -25,6 +25,10 @@ pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         let table = cx.table(entry.table);
         let (slot, image) = match free_slot(txn, index, table) {
             Some(found) => found,
+            None if wants_sweep(txn, index, table) => {
+                txn.to_sweep = Some((entry.table, txn.lookup(&entry).directory));
+                return Err(AbortReason::IndexChanged.into());
+            }
             None => (extend_chain(cx, txn, index, table).await?, None),
         };
         let lookup = *txn.lookup(&entry);
@@ -44,6 +48,24 @@ pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         }
     }
     Ok(())
+}
+
+/// Whether slots of deleted records take the room in an insert's bucket, or in its chain: then they are emptied first. Not
+/// if that was tried in vain, as it is while others look at those records.
+fn wants_sweep(txn: &Txn, index: usize, table: &Table) -> bool {
+    let lookup = txn.lookup(&txn.entries[index]);
+    let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
+    if txn.swept_in_vain == lookup.directory
+        || txn.pieces.iter().any(|piece| piece.address == next_at)
+    {
+        return false;
+    }
+    let slot_bytes = table.slot.slot_bytes;
+    let mut in_bucket = lookup.bucket_image.into_iter().flat_map(|image| {
+        (0..table.geometry.slots).map(move |slot| image.plus(DIRECTORY_BYTES + slot * slot_bytes))
+    });
+    lookup.has_tombstones
+        || in_bucket.any(|image| table.slot.is_tombstone(txn.round.bytes(image, slot_bytes)))
 }
 
 /// The insert has a slot, whose image is known: its row is zeros until set.
@@ -101,10 +123,11 @@ async fn extend_chain(
         Ok(slot) => return Ok(slot),
         Err(next_at) => next_at,
     };
-    let block = cx.allocate(lookup.group(), bytes as u32).await?;
-    txn.allocated.push((block, bytes as u32));
+    let block = cx.allocate_anyhow(lookup.group(), bytes as u32).await?;
+    txn.allocated.push(Allocated { address: block, bytes: bytes as u32, memory: Memory::Zeros });
     let new = txn.round.reserve(8);
     txn.round.set_word(new, block.to_word());
     txn.pieces.push(Piece { address: next_at, new, old: new, len_bytes: 8, logged: false });
+    txn.swept_in_vain = Address::NULL;
     Ok(block.plus(DIRECTORY_BYTES))
 }

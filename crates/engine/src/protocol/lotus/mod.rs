@@ -17,7 +17,7 @@
 //! atomic of a memory node.
 //!
 //! # Not built yet
-//! Growth of tables whose slots take several lines; slots of deleted records that are used for other keys.
+//! Growth of tables whose slots take several lines.
 
 mod add;
 mod cached;
@@ -44,11 +44,12 @@ use crate::layout::{Discards, LayoutKind, Records, Rules};
 use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
 use crate::recovery::{self, Asker, Unsettled};
 use crate::services::Needs;
-use crate::structure::{buckets, trees};
+use crate::schema::TableId;
+use crate::structure::{buckets, sweeps, trees};
 use crate::working_set::{Added, Entry, Further, Handle, Mode, Txn};
 use recover::Left;
 use tarn_fabric::local::Near;
-use tarn_fabric::address::NodeId;
+use tarn_fabric::address::{Address, NodeId};
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]
@@ -451,6 +452,17 @@ impl Protocol for Lotus {
             cx.growth.note_fit(shard, false);
         }
         grown
+    }
+
+    async fn sweep(
+        &self,
+        cx: &Context,
+        txn: &mut Txn,
+        bucket: (TableId, Address),
+    ) -> Result<usize, Failure> {
+        commit::settle_log(self, cx, txn).await?;
+        cx.advance_closing();
+        sweeps::sweep(self, cx, txn, bucket).await
     }
 
     async fn reshape(

@@ -145,7 +145,7 @@ fn name(address: Address) -> LockName {
 }
 
 /// Whether a node may have changed after `start`.
-fn is_newer(version: Version, start: Timestamp) -> bool {
+pub(super) fn is_newer(version: Version, start: Timestamp) -> bool {
     version.counter() > version_at(start).counter()
 }
 

@@ -9,7 +9,7 @@ use super::{Lotus, nodes};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::layout::{
-    Cell, CellAddress, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
+    CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
     VERSION_AT, Version, VersionWord, seal_record,
 };
 use crate::log::chain;
@@ -17,7 +17,7 @@ use crate::log::pieces::OldBytes;
 use crate::log::versions::{self, Writing};
 use crate::outcome::{AbortReason, Failure};
 use crate::timestamp::Timestamp;
-use crate::working_set::{Entry, Mode, Piece, Txn, Written};
+use crate::working_set::{Allocated, Entry, Memory, Mode, NO_LOOKUP, Piece, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
@@ -133,17 +133,46 @@ fn place(lotus: &Lotus, cx: &Context, txn: &Txn, entry: &Entry) -> Result<(Place
     let image = txn.round.bytes(entry.image, slot.slot_bytes);
     let is_stray = || entry.mode == Mode::Insert && slot.newest_committed(image).is_none();
     if slot.is_free(image) || is_stray() {
-        let nothing = (Timestamp::ZERO, Address::NULL);
-        return Ok((Place { cell: 0, prev_ts: nothing.0, discarded: nothing.1 }, true));
+        let prev_ts = emptied_at(txn, entry).max(slot.discarded_from(image, 0));
+        return Ok((Place { cell: 0, prev_ts, discarded: Address::NULL }, true));
     }
     let stray = |txn: u64| lotus.is_stray(cx, txn);
     let chosen = slot.cell_to_overwrite(image, lotus.rules(), stray);
     let chosen = chosen.ok_or(Failure::Abort(AbortReason::Undecided))?;
     let discarded = chosen.discarded.map_or(Address::NULL, |it| match slot.payload_of(image, it.cell) {
-        PayloadAt::Apart(record) => record,
-        PayloadAt::Slot(_) | PayloadAt::Lines(_) => Address::NULL,
+        PayloadAt::Apart(record) if !slot.is_given_up(image, it.version) => record,
+        PayloadAt::Apart(_) | PayloadAt::Slot(_) | PayloadAt::Lines(_) => Address::NULL,
     });
     Ok((Place { cell: chosen.cell, prev_ts: chosen.prev_ts, discarded }, false))
+}
+
+/// When slots of the bucket to which an insert comes were emptied last, or its records moved, or 0: the key may have been
+/// there before.
+fn emptied_at(txn: &Txn, entry: &Entry) -> Timestamp {
+    let directory = match entry.lookup == NO_LOOKUP {
+        true => Version::NEVER,
+        false => txn.lookup(entry).directory_version,
+    };
+    match directory.counter() > Version::LOADED.counter() {
+        // One that was undone counts as the next.
+        true => Timestamp(directory.counter().div_ceil(2)),
+        false => Timestamp::ZERO,
+    }
+}
+
+/// Notes the memory of the versions that are given up with a record that goes, beside that of the one which its place is
+/// taken from.
+fn give_up_versions(txn: &mut Txn, table: &Table, entry: &Entry, (cells, place): (Cells, usize)) {
+    let (slot, bytes) = (&table.slot, table.slot.body_bytes() as u32);
+    let image = txn.round.bytes(entry.image, slot.slot_bytes);
+    for index in (0..cells.count()).filter(|&index| index != place) {
+        let cell = cells.cell(image, index);
+        let is_its = cell.version.is_committed() && !cell.to.is_deleted();
+        if is_its && !slot.is_given_up(image, cell.version.timestamp()) {
+            let (address, memory) = (cell.to.address(), Memory::Gone(table.id));
+            txn.allocated.push(Allocated { address, bytes, memory });
+        }
+    }
 }
 
 /// A place for a version.
@@ -167,11 +196,15 @@ async fn prepare_cell(
     let RecordLayout::Cells(cells) = table.slot.record else { unreachable!("apart") };
     let (place, came) = place(lotus, cx, txn, &entry)?;
     let to = match entry.mode {
-        Mode::Delete => CellAddress::deleted(),
+        Mode::Delete => {
+            give_up_versions(txn, table, &entry, (cells, place.cell));
+            CellAddress::deleted()
+        }
         _ => {
             let (bytes, group) = (table.slot.body_bytes() as u32, entry.address.group());
-            let record = cx.allocate_record(group, bytes).await?;
-            txn.allocated.push((record, bytes));
+            let record = cx.allocate_record(group, (table.id, bytes)).await?;
+            let memory = Memory::Record(table.id);
+            txn.allocated.push(Allocated { address: record, bytes, memory });
             add_record(txn, table, &entry, record);
             CellAddress::record(record)
         }
@@ -226,7 +259,15 @@ fn prepare_packed(
     let table = cx.table(entry.table);
     let (place, came) = place(lotus, cx, txn, &entry)?;
     let line = match came {
-        true => new_slot(txn, table, &entry, 0),
+        true => {
+            let line = new_slot(txn, table, &entry, 0);
+            let others = if place.prev_ts == Timestamp::ZERO { 0 } else { packed.count() };
+            for cell in 1..others {
+                let at = line.plus(packed.version_at(cell));
+                txn.round.set_word(at, VersionWord::VACATED.word());
+            }
+            line
+        }
         false => {
             let line = txn.round.reserve_lines(LINE_BYTES);
             txn.round.copy_within(entry.image, line, LINE_BYTES);
@@ -279,7 +320,7 @@ fn add_record(txn: &mut Txn, table: &Table, entry: &Entry, record: Address) {
     add_piece(txn, record, start, bytes);
 }
 
-/// The image of a slot that comes to be used, without a version.
+/// The image of a slot that comes to be used, without a version but with what was discarded.
 fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOffset {
     let slot = &table.slot;
     let image = txn.round.reserve_lines(slot.slot_bytes);
@@ -288,6 +329,14 @@ fn new_slot(txn: &mut Txn, table: &Table, entry: &Entry, shape: u64) -> BufferOf
     txn.round.set_word(image.plus(KEY_AT), entry.key);
     if shape != 0 {
         txn.round.set_word(image.plus(SHAPE_AT), shape);
+    }
+    if let RecordLayout::Cells(cells) = slot.record {
+        // What its lines have shown before, of another record perhaps.
+        for cell in 0..cells.count() {
+            let at = cells.cell_at(cell) + CELL_PREV_TS_AT;
+            let prev_ts = txn.round.word(entry.image.plus(at));
+            txn.round.set_word(image.plus(at), prev_ts);
+        }
     }
     if slot.full_key_bytes > 0 {
         txn.round.copy_within(entry.full_key, image.plus(slot.full_key_at), slot.full_key_bytes);

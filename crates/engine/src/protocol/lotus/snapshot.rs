@@ -7,6 +7,7 @@
 
 use super::execute::{advance, is_it, plan_record, show, take_place};
 use super::find::{self, Place};
+use super::nodes::is_newer;
 use super::{Lotus, On, Phase, cached, enter, near, short};
 use crate::context::Context;
 use crate::layout::{Choice, RecordLayout, Version, VersionWord};
@@ -126,6 +127,9 @@ fn absorb(
                     let cell = choose(lotus, cx, txn, index)?;
                     undecided.extend(cell.map(|cell| (index, cell)));
                 }
+                Place::Absent if may_have_been(lotus, txn, index) => {
+                    return Err(AbortReason::TooOld.into());
+                }
                 Place::Absent => settle_absent(txn, index),
                 Place::More => {}
                 Place::Changing => return Err(AbortReason::ReadLocked.into()),
@@ -179,6 +183,12 @@ pub(super) fn choose(
         }
     }
     Ok(None)
+}
+
+/// Whether a key that is in no slot of its bucket may have been in one at T_start: slots were emptied since.
+pub(super) fn may_have_been(lotus: &Lotus, txn: &Txn, index: usize) -> bool {
+    let emptied = txn.lookup(&txn.entries[index]).directory_version;
+    is_newer(emptied, txn.stamps.start) && lotus.on(On::TooOld)
 }
 
 /// The key is absent as of T_start.

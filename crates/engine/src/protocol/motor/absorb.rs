@@ -281,7 +281,7 @@ fn absorb_lock(
         if head.is_present() {
             return Err(AbortReason::IndexChanged);
         }
-        keep_attached(cx, txn, entry, (value_at(txn, entry), table));
+        keep_attached(cx, txn, entry, value_at(txn, entry));
         value::begin(txn, entry, table);
         return take_lock(entry);
     }

@@ -10,6 +10,7 @@ use super::value::{block_of, deltas, image_words, value_bytes};
 use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::changes::{change_prints, finish, give_back_body, set_new_version};
+use crate::in_place;
 use crate::index::hash_of;
 use crate::layout::{
     DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version,
@@ -240,5 +241,8 @@ fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table, version: Version)
     let head = copy_of(txn, entry.image, table.slot.slot_bytes);
     txn.round.set_word(head.plus(VERSION_AT), gone.word());
     txn.round.set_word(head.plus(NEWEST_AT), gone.word());
+    // Of what is deleted nobody is led to any version; undone, the slot has its value back.
+    txn.round.set_word(head.plus(VALUE_AT), Address::NULL.to_word());
     head_pieces(txn, entry, (head, entry.image), NEWEST_AT + 8);
+    txn.allocated.push(in_place::gone(entry, table));
 }

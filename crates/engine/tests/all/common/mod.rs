@@ -24,9 +24,10 @@ use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::services::ServiceOptions;
-use tarn_fabric::address::NodeSlot;
+use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
+use tarn_fabric::round::Round;
 
 /// First column of every table below.
 pub const A: ColumnId = ColumnId(0);
@@ -229,6 +230,24 @@ pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item =
 pub fn value_of(by: &mut Coordinator, table: TableId, key: u64) -> Option<u64> {
     block_on(by.transact(async |tx| Ok(tx.get_row(table, key).await?.map(|row| row.u64(A)))))
         .unwrap()
+}
+
+/// Chunks of the heap that somebody owns.
+pub fn chunks_taken(world: &World) -> usize {
+    let cx = world.context(6, 0);
+    let catalog = &world.database.catalog;
+    let mut taken = 0;
+    for group in 0..world.database.groups().count() {
+        let group = GroupId(group as u16);
+        for chunk in 0..catalog.chunks() {
+            let mut round = Round::new();
+            let target = world.database.groups().primary(catalog.chunk_word(group, chunk));
+            let word = round.read(target, 8);
+            block_on(cx.port.execute(&mut round)).unwrap();
+            taken += usize::from(round.word(word) != 0);
+        }
+    }
+    taken
 }
 
 /// The checker's form of what coordinators recorded.

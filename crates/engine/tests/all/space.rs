@@ -1,0 +1,386 @@
+//! Memory that comes back: whatever was deleted makes room for as much again, however many threads and keys come and go.
+//!
+//! Invariant checked: as much fits after all was deleted as before; the chunks in use do not grow with the number of keys
+//! that have ever been. Under every protocol, of records in the slot and apart, with ordered indexes where there are any.
+
+use crate::common::*;
+use std::rc::Rc;
+use tarn_engine::coordinator::{Coordinator, Retry};
+use tarn_engine::inspect;
+use tarn_engine::layout::KEY_AT;
+use tarn_engine::outcome::Failure;
+use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::schema::{Cells, TableId, TableSchema};
+use tarn_engine::transaction::Transaction;
+use tarn_fabric::address::Address;
+use tarn_fabric::executor::block_on;
+
+const TABLE: TableId = TableId(0);
+
+/// A table, and whether it has ordered indexes.
+fn tables() -> [(TableSchema, bool); 4] {
+    let ordered = |schema: TableSchema| schema.ordered("by_key");
+    [
+        (narrow("narrow", 400), false),
+        (apart("apart", 400), false),
+        (ordered(narrow("narrow", 400)), true),
+        (ordered(apart("apart", 400)), true),
+    ]
+}
+
+/// Calls `test` for every protocol and table, but for ordered indexes that a protocol has not.
+fn for_all(test: impl Fn(&'static ProtocolInfo, &TableSchema)) {
+    for info in ALL {
+        for (schema, is_ordered) in tables() {
+            match is_ordered && !info.caps.ranges {
+                true => println!("{}: no ordered indexes", info.name),
+                false => test(info, &schema),
+            }
+        }
+    }
+}
+
+fn world(info: &ProtocolInfo, schema: &TableSchema, spare_bytes: u64) -> World {
+    let mut shape = Shape::of(std::slice::from_ref(schema)).protocol(info.name);
+    (shape.options.chunk_bytes, shape.options.spare_bytes) = (4096, spare_bytes);
+    World::new(&shape)
+}
+
+fn insert(by: &mut Coordinator, key: u64) -> Result<(), Failure> {
+    block_on(by.transact(async |tx| {
+        let row = tx.insert(TABLE, key);
+        tx.fetch().await?;
+        tx.set(row, A, key);
+        Ok(())
+    }))
+}
+
+fn delete(by: &mut Coordinator, key: u64) {
+    let existed = block_on(by.transact(async |tx| {
+        let row = tx.delete(TABLE, key);
+        tx.fetch().await?;
+        Ok(tx.existed(row))
+    }));
+    assert_eq!(existed, Ok(true), "{key}");
+}
+
+/// Inserts keys until there is no memory; how many.
+fn fill_up(by: &mut Coordinator, mut keys: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut stored = Vec::new();
+    loop {
+        let key = keys.next().expect("more keys than there is memory for");
+        match insert(by, key) {
+            Ok(()) => stored.push(key),
+            Err(failure) => {
+                assert_eq!(failure, Failure::OutOfMemory);
+                return stored;
+            }
+        }
+    }
+}
+
+/// The keys that are there.
+fn keys_of(world: &World) -> Vec<u64> {
+    let mut keys = Vec::new();
+    let cx = world.context(6, 0);
+    block_on(inspect::scan(&cx, TABLE, |it| keys.push(it.key))).expect("memory that is there");
+    keys
+}
+
+#[test]
+fn as_much_fits_after_all_was_deleted_as_before() {
+    for_all(|info, schema| {
+        let world = world(info, schema, 128 << 10);
+        let node = world.join(0);
+        let mut by = coordinator(&world.thread(&node, 0, 0), 0);
+        let mut first = fill_up(&mut by, 0..);
+        assert!(first.len() > 400, "{}: {} rows", info.name, first.len());
+        for round in 0..3 {
+            // Each round by a thread that has taken nothing yet.
+            let thread = 1 + round;
+            let mut by = coordinator(&world.thread(&node, thread, 0), 0);
+            let before = world.assert_clean();
+            first.iter().for_each(|&key| delete(&mut by, key));
+            let what = format!("{}, {}, round {round}", info.name, schema.name);
+            let inserted = first.iter().filter(|key| insert(&mut by, **key).is_ok()).count() as u64;
+            let after = world.assert_clean();
+            // Buckets that are split while few records are there take their part of the room, and want blocks of chains
+            // sooner or later than the one that they come from.
+            let more = |of: fn(&inspect::Audit) -> u64| of(&after).saturating_sub(of(&before));
+            let missing = more(|it| it.overflow_blocks) + more(|it| it.buckets);
+            assert!(
+                inserted + missing >= before.records,
+                "{what}: {inserted} of {}",
+                before.records
+            );
+            assert_eq!(after.records, inserted, "{what}");
+            first.truncate(0);
+            first.extend(keys_of(&world));
+        }
+    });
+}
+
+/// Other keys: blocks of chains stay with their buckets, and others may be full sooner. Of rows that lie apart, whose
+/// memory is the most of it, a tenth less fit at most; of rows in slots, in a table that was laid out for a fourth of
+/// them, chains are nearly all there is.
+#[test]
+fn other_keys_fit_as_well() {
+    for_all(|info, schema| {
+        let world = world(info, schema, 128 << 10);
+        let node = world.join(0);
+        let mut by = coordinator(&world.thread(&node, 0, 0), 0);
+        let mut stored = fill_up(&mut by, 0..);
+        let first = stored.len();
+        for round in 1..=3u64 {
+            stored.iter().for_each(|&key| delete(&mut by, key));
+            stored = fill_up(&mut by, round << 32..);
+            let what = format!("{}, {}, round {round}", info.name, schema.name);
+            println!("{what}: {} of {first}", stored.len());
+            let slot = &world.database.catalog.table(TABLE).slot;
+            let lies_apart = schema.name == "apart" && slot.body_at.is_some();
+            let share = if lies_apart { (9, 10) } else { (1, 4) };
+            assert!(stored.len() * share.1 >= first * share.0, "{what}: {}", stored.len());
+            assert_eq!(world.assert_clean().records, stored.len() as u64, "{what}");
+        }
+    });
+}
+
+/// Steps of a queue: the newest comes, the oldest goes, both under new keys.
+fn queue(steps: u64) {
+    const LENGTH: u64 = 50;
+    for_all(|info, schema| {
+        let world = world(info, schema, 1 << 20);
+        let mut by = world.coordinator(0, 0);
+        (0..LENGTH).for_each(|key| insert(&mut by, key).expect("room"));
+        let mut turn = |from: u64, to: u64| {
+            for key in from..to {
+                let done = block_on(by.transact(async |tx| {
+                    tx.insert(TABLE, LENGTH + key);
+                    let oldest = tx.delete(TABLE, key);
+                    tx.fetch().await?;
+                    Ok(tx.existed(oldest))
+                }));
+                assert_eq!(done, Ok(true), "{}, {}: step {key}", info.name, schema.name);
+            }
+            (chunks_taken(&world), world.audit().overflow_blocks)
+        };
+        let before = turn(0, steps / 4);
+        let after = turn(steps / 4, steps);
+        assert_eq!(before, after, "{}, {}: chunks, blocks of chains", info.name, schema.name);
+        assert_eq!(world.assert_clean().records, LENGTH);
+    });
+}
+
+#[test]
+fn a_queue_of_new_keys_takes_no_memory() {
+    queue(20_000);
+}
+
+#[test]
+#[ignore = "half an hour"]
+fn a_queue_of_ten_million_new_keys_takes_no_memory() {
+    queue(10_000_000);
+}
+
+/// One thread inserts and another deletes: what one gives back, the other finds.
+#[test]
+fn what_one_thread_deletes_another_uses_again() {
+    for_all(|info, schema| {
+        let world = world(info, schema, 64 << 10);
+        let node = world.join(0);
+        let thread = |number: u16| coordinator(&world.thread(&node, number, 0), u32::from(number));
+        let (mut one, mut other) = (thread(0), thread(1));
+        for key in 0..5_000u64 {
+            assert_eq!(insert(&mut one, key), Ok(()), "{}, {}: {key}", info.name, schema.name);
+            if let Some(oldest) = key.checked_sub(50) {
+                delete(&mut other, oldest);
+            }
+        }
+        assert_eq!(world.assert_clean().records, 50);
+    });
+}
+
+/// Threads that come and go, each with one insert and one delete: none takes a chunk along.
+fn threads(count: u64) {
+    for_all(|info, schema| {
+        let world = world(info, schema, 64 << 10);
+        let node = world.join(0);
+        let mut tags = std::collections::BTreeSet::new();
+        let mut turn = |from: u64, to: u64| {
+            for key in from..to {
+                let number = node.threads.reserve().expect("a number");
+                let cx = world.thread(&node, number, 0);
+                tags.insert(cx.next_tag());
+                let mut by = coordinator(&cx, 0);
+                assert_eq!(insert(&mut by, key), Ok(()), "{}, {}", info.name, schema.name);
+                delete(&mut by, key);
+            }
+            chunks_taken(&world)
+        };
+        let before = turn(0, count / 4);
+        assert_eq!(before, turn(count / 4, count), "{}, {}", info.name, schema.name);
+        assert_eq!(tags.len() as u64, count, "{}: a transaction's name came twice", info.name);
+    });
+}
+
+#[test]
+fn threads_that_come_and_go_take_no_memory() {
+    threads(2_000);
+}
+
+/// Polls a transaction so often, lets others run, and then lets it end; what it came to.
+fn beside<R>(polls: usize, reading: impl Future<Output = R>, others: impl FnOnce()) -> R {
+    let mut reading = std::pin::pin!(reading);
+    let mut waker = std::task::Context::from_waker(std::task::Waker::noop());
+    for _ in 0..polls {
+        if let std::task::Poll::Ready(seen) = reading.as_mut().poll(&mut waker) {
+            return seen;
+        }
+    }
+    others();
+    block_on(reading)
+}
+
+/// A world in which memory is reached by rounds, each of which is a poll, and two threads of it.
+fn two(
+    schema: TableSchema,
+    spare_bytes: u64,
+    (protocol, variant): (&'static str, &str),
+) -> (World, [Coordinator; 2]) {
+    let mut shape = Shape::of(&[schema]).protocol(protocol).variant(variant);
+    (shape.near, shape.options.chunk_bytes) = (false, 4096);
+    shape.options.spare_bytes = spare_bytes;
+    let world = World::new(&shape);
+    let node = world.join(0);
+    let thread = |number: u16| coordinator(&world.thread(&node, number, 16), u32::from(number));
+    let both = [thread(0), thread(1)];
+    (world, both)
+}
+
+/// Deletes and inserts, if no reader's lock is in the way: whoever holds it is not polled meanwhile.
+fn try_to_replace(by: &mut Coordinator, gone: u64, keys: impl Iterator<Item = u64>) {
+    let retry = Retry { tries_max: 3, ..Retry::default() };
+    let mut once = Coordinator::new(Rc::clone(by.context()), 5, retry);
+    let deleted = block_on(once.transact(async |tx| {
+        tx.delete(TABLE, gone);
+        tx.fetch().await
+    }));
+    if deleted.is_ok() {
+        keys.for_each(|key| {
+            let _ = insert(&mut once, key);
+        });
+    }
+}
+
+/// The reader is led to a record, which goes before it is read; its memory is another's by then, and memory is so short
+/// that nothing waits for its time.
+#[test]
+fn who_comes_too_late_to_a_record_does_not_take_another_for_it() {
+    let get =
+        async |tx: &mut Transaction<'_>| Ok(tx.get_row(TABLE, 7u64).await?.map(|row| row.u64(A)));
+    for info in ALL {
+        for polls in 0..12 {
+            for is_declared in [false, true] {
+                for is_known in [false, true] {
+                    let (world, [mut writer, mut reader]) =
+                        two(apart("apart", 8), 0, (info.name, "corrected"));
+                    let stored = fill_up(&mut writer, 0..);
+                    if is_known {
+                        block_on(reader.transact(get)).expect("it is there");
+                    }
+                    let more = stored.len() as u64..stored.len() as u64 + 8;
+                    let others = || try_to_replace(&mut writer, 7, more);
+                    let seen = match is_declared {
+                        true => beside(polls, reader.transact_read_only(get), others),
+                        false => beside(polls, reader.transact(get), others),
+                    };
+                    let what = format!("{}, {polls} polls", info.name);
+                    assert!(matches!(seen, Ok(Some(7) | None)), "{what}: {seen:?}");
+                    drop((writer, reader));
+                    world.assert_clean();
+                }
+            }
+        }
+    }
+}
+
+/// Where the record of key 7 lies, if apart.
+fn record_of_seven(world: &World) -> Option<Address> {
+    let (cx, mut found) = (world.context(6, 0), None);
+    let table = world.database.catalog.table(TABLE);
+    block_on(inspect::blocks(&cx, TABLE, |round, at| {
+        for image in inspect::slots(table, at).filter(|at| round.word(at.plus(KEY_AT)) == 7) {
+            let bytes = round.bytes(image, table.slot.slot_bytes);
+            found = found.or(table.slot.apart(bytes).next());
+        }
+    }))
+    .expect("memory that is there");
+    found
+}
+
+/// The planted bug: a record's memory is free while the record is there. Whoever reads it is shown another, or nothing.
+#[test]
+fn memory_that_is_free_too_soon_is_noticed() {
+    for info in ALL {
+        let (world, [mut writer, reader]) = two(apart("apart", 8), 0, (info.name, "corrected"));
+        fill_up(&mut writer, 0..);
+        let Some(record) = record_of_seven(&world) else {
+            println!("{}: no record lies apart", info.name);
+            continue;
+        };
+        writer.context().discard_record(record, TABLE);
+        (1 << 20..(1 << 20) + 400).any(|key| insert(&mut writer, key).is_ok());
+        let retry = Retry { tries_max: 4, ..Retry::default() };
+        let mut reader = Coordinator::new(Rc::clone(reader.context()), 2, retry);
+        let seen = block_on(
+            reader.transact(async |tx| Ok(tx.get_row(TABLE, 7u64).await?.map(|row| row.u64(A)))),
+        );
+        assert_ne!(seen, Ok(Some(7)), "{}: the planted bug goes unnoticed", info.name);
+    }
+}
+
+/// What a snapshot shows of two keys, of which one goes when the other changes. The bucket of the one that goes is full
+/// of deleted keys, and is emptied when others come.
+fn seen_beside_a_sweep(schema: TableSchema, variant: &str, polls: usize) -> (bool, bool) {
+    let (world, [mut writer, mut reader]) = two(schema, 64 << 10, ("lotus", variant));
+    fill(&mut writer, TABLE, 0..40);
+    let both = async |tx: &mut Transaction<'_>| {
+        let one = tx.get_row(TABLE, 0u64).await?.map(|row| row.u64(A) == 0);
+        let other = tx.get_row(TABLE, 1u64).await?.is_some();
+        Ok((one.expect("it stays"), other))
+    };
+    let others = || {
+        block_on(writer.transact(async |tx| {
+            let row = tx.update(TABLE, 0u64, Cells::ALL);
+            tx.delete(TABLE, 1u64);
+            tx.fetch().await?;
+            tx.set(row, A, 1000u64);
+            Ok(())
+        }))
+        .expect("no reader locks");
+        for turn in 0..20 {
+            fill(&mut writer, TABLE, 1000 + turn * 40..1040 + turn * 40);
+            (1000 + turn * 40..1040 + turn * 40).for_each(|key| delete(&mut writer, key));
+        }
+    };
+    let seen = beside(polls, reader.transact_read_only(both), others).expect("it is tried again");
+    drop((writer, reader));
+    world.assert_clean();
+    seen
+}
+
+#[test]
+fn a_snapshot_misses_no_key_whose_slot_was_emptied_since() {
+    let schemas = || [narrow("narrow", 8), narrow("narrow", 8).apart()];
+    for schema in schemas() {
+        for polls in 0..12 {
+            let (is_old, is_there) = seen_beside_a_sweep(schema.clone(), "corrected", polls);
+            assert_eq!(is_old, is_there, "after {polls} polls");
+        }
+    }
+    for schema in schemas() {
+        let mut all =
+            (0..12).map(|polls| seen_beside_a_sweep(schema.clone(), "corrected,-too-old", polls));
+        assert!(all.any(|seen| seen == (true, false)), "the planted bug goes unnoticed");
+    }
+}

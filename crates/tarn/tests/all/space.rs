@@ -1,0 +1,159 @@
+//! The library's memory: sessions come and go, rows come and go, and the database is no fuller for it.
+//!
+//! Invariant: each test has a database of its own.
+
+use tarn::{Error, Failure, Session, Tarn, row};
+use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::round::Round;
+
+row! {
+    struct Small in "small" by u64 {
+        value: u64,
+    }
+}
+
+row! {
+    struct Large in "large" by u64 {
+        value: u64,
+        rest: [u8; 2000],
+    }
+}
+
+const fn large(value: u64) -> Large {
+    Large { value, rest: [1; 2000] }
+}
+
+/// A database of few rows with little room beyond.
+fn open(info: &ProtocolInfo) -> Result<Tarn, Error> {
+    let builder = Tarn::embedded().table::<Small>(100).table::<Large>(100).spare_bytes(1 << 20);
+    let tarn = builder.protocol(info.name, "corrected").open()?;
+    let first = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+    tarn_engine::services::share_out(tarn.cluster().database(), &[first]);
+    Ok(tarn)
+}
+
+/// Chunks of the heap that somebody owns.
+fn chunks_taken(session: &Session) -> usize {
+    let cx = session.context();
+    let (catalog, groups) = (&cx.database().catalog, cx.database().groups());
+    let taken = |chunk: u64| {
+        let mut round = Round::new();
+        let word = round.read(groups.primary(catalog.chunk_word(GroupId(0), chunk)), 8);
+        tarn::block_on(cx.port.execute(&mut round)).expect("memory that is there");
+        round.word(word) != 0
+    };
+    (0..catalog.chunks()).filter(|&chunk| taken(chunk)).count()
+}
+
+/// A row of each table comes and goes, under new keys.
+fn come_and_go(tarn: &Tarn, key: u64) -> Result<(), Error> {
+    let (small, large_rows) = (tarn.table::<Small>()?, tarn.table::<Large>()?);
+    let mut session = tarn.session()?;
+    session.run(async |tx| {
+        small.put(tx, key, &Small { value: key }).await?;
+        large_rows.put(tx, key, &large(key)).await?;
+        Ok(())
+    })?;
+    let existed = session.run(async |tx| {
+        let records = (small.delete(tx, key), large_rows.delete(tx, key));
+        tx.fetch().await?;
+        Ok((small.existed(tx, records.0), large_rows.existed(tx, records.1)))
+    })?;
+    assert_eq!(existed, (true, true));
+    Ok(())
+}
+
+fn sessions(count: u64) -> Result<(), Error> {
+    for info in ALL {
+        let tarn = open(info)?;
+        (0..count / 4).try_for_each(|key| come_and_go(&tarn, key))?;
+        let before = chunks_taken(&tarn.session()?);
+        (count / 4..count).try_for_each(|key| come_and_go(&tarn, key))?;
+        assert_eq!(chunks_taken(&tarn.session()?), before, "{}", info.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn sessions_with_a_row_each_take_no_memory() -> Result<(), Error> {
+    sessions(20_000)
+}
+
+#[test]
+#[ignore = "minutes"]
+fn a_million_sessions_with_a_row_each_take_no_memory() -> Result<(), Error> {
+    sessions(1_000_000)
+}
+
+/// 70 at once, of two compute nodes, of which each takes a row with it and another deletes it.
+#[test]
+fn sessions_of_several_compute_nodes_share_what_they_leave() -> Result<(), Error> {
+    for info in ALL {
+        // Its shards are of the first node.
+        if info.name == "lotus" {
+            println!("lotus: the second compute node's transactions need shards");
+            continue;
+        }
+        let tarn = open(info)?;
+        let rows = tarn.table::<Large>()?;
+        let mut sessions = (0..70).map(|_| tarn.session()).collect::<Result<Vec<_>, _>>()?;
+        assert_ne!(sessions[0].context().node.id, sessions[69].context().node.id);
+        for turn in 0..200u64 {
+            for (at, session) in sessions.iter_mut().enumerate().take(4) {
+                let key = turn * 100 + at as u64;
+                session.run(async |tx| rows.put(tx, key, &large(key)).await)?;
+            }
+            for (at, session) in sessions.iter_mut().rev().enumerate().take(4) {
+                let key = turn * 100 + at as u64;
+                session.run(async |tx| {
+                    let record = rows.delete(tx, key);
+                    tx.fetch().await?;
+                    Ok(rows.existed(tx, record))
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Until there is no memory; how many fit.
+fn fill_up(tarn: &Tarn, from: u64) -> Result<u64, Error> {
+    let rows = tarn.table::<Large>()?;
+    let mut session = tarn.session()?;
+    for key in from.. {
+        match session.run(async |tx| rows.put(tx, key, &large(key)).await) {
+            Ok(_) => {}
+            Err(error) if error.failure() == Some(Failure::OutOfMemory) => return Ok(key - from),
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("there is not memory for all keys")
+}
+
+/// What other keys need more is blocks of chains and buckets where there were none: a hundredth at most.
+#[test]
+fn a_full_database_that_is_emptied_has_room_for_as_many_rows() -> Result<(), Error> {
+    for info in ALL {
+        let tarn = open(info)?;
+        let rows = tarn.table::<Large>()?;
+        let first = fill_up(&tarn, 0)?;
+        let mut stored = first;
+        for from in [0, 0, 1 << 40] {
+            let mut session = tarn.session()?;
+            for key in 0..stored {
+                session.run(async |tx| {
+                    rows.delete(tx, key);
+                    tx.fetch().await
+                })?;
+            }
+            drop(session);
+            let again = fill_up(&tarn, from)?;
+            println!("{}: {again} of {first}", info.name);
+            assert!(again + first / 100 >= first, "{}: {again} of {first}", info.name);
+            assert!(from > 0 || again >= first, "{}: {again} of {first}", info.name);
+            stored = again;
+        }
+    }
+    Ok(())
+}
