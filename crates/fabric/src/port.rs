@@ -8,6 +8,7 @@ use crate::backend::{Backend, Caps, Cost, Detached, Endpoint, LocalPart, Posted}
 use crate::clock::{ClockInterval, Nanos};
 use crate::counters::{Counters, Counts};
 use crate::error::FabricError;
+use crate::executor::pending;
 use crate::local::Near;
 use crate::rng::{Rng, seeded};
 use crate::round::Round;
@@ -192,26 +193,26 @@ impl Port {
     /// Opens a window, before the first READ of what is to be trusted is posted. A coroutine has one window: another takes its place.
     #[inline]
     pub async fn open_window(&self) -> Window {
-        poll_fn(|_| self.shared.backend.open_window()).await
+        chosen(|| self.shared.backend.open_window()).await
     }
 
     /// Closes a window, when the last READ has ended: whether it was shorter than `lease`, so that no wait of that length has both begun
     /// and ended in it, of any node.
     #[inline]
     pub async fn close_window(&self, window: Window, lease: Nanos) -> Closed {
-        poll_fn(|_| self.shared.backend.close_window(window, lease)).await
+        chosen(|| self.shared.backend.close_window(window, lease)).await
     }
 
     /// Begins a wait, when the last lock is acknowledged. A coroutine has one wait: another takes its place.
     #[inline]
     pub async fn begin_wait(&self) -> Wait {
-        poll_fn(|_| self.shared.backend.begin_wait()).await
+        chosen(|| self.shared.backend.begin_wait()).await
     }
 
     /// Waits until `length` has passed since a wait began; at once, if it has already. A wait ends once.
     #[inline]
     pub async fn end_wait(&self, wait: Wait, length: Nanos) {
-        poll_fn(|_| self.shared.backend.end_wait(wait, length)).await;
+        chosen(|| self.shared.backend.end_wait(wait, length)).await;
     }
 
     /// Says that this coroutine has acknowledgements of all locks that it needs, and is going to write under them: for whoever
@@ -286,6 +287,15 @@ impl Port {
     }
 }
 
+/// Asks the backend again, poll by poll, until it has chosen.
+async fn chosen<T>(ask: impl Fn() -> Poll<T>) -> T {
+    poll_fn(|context| match ask() {
+        Poll::Pending => pending(context),
+        ready => ready,
+    })
+    .await
+}
+
 /// Completes when the round has. If it is dropped before, each verb of the round may or may not take effect,
 /// and none after what the port sends to the same node from then on (see [`Backend::abandon`]).
 #[must_use = "a round does nothing until it is awaited"]
@@ -300,12 +310,12 @@ impl Future for RoundFuture<'_> {
     type Output = Result<(), Box<FabricError>>;
 
     #[inline(always)]
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let backend = &*this.port.shared.backend;
         if this.posted {
             return match backend.complete(this.round) {
-                Poll::Pending => Poll::Pending,
+                Poll::Pending => pending(context),
                 Poll::Ready(result) => {
                     this.posted = false;
                     Poll::Ready(this.port.note(result))
@@ -320,7 +330,7 @@ impl Future for RoundFuture<'_> {
             Posted::Done(result) => Poll::Ready(this.port.note(result)),
             Posted::InFlight => {
                 this.posted = true;
-                Poll::Pending
+                pending(context)
             }
         }
     }
@@ -347,7 +357,7 @@ impl Future for WarmFuture<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let backend = &*self.port.shared.backend;
         if self.waits {
             backend.warmed();
@@ -355,7 +365,7 @@ impl Future for WarmFuture<'_> {
             return Poll::Ready(());
         }
         self.waits = backend.warm(self.round);
-        if self.waits { Poll::Pending } else { Poll::Ready(()) }
+        if self.waits { pending(context) } else { Poll::Ready(()) }
     }
 }
 
@@ -378,7 +388,7 @@ impl Future for YieldNow {
     type Output = ();
 
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if std::mem::replace(&mut self.yielded, true) { Poll::Ready(()) } else { Poll::Pending }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if std::mem::replace(&mut self.yielded, true) { Poll::Ready(()) } else { pending(context) }
     }
 }

@@ -15,6 +15,21 @@ use tarn_engine::transaction::Transaction;
 use tarn_fabric::executor::block_on;
 
 /// Runs transactions; see [`Tarn::session`].
+///
+/// # Threads and executors
+/// A session belongs to the thread that made it, as do its [`Transaction`]s and their futures: they share the thread's hold on the
+/// memory (its port, its counters, its caches) with its [siblings](Session::sibling), without locks or atomics. None of them is
+/// `Send`. [`Tarn`], [`Table`] and [`Error`] are: send those to another thread, and make a session there.
+///
+/// ```compile_fail
+/// fn goes<T: Send>() {}
+/// goes::<tarn::Session>();
+/// ```
+///
+/// Any executor can run the futures, if it keeps them on their thread: [`block_on`](crate::block_on) and
+/// [`Executor`](crate::Executor) of this crate, or tokio's current-thread runtime (`LocalSet` and `spawn_local` for several
+/// sessions). Memory does not say that it has answered, so a future that waits calls its waker at once, and another executor polls
+/// busily: it uses its processor as long as a transaction runs or pauses, and its other tasks run in turn.
 pub struct Session {
     tarn: Tarn,
     coordinator: Coordinator,

@@ -17,6 +17,7 @@ use crate::address::{LINE_BYTES, Target};
 use crate::clock::Nanos;
 use crate::counters::Counters;
 use crate::error::FabricError;
+use crate::executor::pending;
 use crate::round::{VerbKind, VerbTally};
 use crate::window::{Closed, Window};
 use std::future::Future;
@@ -149,7 +150,7 @@ impl Future for Travel<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.waits {
             self.waits = false;
             self.hold.ended();
@@ -159,7 +160,7 @@ impl Future for Travel<'_> {
         let in_flight = self.hold.in_flight.get() + 1;
         self.hold.in_flight.set(in_flight);
         self.hold.ahead.posted(in_flight);
-        Poll::Pending
+        pending(context)
     }
 }
 

@@ -7,6 +7,7 @@
 use super::Rpc;
 use super::client::CallId;
 use crate::error::FabricError;
+use crate::executor::pending;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -29,15 +30,16 @@ impl CallFuture {
 impl Future for CallFuture {
     type Output = Result<Reply, FabricError>;
 
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let result = match this.call.expect("not polled after completion") {
             Err(error) => Poll::Ready(Err(error)),
             Ok(id) => this.rpc.shared.state.borrow_mut().take_result(id),
         };
-        if result.is_ready() {
-            this.call = None;
+        if result.is_pending() {
+            return pending(context);
         }
+        this.call = None;
         result.map_ok(|bytes| Reply { bytes, rpc: this.rpc.clone() })
     }
 }

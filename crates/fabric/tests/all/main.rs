@@ -7,6 +7,7 @@ mod local;
 mod near;
 mod rpc_chaos;
 mod rpc_session;
+mod wakers;
 mod windows;
 
 use tarn_fabric::local::probe::CountingAllocator;

@@ -16,8 +16,9 @@ use super::transition::{Footprint, Transition};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use tarn_fabric::address::NodeSlot;
+use tarn_fabric::executor::IN_TURN;
 
 /// Polls of a dead coroutine that runs to its end.
 const LAST_POLLS_MAX: u32 = 10_000;
@@ -290,7 +291,7 @@ impl World {
     fn poll_coroutine(&self, actor: usize) -> Option<bool> {
         let taken = self.coroutines.borrow_mut()[actor].take();
         let mut coroutine = taken.expect("only who has not ended is polled");
-        let mut context = Context::from_waker(Waker::noop());
+        let mut context = Context::from_waker(IN_TURN);
         let polled = catch_unwind(AssertUnwindSafe(|| coroutine.as_mut().poll(&mut context)));
         match polled {
             Ok(Poll::Pending) => {

@@ -6,6 +6,7 @@ mod cli;
 mod common;
 mod configurations;
 mod ends;
+mod executors;
 mod explore;
 mod explore_crashes;
 mod for_ever;
