@@ -212,10 +212,15 @@ impl Catalog {
             stamp,
         };
         if catalog.group_bytes() > GROUP_BYTES_MAX {
+            let field = catalog.largest_part();
+            let remedy = match field {
+                "records" => "add memory nodes",
+                _ => "every group has as much",
+            };
             return Err(UsageError {
-                field: "records".into(),
+                field: field.into(),
                 value: format!("{} bytes in one replica group", catalog.group_bytes()),
-                allowed: format!("at most {GROUP_BYTES_MAX} bytes; add memory nodes"),
+                allowed: format!("at most {GROUP_BYTES_MAX} bytes; {remedy}"),
             });
         }
         Ok(catalog)
@@ -283,6 +288,15 @@ impl Catalog {
     /// Memory that each node needs for each group it hosts, in bytes.
     pub fn group_bytes(&self) -> u64 {
         self.heap_at + self.chunks * self.options.chunk_bytes
+    }
+
+    /// The option, or `records`, that takes most of a group's memory: for errors about too much of it.
+    pub fn largest_part(&self) -> &'static str {
+        let logs = u64::from(self.options.coordinators_max) * self.options.log_bytes;
+        let spare = self.options.spare_bytes;
+        let records = self.group_bytes().saturating_sub(logs + spare);
+        let parts = [(records, "records"), (logs, "coordinators_max"), (spare, "spare_bytes")];
+        parts.into_iter().max_by_key(|(bytes, _)| *bytes).map_or("records", |(_, name)| name)
     }
 
     /// Chunks of one group's heap.
@@ -393,9 +407,13 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
     if options.coordinators_max == 0 {
         return refuse("coordinators_max", "0".into(), "≥ 1".into());
     }
-    if options.log_bytes < LOG_BYTES_MIN || !options.log_bytes.is_multiple_of(64) {
+    // Nothing is larger than a group: see `plan_sizes`.
+    let is_size =
+        |bytes, least| (least..=GROUP_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(64);
+    if !is_size(options.log_bytes, LOG_BYTES_MIN) {
         let value = options.log_bytes.to_string();
-        return refuse("log_bytes", value, format!("multiples of 64 from {LOG_BYTES_MIN} on"));
+        let allowed = format!("multiples of 64 from {LOG_BYTES_MIN} to {GROUP_BYTES_MAX}");
+        return refuse("log_bytes", value, allowed);
     }
     if options.log_bytes_max < options.log_bytes || options.log_bytes_max > LOG_BYTES_MOST {
         let value = options.log_bytes_max.to_string();
@@ -406,9 +424,17 @@ fn validate(schemas: &[TableSchema], options: &Options, groups: usize) -> Result
         let value = options.records_max.to_string();
         return refuse("records_max", value, format!("1 to {RECORDS_MOST}"));
     }
-    if options.chunk_bytes < 4096 || !options.chunk_bytes.is_multiple_of(64) {
+    if !is_size(options.chunk_bytes, 4096) {
         let value = options.chunk_bytes.to_string();
-        return refuse("chunk_bytes", value, "multiples of 64 from 4096 on".into());
+        return refuse(
+            "chunk_bytes",
+            value,
+            format!("multiples of 64 from 4096 to {GROUP_BYTES_MAX}"),
+        );
+    }
+    if options.spare_bytes > GROUP_BYTES_MAX {
+        let value = options.spare_bytes.to_string();
+        return refuse("spare_bytes", value, format!("at most {GROUP_BYTES_MAX}"));
     }
     if options.slots_per_100_records < SLOTS_PER_100_MIN {
         let value = options.slots_per_100_records.to_string();

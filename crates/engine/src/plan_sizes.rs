@@ -16,7 +16,7 @@ fn refuse(field: &str, value: impl ToString, allowed: String) -> Result<(), Usag
     Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
 }
 
-/// Refuses tables, log areas or heaps that no group has the offsets for; `sharing` groups share a table's records.
+/// Refuses tables or log areas that no group has the offsets for; `sharing` groups share a table's records.
 ///
 /// # Errors
 /// Names the first that is too large, and how large it may be.
@@ -30,13 +30,6 @@ pub(crate) fn validate(
         let most = MOST / u128::from(options.log_bytes);
         let allowed = format!("at most {most}, of {} bytes of log each", options.log_bytes);
         return refuse("coordinators_max", options.coordinators_max, allowed);
-    }
-    for (field, bytes) in
-        [("chunk_bytes", options.chunk_bytes), ("spare_bytes", options.spare_bytes)]
-    {
-        if u128::from(bytes) > MOST {
-            return refuse(field, bytes, format!("at most {GROUP_BYTES_MAX} bytes"));
-        }
     }
     let mut free = MOST;
     for schema in schemas {

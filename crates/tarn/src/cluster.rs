@@ -23,6 +23,9 @@ use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::port::Port;
 use tarn_fabric::round::Round;
 
+/// Version tables that a compute node remembers, at most.
+pub const VERSION_CACHE_MAX: usize = 1 << 24;
+
 /// The first words of a memory node: MAGIC, the plan's stamp, the names of protocol and layout.
 const SUPERBLOCK_USED: usize = 64;
 /// Its version is raised when what follows comes to mean something else. 2: names instead of hashes.
@@ -176,6 +179,7 @@ impl Cluster {
         protocol.refuse_unsafe(&config.variant)?;
         let catalog = protocol.catalog(schemas, &config.options, config.memory_nodes.max(1))?;
         check_memory(&catalog, config, threads)?;
+        check_version_cache(config)?;
         let fabric = LocalFabric::new(&LocalConfig {
             memory_nodes: config.memory_nodes,
             replicas: config.replicas,
@@ -355,7 +359,7 @@ fn usage_or_io(error: io::Error) -> OpenError {
         let text = error.to_string();
         let (field, rest) = text.split_once(" = ").unwrap_or(("cluster", &text));
         let (value, allowed) = rest.split_once("; allowed: ").unwrap_or((rest, ""));
-        let (field, value) = (field.replace('_', "-"), value.to_owned());
+        let (field, value) = (field.to_owned(), value.to_owned());
         return OpenError::Usage(UsageError { field, value, allowed: allowed.to_owned() });
     }
     OpenError::Io(error)
@@ -376,7 +380,7 @@ fn check_memory(
     let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
     if wanted > available {
         return Err(OpenError::Usage(UsageError {
-            field: "records".into(),
+            field: catalog.largest_part().into(),
             value: format!("{:.1} GiB of memory in all", gib(wanted)),
             allowed: format!(
                 "what this machine has available, {:.1} GiB: fewer records, replicas or memory nodes",
@@ -385,6 +389,15 @@ fn check_memory(
         }));
     }
     Ok(check_caches(config.address_cache_entries, threads, wanted, available)?)
+}
+
+fn check_version_cache(config: &ClusterConfig) -> Result<(), UsageError> {
+    let entries = config.version_cache_entries;
+    if entries <= VERSION_CACHE_MAX {
+        return Ok(());
+    }
+    let (field, value) = ("version_cache".to_owned(), entries.to_string());
+    Err(UsageError { field, value, allowed: format!("0 to {VERSION_CACHE_MAX}") })
 }
 
 fn gib(bytes: u64) -> f64 {

@@ -11,6 +11,7 @@
 
 use crate::cluster::{Cluster, ClusterConfig};
 use crate::error::Error;
+use crate::mistakes::{difference, in_builders_words};
 use crate::rows::{Record, Table};
 use crate::session::Session;
 use std::rc::Rc;
@@ -152,7 +153,7 @@ impl Builder {
     /// Names the value that cannot be, and what is allowed.
     pub fn open(mut self) -> Result<Tarn, Error> {
         self.config.compute_nodes = usize::from(COMPUTE_NODES);
-        let cluster = Cluster::new(&self.schemas, &self.config)?;
+        let cluster = Cluster::new(&self.schemas, &self.config).map_err(in_builders_words)?;
         let first = cluster.join(0)?;
         services::share_out(cluster.database(), &[first.id]);
         let seats = Seats { nodes: vec![Arc::clone(&first)], free: Vec::new(), next_number: 0 };
@@ -208,9 +209,9 @@ impl Tarn {
             .ok_or_else(|| refuse(names.collect::<Vec<_>>().join(", ")))?;
         let schema = &catalog.table(id).schema;
         let declared = R::schema(schema.expected_records);
-        match schema.columns == declared.columns && schema.key == declared.key {
-            true => Ok(Table::new(id, self.shared.cluster.database().number())),
-            false => Err(refuse("rows with the columns and the key of the database's".into())),
+        match difference(schema, &declared) {
+            None => Ok(Table::new(id, self.shared.cluster.database().number())),
+            Some(error) => Err(error.into()),
         }
     }
 

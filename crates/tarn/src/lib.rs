@@ -70,6 +70,7 @@ mod error;
 pub mod explore;
 pub mod machine;
 mod memory;
+mod mistakes;
 pub mod outage;
 pub mod reproduce;
 mod rows;

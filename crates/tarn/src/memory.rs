@@ -37,7 +37,7 @@ pub(crate) fn check_caches(
     };
     let (gib, many) = (left as f64 / f64::from(1 << 30), if threads == 1 { "" } else { "s" });
     Err(UsageError {
-        field: "address-cache".into(),
+        field: "address_cache".into(),
         value: entries.to_string(),
         allowed: format!(
             "0 to {most} ({threads} thread{many}, {ADDRESS_BYTES} bytes an address, in the {gib:.1} GiB \
@@ -58,7 +58,7 @@ mod tests {
             let ask = |entries| check_caches(entries, threads, taken, GIB);
             assert!(ask(0).is_ok() && ask(most).is_ok(), "{threads}");
             let error = ask(most + 1).expect_err("refused");
-            assert_eq!(error.field, "address-cache");
+            assert_eq!(error.field, "address_cache");
             assert!(error.allowed.starts_with(&format!("0 to {most} (")), "{}", error.allowed);
         }
     }

@@ -103,6 +103,6 @@ fn allow(length_ns: u32) -> Result<(), UsageError> {
     if length_ns <= LEASE_NS_MAX {
         return Ok(());
     }
-    let (field, value) = ("lease_ns".to_owned(), length_ns.to_string());
+    let (field, value) = ("read_lease_ns".to_owned(), length_ns.to_string());
     Err(UsageError { field, value, allowed: format!("0 to {LEASE_NS_MAX}") })
 }

@@ -9,7 +9,7 @@ use super::{Stop, Verdict, progress::Progress};
 use crate::bench::report::Report;
 use crate::bench::run::{Plan, run as run_plan};
 use crate::bench::{Config, coroutines_for};
-use crate::cluster::ClusterConfig;
+use crate::cluster::{ClusterConfig, VERSION_CACHE_MAX};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use tarn_workloads::{Workload, with_workload};
 
 pub(super) const RECORDS_MAX: u64 = 1 << 36;
 const COROUTINES_MAX: u64 = 1024;
-const VERSION_CACHE: RangeInclusive<u64> = 0..=1 << 24;
+const VERSION_CACHE: RangeInclusive<u64> = 0..=VERSION_CACHE_MAX as u64;
 const SECONDS_MAX: f64 = 86_400.0;
 const VERIFY_SECONDS_MAX: f64 = 60.0;
 const VERIFIED_PER_SECOND: f64 = 200_000.0;

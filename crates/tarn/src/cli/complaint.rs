@@ -14,12 +14,29 @@ pub fn about(error: &UsageError) -> String {
         "workload" => "WORKLOAD".to_owned(),
         "figure" => "FIGURE".to_owned(),
         "litmus" => "LITMUS".to_owned(),
+        // In all, however the command counts them.
+        "coordinators_max" => "coordinators".to_owned(),
         // Something of the data, and no flag.
         words if words.contains(' ') => words.to_owned(),
-        field => format!("--{}", field.replace('_', "-")),
+        field => flag_of(field),
     };
     let value = if value.is_empty() { "nothing" } else { value };
     format!("{name} = {value}; allowed: {allowed}")
+}
+
+/// A field as the flag that sets it. One that no command has a flag for stands alone: a key of a scenario, or part of a plan.
+fn flag_of(field: &str) -> String {
+    let name = field.replace('_', "-");
+    let is_flag = |command: &clap::Command| has_flag(command, &name);
+    match super::Cli::command().get_subcommands().any(is_flag) {
+        true => format!("--{name}"),
+        false => name,
+    }
+}
+
+fn has_flag(command: &clap::Command, name: &str) -> bool {
+    command.get_arguments().any(|argument| argument.get_long() == Some(name))
+        || command.get_subcommands().any(|below| has_flag(below, name))
 }
 
 /// A flag that means something beside another one alone. clap would name the other one, which nobody gave.

@@ -122,7 +122,8 @@ fn mistakes_are_explained() -> Result<(), Error> {
     assert_eq!(error.failure(), Some(Failure::Usage));
     assert!(error.to_string().contains("key of table everything"), "{error}");
     let error = tarn.table::<OtherCounter>().err().expect("other columns");
-    assert!(error.to_string().contains("counters"), "{error}");
+    let said = "table counters: column seen = u32; allowed: u64, as the database has it";
+    assert_eq!(error.to_string(), said);
     let error = Tarn::embedded().open().err().expect("no tables");
     assert!(error.to_string().contains("tables = 0"), "{error}");
     let error = small().protocol("none", "corrected").open().err().expect("no such protocol");
@@ -130,6 +131,42 @@ fn mistakes_are_explained() -> Result<(), Error> {
     let error = small().replicas(2).open().err().expect("one memory node");
     assert!(error.to_string().starts_with("replicas = 2; allowed: "), "{error}");
     Ok(())
+}
+
+/// Each value that the builder takes, out of its range: the error names the builder's own method, and what is allowed.
+#[test]
+fn the_builder_s_errors_name_its_own_methods() {
+    let of = |records: u64| Tarn::embedded().table::<Counter>(records);
+    let cases: [(&str, Builder); 15] = [
+        ("sessions_max = 0; allowed: ≥ 1", small().sessions_max(0)),
+        ("sessions_max = ", small().sessions_max(u32::MAX)),
+        ("memory_nodes = 0; allowed: 1 to ", small().memory_nodes(0)),
+        ("memory_nodes = 4097; allowed: 1 to ", small().memory_nodes(4097)),
+        ("memory_nodes = ", small().memory_nodes(usize::MAX)),
+        ("replicas = 0; allowed: 1 to ", small().replicas(0)),
+        ("replicas = 4; allowed: 1 to memory_nodes (3)", small().memory_nodes(3).replicas(4)),
+        ("spare_bytes = ", small().spare_bytes(u64::MAX)),
+        ("spare_bytes = ", small().spare_bytes(1 << 36)),
+        ("records of table counters = ", of(u64::MAX)),
+        ("table (expected_records) = ", of(1 << 39)),
+        ("address_cache = ", small().address_cache(usize::MAX)),
+        ("version_cache = ", small().version_cache(usize::MAX)),
+        ("protocol = frod; allowed: ford, ", small().protocol("frod", "corrected")),
+        ("variant = corect; allowed: corrected, ", small().protocol("occ", "corect")),
+    ];
+    for (start, builder) in cases {
+        let error =
+            builder.open().err().unwrap_or_else(|| panic!("{start} is refused")).to_string();
+        assert!(error.starts_with(start) && error.contains("; allowed: "), "{start}: {error}");
+    }
+    for info in tarn_engine::protocol::ALL {
+        // A session for each number that owner tags can have, and beyond.
+        for count in [0, 1 << 20, u32::MAX] {
+            let named = small().protocol(info.name, "corrected").sessions_max(count).open();
+            let error = named.err().expect("too many, or none").to_string();
+            assert!(error.starts_with("sessions_max = "), "{}: {error}", info.name);
+        }
+    }
 }
 
 /// 64 thread numbers a life: 400 sessions need several lives, and then the locks of the first, whose sessions have gone.

@@ -1,0 +1,115 @@
+//! Mistakes of the library's callers, in the words of its interface.
+//!
+//! Invariant: an error names something that the caller wrote: a method of [`crate::Builder`] with its argument, a table, a column. What the
+//! layers underneath call it is translated here and nowhere else.
+
+use crate::cluster::OpenError;
+use crate::error::Error;
+use std::fmt;
+use tarn_engine::outcome::UsageError;
+use tarn_engine::schema::{Column, ColumnType, KeyWidth, TableSchema};
+
+/// What the layers underneath call a value that [`crate::Builder`] calls otherwise.
+const BUILDERS_NAMES: [(&str, &str); 5] = [
+    ("coordinators_max", "sessions_max"),
+    ("groups", "memory_nodes"),
+    ("records", "table (expected_records)"),
+    ("address_cache_entries", "address_cache"),
+    ("version_cache_entries", "version_cache"),
+];
+
+/// An error of opening a database, with the field named as [`crate::Builder`] does.
+pub(crate) fn in_builders_words(error: OpenError) -> Error {
+    let OpenError::Usage(UsageError { field, value, allowed }) = error else { return error.into() };
+    let its = BUILDERS_NAMES.iter().find(|(name, _)| *name == field);
+    let field = its.map_or(field, |(_, builders)| (*builders).to_owned());
+    UsageError { field, value, allowed }.into()
+}
+
+/// The first respect in which rows as declared differ from a table of the database: a column's name or type, their number, or the key.
+pub(crate) fn difference(table: &TableSchema, declared: &TableSchema) -> Option<UsageError> {
+    let error = |part: String, value: String, allowed: String| {
+        let field = format!("table {}: {part}", table.name);
+        Some(UsageError { field, value, allowed: format!("{allowed}, as the database has it") })
+    };
+    if table.key != declared.key {
+        return error("key".into(), Shown(declared.key).to_string(), Shown(table.key).to_string());
+    }
+    for at in 0..table.columns.len().max(declared.columns.len()) {
+        let (ours, theirs) = (table.columns.get(at), declared.columns.get(at));
+        if ours == theirs {
+            continue;
+        }
+        let number = format!("column {}", at + 1);
+        return match (ours, theirs) {
+            (Some(ours), Some(theirs)) if ours.name == theirs.name => {
+                let [value, allowed] = [theirs, ours].map(|it| Shown(it.column_type).to_string());
+                error(format!("column {}", ours.name), value, allowed)
+            }
+            _ => error(number, whole(theirs), whole(ours)),
+        };
+    }
+    None
+}
+
+/// A column with its type, or that there is none.
+fn whole(column: Option<&Column>) -> String {
+    column.map_or("none".into(), |it| format!("{}: {}", it.name, Shown(it.column_type)))
+}
+
+/// A type as `row!` has it.
+struct Shown<T>(T);
+
+impl fmt::Display for Shown<ColumnType> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ColumnType::U8 => f.write_str("u8"),
+            ColumnType::U16 => f.write_str("u16"),
+            ColumnType::U32 => f.write_str("u32"),
+            ColumnType::U64 => f.write_str("u64"),
+            ColumnType::I64 => f.write_str("i64"),
+            ColumnType::Bytes(width) => write!(f, "[u8; {width}]"),
+        }
+    }
+}
+
+impl fmt::Display for Shown<KeyWidth> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            KeyWidth::Word => f.write_str("u64"),
+            KeyWidth::Bytes(width) => write!(f, "[u8; {width}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(table: &TableSchema, declared: &TableSchema) -> String {
+        difference(table, declared).map_or(String::new(), |error| error.to_string())
+    }
+
+    #[test]
+    fn a_difference_names_the_column() {
+        let of = |columns: &[(&str, ColumnType)]| {
+            let start = TableSchema::new("t", 10);
+            columns.iter().fold(start, |schema, (name, kind)| schema.column(name, *kind))
+        };
+        let (a, b) = (("a", ColumnType::U64), ("b", ColumnType::Bytes(3)));
+        let table = of(&[a, b]);
+        assert_eq!(said(&table, &of(&[a, b])), "");
+        let cases = [
+            (of(&[a, ("b", ColumnType::Bytes(4))]), "column b = [u8; 4]; allowed: [u8; 3]"),
+            (of(&[("c", ColumnType::U64), b]), "column 1 = c: u64; allowed: a: u64"),
+            (of(&[a]), "column 2 = none; allowed: b: [u8; 3]"),
+            (of(&[a, b, ("d", ColumnType::I64)]), "column 3 = d: i64; allowed: none"),
+            (of(&[("a", ColumnType::I64), b]), "column a = i64; allowed: u64"),
+            (of(&[a, b]).key_bytes(20), "key = [u8; 20]; allowed: u64"),
+        ];
+        for (declared, expected) in cases {
+            let expected = format!("table t: {expected}, as the database has it");
+            assert_eq!(said(&table, &declared), expected);
+        }
+    }
+}
