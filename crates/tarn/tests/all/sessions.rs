@@ -428,3 +428,29 @@ fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
     assert!(refused.unwrap_or_default().contains("log_bytes_max = 100"));
     Ok(())
 }
+
+/// The README's limits are the code's.
+#[test]
+fn the_readme_states_the_limits_of_the_code() {
+    use tarn_engine::catalog::Options;
+    use tarn_engine::schema::{COLUMNS_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+    use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX};
+    let readme = include_str!("../../../../README.md");
+    let start = readme.find("- **Limits**").expect("a list of limits");
+    let said = readme[start..].split("\n- ").next().expect("the limits");
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let thousands = |count: usize| format!("{},{:03}", count / 1000, count % 1000);
+    for limit in [
+        format!("a row has at most {} KiB and {COLUMNS_MAX} columns", PAYLOAD_BYTES_MAX >> 10),
+        format!("at most {KEY_BYTES_MAX} bytes"),
+        format!("{} tables and ordered indexes", thousands(usize::from(u16::MAX))),
+        format!("{} sessions at once unless `sessions_max`", Options::default().coordinators_max),
+        format!(
+            "{} GiB for each of at most {} memory nodes",
+            GROUP_BYTES_MAX >> 30,
+            thousands(GROUPS_MAX)
+        ),
+    ] {
+        assert!(said.contains(&limit), "{limit}: {said}");
+    }
+}
