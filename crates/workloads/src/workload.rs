@@ -58,6 +58,8 @@ pub trait Workload: Sized {
     const PROFILES: &'static [Profile];
     /// Its transactions' names, in the order of [`Workload::kind`].
     const TRANSACTIONS: &'static [&'static str];
+    /// Why its transactions give up by their own decision, in words for reports; empty: they never do.
+    const GIVES_UP: &'static str = "";
 
     /// A transaction's inputs.
     type Input;

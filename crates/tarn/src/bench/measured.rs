@@ -28,6 +28,9 @@ pub struct Measured {
     pub latency_us: Latency,
     /// Aborted tries by reason; `user` is the transaction's own decision.
     pub aborts: BTreeMap<&'static str, u64>,
+    /// Why the workload's own transactions give up, in words; for the table.
+    #[serde(skip)]
+    pub gives_up: &'static str,
     /// Tries aborted by the protocol, of all tries.
     pub conflict_rate: f64,
     /// How often each phase of the protocol was entered.
@@ -82,6 +85,7 @@ impl Measured {
                 samples: phase.latency_ns.len(),
             },
             aborts: reasons.map(|&why| (why.name(), tally.aborts[why as usize])).collect(),
+            gives_up: W::GIVES_UP,
             conflict_rate: (tally.aborted() - user) as f64 / tries,
             phases: protocol.phases.iter().copied().zip(tally.phases).collect(),
             per_txn: PerTxn::of(phase),
@@ -100,6 +104,26 @@ impl PerTxn {
             messages: each(counts.messages),
             bytes: each(counts.bytes_in + counts.bytes_out),
         }
+    }
+}
+
+impl Measured {
+    /// Tries that the protocol aborted, and apart from them transactions that ended by their own decision: no failure.
+    fn aborts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut conflicts = self.aborts.clone();
+        let own = conflicts.remove(AbortReason::User.name()).unwrap_or_default();
+        let reasons = parts(&conflicts, |count| count.to_string());
+        let rate = self.conflict_rate * 100.0;
+        row(f, "aborted tries", format_args!("{reasons}; conflicts {rate:.3} % of tries"))?;
+        if own == 0 {
+            return Ok(());
+        }
+        let why = if self.gives_up.is_empty() { "its own decision" } else { self.gives_up };
+        row(
+            f,
+            "own aborts",
+            format_args!("{own} transactions gave up as the workload has it ({why}): no failures"),
+        )
     }
 }
 
@@ -126,9 +150,7 @@ impl fmt::Display for Measured {
         let ended = self.mix_run.values().sum::<u64>().max(1) as f64;
         let share = |count: u64| format!("{:.1} %", count as f64 * 100.0 / ended);
         row(f, "mix run", parts(&self.mix_run, share))?;
-        let aborts = parts(&self.aborts, |count| count.to_string());
-        let rate = self.conflict_rate * 100.0;
-        row(f, "aborted tries", format_args!("{aborts}; conflicts {rate:.3} % of tries"))?;
+        self.aborts(f)?;
         let PerTxn { rounds, verbs, messages, bytes } = &self.per_txn;
         let verbs = parts(verbs, |count| format!("{count:.2}"));
         row(

@@ -188,9 +188,7 @@ impl Point {
     pub fn limits(&self) -> String {
         let wanted = ["nic pipeline", "nic atomics", "link out", "cpu"];
         let part = |name| self.busiest.iter().find(|busy| busy.part == name);
-        let say =
-            |Busy { part, of, share }: &Busy| format!("{part} of {of} {:.0} %", share * 100.0);
-        wanted.into_iter().filter_map(part).map(say).collect::<Vec<String>>().join(", ")
+        wanted.into_iter().filter_map(part).map(Busy::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 

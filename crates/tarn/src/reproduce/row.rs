@@ -68,15 +68,22 @@ impl Published {
     }
 }
 
-impl fmt::Display for Published {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Published {
+    /// The value, the bound or the range, each number as `say` says it.
+    pub fn in_words(&self, say: &dyn Fn(f64) -> String) -> String {
         let (low, high) = self.range;
         match self.relation {
-            Relation::Below => write!(f, "< {}", brief(high)),
-            Relation::Above => write!(f, "> {}", brief(low)),
-            Relation::Equal if low == high => write!(f, "{}", brief(low)),
-            Relation::Equal => write!(f, "{}–{}", brief(low), brief(high)),
+            Relation::Below => format!("< {}", say(high)),
+            Relation::Above => format!("> {}", say(low)),
+            Relation::Equal if low == high => say(low),
+            Relation::Equal => format!("{}–{}", say(low), say(high)),
         }
+    }
+}
+
+impl fmt::Display for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.in_words(&brief))
     }
 }
 

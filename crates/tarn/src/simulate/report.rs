@@ -122,7 +122,7 @@ pub struct Utilisation {
     pub nic: f64,
     /// A thread of a compute node.
     pub cpu: f64,
-    /// Atomics of a memory node; above 1 if they run side by side.
+    /// Atomics of a memory node that are executed at a time, on average: they run side by side, so this is no share.
     pub atomics: f64,
     /// One direction of a link.
     pub bandwidth: f64,
@@ -168,6 +168,17 @@ impl Utilisation {
             bandwidth: most(&[Part::LinkOut, Part::LinkIn]),
             timestamp_cpu: used.busiest(Part::TimestampCore).map(|(share, _)| share),
             control_cpu: used.busiest(Part::ControlCore).map(|(share, _)| share),
+        }
+    }
+}
+
+impl fmt::Display for Busy {
+    /// Atomics run side by side, so that a count stands there instead of a share.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Busy { part, of, share } = self;
+        match *part == Part::Atomics.name() {
+            true => write!(f, "{part} of {of} {share:.2} at a time"),
+            false => write!(f, "{part} of {of} {:.0} %", share * 100.0),
         }
     }
 }
@@ -269,11 +280,10 @@ impl SimReport {
             f,
             "utilisation",
             format_args!(
-                "nic {:.1} %, cpu {:.1} %, atomics {:.1} % (of one at a time), bandwidth {:.1} \
-                 %{services}: the busiest of each",
+                "nic {:.1} %, cpu {:.1} %, bandwidth {:.1} %{services}: the busiest of each; atomics \
+                 {atomics:.2} at a time",
                 percent(nic),
                 percent(cpu),
-                percent(atomics),
                 percent(bandwidth)
             ),
         )?;

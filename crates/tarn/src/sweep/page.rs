@@ -195,7 +195,7 @@ fn utilisation(html: &mut String, series: &Series<'_>) {
             &Chart {
                 title: format!("Utilisation of the busiest part of each kind{of}"),
                 x_name: series.along.name.clone(),
-                y_name: "busy, % of the time".into(),
+                y_name: "busy, % of the time; atomics: at a time, × 100".into(),
                 x_scale: series.scale(),
                 y_may_be_logarithmic: false,
                 lines: UTILISATION.iter().enumerate().map(line).collect(),

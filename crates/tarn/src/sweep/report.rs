@@ -61,7 +61,7 @@ pub const CONFLICTS: Figure =
 pub const UTILISATION: [Figure; 4] = [
     Figure { path: "/utilisation/nic", name: "NIC", scale: 100.0 },
     Figure { path: "/utilisation/cpu", name: "processors", scale: 100.0 },
-    Figure { path: "/utilisation/atomics", name: "atomics (of one at a time)", scale: 100.0 },
+    Figure { path: "/utilisation/atomics", name: "atomics at a time, × 100", scale: 100.0 },
     Figure { path: "/utilisation/bandwidth", name: "links", scale: 100.0 },
 ];
 

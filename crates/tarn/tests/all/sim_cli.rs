@@ -232,6 +232,9 @@ fn every_workload_runs_and_says_what_limits_it() {
         for part in ["throughput", "utilisation", "busiest", "accepted", "audit", "digest"] {
             assert!(ended.out.contains(part), "{workload}: {part}: {}", ended.out);
         }
+        // Atomics run side by side: how many at a time is no share.
+        let shares = ended.out.lines().find(|line| line.contains("utilisation")).expect("a line");
+        assert!(shares.contains("; atomics ") && shares.ends_with(" at a time"), "{shares}");
     }
 }
 

@@ -142,6 +142,7 @@ impl Workload for SmallBank {
         "transact_savings",
         "write_check",
     ];
+    const GIVES_UP: &'static str = "insufficient funds";
     type Input = Input;
     type Tally = Tally;
 

@@ -111,6 +111,7 @@ impl Workload for Tpcc {
     const PROFILES: &'static [Profile] = profiles_of!(VARIANTS);
     const TRANSACTIONS: &'static [&'static str] =
         &["new_order", "payment", "order_status", "delivery", "stock_level"];
+    const GIVES_UP: &'static str = "an item number that is not used, in 1 % of New-Orders";
     type Input = Input;
     type Tally = Tally;
 

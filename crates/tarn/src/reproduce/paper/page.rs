@@ -3,7 +3,7 @@
 //! Invariant: it stands alone (no script, no font, no link), is readable in light and dark, and nothing in it
 //! is of the machine that ran it.
 
-use super::report::{Evaluation, Part, Present, heading, shown, verdict_name};
+use super::report::{Evaluation, Part, Present, heading, said, value_of, verdict_name};
 use super::sheet::{Columns, Picture, Row};
 use super::{Paper, Portion};
 use crate::reproduce::page::table;
@@ -96,11 +96,11 @@ fn cells(row: &Row) -> Vec<String> {
         let _ = write!(verdict, "; {} {name}", it.column);
     }
     let limit = if row.why.is_empty() { &row.bottleneck } else { &row.why };
-    let values = row.values.0.iter().map(|(_, value)| shown(*value));
+    let values = row.values.0.iter().map(|(_, value)| value_of(row, *value));
     [row.figure, row.workload, row.metric]
         .map(str::to_owned)
         .into_iter()
-        .chain([row.published.to_string(), row.unit.to_owned()])
+        .chain([said(row), row.said_in.counted().to_owned()])
         .chain(values)
         .chain([ratio, verdict])
         .chain([limit.clone(), row.published.source.to_owned()])

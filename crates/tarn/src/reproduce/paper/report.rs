@@ -218,14 +218,28 @@ impl<P: Paper> Evaluation<P> {
     }
 }
 
-/// A value of a row, or a dash.
-pub(super) fn shown(value: Option<f64>) -> String {
-    let text = |value: f64| match value.abs() {
+/// A number with three digits, or all of those before the point.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    };
-    value.map_or_else(|| "–".to_owned(), text)
+    }
+}
+
+/// A number, or a dash.
+fn shown(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), number)
+}
+
+/// What the paper says, in words.
+pub(super) fn said(row: &Row) -> String {
+    row.published.in_words(&|value| row.said_in.say(value))
+}
+
+/// A row's value in words, or a dash.
+pub(super) fn value_of(row: &Row, value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| row.said_in.say(value))
 }
 
 /// A column as it is headed.
@@ -246,9 +260,9 @@ pub(super) fn verdict_name(verdict: Verdict, winner_holds: Option<bool>) -> &'st
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  {}: {}", self.workload, self.metric)?;
-        write!(f, "    published {:>9} {:<8} ", self.published.to_string(), self.unit)?;
+        write!(f, "    published {:>9} {:<8} ", said(self), self.said_in.counted())?;
         for (name, value) in &self.values.0 {
-            write!(f, "{} {:>6}  ", heading(name), shown(*value))?;
+            write!(f, "{} {:>6}  ", heading(name), value_of(self, *value))?;
         }
         let verdict = verdict_name(self.verdict, self.winner_holds);
         writeln!(f, "ratio {:>5}  {verdict}", shown(self.ratio))?;

@@ -5,7 +5,7 @@
 
 use super::bars::Bars;
 use super::case::Missing;
-use super::target::{Party, Target};
+use super::target::{Party, Target, Unit};
 use crate::reproduce::row::{Published, Verdict};
 use crate::sweep::chart::Chart;
 use serde::{Serialize, Serializer};
@@ -84,6 +84,9 @@ pub struct Row {
     pub metric: &'static str,
     /// In what.
     pub unit: &'static str,
+    /// The same, for words.
+    #[serde(skip)]
+    pub said_in: Unit,
     /// What the paper says.
     pub published: Published,
     /// What came out, in each form.
@@ -134,6 +137,7 @@ impl Row {
             workload: target.workload,
             metric: target.metric,
             unit: target.unit.name(),
+            said_in: target.unit,
             published: target.published,
             values: Values(values),
             ratio: found.map(|found| target.ratio(value(found))),

@@ -45,6 +45,33 @@ impl Unit {
         !matches!(self, Unit::Of(_))
     }
 
+    /// A value in words, sign and all: what is less by a negative share is more, and what is more than doubled is
+    /// so many times as much.
+    pub fn say(self, value: f64) -> String {
+        let number = super::report::number;
+        let factor = self.factor(value);
+        match self {
+            Unit::CutPercent | Unit::GainPercent if factor >= 2.0 => {
+                format!("{} times", number(factor))
+            }
+            Unit::CutPercent | Unit::GainPercent => {
+                let (percent, side) =
+                    (100.0 * (factor - 1.0), if factor > 1.0 { "more" } else { "less" });
+                format!("{} % {side}", number(percent.abs()))
+            }
+            Unit::Times => format!("{} ×", number(value)),
+            Unit::Of(_) => number(value),
+        }
+    }
+
+    /// What is counted, for a heading beside values in words; nothing, if the words say it.
+    pub fn counted(self) -> &'static str {
+        match self {
+            Unit::Of(name) => name,
+            _ => "",
+        }
+    }
+
     /// As it stands behind a value.
     pub fn name(self) -> &'static str {
         match self {
@@ -169,6 +196,25 @@ mod tests {
         assert!((gain.ratio(9.0) - 1.0).abs() < 1e-12);
         for unit in [Unit::Times, Unit::CutPercent, Unit::GainPercent, Unit::Of("ms")] {
             assert!((unit.value(unit.factor(12.5)) - 12.5).abs() < 1e-9, "{unit:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_said_without_a_sign_that_turns_their_word_around() {
+        let said = [
+            (Unit::CutPercent, 36.7, "36.7 % less"),
+            (Unit::CutPercent, -5.2, "5.20 % more"),
+            (Unit::CutPercent, -805.0, "9.05 times"),
+            (Unit::CutPercent, 0.0, "0.00 % less"),
+            (Unit::GainPercent, 9.0, "9.00 % more"),
+            (Unit::GainPercent, -80.0, "80.0 % less"),
+            (Unit::GainPercent, 99.0, "99.0 % more"),
+            (Unit::GainPercent, 150.0, "2.50 times"),
+            (Unit::Times, 2.1, "2.10 ×"),
+            (Unit::Of("ms"), 250.0, "250"),
+        ];
+        for (unit, value, expected) in said {
+            assert_eq!(unit.say(value), expected, "{unit:?} {value}");
         }
     }
 
