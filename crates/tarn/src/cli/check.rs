@@ -37,7 +37,8 @@ const EXAMPLES: &str = "Examples:
   tarn check bank.jsonl --isolation si
   tarn check bank.jsonl --elle bank.edn --elle-model rw-register
 
-Exit code 0: accepted. 1: violated, with a counterexample. 2: no history to judge.";
+Exit code 0: accepted. 1: violated, with a counterexample;
+or the verdict could not be written, which a line says that begins with error. 2: no history to judge.";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Level {

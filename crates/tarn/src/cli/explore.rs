@@ -126,10 +126,10 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         true => print_object(&sum)?,
     }
     for (row, found) in sum.violations() {
-        eprintln!("{} is violated; replay: {}", row.litmus, found.replay);
+        remark!("{} is violated; replay: {}", row.litmus, found.replay);
     }
     for row in sum.litmus.iter().filter(|row| !row.not_reached.is_empty()) {
-        eprintln!("{} on {} never came to: {}", row.litmus, row.shape, row.not_reached.join("; "));
+        remark!("{} on {} never came to: {}", row.litmus, row.shape, row.not_reached.join("; "));
     }
     Ok(if sum.is_good() { Verdict::Good } else { Verdict::Bad })
 }
@@ -138,7 +138,11 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
 fn schedule(text: &str) -> Result<Schedule, String> {
     match text.trim() {
         "" => Err("a schedule that a violation printed, as in 3*0-1".to_owned()),
-        text => text.parse().map_err(|error: tarn_sim::explore::ScheduleError| error.to_string()),
+        text => text.parse().map_err(|error: tarn_sim::explore::ScheduleError| {
+            let problem = error.to_string();
+            let problem = problem.trim_start_matches("schedule: ");
+            format!("a schedule that a violation printed, as in 3*0-1; {problem}")
+        }),
     }
 }
 

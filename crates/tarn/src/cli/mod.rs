@@ -3,10 +3,16 @@
 //! Invariant: bad input ends in one line, `error: --FLAG = VALUE; allowed: …`, and exit code 2,
 //! whoever found it: clap, a scenario, the workload or the cluster.
 
+/// As `eprintln!`, which ends the program where standard error cannot be written.
+macro_rules! remark {
+    ($($text:tt)*) => { $crate::cli::remark(format_args!($($text)*)) };
+}
+
 mod bench;
 mod check;
 mod complaint;
 mod explore;
+mod guess;
 mod interrupt;
 mod own_input;
 mod profiles;
@@ -73,7 +79,8 @@ const EXAMPLES: &str = "Examples:
   tarn profiles cx3-56g
   tarn switches
 
-Exit code 0: all is well. 1: a check failed. 2: bad input.";
+Exit code 0: all is well. 1: a check failed, or the work could not be done (a disk is full, say), which a line
+says that begins with error. 2: bad input.";
 
 /// What shells report of a program that SIGINT ended.
 const INTERRUPTED: u8 = 130;
@@ -115,11 +122,13 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
-            // Help or the version, which were asked for; nothing can be done about a closed pipe.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
+            // Help or the version, which were asked for.
+            return match written(error.print()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(text) => complain(1, &text),
+            };
         }
-        Err(error) => return complain(2, &complaint::of_clap(&error)),
+        Err(error) => return complain(2, &guess::with_guess(&complaint::of_clap(&error))),
     };
     let ended = match &cli.command {
         Command::Bench(arguments) => bench::run(arguments),
@@ -137,7 +146,7 @@ pub fn main() -> ExitCode {
         Ok(Verdict::Bad) => ExitCode::from(1),
         Ok(Verdict::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(Stop::Failed(text)) => complain(1, &text),
-        Err(Stop::Input(text)) => complain(2, &text),
+        Err(Stop::Input(text)) => complain(2, &guess::with_guess(&text)),
     }
 }
 
@@ -151,8 +160,13 @@ fn complain(code: u8, text: &str) -> ExitCode {
             false => vec![it],
         })
         .collect();
-    eprintln!("error: {shown}");
+    remark!("error: {shown}");
     ExitCode::from(code)
+}
+
+/// One line on standard error. Where that cannot be written, the exit code has to say it alone.
+fn remark(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints one object and the end of its line.
@@ -165,9 +179,17 @@ fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
 /// Prints a result; a reader that has closed the pipe does not want it.
 fn say(text: &str) -> Result<(), Stop> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map_err(Stop::Failed)
+}
+
+/// Whether standard output took a result, as far as anybody reads it.
+///
+/// # Errors
+/// Names the file and what the system said.
+fn written(result: std::io::Result<()>) -> Result<(), String> {
+    match result {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Stop::Failed(format!("standard output: {error}")))
+            Err(format!("standard output: cannot be written: {error}"))
         }
         _ => Ok(()),
     }

@@ -40,7 +40,7 @@ impl Progress {
     fn line(&self, shown: &mut Shown, text: impl FnOnce() -> String) {
         let now = Instant::now();
         if shown.last_line.is_none_or(|last| now - last >= BETWEEN_LINES) {
-            eprintln!("{}", text());
+            remark!("{}", text());
             shown.last_line = Some(now);
         }
     }
@@ -75,24 +75,24 @@ impl Watch for Progress {
             bar.finish_and_clear();
         }
         if seconds > PATIENCE.as_secs_f64() {
-            eprintln!("loaded {records} records in {seconds:.1} s");
+            remark!("loaded {records} records in {seconds:.1} s");
         }
     }
 
     fn phase(&self, name: &str, length: Duration) {
         if length >= PATIENCE {
-            eprintln!("{name}: {:.1} s …", length.as_secs_f64());
+            remark!("{name}: {:.1} s …", length.as_secs_f64());
         }
     }
 
     fn judging(&self, about_seconds: f64) {
         if about_seconds > PATIENCE.as_secs_f64() {
-            eprintln!("judging the memory …");
+            remark!("judging the memory …");
         }
     }
 
     fn notice(&self, text: &str) {
-        eprintln!("notice: {text}");
+        remark!("notice: {text}");
     }
 }
 
@@ -205,7 +205,7 @@ impl sweep::pool::Watch for Sweeping {
     fn ended(&self, point: &Point, done: &Done, finished: usize, of: usize) {
         let verdict = if done.passed { "" } else { ": checks failed" };
         let line = format!("{finished}/{of} {} in {:.1} s{verdict}", point.name(), done.seconds);
-        let Some(bar) = &self.bar else { return eprintln!("{line}") };
+        let Some(bar) = &self.bar else { return remark!("{line}") };
         bar.println(line);
         bar.set_position(finished as u64);
         if finished == of {

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Which figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC: a name that --list shows
+    /// Which figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without one the names are listed
     #[arg(value_name = "FIGURE")]
     figure: Option<String>,
     /// List the figures that can be run
@@ -50,7 +50,7 @@ pub struct Arguments {
 }
 
 const EXAMPLES: &str = "Examples:
-  tarn reproduce --list
+  tarn reproduce
   tarn reproduce lotus-fig-2 --quick
   tarn reproduce lotus-fig-2 --html lotus-fig-2.html --json
   tarn repro lotus --quick --html lotus.html
@@ -60,9 +60,18 @@ const EXAMPLES: &str = "Examples:
 A value agrees if it is within a quarter of the published one. Exit code 0: the figure was run and its
 checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
 
+impl Arguments {
+    /// Whether nothing is asked for: then the answer is what there is to ask for.
+    fn is_bare(&self) -> bool {
+        let Arguments { figure, only, set, suppose, quick, html, .. } = self;
+        let flags = [only, set, suppose].into_iter().all(Vec::is_empty);
+        figure.is_none() && flags && !quick && html.is_none()
+    }
+}
+
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
-    if arguments.list {
+    if arguments.list || arguments.is_bare() {
         list(arguments.json)?;
         return Ok(Verdict::Good);
     }
@@ -87,7 +96,7 @@ fn told(failed: &[String]) -> Verdict {
     if failed.is_empty() {
         return Verdict::Good;
     }
-    eprintln!("checks failed: {}", failed.join("; "));
+    remark!("checks failed: {}", failed.join("; "));
     Verdict::Bad
 }
 

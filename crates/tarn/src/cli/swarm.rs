@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let mut sum = run_until(&order, &stop, &|sum| {
         // At once: whoever kills a swarm that never ends keeps what it has found.
         for failed in &sum.failures[told.replace(sum.failures.len())..] {
-            eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
+            remark!("seed {} failed; replay: {}", failed.seed, failed.replay);
         }
         progress.seeds(sum.seeds_run, arguments.seeds);
     })?;
@@ -106,7 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     // One that has run its last seed has not been cut short.
     let is_cut = stop.load(Ordering::Relaxed) && sum.seeds_run < order.schedules;
     if is_cut {
-        eprintln!("interrupted after {} seeds", sum.seeds_run);
+        remark!("interrupted after {} seeds", sum.seeds_run);
     }
     sum.finish(&order.subject);
     match arguments.json {
@@ -116,7 +116,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let empty = &sum.coverage.empty;
     let is_too_little = arguments.require_coverage && !empty.is_empty();
     if is_too_little {
-        eprintln!("empty cells: {}", empty.join(", "));
+        remark!("empty cells: {}", empty.join(", "));
     }
     Ok(match sum.failures.is_empty() && !is_too_little {
         false => Verdict::Bad,

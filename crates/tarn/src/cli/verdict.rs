@@ -33,16 +33,16 @@ pub(super) fn judge(checks: &Checks, expected: Expected<'_>) -> Verdict {
     match expected {
         Expected::Clean if failed.is_empty() => Verdict::Good,
         Expected::Clean => {
-            eprintln!("checks failed: {}", names(&failed));
+            remark!("checks failed: {}", names(&failed));
             Verdict::Bad
         }
         Expected::Violation(kinds) if failed.iter().any(|kind| kinds.contains(kind)) => {
-            eprintln!("violated, as expected: {}", names(&failed));
+            remark!("violated, as expected: {}", names(&failed));
             Verdict::Good
         }
         Expected::Violation(kinds) => {
             let seen = if failed.is_empty() { "none".to_owned() } else { names(&failed) };
-            eprintln!("expected one of these checks to fail: {}; failed: {seen}", names(kinds));
+            remark!("expected one of these checks to fail: {}; failed: {seen}", names(kinds));
             Verdict::Bad
         }
     }

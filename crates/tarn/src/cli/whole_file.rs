@@ -44,6 +44,8 @@ impl WholeFile {
         write: impl FnOnce(&mut tarn_check::WholeFile) -> std::io::Result<()>,
     ) -> Result<(), Stop> {
         let written = write(&mut self.file).and_then(|()| self.file.finish());
-        written.map_err(|error| Stop::Failed(format!("{}: {error}", self.path.display())))
+        written.map_err(|error| {
+            Stop::Failed(format!("{}: cannot be written: {error}", self.path.display()))
+        })
     }
 }

@@ -100,7 +100,7 @@ fn bad_scenarios_name_the_file_the_line_and_the_key() {
         ("threads = 1\n", "WORKLOAD = nothing; allowed: "),
         (
             "workload = \"kvs\"\nexpect-kind = [\"none\"]\n",
-            "--expect-kind = none; allowed: history",
+            "error: expect-kind = none; allowed: history",
         ),
     ] {
         fs::write(&path, text).expect("written");
@@ -258,16 +258,112 @@ fn help_has_examples() {
 }
 
 /// Linux alone has a device that is always full.
+#[cfg(target_os = "linux")]
+fn full() -> std::process::Stdio {
+    fs::OpenOptions::new().write(true).open("/dev/full").expect("a device").into()
+}
+
 #[test]
 #[cfg(target_os = "linux")]
-fn a_report_that_cannot_be_written_is_a_failure() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
-    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
-        .args(["profiles", "--json"])
-        .stdout(full)
-        .output()
-        .expect("the program starts");
-    assert_eq!(ended.status.code(), Some(1));
-    let error = String::from_utf8(ended.stderr).expect("text");
-    assert!(error.starts_with("error: standard output: "), "{error}");
+fn a_result_that_cannot_be_written_names_the_file_and_is_no_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let history = folder.path().join("kvs.jsonl");
+    let recorded = tarn_line(&format!("bench kvs {SMALL} --history {}", history.display()));
+    assert_eq!(recorded.code, Some(0), "{}", recorded.err);
+    let check = format!("check {}", history.display());
+    for line in [
+        "profiles --json",
+        "switches",
+        "reproduce --list",
+        "--help",
+        "--version",
+        "bench --help",
+        &check,
+    ] {
+        let program = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
+            .args(line.split(' '))
+            .stdout(full())
+            .output();
+        let ended = program.expect("the program starts");
+        assert_eq!(ended.status.code(), Some(1), "{line}");
+        let error = String::from_utf8(ended.stderr).expect("text");
+        assert!(
+            error.starts_with("error: standard output: cannot be written: "),
+            "{line}: {error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{line}: {error}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_standard_error_changes_no_exit_code() {
+    for (line, code) in [("bench none", 2), ("switches", 0), ("check no/such/file", 2)] {
+        let program = std::process::Command::new(env!("CARGO_BIN_EXE_tarn"))
+            .args(line.split(' '))
+            .stdout(std::process::Stdio::null())
+            .stderr(full())
+            .status();
+        assert_eq!(program.expect("the program starts").code(), Some(code), "{line}");
+    }
+}
+
+#[test]
+fn a_slip_in_a_name_is_guessed_wherever_a_name_is_given() {
+    for (line, meant) in [
+        ("bnech", "bench"),
+        ("help bnech", "bench"),
+        ("bench smalbank", "smallbank"),
+        ("sim rendom", "random"),
+        ("trace smalbank", "smallbank"),
+        ("explore write-skw", "write-skew"),
+        ("reproduce lotus-fig2", "lotus-fig-2"),
+        ("repro lotus --only fig2", "fig-2"),
+        ("repro lotus --suppose tpcc=cres", "crest"),
+        ("profiles cx3-56", "cx3-56g"),
+        ("switches --protocol moter", "motor"),
+        ("bench kvs --protocol frod", "ford"),
+        ("bench kvs --variant corected", "corrected"),
+        ("bench kvs --variant corrected,-validate-read", "validate-reads"),
+        ("bench kvs --mix-profile mixd", "mixed"),
+        ("bench kvs --routing by-shrad", "by-shard"),
+        ("bench kvs --thread 2", "--threads"),
+        ("sim kvs --set nic.read_mop=3", "nic.read_mops"),
+        ("sim kvs --sweep coordinatrs=1,2", "coordinators"),
+        ("sim random --workload smalbank", "smallbank"),
+        ("trace smallbank --procedure send_paymen", "send_payment"),
+        ("swarm --protocol lotos --seeds 1", "lotus"),
+        ("explore write-skew --fault memry", "memory"),
+    ] {
+        let said = refused(line);
+        assert!(said.ends_with(&format!("; did you mean {meant}?")), "{line}: {said}");
+    }
+    // What is near nothing is not guessed.
+    for line in ["bench mongodb", "bench kvs --seed whole", "check no/such/bench"] {
+        let said = refused(line);
+        assert!(!said.contains("did you mean"), "{line}: {said}");
+    }
+}
+
+#[test]
+fn own_aborts_stand_apart_from_conflicts() {
+    let ended = tarn_line(&format!("bench smallbank {SMALL}"));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let line = |name: &str| {
+        let found = ended.out.lines().find(|line| line.trim_start().starts_with(name));
+        found.unwrap_or_else(|| panic!("{name}: {}", ended.out)).to_owned()
+    };
+    assert!(!line("aborted tries").contains("user"), "{}", ended.out);
+    let own = line("own aborts");
+    assert!(own.contains("insufficient funds") && own.ends_with("no failures"), "{own}");
+    let kvs = tarn_line(&format!("bench kvs {SMALL}"));
+    assert!(!kvs.out.contains("own aborts"), "{}", kvs.out);
+}
+
+/// A field that the command line cannot set is not written as a flag.
+#[test]
+fn errors_name_no_flag_that_there_is_not() {
+    let said = refused("bench kvs --protocol motor --threads 1024 --coroutines 1024");
+    assert!(said.starts_with("error: coordinators = "), "{said}");
+    assert!(said.contains("in one replica group; allowed: at most "), "{said}");
 }

@@ -145,12 +145,14 @@ fn figures_are_listed_and_bad_input_ends_in_one_line() {
     let listed = tarn_line("reproduce --list");
     assert_eq!(listed.code, Some(0), "{}", listed.err);
     assert!(listed.out.starts_with("lotus-fig-2 "), "{}", listed.out);
+    let bare = tarn_line("reproduce");
+    assert_eq!((bare.code, bare.out), (Some(0), listed.out), "{}", bare.err);
     let listed = tarn_line("reproduce --list --json");
     let list: Value = serde_json::from_str(&listed.out).expect("a list");
     assert_eq!(list[0]["figure"], "lotus-fig-2");
     assert_eq!(list[1]["figure"], "crest-fig-2");
     for (line, start, allowed) in [
-        ("reproduce", "error: FIGURE = nothing; allowed: ", "lotus-fig-2"),
+        ("reproduce --quick", "error: FIGURE = nothing; allowed: ", "lotus-fig-2"),
         ("reproduce fig-none", "error: FIGURE = fig-none; allowed: ", "lotus-fig-2"),
         ("reproduce lotus-fig-2 --seed x", "error: --seed = x; allowed: ", "a whole number"),
         ("reproduce lotus-fig-2 --list", "error: ", "--list"),

@@ -16,6 +16,25 @@ fn object(line: &str) -> Value {
     serde_json::from_str(&ended.out).expect("one object")
 }
 
+/// One replica on one memory node is not held against three on three without a word, and what the README shows is like with like.
+#[test]
+fn a_sweep_over_replicas_says_if_memory_nodes_vary_as_well() {
+    let notice = "notice: points of 1, 3 replicas have as many memory nodes; ";
+    let said = |flags: &str| {
+        let ended = tarn_line(&format!("{SMALL} --sweep replicas=1,3 {flags}"));
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        ended.err.contains(notice)
+    };
+    assert!(said(""));
+    assert!(!said("--memory-nodes 3"));
+    assert!(!said("--sweep memory-nodes=3,4"));
+    let readme = fs::read_to_string(root().join("README.md")).expect("a page");
+    let sweeps = readme.lines().filter(|line| line.contains("--sweep replicas"));
+    assert!(
+        sweeps.clone().count() > 0 && sweeps.clone().all(|line| line.contains("--memory-nodes"))
+    );
+}
+
 #[test]
 fn bad_sweeps_end_in_one_line_and_leave_nothing_behind() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -75,7 +75,7 @@ const EXAMPLES: &str = "Examples:
   tarn sim kvs --mix-profile wo --compute-nodes 4 --memory-nodes 3 --replicas 3
   tarn sim smallbank --profile cx3-56g --compute-nodes 9 --memory-nodes 3 --replicas 3 \\
       --coordinators 540 --records 1000000 --virtual-ms 50 --json
-  tarn sim smallbank --sweep coordinators=9,18,45,90 --sweep replicas=1,3 --html report.html
+  tarn sim smallbank --memory-nodes 3 --sweep coordinators=9,18,45 --sweep replicas=1,3 --html report.html
   tarn sim ycsb --sweep 'variant=literal;corrected,-fuse-log' --jobs 1 --json
 
 Exit code 0: all checks passed. 1: one failed. 2: bad input.";
@@ -95,15 +95,21 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         return sweep::run(arguments);
     }
     arguments.sweep.check_alone()?;
-    let Some(workload) = &arguments.settings.workload else { return Err(no_workload()) };
+    let workload = named(arguments.settings.workload.as_deref())?;
     let report = with_workload!(workload, W => run_workload::<W>(arguments))??;
     verdict::print(&report, arguments.json)?;
     Ok(verdict::judge(&report.checks, Expected::Clean))
 }
 
-fn no_workload() -> Stop {
+/// The workload that is named; the error lists the instruments as well, which stand in its place.
+fn named(workload: Option<&str>) -> Result<&str, Stop> {
+    let given = workload.unwrap_or("nothing");
+    if workload.is_some() && tarn_workloads::NAMES.contains(&given) {
+        return Ok(given);
+    }
     let allowed = tarn_workloads::NAMES.join(", ");
-    Stop::Input(format!("WORKLOAD = nothing; allowed: {allowed}, or hotspot, nic, outage, random"))
+    let instruments = "or hotspot, nic, outage, random";
+    Err(Stop::Input(format!("WORKLOAD = {given}; allowed: {allowed}, {instruments}")))
 }
 
 /// The workload that is meant.

@@ -149,7 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if failed.is_empty() {
         return Ok(Verdict::Good);
     }
-    eprintln!("checks failed: {}", failed.join("; "));
+    remark!("checks failed: {}", failed.join("; "));
     Ok(Verdict::Bad)
 }
 

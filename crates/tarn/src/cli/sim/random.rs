@@ -118,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
         true => print_object(&sum)?,
     }
     let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
-    eprintln!("seed {} failed; replay: {}", failed.seed, failed.replay);
+    remark!("seed {} failed; replay: {}", failed.seed, failed.replay);
     Ok(Verdict::Bad)
 }
 

@@ -63,6 +63,20 @@ struct PointArguments {
     arguments: Arguments,
 }
 
+/// Says so if points with more replicas would also have more memory nodes, as they have unless told otherwise: then
+/// they do not differ in replicas alone.
+fn notice_unlike(arguments: &Arguments, axes: &[Axis]) {
+    let varies = |name: &str| axes.iter().find(|axis| axis.name == name);
+    let is_set = arguments.settings.memory_nodes.is_some() || varies("memory-nodes").is_some();
+    let Some(replicas) = varies("replicas").filter(|axis| !is_set && axis.values.len() > 1) else {
+        return;
+    };
+    let values = replicas.values.join(", ");
+    remark!(
+        "notice: points of {values} replicas have as many memory nodes; --memory-nodes COUNT gives all of them the same"
+    );
+}
+
 /// Runs the sweep that the flags ask for.
 pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     let axes = axes(&arguments.sweep.sweep)?;
@@ -73,6 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     refuse_own_inputs(arguments, &axes)?;
     let jobs = within("jobs", arguments.sweep.jobs, 1..=JOBS_MAX as u64)?;
     let jobs = jobs.map_or_else(machine::processors, |jobs| jobs as usize).min(JOBS_MAX);
+    notice_unlike(arguments, &axes);
     let base = base(std::env::args_os().skip(1))?;
     let mut points = grid(&base, &axes)?;
     for point in &mut points {
@@ -93,12 +108,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
     if failed.is_empty() {
         return Ok(Verdict::Good);
     }
-    eprintln!(
-        "checks failed in {} of {} points: {}",
-        failed.len(),
-        points.len(),
-        failed.join("; ")
-    );
+    remark!("checks failed in {} of {} points: {}", failed.len(), points.len(), failed.join("; "));
     Ok(Verdict::Bad)
 }
 
@@ -167,7 +177,7 @@ fn look_at(arguments: &[String]) -> Result<u64, Stop> {
         .map_err(|error| Stop::Input(complaint::of_clap(&error)))?;
     let arguments = &point.arguments;
     let settings = &arguments.settings;
-    let Some(name) = &settings.workload else { return Err(super::no_workload()) };
+    let name = super::named(settings.workload.as_deref())?;
     with_workload!(name, W => {
         let workload = workload_of::<W>(settings)?;
         let plan = plan_of(settings, &arguments.verify())?;

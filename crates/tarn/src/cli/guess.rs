@@ -1,0 +1,147 @@
+//! The name that was probably meant, where a name was given that there is not.
+//!
+//! Invariant: one place for every command, flag and file: it reads the line about bad input, `NAME = VALUE; allowed: LIST`, and
+//! adds a guess only if LIST has a name within a few letters of VALUE. What is no list of names gets none.
+
+/// Shorter values and names are within a letter or two of too many others.
+const LETTERS_MIN: usize = 3;
+/// One wrong letter of so many is a slip.
+const LETTERS_PER_SLIP: usize = 3;
+
+/// The line, with `; did you mean NAME?` behind it if there is a name that was probably meant.
+pub(super) fn with_guess(line: &str) -> String {
+    let guess = || {
+        let (start, allowed) = line.split_once("; allowed: ")?;
+        if allowed.contains("did you mean") {
+            return None; // clap knows the flags better
+        }
+        let (_, value) = start.split_once(" = ")?;
+        // A setting's key or its value, a switch that is taken off or put on.
+        value.split('=').find_map(|part| {
+            let part = part.strip_prefix("unsafe-no-").unwrap_or(part);
+            nearest(part.trim_start_matches(['-', '+', ',']), names(allowed))
+        })
+    };
+    match guess() {
+        Some(name) => format!("{line}; did you mean {name}?"),
+        None => line.to_owned(),
+    }
+}
+
+/// The names in a list: what stands alone between commas, brackets and "or".
+fn names(allowed: &str) -> impl Iterator<Item = &str> {
+    let items = allowed.split([',', ';', ':', '(', ')']).flat_map(|item| item.split(" or "));
+    items.map(|item| item.trim().trim_start_matches("or ")).filter(|item| is_name(item))
+}
+
+fn is_name(text: &str) -> bool {
+    let letters = |it: char| it.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&it);
+    text.starts_with(|it: char| it.is_ascii_alphabetic()) && text.chars().all(letters)
+}
+
+/// The name that differs from `given` by the fewest slips; none if that are too many, or if it is there already.
+fn nearest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    if given.chars().count() < LETTERS_MIN || !is_name(given) {
+        return None;
+    }
+    let given = given.to_ascii_lowercase();
+    let most = (given.len() / LETTERS_PER_SLIP).max(1);
+    let near = names.filter(|name| name.len() >= LETTERS_MIN).map(|name| {
+        let is_begun = name.starts_with(&given);
+        // Who has typed the beginning of a name has made no slip.
+        (if is_begun { 1 } else { slips(&given, name) }, name)
+    });
+    let (distance, name) = near.min_by_key(|(distance, _)| *distance)?;
+    (distance <= most && given != name).then_some(name)
+}
+
+/// Letters to be added, taken away, changed, or swapped with their neighbour, to make one word of the other.
+fn slips(one: &str, other: &str) -> usize {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    // Three lines of the table: of the prefix before the last, of the last, and of this one.
+    let mut before_last = vec![0; other.len() + 1];
+    let mut last: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.iter().enumerate() {
+        let mut line = vec![i + 1];
+        for (j, their) in other.iter().enumerate() {
+            let changed = last[j] + usize::from(letter != their);
+            let mut least = changed.min(last[j + 1] + 1).min(line[j] + 1);
+            if i > 0 && j > 0 && *letter == other[j - 1] && one[i - 1] == *their {
+                least = least.min(before_last[j - 1] + 1);
+            }
+            line.push(least);
+        }
+        (before_last, last) = (last, line);
+    }
+    last[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_counted_and_a_swap_is_one() {
+        for (one, other, expected) in [
+            ("ford", "ford", 0),
+            ("frod", "ford", 1),
+            ("smalbank", "smallbank", 1),
+            ("smallbannk", "smallbank", 1),
+            ("rendom", "random", 1),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(
+                (slips(one, other), slips(other, one)),
+                (expected, expected),
+                "{one} {other}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_name_that_was_meant_is_found_in_every_form_of_list() {
+        let cases = [
+            ("WORKLOAD = smalbank; allowed: kvs, smallbank, tatp", Some("smallbank")),
+            (
+                "WORKLOAD = rendom; allowed: kvs, ycsb, or hotspot, nic, outage, random",
+                Some("random"),
+            ),
+            (
+                "--variant = -validate-read; allowed: corrected, literal or measured, then ,-NAME of ford (validate-reads, x)",
+                Some("validate-reads"),
+            ),
+            (
+                "--variant = mesured; allowed: corrected, literal or measured, then ,-NAME",
+                Some("measured"),
+            ),
+            (
+                "--variant = unsafe-no-lock-cass; allowed: corrected, then ,unsafe-no-NAME (lock-cas)",
+                Some("lock-cas"),
+            ),
+            (
+                "--set = nic.read_mop=3; allowed: KEY=VALUE with one of these keys: nic.read_mops, nic.x",
+                Some("nic.read_mops"),
+            ),
+            (
+                "--suppose = tpcc=cres; allowed: tpcc= with one of lotus-code, crest, tiny",
+                Some("crest"),
+            ),
+            ("COMMAND = small; allowed: kvs, smallbank", Some("smallbank")),
+            ("WORKLOAD = Kvs1; allowed: kvs, smallbank", Some("kvs")),
+            // No names, or none near.
+            ("--seeds = whole; allowed: a whole number without a sign", None),
+            ("HISTORY = /kvs; allowed: kvs", None),
+            ("--threads = 1025; allowed: 1 to 1024", None),
+            ("WORKLOAD = mongo; allowed: kvs, smallbank, tatp", None),
+            ("WORKLOAD = kv; allowed: kvs, smallbank", None),
+            ("--procedure = deposit; allowed: together with deposit", None),
+            ("argument = --threds; allowed: what --help lists; did you mean --threads?", None),
+        ];
+        for (line, meant) in cases {
+            let expected =
+                meant.map_or(line.to_owned(), |name| format!("{line}; did you mean {name}?"));
+            assert_eq!(with_guess(line), expected);
+        }
+    }
+}
