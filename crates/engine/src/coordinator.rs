@@ -201,17 +201,10 @@ impl Coordinator {
                 return Err(failure);
             }
             tries += 1;
-            if failure == Failure::Abort(AbortReason::LeafFull) {
-                let own = std::mem::take(&mut self.txn.ordered.needs);
-                match Box::pin(self.grow(&own)).await {
-                    Grew::Refused(lasting) => return Err(lasting),
-                    // A try that has made room for the next is none of those that `Retry` bounds.
-                    Grew::Changed => {
-                        self.pause(tries, start).await?;
-                        continue;
-                    }
-                    Grew::Nothing => {}
-                }
+            if failure == Failure::Abort(AbortReason::LeafFull)
+                && Box::pin(self.split_full(Tried { tries, start })).await?
+            {
+                continue;
             }
             if let Some(bucket) = self.txn.to_sweep.take() {
                 Box::pin(self.sweep(bucket)).await;
@@ -222,6 +215,21 @@ impl Coordinator {
                 continue;
             }
             self.before_next(failure, Tried { tries, start }).await?;
+        }
+    }
+
+    /// The try has found leaves full, which are split. Whether any was: then the next try begins, and this one is none
+    /// of those that [`Retry`] bounds.
+    ///
+    /// # Errors
+    /// Why none will be; a missed deadline.
+    #[cold]
+    async fn split_full(&mut self, tried: Tried) -> Result<bool, Failure> {
+        let own = std::mem::take(&mut self.txn.ordered.needs);
+        match self.grow(&own).await {
+            Grew::Refused(lasting) => Err(lasting),
+            Grew::Nothing => Ok(false),
+            Grew::Changed => self.pause(tried.tries, tried.start).await.map(|()| true),
         }
     }
 

