@@ -145,15 +145,20 @@ impl Coordinator {
         if !cx.enter() {
             return false;
         }
+        // The caller's iterator may panic: then nothing is under way.
+        let inside = Inside(cx);
         txn.begin_without_records(cx.next_tag());
         let (table, to) = (cx.table(table), (txn.tag, &mut txn.round));
-        if let Some(near) = cx.port.near() {
-            together.ask((cx, near), (table, keys), to);
-            return true;
-        }
-        let asked = together.ask_far(cx, (table, keys), to);
-        if !asked {
-            cx.leave();
+        let asked = match cx.port.near() {
+            Some(near) => {
+                together.ask((cx, near), (table, keys), to);
+                true
+            }
+            None => together.ask_far(cx, (table, keys), to),
+        };
+        if asked {
+            // The try itself leaves.
+            std::mem::forget(inside);
         }
         asked
     }

@@ -429,3 +429,82 @@ fn it_is_serializable_and_planted_bugs_are_found() {
     let (finding, _) = find((("oocc", 0), true), "corrected,-announce-writes", FIND_LIMIT);
     assert!(finding.is_some(), "who is about to write did not say so: not found");
 }
+
+/// What the caller gives it panics: nothing of it is under way then, so that the thread is at rest and its records are everybody's.
+#[test]
+fn a_panic_of_the_callers_code_leaves_nothing() {
+    for info in ALL {
+        for near in [true, false] {
+            let world =
+                World::new(&Shape { near, ..mix::shape(1, 1, "corrected").protocol(info.name) });
+            let (mut by, mut other) = (world.coordinator(0, 0), world.coordinator(1, 0));
+            let table = TableId(0);
+            fill(&mut by, table, 0..8);
+            for place in 0..PANICS {
+                let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    panic_at(&mut by, table, place);
+                }));
+                assert!(panicked.is_err(), "{} near {near}: place {place}", info.name);
+                assert!(
+                    by.context().is_at_rest(),
+                    "{} near {near}: busy after place {place}",
+                    info.name
+                );
+                for key in 0..8 {
+                    block_on(other.transact(async |tx| {
+                        let row = tx.update(table, key, Cells::ALL);
+                        tx.fetch().await?;
+                        tx.set(row, A, place as u64);
+                        Ok(())
+                    }))
+                    .expect("nobody is in the way");
+                }
+                let keys = [0, 1, 2, 3];
+                let expected = vec![Some(place as u64); 4];
+                assert_eq!(got(&mut by, table, &keys), Ok(expected), "{} near {near}", info.name);
+            }
+            world.assert_clean();
+        }
+    }
+}
+
+const PANICS: usize = 7;
+
+/// Panics at one of the places where code of the caller's runs.
+fn panic_at(by: &mut Coordinator, table: TableId, place: usize) {
+    let bad = |key: u64| if key == 2 { panic!("the caller's") } else { key };
+    let keys = |count: u32| (0..count).map(u64::from);
+    let result: Result<(), Failure> = match place {
+        0 => block_on(by.multi_get(table, keys(4).map(bad), |_, _| ())),
+        1 => block_on(by.multi_get(table, keys(4), |at, _| _ = bad(at as u64))),
+        // Too many to be read together.
+        2 => block_on(by.multi_get(table, keys(40).map(bad), |_, _| ())),
+        3 => block_on(by.transact(async |tx| {
+            tx.read_each(table, (0..4).map(bad), Cells::ALL, |_| ());
+            tx.fetch().await
+        })),
+        4 => block_on(by.transact(async |tx| {
+            let mut count = 0;
+            tx.read_each(table, 0..4, Cells::ALL, |_| {
+                bad(count);
+                count += 1;
+            });
+            tx.fetch().await
+        })),
+        // Behind its locks, and behind a change.
+        5 | 6 => block_on(by.transact(async |tx| {
+            let rows = [0, 1].map(|key| tx.update(table, key, Cells::ALL));
+            tx.fetch().await?;
+            if place == 6 {
+                rows.iter().for_each(|&row| tx.set(row, A, 77u64));
+                let row = tx.update(table, 2, Cells::ALL);
+                tx.fetch().await?;
+                tx.set(row, A, 77u64);
+            }
+            bad(2);
+            Ok(())
+        })),
+        _ => unreachable!("there are so many"),
+    };
+    result.expect("it panics before");
+}
