@@ -20,15 +20,19 @@ use tarn_fabric::round::Round;
 /// How a change goes about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// A member whose threads are not quiet after so long is expelled.
+    /// A member whose threads are not quiet after so long is expelled, whatever it does: a transaction's body that merely
+    /// takes longer counts as not quiet. Transactions begin nowhere meanwhile.
     pub patience_ns: u64,
     /// How often is looked whether they are.
     pub look_every_ns: u64,
 }
 
 impl Default for Terms {
+    /// Patience without end: how long a body takes is its caller's matter, and nobody is dead because of it. Who is dead is
+    /// for the membership service to say, by its leases or by [`crate::membership::Membership::expel`]; the change
+    /// goes on then. A shorter patience is for those who know how long their bodies take.
     fn default() -> Terms {
-        Terms { patience_ns: 1_000_000, look_every_ns: 1_000 }
+        Terms { patience_ns: u64::MAX, look_every_ns: 1_000 }
     }
 }
 

@@ -9,8 +9,11 @@ use std::cell::Cell;
 use std::pin::pin;
 use tarn_engine::inspect;
 use tarn_engine::mend;
+use tarn_engine::reconfigure::{Changed, Terms, change};
 use tarn_engine::recovery;
-use tarn_fabric::address::NodeSlot;
+use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
 
 /// A recovery is dropped after so many steps, on a node that lives; another node takes the life. Whether it
 /// had come to its end.
@@ -109,4 +112,37 @@ fn a_changer_whose_own_node_is_busy_lets_others_have_the_turn() {
         }
     }
     panic!("{:?} announced, {:?}", configurations.announced(), configurations.open());
+}
+
+/// A body that takes ten milliseconds of virtual time, beside a change of the configuration that nobody has told how long bodies take.
+#[test]
+fn who_merely_takes_long_is_not_expelled() {
+    let fabric = pair(10, 0);
+    let (changer, slow) = (fabric.context(1, 0), fabric.context(0, 0));
+    let mut by = coordinator(&slow, 0);
+    let goes_on = Cell::new(false);
+    let mut long = pin!(by.transact(async |tx| {
+        let row = tx.insert(TABLE, KEY);
+        tx.fetch().await?;
+        while !goes_on.get() {
+            slow.port.sleep(Nanos(1_000)).await;
+        }
+        tx.set(row, A, 7u64);
+        Ok(())
+    }));
+    assert!(drive(&fabric, &mut long, 500, || false).is_none(), "in its body");
+    let mut nobody = |_: NodeId, _: &recovery::Recovery| {};
+    let next = |map: &ReplicaGroups| Some(map.clone());
+    let mut changing = pin!(change(&changer, Terms::default(), &mut nobody, next));
+    let began = changer.port.now();
+    while changer.port.now() - began < Nanos(10_000_000) {
+        assert!(poll(&mut changing).is_pending() && poll(&mut long).is_pending());
+        fabric.step();
+        assert!(fabric.database.membership.is_member(slow.node.id));
+    }
+    goes_on.set(true);
+    let committed = drive(&fabric, &mut long, STEPS_MAX, || false);
+    assert_eq!(committed, Some(Ok(())));
+    let changed = drive(&fabric, &mut changing, STEPS_MAX, || false);
+    assert!(matches!(changed, Some(Ok(Changed::Opened { .. }))), "{changed:?}");
 }
