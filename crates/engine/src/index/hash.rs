@@ -483,8 +483,8 @@ impl Lookup {
         round: &Round,
     ) -> Answer {
         let (assumed, found) = (self.depth, self.depth_found);
-        if found <= assumed {
-            return Answer::Unstable; // a belief is never ahead of a bucket that is at rest
+        if found <= assumed || usize::from(found) > SEGMENTS_MAX {
+            return Answer::Unstable; // a belief is never ahead of a bucket that is at rest, and none is so deep
         }
         // That much is certain, whoever is changing the header; the rest counts if nobody is.
         let seen = state_seen(table, hash_of(table, wanted.word), assumed, found);
@@ -498,6 +498,9 @@ impl Lookup {
             return Answer::Unstable;
         }
         near.view.learn(table, self.group(), header.state.word(), &header.segments);
+        if near.view.state(table, self.group()).word() < seen.word() {
+            return Answer::Unstable; // the header says what cannot be
+        }
         self.start_at_home(near, table, wanted.word);
         Answer::More
     }

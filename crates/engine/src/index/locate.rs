@@ -77,6 +77,12 @@ impl GrowthState {
         GrowthState { level: self.level, split: self.split + 1 }
     }
 
+    /// Whether a shard can be there: no more segments than there may be, and fewer split buckets than its level has.
+    fn is_possible(self, buckets: u64) -> bool {
+        let is_level = usize::from(self.level) <= SEGMENTS_MAX && self.segments() <= SEGMENTS_MAX;
+        is_level && self.split < buckets << self.level
+    }
+
     /// How many segments after the first are in use.
     pub fn segments(self) -> usize {
         usize::from(self.level) + usize::from(self.split > 0)
@@ -108,8 +114,12 @@ impl IndexView {
         &self.shards[usize::from(table.id.0) * self.groups + usize::from(group.0)]
     }
 
-    /// Takes over what an index header says: its state word and the segments' address words.
+    /// Takes over what an index header says: its state word and the segments' address words. A state that cannot be is out
+    /// of damaged memory, and nothing is learnt from it: beliefs never go back.
     pub fn learn(&self, table: &Table, group: GroupId, state: u64, segments: &[u64]) {
+        if !GrowthState::from_word(state).is_possible(table.geometry.buckets) {
+            return;
+        }
         let shard = self.shard(table, group);
         for (slot, &segment) in shard.segments.iter().zip(segments) {
             if segment != 0 {
@@ -234,6 +244,10 @@ pub fn bin_of(hash: u64) -> u8 {
 /// Schneider: "LH*: linear hashing for distributed files", SIGMOD 1993).
 pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthState {
     assert!(found > assumed);
+    if usize::from(found) > SEGMENTS_MAX {
+        // No bucket is so deep: the depth is out of damaged memory.
+        return GrowthState::from_word(0);
+    }
     let buckets = table.geometry.buckets;
     let split = base_of(table, hash) + buckets * low_bits(hash, assumed);
     GrowthState { level: found - 1, split }.after_split(buckets)
@@ -287,6 +301,21 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever a header or a bucket's directory says, keys have places.
+        #[test]
+        fn damaged_states_teach_nothing(
+            records in 1u64..120, words: [u64; 4], level: u8, found in 1u8.., hash: u64,
+        ) {
+            let catalog = catalog(records);
+            let (view, table) = (IndexView::new(&catalog), &catalog.tables()[0]);
+            let words = words.into_iter().chain([0, u64::from(level) << 56, u64::MAX]);
+            for state in words.chain([state_seen(table, hash, 0, found).word()]) {
+                view.learn(table, GROUP, state, &[4096; SEGMENTS_MAX]);
+                let place = view.place(&catalog, table, hash);
+                prop_assert!(usize::from(place.depth) <= SEGMENTS_MAX);
+            }
+        }
+
         /// In every state: buckets are disjoint, a key's place is one of them and has the depth
         /// that the state implies; the next split moves a key nowhere or to the new bucket.
         #[test]

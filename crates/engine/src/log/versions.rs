@@ -254,7 +254,8 @@ fn nodes(words: &[u64]) -> Option<(Vec<NodeBefore>, Vec<LoggedPiece>)> {
     let Some((&[count, pieces], rest)) = words.split_first_chunk::<2>() else {
         return words.is_empty().then(Default::default);
     };
-    let (nodes, rest) = rest.split_at_checked(count as usize * NODE_BYTES / 8)?;
+    let words = usize::try_from(count).ok()?.checked_mul(NODE_BYTES / 8)?;
+    let (nodes, rest) = rest.split_at_checked(words)?;
     let node = |&[at, version]: &[u64; 2]| (Address::from_word(at), Version::from_word(version));
     let nodes = nodes.as_chunks::<2>().0.iter().map(node).collect();
     Some((nodes, pieces::read(rest, pieces as u32)?))

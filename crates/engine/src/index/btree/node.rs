@@ -221,10 +221,10 @@ impl<'a> Node<'a> {
         Address::from_word(self.word(NEXT_AT))
     }
 
-    /// Its slots in use.
+    /// Its slots in use. What a damaged word says of slots that there are not is nothing.
     #[inline]
     pub fn bitmap(&self) -> u64 {
-        self.word(BITMAP_AT)
+        self.word(BITMAP_AT) & super::edit::mask(self.shape.slots(self.level()))
     }
 
     /// Groups of slots of which an entry may lie elsewhere.
@@ -327,7 +327,42 @@ pub fn before(key: &mut [u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::order::Order;
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever stands in a node's memory, it is looked at within its bytes.
+        #[test]
+        fn damaged_nodes_are_looked_at_within_their_bytes(
+            seed: u64, meta: u32, bitmap in prop_oneof![Just(u64::MAX), any::<u64>()],
+            key in prop::collection::vec(any::<u8>(), 48),
+        ) {
+            let mut word = seed;
+            for (key_bytes, value_bytes) in [(8, 8), (8, 0), (24, 8), (48, 0), (48, 8)] {
+                let shape = NodeShape::of(key_bytes, value_bytes);
+                let mut image = vec![0; shape.node_bytes];
+                for chunk in image.as_chunks_mut::<8>().0 {
+                    word = tarn_fabric::rng::mix(word);
+                    *chunk = word.to_le_bytes();
+                }
+                image[META_AT..META_AT + 4].copy_from_slice(&meta.to_le_bytes());
+                image[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&bitmap.to_le_bytes());
+                let (node, key) = (Node::new(&shape, &image), &key[..key_bytes]);
+                prop_assert!(node.count() <= shape.slots(node.level()));
+                for slot in node.used() {
+                    prop_assert_eq!(node.key(slot).len(), key_bytes);
+                    if node.level() > 0 {
+                        _ = node.child(slot);
+                    }
+                }
+                _ = (node.covers(key), node.find(key, node.bitmap()), node.tree(), node.next());
+                let mut order = Order::default();
+                order.fill(node, key, &vec![0xff; key_bytes]);
+                prop_assert!(order.slots().len() <= node.count());
+            }
+        }
+    }
 
     #[test]
     fn shapes_fill_their_nodes() {
