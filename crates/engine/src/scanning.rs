@@ -1,7 +1,8 @@
 //! What a transaction's body says about ordered indexes: scans, and what they brought.
 //!
 //! Invariant: a scan is planned, runs with the next fetch beside the records of that fetch, and shows
-//! the index as of one moment together with what the transaction itself had changed before that fetch.
+//! the index as of one moment together with what the transaction itself had changed before the scan was planned. Inserts and
+//! deletes that are not fetched by then are fetched first.
 //! What the caller got wrong (a key with parts of other widths, too many scans) surfaces at the fetch.
 
 use crate::context::Context;
@@ -55,8 +56,11 @@ impl Transaction<'_> {
         let (ordered, plan) = (&mut txn.ordered, cx.database().catalog.ordered(index));
         let is_whole = key.as_bytes().is_some_and(|key| key.len() == plan.used_bytes);
         let most = cx.database().catalog.options().records_max as usize;
-        let is_first = txn.fetched == txn.entries.len() && txn.notes.is_plain();
-        if !is_whole || !key.begins(plan.parts) || !is_first || ordered.wishes() >= most {
+        let is_many = ordered.wishes() >= most;
+        let is_behind = (txn.fetched < txn.entries.len() || txn.notes.is_waiting())
+            && precedes_scan(txn, cx.table(plan.table));
+        let ordered = &mut txn.ordered;
+        if !is_whole || !key.begins(plan.parts) || is_many || is_behind {
             return self.scan(index, Scan::prefix(key).limit(1));
         }
         (ordered.is_used, ordered.pending) = (true, true);

@@ -62,17 +62,19 @@ impl<'c> Attempt<'c> {
     /// Fetches what the body added last, and commits.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let is_mistaken = !txn.notes.is_plain();
-        if txn.fetched < txn.entries.len() || txn.ordered.pending || is_mistaken {
+        let is_clear = txn.notes.is_clear();
+        let is_fetched = txn.fetched == txn.entries.len() && !txn.ordered.pending;
+        if !is_fetched || !txn.notes.is_plain() {
             cx.database().protocol.fetch(cx, txn).await?;
-            if txn.notes.is_clear() && cx.database().protocol.is_committed(txn) {
-                return Ok(());
-            }
         }
         if !txn.notes.is_clear()
             && let Some(mistake) = misuse::settle(cx, txn)
         {
             return Box::pin(refuse(cx, txn, mistake)).await;
+        }
+        // Of one that was fetched before, and has nothing to look after, that was asked already.
+        if !(is_fetched && is_clear) && cx.database().protocol.is_committed(txn) {
+            return Ok(());
         }
         cx.database().protocol.commit(cx, txn).await
     }
