@@ -1,6 +1,6 @@
 //! Sessions under executors of others: each operation ends although nothing but its own waker has it polled again.
 //!
-//! Invariant: every test runs under every protocol except [`LEFT_OUT`], whose names are printed. An executor of this file ends the
+//! Invariant: every test runs under every protocol. An executor of this file ends the
 //! test when it would wait for ever; a runtime of tokio's has a time limit, since it cannot tell.
 
 #![allow(clippy::disallowed_methods, reason = "drives real threads")]
@@ -17,9 +17,6 @@ use std::time::Duration;
 use tarn::{Builder, Error, Nanos, Retry, Session, Table, Tarn, row};
 use tarn_engine::protocol::ALL;
 
-/// Protocols that the library cannot run yet: LOTUS, since nothing shares out its shards. To be emptied once that works.
-const LEFT_OUT: [&str; 1] = ["lotus"];
-
 /// So long a runtime may take that is not told when nothing will be woken.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -30,8 +27,7 @@ row! {
 }
 
 fn protocols() -> impl Iterator<Item = &'static str> {
-    println!("left out: {}", LEFT_OUT.join(", "));
-    ALL.iter().map(|info| info.name).filter(|name| !LEFT_OUT.contains(name))
+    ALL.iter().map(|info| info.name)
 }
 
 fn builder(protocol: &str) -> Builder {

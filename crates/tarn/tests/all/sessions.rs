@@ -169,7 +169,7 @@ fn the_builder_s_errors_name_its_own_methods() {
     }
 }
 
-/// 64 thread numbers a life: 400 sessions need several lives, and then the locks of the first, whose sessions have gone.
+/// A life has 64 thread numbers, which come again. The first node grants the locks, also when its sessions have gone.
 #[test]
 fn sessions_beyond_one_life_of_a_compute_node_lose_no_update() {
     each(|small| {
