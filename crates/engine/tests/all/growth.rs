@@ -177,7 +177,9 @@ async fn work(by: &mut Coordinator, schema: &TableSchema, turns: u64, keys: u64)
                         5 => {
                             let row = with_key(schema, key, |key| tx.update(T, key, Cells::ALL));
                             tx.fetch().await?;
-                            tx.set(row, A, value);
+                            if tx.existed(row) {
+                                tx.set(row, A, value);
+                            }
                         }
                         _ => {
                             get(tx, schema, key).await?;

@@ -224,9 +224,9 @@ fn a_violation_that_rests_on_an_old_read_is_no_verdict() {
     world.assert_clean();
 }
 
-/// A scan of several rounds beside an insert and a delete of the same fetch.
+/// Scans of several rounds before and behind an insert and a delete of the same fetch.
 #[test]
-fn a_scan_shows_changes_as_of_the_beginning_of_its_fetch() {
+fn a_scan_shows_what_was_asked_for_before_it_and_nothing_behind_it() {
     let schema = narrow("t", 2_000).index("by_a", &[IndexPart::Column(A)], false);
     let world = World::new(&Shape::of(&[schema]));
     let by_a = world.database.catalog.index_id("t", "by_a").unwrap();
@@ -236,11 +236,14 @@ fn a_scan_shows_changes_as_of_the_beginning_of_its_fetch() {
     for slot in 1..3 {
         let mut cold = world.coordinator(slot, 0);
         let seen = block_on(cold.transact(async |tx| {
+            let handle = tx.scan(by_a, Scan::prefix(IndexKey::new()).backward());
             tx.insert_zeros(T, 5_000u64);
             tx.delete(T, 3u64);
-            let handle = tx.scan(by_a, Scan::prefix(IndexKey::new()).backward());
+            let behind = tx.scan(by_a, Scan::prefix(IndexKey::new()).backward());
             tx.fetch().await?;
             let seen = words(tx, handle);
+            let behind = words(tx, behind);
+            assert!(!behind.contains(&3) && behind.contains(&5_000));
             let after = tx.scan(by_a, Scan::prefix(IndexKey::new()));
             tx.fetch().await?;
             let after = words(tx, after);

@@ -219,7 +219,9 @@ pub fn fill(by: &mut Coordinator, table: TableId, keys: impl IntoIterator<Item =
         block_on(by.transact(async |tx| {
             let row = tx.insert(table, key);
             tx.fetch().await?;
-            tx.set(row, A, key);
+            if !tx.existed(row) {
+                tx.set(row, A, key);
+            }
             Ok(())
         }))
         .unwrap();
