@@ -177,7 +177,7 @@ fn a_length_is_come_to_over_the_shorter_lease_and_the_longer_wait() {
     service.acknowledge_read_lease(one, word);
     assert_eq!(service.read_lease_missing(), [one, other], "that was the word before");
     let refused = service.change_read_lease(one, LEASE_NS_MAX + 1).expect_err("too long");
-    assert_eq!(refused.field, "lease_ns");
+    assert_eq!(refused.field, "read_lease_ns");
     service.leave(other);
     assert_eq!(service.change_read_lease(other, 5), Ok(ReadLeaseChange::NotMember));
 }

@@ -155,7 +155,7 @@ fn queue(steps: u64) {
         let mut turn = |from: u64, to: u64| {
             for key in from..to {
                 let done = block_on(by.transact(async |tx| {
-                    tx.insert(TABLE, LENGTH + key);
+                    tx.insert_zeros(TABLE, LENGTH + key);
                     let oldest = tx.delete(TABLE, key);
                     tx.fetch().await?;
                     Ok(tx.existed(oldest))

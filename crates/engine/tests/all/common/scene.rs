@@ -213,7 +213,7 @@ pub fn run(scene: &Scene, seed: u64) -> Outcome {
     desk.running.set([COORDINATORS; NODES as usize]);
     let retry = Retry { deadline: Some(Nanos(90_000)), ..RETRY };
     let first: Vec<Rc<Context>> = (0..NODES).map(|slot| fabric.context(slot, 16)).collect();
-    let mut executor = Executor::new();
+    let mut executor = Executor::numbered();
     let (mut tasks, mut contexts) = (Vec::new(), Vec::new());
     for (slot, cx) in first.iter().enumerate() {
         for coordinator in 0..COORDINATORS {
