@@ -13,6 +13,7 @@ use crate::clearance::Clearance;
 use crate::context::Context;
 use crate::history::{RecordedOutcome, RecordedTxn};
 use crate::metrics::RecoveryEvent;
+use crate::misuse;
 use crate::numbers::Known;
 #[cfg(doc)]
 use crate::numbers::VERDICTS_MAX;
@@ -356,6 +357,10 @@ impl Coordinator {
         }
         self.txn.in_doubt = false;
         self.cx.database().protocol.rollback(&self.cx, &mut self.txn);
+        if failure == Failure::Usage && self.txn.notes.is_mistaken() {
+            // Others of this thread may have had something to say meanwhile.
+            misuse::report(&self.cx, &self.txn);
+        }
     }
 
     async fn pause(&mut self, tries: u32, start: Option<Nanos>) -> Result<(), Failure> {

@@ -9,18 +9,21 @@ use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::Coordinator;
 use crate::outcome::{Explanation, Failure};
-use crate::row::{Row, Value};
-use crate::schema::{Cells, ColumnId, TableId};
+use crate::schema::{Cells, TableId};
 use crate::sequel::{Existed, Wish};
 use crate::transaction::Transaction;
 use crate::working_set::{Entry, Handle, Mode, Progress, Txn};
+use std::pin::Pin;
 
 impl Transaction<'_> {
     /// As [`Transaction::existed`], by the handle of a further operation.
     #[cold]
     pub(crate) fn existed_for(&self, handle: Handle) -> bool {
         let Coordinator { txn, .. } = &*self.coordinator;
-        let Some(wish) = txn.wish_of(handle) else { return self.note_foreign_handle("existed") };
+        let Some(wish) = txn.wish_of(handle) else {
+            note_foreign_handle(txn, "existed");
+            return false;
+        };
         let entry = &txn.entries[wish.entry as usize];
         match wish.existed {
             Existed::Unknown => panic!("fetch before existed"),
@@ -29,37 +32,16 @@ impl Transaction<'_> {
         }
     }
 
-    /// As [`Transaction::get`], likewise.
+    /// What [`Transaction::get`] shows, likewise.
     #[cold]
-    pub(crate) fn get_again(&self, handle: Handle) -> Option<Row<'_>> {
+    pub(crate) fn entry_to_get(&self, handle: Handle) -> Option<&Entry> {
         let txn = &self.coordinator.txn;
-        match txn.wish_of(handle) {
-            Some(wish) => {
-                assert!(wish.existed != Existed::Unknown, "fetch before get");
-                self.get(txn.handle_of(wish.entry as usize))
-            }
-            None => {
-                self.note_foreign_handle("get");
-                None
-            }
-        }
-    }
-
-    /// As [`Transaction::set`], likewise.
-    #[cold]
-    pub(crate) fn set_again(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
-        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let Some(&wish) = txn.wish_of(handle) else {
-            self.note_foreign_handle("set");
-            return;
+        let Some(wish) = txn.wish_of(handle) else {
+            note_foreign_handle(txn, "get");
+            return None;
         };
-        assert!(wish.existed != Existed::Unknown, "fetch before set");
-        assert!(wish.mode != Mode::Read, "added for reading");
-        if wish.refuses || wish.mode == Mode::Delete {
-            return note_nothing_to_set(cx, txn, wish.entry as usize, Some(&wish));
-        }
-        let handle = txn.handle_of(wish.entry as usize);
-        self.set(handle, column, value);
+        assert!(wish.existed != Existed::Unknown, "fetch before get");
+        Some(&txn.entries[wish.entry as usize])
     }
 
     /// A row of zeros is meant.
@@ -109,15 +91,29 @@ impl Transaction<'_> {
         let value = "behind a scan that is behind another insert or delete, all in one fetch";
         self.refuse(Explanation::usage(&field, value, "fetch before the scan, or behind it"))
     }
+}
 
-    #[cold]
-    fn note_foreign_handle(&self, what: &str) -> bool {
-        let txn = &self.coordinator.txn;
-        let allowed = "handles that this try of this transaction was given";
-        let explanation = Explanation::usage(what, "by a handle of another transaction", allowed);
-        txn.sequel.note_mistake(&txn.notes, explanation);
-        false
+#[cold]
+fn note_foreign_handle(txn: &Txn, what: &str) {
+    let allowed = "handles that this try of this transaction was given";
+    let explanation = Explanation::usage(what, "by a handle of another transaction", allowed);
+    txn.sequel.note_mistake(&txn.notes, explanation);
+}
+
+/// The entry of which something is to be set by the handle of a further operation, if anything may be.
+#[cold]
+pub(crate) fn place_to_set(cx: &Context, txn: &Txn, handle: Handle) -> Option<usize> {
+    let Some(wish) = txn.wish_of(handle) else {
+        note_foreign_handle(txn, "set");
+        return None;
+    };
+    assert!(wish.existed != Existed::Unknown, "fetch before set");
+    assert!(wish.mode != Mode::Read, "added for reading");
+    if wish.refuses || wish.mode == Mode::Delete {
+        note_nothing_to_set(cx, txn, handle);
+        return None;
     }
+    Some(wish.entry as usize)
 }
 
 fn operation(mode: Mode) -> &'static str {
@@ -131,8 +127,9 @@ fn operation(mode: Mode) -> &'static str {
 
 /// A set that changes nothing: of an update that found no row, of an insert that found one, of a row that is deleted.
 #[cold]
-pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, place: usize, wish: Option<&Wish>) {
-    let entry = &txn.entries[place];
+pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, handle: Handle) {
+    let wish = txn.wish_of(handle);
+    let entry = &txn.entries[wish.map_or(txn.place_of(handle), |wish| wish.entry as usize)];
     let (mode, table) = (wish.map_or(entry.mode, |wish| wish.mode), cx.table(entry.table));
     let finding = match mode {
         Mode::Insert if entry.void => "whose insert was taken back",
@@ -153,16 +150,48 @@ fn name_of(table: &Table, entry: &Entry) -> String {
     }
 }
 
-/// What is to be looked after before a fetched transaction commits: the caller's mistake, if it has made one.
-#[cold]
-pub(crate) fn settle(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
+/// What becomes of a fetched transaction that has something to look after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It commits like any other.
+    Commit,
+    /// It has: nothing of it needs to be validated, written or released.
+    Committed,
+    /// Its caller has made a mistake: [`refuse`] it.
+    Refuse,
+}
+
+/// What is to be looked after before a fetched transaction commits.
+#[inline(never)]
+pub(crate) fn look_after(cx: &Context, txn: &mut Txn) -> Verdict {
     if txn.notes.has_inserts() {
         settle_inserts(cx, txn);
     }
-    match txn.notes.is_misused() {
-        true => txn.sequel.mistake().cloned(),
-        false => None,
+    if txn.notes.is_misused() {
+        return Verdict::Refuse;
     }
+    match cx.database().protocol.is_committed(txn) {
+        true => Verdict::Committed,
+        false => Verdict::Commit,
+    }
+}
+
+/// Tells the caller of a mistake that depends on what was read, once that is known to be so: the transaction commits as one that only
+/// reads, under the locks that it has. In a box, so that a commit which makes no mistake has no room for this.
+#[cold]
+pub(crate) fn refuse<'a>(
+    cx: &'a Context,
+    txn: &'a mut Txn,
+) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>> {
+    Box::pin(async {
+        write_nothing(txn);
+        // Blocks behind buckets are not led to; a rollback gives them back.
+        let chains = std::mem::take(&mut txn.pieces);
+        let validated = cx.database().protocol.commit(cx, txn).await;
+        txn.pieces = chains;
+        validated?;
+        Err(report(cx, txn))
+    })
 }
 
 /// Rows that were inserted are whole, and something was set of each.
@@ -190,7 +219,7 @@ fn settle_inserts(cx: &Context, txn: &mut Txn) {
 /// Makes of a fetched transaction one that only reads, under the locks that it has: its commit tells whether all that it saw is
 /// so.
 #[cold]
-pub(crate) fn write_nothing(txn: &mut Txn) {
+fn write_nothing(txn: &mut Txn) {
     for entry in &mut txn.entries {
         (entry.dirty, entry.renewed, entry.void) = (Cells::NONE, false, false);
         if entry.writable || entry.mode == Mode::Delete {

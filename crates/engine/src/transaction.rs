@@ -12,7 +12,7 @@ use crate::coordinator::Coordinator;
 use crate::fuse::fuse;
 use crate::index::hash::Lookup;
 use crate::index::hash_of;
-use crate::misuse::note_nothing_to_set;
+use crate::misuse::{note_nothing_to_set, place_to_set};
 use crate::outcome::{Explanation, Failure};
 pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
@@ -181,11 +181,12 @@ impl<'c> Transaction<'c> {
     /// # Panics
     /// If the record was not fetched, or none of its cells was asked for: bugs of the caller's that
     /// no input can cause.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
         let txn = &self.coordinator.txn;
-        let Some(entry) = txn.entries.get(txn.place_of(handle)) else {
-            return self.get_again(handle);
+        let entry = match txn.entries.get(txn.place_of(handle)) {
+            Some(entry) => entry,
+            None => self.entry_to_get(handle)?,
         };
         let plain = entry.progress == Progress::Done
             && entry.found
@@ -209,13 +210,17 @@ impl<'c> Transaction<'c> {
     pub fn set(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
         let place = txn.place_of(handle);
-        let Some(entry) = txn.entries.get_mut(place) else {
-            return self.set_again(handle, column, value);
+        let entry = match txn.entries.get_mut(place) {
+            Some(entry) => entry,
+            None => match place_to_set(cx, txn, handle) {
+                Some(place) => &mut txn.entries[place],
+                None => return,
+            },
         };
         assert!(entry.progress == Progress::Done, "fetch before set");
         assert!(entry.mode != Mode::Read, "added for reading");
         if !entry.writable || entry.mode == Mode::Delete {
-            return note_nothing_to_set(cx, txn, place, None);
+            return note_nothing_to_set(cx, txn, handle);
         }
         assert!(entry.cells.contains(column), "the cell was not asked for");
         let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
@@ -304,10 +309,9 @@ impl<'c> Transaction<'c> {
         if mode == Mode::Insert {
             txn.notes.note_insert();
         }
-        if matches!(mode, Mode::Insert | Mode::Delete) && known.is_none() {
-            if txn.notes.is_waiting() && txn.sequel.has_scans() {
-                return self.note_order(table_id, mode);
-            }
+        let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
+        if comes_or_goes && known.is_none() && txn.notes.is_waiting() && txn.sequel.has_scans() {
+            return self.note_order(table_id, mode);
         }
         if let Some(index) = known {
             return fuse(cx, txn, index, (mode, cells), table);

@@ -607,7 +607,7 @@ impl Txn {
     /// Starts anew under `tag`.
     #[inline]
     pub fn begin(&mut self, tag: OwnerTag) {
-        self.tag = tag;
+        (self.tag, self.handles) = (tag, Handle::base(tag));
         if self.has_many {
             self.forget_many();
         }
@@ -631,7 +631,6 @@ impl Txn {
         self.leases = Leases::default();
         self.reading.begin();
         self.in_doubt = false;
-        self.handles = Handle::base(tag);
         self.sequel.begin(&mut self.notes);
         self.failed = None;
         if self.ordered.is_used {

@@ -4,11 +4,9 @@
 //! what it holds, or leaves it in doubt.
 
 use super::Coordinator;
-use crate::context::Context;
-use crate::misuse;
-use crate::outcome::{Explanation, Failure};
+use crate::misuse::{self, Verdict};
+use crate::outcome::Failure;
 use crate::transaction::Transaction;
-use crate::working_set::Txn;
 
 /// One try; a try whose future is dropped gives up what it holds.
 pub(super) struct Attempt<'c> {
@@ -62,19 +60,18 @@ impl<'c> Attempt<'c> {
     /// Fetches what the body added last, and commits.
     pub(super) async fn commit(&mut self) -> Result<(), Failure> {
         let Coordinator { cx, txn, .. } = &mut *self.coordinator;
-        let is_clear = txn.notes.is_clear();
-        let is_fetched = txn.fetched == txn.entries.len() && !txn.ordered.pending;
-        if !is_fetched || !txn.notes.is_plain() {
+        if txn.fetched < txn.entries.len() || txn.ordered.pending || !txn.notes.is_plain() {
             cx.database().protocol.fetch(cx, txn).await?;
+            if txn.notes.is_clear() && cx.database().protocol.is_committed(txn) {
+                return Ok(());
+            }
         }
-        if !txn.notes.is_clear()
-            && let Some(mistake) = misuse::settle(cx, txn)
-        {
-            return Box::pin(refuse(cx, txn, mistake)).await;
-        }
-        // Of one that was fetched before, and has nothing to look after, that was asked already.
-        if !(is_fetched && is_clear) && cx.database().protocol.is_committed(txn) {
-            return Ok(());
+        if !txn.notes.is_clear() {
+            match misuse::look_after(cx, txn) {
+                Verdict::Commit => {}
+                Verdict::Committed => return Ok(()),
+                Verdict::Refuse => return misuse::refuse(cx, txn).await,
+            }
         }
         cx.database().protocol.commit(cx, txn).await
     }
@@ -114,13 +111,7 @@ impl<'c> Attempt<'c> {
                 coordinator.cx.metrics.committed();
             }
             Some(_) if is_in_doubt => coordinator.cx.metrics.unknown(),
-            Some(failure) => {
-                coordinator.roll_back(failure);
-                if failure == Failure::Usage && coordinator.txn.notes.is_mistaken() {
-                    // Others of this thread may have had something to say meanwhile.
-                    misuse::report(&coordinator.cx, &coordinator.txn);
-                }
-            }
+            Some(failure) => coordinator.roll_back(failure),
         }
         coordinator.leave(failure);
         if coordinator.history.is_some() {
@@ -130,19 +121,6 @@ impl<'c> Attempt<'c> {
             coordinator.hand_over();
         }
     }
-}
-
-/// Tells the caller of a mistake that depends on what was read, once that is known to be so: it commits as a transaction that only
-/// reads, under the locks that it has.
-#[cold]
-async fn refuse(cx: &Context, txn: &mut Txn, mistake: Explanation) -> Result<(), Failure> {
-    misuse::write_nothing(txn);
-    // Blocks behind buckets are not led to; a rollback gives them back.
-    let chains = std::mem::take(&mut txn.pieces);
-    let validated = cx.database().protocol.commit(cx, txn).await;
-    txn.pieces = chains;
-    validated?;
-    Err(cx.explain(mistake))
 }
 
 impl Drop for Attempt<'_> {

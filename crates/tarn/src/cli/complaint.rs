@@ -10,6 +10,10 @@ use tarn_engine::outcome::UsageError;
 /// A value that the engine, a workload or a cluster refuses.
 pub fn about(error: &UsageError) -> String {
     let UsageError { field, value, allowed } = error;
+    // A workload's tables have as many records as the flag says, or so many for each.
+    if let Some(table) = field.strip_prefix("records of table ") {
+        return format!("--records = {value} in table {table}; allowed: {allowed}");
+    }
     let name = match field.as_str() {
         "workload" => "WORKLOAD".to_owned(),
         "figure" => "FIGURE".to_owned(),
