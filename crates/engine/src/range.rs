@@ -3,7 +3,7 @@
 //! Invariant: a key is built from its parts, each in the bytes that compare as the part does. A key
 //! that is shorter than the index's is a prefix and stands for every key that begins with it. What
 //! cannot be (a part of another width than the index's, a text that does not fit) is kept, and told at
-//! the next fetch: a key knows where its parts end, and an index which ends it allows ([`KeyParts`]).
+//! the next fetch: a key knows where its parts end, and an index which ends it allows (`KeyParts`).
 
 use crate::index_schema::INDEX_KEY_BYTES_MAX;
 use crate::schema::Key;

@@ -8,7 +8,7 @@
 //! what it holds. Head and checksum are the same for every protocol, so that areas are read without knowing
 //! whose they are ([`crate::recovery::logs`]); what stands behind them is an [`Entry`] of the protocol's own.
 //! [`undo`] is the entry of old bytes, [`redo`] that of new ones, [`versions`] that of versions, [`pieces`] how
-//! bytes with their address are written. One that is longer than its area goes on elsewhere: [`chain`].
+//! bytes with their address are written. One that is longer than its area goes on elsewhere: `chain`.
 
 pub(crate) mod chain;
 pub mod pieces;

@@ -314,7 +314,8 @@ fn all_that_ask_are_told_the_same_and_what_memory_says() {
             executor.spawn(async {
                 cx.port.sleep(Nanos(fabric.draw(600) as u64)).await;
                 aside(&mut gone).await.unwrap();
-                told.borrow_mut().extend(ask(&mut gone, id, 1).await);
+                let said = ask(&mut gone, id, 1).await;
+                told.borrow_mut().extend(said);
             });
             stage.run_all(executor);
         }

@@ -130,7 +130,7 @@ fn splits_under_lotus_are_strictly_serializable_under_any_order() {
 #[test]
 fn rules_of_lotus_for_splits_that_are_taken_away_are_missed() {
     let within = std::env::var("TARN_SEEDS").map_or(WITHIN, |seeds| seeds.parse().unwrap());
-    for (rule, first) in [("lock-moved", 12), ("mark-nodes", 132), ("bucket-names", 0)] {
+    for (rule, first) in [("lock-moved", 12), ("mark-nodes", 541), ("bucket-names", 0)] {
         let variant = format!("corrected,-{rule}");
         let found =
             (first..first + within).find_map(|seed| Some((seed, run(LOTUS, &variant, seed).1?)));

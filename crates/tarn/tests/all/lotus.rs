@@ -15,7 +15,7 @@ const WITHIN: u64 = 40;
 
 /// A rule that is taken away, a seed that misses it, and what its absence breaks.
 const PLANTED: &[(&str, u64, &str)] = &[
-    ("lower-bound", 99, "snapshots of half a commit (L1)"),
+    ("lower-bound", 228, "snapshots of half a commit (L1)"),
     ("any-visible", 1132, "an acknowledged transaction undone (L2)"),
     ("fence-before-recovery", 649, "the dead still write while they are recovered (L3)"),
     ("keep-newest", 0, "the newest version overwritten (L9)"),
