@@ -65,7 +65,8 @@ impl Coordinator {
     pub fn new(cx: Rc<Context>, number: u32, retry: Retry) -> Coordinator {
         assert!(number < cx.database().catalog.options().coordinators_max);
         cx.coordinator_comes();
-        let txn = Txn::new(cx.next_tag(), number);
+        let mut txn = Txn::new(cx.next_tag(), number);
+        txn.room = txn.room.min(cx.database().catalog.options().records_max as usize);
         let together = Together::new(txn.tag);
         let rng = cx.port.rng();
         let (history, cleared) = (None, Clearance::UNSEEN);
@@ -500,6 +501,7 @@ impl Coordinator {
     pub(crate) fn hand_over(&mut self) {
         let mut name = Txn::new(self.txn.tag, self.txn.coordinator);
         name.intent = self.txn.intent;
+        name.room = name.room.min(self.txn.room);
         // Its log is needed for as long as anything is written for it.
         (name.in_doubt, name.left_unshown) = (true, true);
         name.unlocking = std::mem::take(&mut self.txn.unlocking);

@@ -641,7 +641,8 @@ impl Txn {
     /// Of a transaction of many records, what others do not have.
     #[cold]
     pub(crate) fn forget_many(&mut self) {
-        (self.has_many, self.room) = (false, ROOM_STEP);
+        // Less, where a transaction may have fewer at all.
+        (self.has_many, self.room) = (false, self.room.min(ROOM_STEP));
         self.by_key = BTreeSet::new();
     }
 

@@ -148,7 +148,7 @@ fn the_builder_s_errors_name_its_own_methods() {
         ("spare_bytes = ", small().spare_bytes(u64::MAX)),
         ("spare_bytes = ", small().spare_bytes(1 << 36)),
         ("records of table counters = ", of(u64::MAX)),
-        ("table (expected_records) = ", of(1 << 39)),
+        ("records of table counters = ", of(1 << 39)),
         ("address_cache = ", small().address_cache(usize::MAX)),
         ("version_cache = ", small().version_cache(usize::MAX)),
         ("protocol = frod; allowed: ford, ", small().protocol("frod", "corrected")),
