@@ -443,7 +443,8 @@ impl Coordinator {
 
     /// Completes what was recorded of a doubtful transaction.
     fn record_resolution(&mut self, id: TxnId, resolution: Resolution) {
-        let (now, undo) = (self.cx.port.observed(), self.cx.next_tag());
+        let now = self.cx.port.observed();
+        let first = self.cx.next_tag();
         let Some(history) = &self.history else { return };
         let mut history = history.borrow_mut();
         let is_it =
@@ -455,10 +456,11 @@ impl Coordinator {
             return;
         }
         txn.outcome = RecordedOutcome::Aborted;
-        let undo = txn.undone(undo, now);
+        let mut first = Some(first);
+        let undone = txn.undone(|| first.take().unwrap_or_else(|| self.cx.next_tag()), now);
         // If there was no log, nothing was written.
         if self.cx.was_logged(id) {
-            history.push(undo);
+            history.extend(undone);
         }
     }
 

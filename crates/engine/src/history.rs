@@ -25,6 +25,30 @@ pub enum RecordedOutcome {
     GaveUp,
     /// Nobody knows yet.
     Unknown,
+    /// What undoing another transaction may have left: a version that is there only if there was something to undo. To a
+    /// checker its outcome is unknown: whoever reads that version says that it is there.
+    MayBeThere,
+}
+
+/// The version that a record or a node has once a write of it was undone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Undone {
+    /// Its counter.
+    pub version: u64,
+    /// It is given only where the write, or its mark, is found; else whoever undoes gives it in any case.
+    pub only_if_found: bool,
+}
+
+impl Undone {
+    /// Given in any case.
+    pub const fn always(version: u64) -> Undone {
+        Undone { version, only_if_found: false }
+    }
+
+    /// Given where the write, or its mark, is found.
+    pub const fn if_found(version: u64) -> Undone {
+        Undone { version, only_if_found: true }
+    }
 }
 
 /// A record that was read.
@@ -66,8 +90,8 @@ pub struct RecordedWrite {
     pub kind: WriteKind,
     /// Hash of the whole payload; 0 if only some cells are known.
     pub fingerprint: u64,
-    /// The counter of the version that the record has if this is undone; `None` if none that anybody sees.
-    pub undone: Option<u64>,
+    /// What the record has if this is undone; `None` if nothing that anybody sees.
+    pub undone: Option<Undone>,
 }
 
 /// One try of one transaction.
@@ -90,22 +114,31 @@ pub struct RecordedTxn {
 }
 
 impl RecordedTxn {
-    /// What undoing this transaction did, as a transaction of its own: records have their old values under
-    /// the versions that its protocol gives them ([`crate::protocol::ProtocolInfo::undone`]).
-    pub fn undone(&self, id: TxnId, completed: Nanos) -> RecordedTxn {
-        let restored = |write: &RecordedWrite| {
-            let version = write.undone?;
-            Some(RecordedWrite { version, fingerprint: 0, undone: None, ..*write })
-        };
-        RecordedTxn {
-            id,
+    /// What undoing this transaction did, as transactions of their own: records have their old values under
+    /// the versions that its protocol gives them ([`crate::protocol::ProtocolInfo::undone`]). One for all that has them in any
+    /// case, then one for each that has it only if something was found to undo.
+    pub fn undone(&self, mut name: impl FnMut() -> TxnId, completed: Nanos) -> Vec<RecordedTxn> {
+        let mut undoing = |outcome, writes| RecordedTxn {
+            id: name(),
             coordinator: self.coordinator,
             invoked: self.invoked,
             completed,
-            outcome: RecordedOutcome::Committed,
+            outcome,
             reads: Vec::new(),
-            writes: self.writes.iter().filter_map(restored).collect(),
+            writes,
+        };
+        let mut always = undoing(RecordedOutcome::Committed, Vec::new());
+        let mut open = Vec::new();
+        for write in &self.writes {
+            let Some(Undone { version, only_if_found }) = write.undone else { continue };
+            let restored = RecordedWrite { version, fingerprint: 0, undone: None, ..*write };
+            match only_if_found {
+                true => open.push(undoing(RecordedOutcome::MayBeThere, vec![restored])),
+                false => always.writes.push(restored),
+            }
         }
+        open.insert(0, always);
+        open
     }
 }
 
@@ -155,7 +188,7 @@ pub fn enter(
             entered.contradictions.push(format!("{id} was decided twice, and not alike"));
         }
     }
-    let mut undone = Vec::new();
+    let (mut undone, mut further) = (Vec::new(), COUNT_MAX - history.len() as u64);
     for (index, txn) in history.iter_mut().enumerate() {
         let mut contradicts =
             |what: &str| entered.contradictions.push(format!("{} {what}", txn.id));
@@ -172,9 +205,14 @@ pub fn enter(
             }
             (RecordedOutcome::Unknown, Some(Resolution::Aborted)) => {
                 txn.outcome = RecordedOutcome::Aborted;
-                // A name that no transaction of that thread has come to.
-                let name = OwnerTag::new(txn.id.node(), txn.id.thread(), COUNT_MAX - index as u64);
-                undone.push(txn.undone(name, NEVER));
+                // Names that no transaction of that thread has come to.
+                let mut count = COUNT_MAX - index as u64;
+                let name = || {
+                    let name = OwnerTag::new(txn.id.node(), txn.id.thread(), count);
+                    (count, further) = (further, further - 1);
+                    name
+                };
+                undone.extend(txn.undone(name, NEVER));
                 entered.undone += 1;
             }
             (RecordedOutcome::Unknown, None) if is_over(txn) => {
@@ -210,7 +248,7 @@ mod tests {
             version: 3,
             kind: WriteKind::Update,
             fingerprint: 5,
-            undone: Some(4),
+            undone: Some(Undone::always(4)),
         };
         RecordedTxn {
             id: OwnerTag::new(node, 0, count),
@@ -225,7 +263,7 @@ mod tests {
 
     #[test]
     fn doubts_are_settled_and_every_contradiction_is_told() {
-        use RecordedOutcome::{Aborted, Committed, Unknown};
+        use RecordedOutcome::{Aborted, Committed, MayBeThere, Unknown};
         let outcomes = [Committed, Aborted, Unknown, Unknown, Unknown, Committed];
         let numbered = outcomes.into_iter().enumerate();
         let mut history: Vec<RecordedTxn> =
@@ -252,6 +290,14 @@ mod tests {
             [Committed, Aborted, Committed, Aborted, Aborted, Committed, Committed]
         );
         assert_eq!(history[6].writes[0].version, 4, "the undoing");
+        let mut marked = vec![txn(1, Unknown)];
+        marked[0].writes[0].undone = Some(Undone::if_found(4));
+        let decided = [(marked[0].id, Resolution::Aborted)];
+        enter(&mut marked, decided, |_| true);
+        let [_, certain, open] = &marked[..] else { panic!("{marked:?}") };
+        assert!(certain.outcome == Committed && certain.writes.is_empty());
+        assert_eq!((open.outcome, open.writes[0].version), (MayBeThere, 4));
+        assert_ne!(certain.id, open.id);
         let mut open = vec![txn(1, Unknown)];
         assert_eq!(enter(&mut open, [], |_| false), Entered::default());
         assert_eq!(open[0].outcome, Unknown);

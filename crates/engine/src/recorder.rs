@@ -5,7 +5,7 @@
 
 use crate::context::Context;
 use crate::history::{
-    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, WriteKind, fingerprint,
+    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, Undone, WriteKind, fingerprint,
 };
 use crate::layout::Version;
 use crate::ordered::Leaf;
@@ -123,6 +123,6 @@ fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrit
         Mode::Delete => (WriteKind::Delete, 0),
     };
     let (table, key) = (entry.table, entry.key);
-    let undone = (cx.database().protocol.info().undone)(kind, version);
+    let undone = (cx.database().protocol.info().undone)(kind, version).map(Undone::always);
     Some(RecordedWrite { table, key, version, kind, fingerprint, undone })
 }

@@ -3,7 +3,7 @@
 //! Invariant: constants. Judges, coverage and tests believe them, so that nobody but the protocol knows its
 //! name or its numbers: what is here is read by one of them.
 
-use crate::history::WriteKind;
+use crate::history::{Undone, WriteKind};
 use crate::outcome::{AbortReason, UsageError};
 
 /// What a protocol promises beyond its [`Isolation`].
@@ -99,7 +99,7 @@ pub struct ProtocolInfo {
     pub undone: fn(WriteKind, u64) -> Option<u64>,
     /// The version of a node of an ordered index once a transaction was undone that had found it at the first of
     /// these and written the second; `None` likewise.
-    pub undone_node: fn(u64, u64) -> Option<u64>,
+    pub undone_node: fn(u64, u64) -> Option<Undone>,
 }
 
 impl ProtocolInfo {

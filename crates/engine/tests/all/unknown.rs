@@ -307,9 +307,9 @@ fn settle(
                 txn.outcome = RecordedOutcome::Aborted;
                 found.aborted += 1;
                 found.locks_without_log += u64::from(locked);
-                let name = OwnerTag::new(id.node(), id.thread(), COUNT_MAX - index as u64);
-                let undo = txn.undone(name, at);
-                recorded.push(undo);
+                let name = || OwnerTag::new(id.node(), id.thread(), COUNT_MAX - index as u64);
+                let undoing = txn.undone(name, at);
+                recorded.extend(undoing);
             }
         }
     }

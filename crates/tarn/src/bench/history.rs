@@ -78,7 +78,7 @@ pub fn transaction(txn: &RecordedTxn) -> Transaction {
         outcome: match txn.outcome {
             RecordedOutcome::Committed | RecordedOutcome::GaveUp => Outcome::Committed,
             RecordedOutcome::Aborted => Outcome::Aborted,
-            RecordedOutcome::Unknown => Outcome::Unknown,
+            RecordedOutcome::Unknown | RecordedOutcome::MayBeThere => Outcome::Unknown,
         },
         reads: txn.reads.iter().map(read).collect(),
         writes: txn.writes.iter().map(write).collect(),

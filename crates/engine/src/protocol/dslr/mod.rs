@@ -27,7 +27,7 @@ use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
 use crate::access::{self, Access, Guard, Judged, Look, Taken, Which};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
-use crate::history::WriteKind;
+use crate::history::{Undone, WriteKind};
 use crate::index::btree::scan::Visit;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::layout::{LayoutKind, LockWord, Ticket, TicketWord};
@@ -193,7 +193,7 @@ impl Protocol for Dslr {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| Some(new + 1),
+        undone_node: |_, new| Some(Undone::always(new + 1)),
     };
 
     type Entry = Left;

@@ -38,6 +38,7 @@ mod snapshot;
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
+use crate::history::Undone;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::{Discards, LayoutKind, Records, Rules};
@@ -339,7 +340,8 @@ impl Protocol for Lotus {
         aborts: ABORTS,
         // What is undone was INVISIBLE, and nobody has seen it.
         undone: |_, _| None,
-        undone_node: |old, _| Some(nodes::undone_version(old)),
+        // A node that no mark has reached is as it was.
+        undone_node: |old, _| Some(Undone::if_found(nodes::undone_version(old))),
     };
 
     type Entry = Left;

@@ -40,7 +40,7 @@ mod value;
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
-use crate::history::WriteKind;
+use crate::history::{Undone, WriteKind};
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
 use crate::layout::LayoutKind;
@@ -115,7 +115,7 @@ impl Protocol for Motor {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| Some(new + 1),
+        undone_node: |_, new| Some(Undone::always(new + 1)),
     };
 
     type Entry = Left;

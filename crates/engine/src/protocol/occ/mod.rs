@@ -25,7 +25,7 @@ use crate::access::together::{self, Came, Together, far};
 use crate::access::{self, Access, Guard, Judged, Look, Which, near};
 use crate::catalog::{Options, Table};
 use crate::context::Context;
-use crate::history::WriteKind;
+use crate::history::{Undone, WriteKind};
 use crate::index::btree::scan::Visit;
 use crate::index::btree::work::{TreeDone, TreeWork};
 use crate::index::growth::{Grown, Shard};
@@ -158,7 +158,7 @@ impl Protocol for Occ {
         limits: LIMITS,
         aborts: ABORTS,
         undone,
-        undone_node: |_, new| Some(new + 1),
+        undone_node: |_, new| Some(Undone::always(new + 1)),
     };
 
     type Entry = Left;

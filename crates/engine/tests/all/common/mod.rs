@@ -263,7 +263,7 @@ fn convert(txn: RecordedTxn) -> Recorded {
     let outcome = match txn.outcome {
         RecordedOutcome::Committed | RecordedOutcome::GaveUp => Outcome::Committed,
         RecordedOutcome::Aborted => Outcome::Aborted,
-        RecordedOutcome::Unknown => Outcome::Unknown,
+        RecordedOutcome::Unknown | RecordedOutcome::MayBeThere => Outcome::Unknown,
     };
     let reads = txn.reads.iter().map(|read| tarn_check::Read {
         record: RecordId::new(read.table.0, read.key),

@@ -24,7 +24,7 @@ fn transaction(txn: &RecordedTxn) -> Transaction {
     let outcome = match txn.outcome {
         RecordedOutcome::Committed | RecordedOutcome::GaveUp => Outcome::Committed,
         RecordedOutcome::Aborted => Outcome::Aborted,
-        RecordedOutcome::Unknown => Outcome::Unknown,
+        RecordedOutcome::Unknown | RecordedOutcome::MayBeThere => Outcome::Unknown,
     };
     let mut out = Transaction::committed(txn.id.word(), txn.coordinator, invoked, completed)
         .with_outcome(outcome);
