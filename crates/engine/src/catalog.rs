@@ -304,6 +304,11 @@ impl Catalog {
         self.chunks
     }
 
+    /// How many blocks of a size a chunk holds.
+    pub fn chunk_of(&self, bytes: usize) -> usize {
+        self.options.chunk_bytes as usize / bytes.max(1)
+    }
+
     /// The owner word of a chunk.
     pub fn chunk_word(&self, group: GroupId, chunk: u64) -> Address {
         debug_assert!(chunk < self.chunks);

@@ -355,7 +355,7 @@ impl Context {
             (database.configurations.open(), database.configurations.sit_down(node.id));
         let groups = ThreadGroups::new(&open.groups);
         let heap = Heap::new(owner, groups.count());
-        let record_gc = RefCell::new(RecordGc::new(groups.count()));
+        let record_gc = RefCell::new(database.record_gc(groups.count()));
         let growth = Growth::new(database.catalog.tables().len(), groups.count());
         let indexes = database.catalog.indexes().len();
         let services = node.services.as_ref();

@@ -83,21 +83,22 @@ impl LeftMemory {
         Some(Found::Rest(rests.swap_remove(at)))
     }
 
-    /// Some records of a table whose time has come; of more than `enough`, and if the group is full, whatever their time.
+    /// As many as `batch` records of a table whose time has come; of more than `enough`, and if the group is full, whatever their
+    /// time.
     pub fn take_records(
         &self,
         now: Nanos,
         (group, table): (GroupId, TableId),
-        enough: usize,
+        (enough, batch): (usize, usize),
         is_full: bool,
-    ) -> Vec<Waiting> {
+    ) -> Vec<Address> {
         let mut lists = self.lists();
         if is_full {
             lists.records.note_full(group);
             // It hurries the others up, and orders nothing.
             self.has_full.store(true, Ordering::Relaxed);
         }
-        lists.records.some(now, (group, table), enough)
+        lists.records.some(now, (group, table), (enough, batch))
     }
 
     /// Whether a thread has found any group full: then each asks about its own.
@@ -134,7 +135,7 @@ mod tests {
         let Some(Found::Rest(rest)) = left.take_zeros(group, 64) else { panic!("a rest") };
         assert!(heap.open_rest(rest).is_none() && left.take_zeros(group, 64).is_none());
         assert_eq!(heap.take(group, 192), Some(Address::new(group, 4096 + 64)));
-        assert!(left.take_records(Nanos(5), (group, table), 9, false).is_empty());
-        assert_eq!(left.take_records(Nanos(0), (group, table), 9, true).len(), 1);
+        assert!(left.take_records(Nanos(5), (group, table), (9, 9), false).is_empty());
+        assert_eq!(left.take_records(Nanos(0), (group, table), (9, 9), true).len(), 1);
     }
 }

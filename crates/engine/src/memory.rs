@@ -5,12 +5,12 @@
 //! transaction in doubt nothing comes back: its blocks may have been written, and readers of chains
 //! be led there. What has been part of an index stays so. Who may come too late to a record: [`crate::record_gc`].
 
-use crate::context::Context;
+use crate::context::{Context, Database};
 use crate::heap::{Ground, Heap, claim};
 use crate::layout::RecordLayout;
 use crate::left_memory::Found;
 use crate::outcome::{Explanation, Failure};
-use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME};
+use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc, batch_of};
 use crate::schema::TableId;
 use crate::working_set::{Allocated, Memory};
 use std::cell::RefCell;
@@ -27,6 +27,15 @@ struct Claiming<'a> {
 impl Drop for Claiming<'_> {
     fn drop(&mut self) {
         self.heap.borrow_mut().end_claim(self.group);
+    }
+}
+
+impl Database {
+    /// What a thread keeps of discarded records: nothing yet.
+    pub(crate) fn record_gc(&self, groups: usize) -> RecordGc {
+        let tables = self.catalog.tables().iter();
+        let batches = tables.map(|it| batch_of(self.catalog.chunk_of(it.slot.body_bytes())));
+        RecordGc::of_thread(groups, batches.collect())
     }
 }
 
@@ -212,18 +221,18 @@ impl Context {
 
     /// How many records of a size a chunk holds.
     fn chunk_of(&self, bytes: usize) -> usize {
-        self.database().catalog.options().chunk_bytes as usize / bytes.max(1)
+        self.database().catalog.chunk_of(bytes)
     }
 
     /// Takes over some of what threads have left of a table's records, of more than `enough` before their time.
     #[cold]
     fn take_left_records(&self, (group, table): (GroupId, TableId), enough: usize) {
         let is_full = self.record_gc.borrow().is_full(group);
-        let left = self.node.left.take_records(self.port.now(), (group, table), enough, is_full);
+        let batch = batch_of(self.chunk_of(self.table(table).slot.body_bytes()));
+        let (of, some) = ((group, table), (enough, batch));
+        let left = self.node.left.take_records(self.port.now(), of, some, is_full);
         let mut own = self.record_gc.borrow_mut();
-        for (free_after, record) in left {
-            let _ = own.put(free_after, record, table);
-        }
+        left.into_iter().rev().for_each(|record| own.put_ready(record, table));
     }
 
     /// Takes back memory of a version that nobody finds any more, but somebody may be reading who can do with it.
@@ -256,9 +265,7 @@ impl Context {
         if self.node.left.has_full() && !own.is_full(group) && self.node.left.is_full(group) {
             own.note_full(group);
         }
-        // Twice what this thread lets wait before it takes another chunk.
-        let enough = 2 * self.chunk_of(self.table(table).slot.body_bytes());
-        let surplus = own.surplus(self.port.now(), (group, table), enough);
+        let surplus = own.surplus(group, table);
         if !surplus.is_empty() {
             self.node.left.put_records(surplus, table);
         }

@@ -19,15 +19,23 @@ use tarn_fabric::clock::Nanos;
 pub const READER_LIFETIME: Nanos = Nanos(500_000_000);
 /// By how much two clocks of the cluster may differ in how long they take that to be.
 pub const LIFETIME_DRIFT: Nanos = Nanos(1_000_000);
-/// Records that a thread has ready for itself; it leaves so many at once to others.
+/// Records that a thread has ready for itself, at most; it leaves so many at once to others.
 const BATCH: usize = 64;
+/// They are this part of a chunk at most: else threads would run out of memory beside others that have plenty.
+const CHUNK_PART: usize = 4;
 
 /// One of them: when the last reader that could do with it is gone, and where it lies.
 pub type Waiting = (Nanos, Address);
 
+/// How many records of a table a thread leaves to others at once, if a chunk holds so many.
+pub fn batch_of(per_chunk: usize) -> usize {
+    (per_chunk / CHUNK_PART).clamp(1, BATCH)
+}
+
 /// Records of one table in one group, in the order in which they were put.
 struct Ring {
     table: TableId,
+    batch: usize,
     waiting: VecDeque<Waiting>,
 }
 
@@ -38,23 +46,31 @@ pub struct RecordGc {
     groups: Vec<Vec<Ring>>,
     /// Groups without a free chunk: chunks are never given back.
     full: Vec<bool>,
+    /// By table, [`batch_of`] it.
+    batches: Vec<usize>,
 }
 
 impl RecordGc {
     /// Of a pool with so many groups.
     pub fn new(groups: usize) -> RecordGc {
         let (full, groups) = (vec![false; groups], (0..groups).map(|_| Vec::new()).collect());
-        RecordGc { groups, full }
+        RecordGc { groups, full, batches: Vec::new() }
     }
 
-    fn ring(&mut self, group: GroupId, table: TableId) -> &mut VecDeque<Waiting> {
+    /// As [`RecordGc::new`], of a thread; by table, [`batch_of`] it.
+    pub fn of_thread(groups: usize, batches: Vec<usize>) -> RecordGc {
+        RecordGc { batches, ..RecordGc::new(groups) }
+    }
+
+    fn ring(&mut self, group: GroupId, table: TableId) -> &mut Ring {
         let rings = &mut self.groups[usize::from(group.0)];
         let known = rings.iter().position(|ring| ring.table == table);
         let index = known.unwrap_or_else(|| {
-            rings.push(Ring { table, waiting: VecDeque::new() });
+            let batch = self.batches.get(usize::from(table.0)).copied().unwrap_or(BATCH);
+            rings.push(Ring { table, batch, waiting: VecDeque::new() });
             rings.len() - 1
         });
-        &mut rings[index].waiting
+        &mut rings[index]
     }
 
     /// Takes a record whose last reader is gone after `free_after`. It waits behind those put before it, whatever
@@ -62,8 +78,8 @@ impl RecordGc {
     #[inline]
     pub fn put(&mut self, free_after: Nanos, record: Address, table: TableId) -> bool {
         let ring = self.ring(record.group(), table);
-        ring.push_back((free_after, record));
-        ring.len().is_multiple_of(BATCH)
+        ring.waiting.push_back((free_after, record));
+        ring.waiting.len().is_multiple_of(ring.batch)
     }
 
     /// The record that has waited longest, if nobody can do with it any more, or there is no other memory, or more than
@@ -85,31 +101,31 @@ impl RecordGc {
         })
     }
 
-    /// What a thread does not need for itself: if there are more that it could use now than it takes a while for, or more
-    /// than `enough` whatever their time, some that have waited longest; if the group is full, all.
-    pub fn surplus(
-        &mut self,
-        now: Nanos,
-        (group, table): (GroupId, TableId),
-        enough: usize,
-    ) -> Vec<Waiting> {
+    /// What a thread does not need for itself: of many, some that have waited longest, whether their time has come or not;
+    /// if the group is full, all.
+    pub fn surplus(&mut self, group: GroupId, table: TableId) -> Vec<Waiting> {
         let is_full = self.full[usize::from(group.0)];
-        let ring = self.ring(group, table);
-        match ring.get(2 * BATCH - 1) {
-            _ if is_full => ring.drain(..).collect(),
-            Some(&(free_after, _)) if free_after < now || ring.len() > enough => {
-                ring.drain(..BATCH).collect()
-            }
+        let &mut Ring { ref mut waiting, batch, .. } = self.ring(group, table);
+        match waiting.len() {
+            _ if is_full => waiting.drain(..).collect(),
+            len if len >= 2 * batch => waiting.drain(..batch).collect(),
             _ => Vec::new(),
         }
     }
 
-    /// Some that may be used now as by [`RecordGc::take`], those first that have waited longest.
-    pub fn some(&mut self, now: Nanos, of: (GroupId, TableId), enough: usize) -> Vec<Waiting> {
-        std::iter::from_fn(|| self.take(now, of, enough))
-            .take(BATCH)
-            .map(|record| (Nanos(0), record))
-            .collect()
+    /// Takes over a record that may be used at once, before those that wait.
+    pub fn put_ready(&mut self, record: Address, table: TableId) {
+        self.ring(record.group(), table).waiting.push_front((Nanos(0), record));
+    }
+
+    /// As many as `batch` that may be used now as by [`RecordGc::take`], those first that have waited longest.
+    pub fn some(
+        &mut self,
+        now: Nanos,
+        of: (GroupId, TableId),
+        (enough, batch): (usize, usize),
+    ) -> Vec<Address> {
+        std::iter::from_fn(|| self.take(now, of, enough)).take(batch).collect()
     }
 
     /// There is no other memory in a group: from now on nothing waits there for its time.
@@ -126,7 +142,7 @@ impl RecordGc {
     pub fn take_over(&mut self, mut other: RecordGc) {
         for group in 0..other.groups.len() {
             for ring in std::mem::take(&mut other.groups[group]) {
-                self.ring(GroupId(group as u16), ring.table).extend(ring.waiting);
+                self.ring(GroupId(group as u16), ring.table).waiting.extend(ring.waiting);
             }
         }
     }
@@ -174,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn of_large_records_a_thread_keeps_few() {
+        assert_eq!([0, 1, 7, 64, 255, 4096].map(batch_of), [1, 1, 1, 16, 63, 64]);
+        let group = GroupId(0);
+        let mut gc = RecordGc::of_thread(1, vec![1, 1, 1, 16]);
+        let has_many = |at: u64| gc.put(Nanos(0), Address::new(group, 64 * at), TABLE);
+        assert_eq!((1..=32).map(has_many).filter(|&it| it).count(), 2);
+        assert_eq!(gc.surplus(group, TABLE).len(), 16);
+        assert!(gc.surplus(group, TABLE).is_empty());
+    }
+
+    #[test]
     fn a_thread_keeps_what_it_needs_and_all_is_taken_over() {
         let group = GroupId(0);
         let mut gc = RecordGc::new(1);
@@ -183,24 +210,28 @@ mod tests {
             }
         };
         put(&mut gc, 0, 2 * BATCH - 1);
-        assert!(gc.surplus(Nanos(1 << 20), (group, TABLE), MANY).is_empty());
+        assert!(gc.surplus(group, TABLE).is_empty());
         put(&mut gc, 1000, 2);
-        assert!(gc.surplus(Nanos(1000), (group, TABLE), MANY).is_empty(), "they wait");
-        assert_eq!(gc.surplus(Nanos(1001), (group, TABLE), MANY).len(), BATCH);
+        assert_eq!(gc.surplus(group, TABLE).len(), BATCH, "others see to it that they wait");
         gc.note_full(group);
         let mut all = RecordGc::new(1);
-        for (free_after, record) in gc.surplus(Nanos(0), (group, TABLE), MANY) {
+        for (free_after, record) in gc.surplus(group, TABLE) {
             all.put(free_after, record, TABLE);
         }
         assert_eq!((gc.waiting(), all.waiting()), (0, BATCH + 1));
-        assert!(all.some(Nanos(0), (group, TABLE), MANY).is_empty(), "their time has not come");
-        assert_eq!(all.some(Nanos(1 << 20), (group, TABLE), MANY).len(), BATCH);
+        assert!(
+            all.some(Nanos(0), (group, TABLE), (MANY, BATCH)).is_empty(),
+            "their time has not come"
+        );
+        assert_eq!(all.some(Nanos(1 << 20), (group, TABLE), (MANY, BATCH)).len(), BATCH);
         put(&mut gc, 0, 3);
-        assert_eq!(all.some(Nanos(0), (group, TABLE), 0).len(), 1, "whatever its time");
+        assert_eq!(all.some(Nanos(0), (group, TABLE), (0, BATCH)).len(), 1, "whatever its time");
         all.take_over(gc);
         assert_eq!(all.take(Nanos(0), (group, TABLE), 2), Some(Address::new(group, 64)));
         assert_eq!(all.take(Nanos(0), (group, TABLE), 2), None);
         put(&mut all, 3, 1);
         assert_eq!(all.waiting(), 3);
+        all.put_ready(Address::new(group, 4096), TABLE);
+        assert_eq!(all.take(Nanos(1), (group, TABLE), MANY), Some(Address::new(group, 4096)));
     }
 }
