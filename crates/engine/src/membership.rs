@@ -271,6 +271,10 @@ pub trait Membership: Send + Sync {
 
     /// How often the map of record has changed: who has taken over so many changes need not look.
     fn shard_changes(&self) -> u64;
+    /// Whether any shard has ever had an owner.
+    fn is_shared_out(&self) -> bool {
+        self.shard_changes() > 0
+    }
 
     /// Gives every shard that nobody has owned yet to one of `owners`, in turn.
     ///

@@ -246,7 +246,7 @@ impl Context {
     /// `Usage`, if not: nobody will ever grant a lock.
     #[cold]
     pub(crate) fn check_shards(&self) -> Result<(), Failure> {
-        if self.database().membership.shard_changes() > 0 {
+        if self.database().membership.is_shared_out() {
             return Ok(());
         }
         let allowed = "shards that were shared out (`services::share_out`) before transactions run";

@@ -108,6 +108,10 @@ impl Membership for Service {
         0
     }
 
+    fn is_shared_out(&self) -> bool {
+        self.inner.is_shared_out()
+    }
+
     fn open_shards(&self, owners: &[NodeId]) {
         self.inner.open_shards(owners);
     }
