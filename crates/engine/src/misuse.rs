@@ -13,7 +13,6 @@ use crate::schema::{Cells, TableId};
 use crate::sequel::{Existed, Wish};
 use crate::transaction::Transaction;
 use crate::working_set::{Entry, Handle, Mode, Progress, Txn};
-use std::pin::Pin;
 
 impl Transaction<'_> {
     /// As [`Transaction::existed`], by the handle of a further operation.
@@ -157,7 +156,7 @@ pub(crate) enum Verdict {
     Commit,
     /// It has: nothing of it needs to be validated, written or released.
     Committed,
-    /// Its caller has made a mistake: [`refuse`] it.
+    /// Its caller has made a mistake: it fails with the [`report`], if what it has read was there at one moment.
     Refuse,
 }
 
@@ -174,24 +173,6 @@ pub(crate) fn look_after(cx: &Context, txn: &mut Txn) -> Verdict {
         true => Verdict::Committed,
         false => Verdict::Commit,
     }
-}
-
-/// Tells the caller of a mistake that depends on what was read, once that is known to be so: the transaction commits as one that only
-/// reads, under the locks that it has. In a box, so that a commit which makes no mistake has no room for this.
-#[cold]
-pub(crate) fn refuse<'a>(
-    cx: &'a Context,
-    txn: &'a mut Txn,
-) -> Pin<Box<dyn Future<Output = Result<(), Failure>> + 'a>> {
-    Box::pin(async {
-        write_nothing(txn);
-        // Blocks behind buckets are not led to; a rollback gives them back.
-        let chains = std::mem::take(&mut txn.pieces);
-        let validated = cx.database().protocol.commit(cx, txn).await;
-        txn.pieces = chains;
-        validated?;
-        Err(report(cx, txn))
-    })
 }
 
 /// Rows that were inserted are whole, and something was set of each.
@@ -212,21 +193,6 @@ fn settle_inserts(cx: &Context, txn: &mut Txn) {
         }
         if entry.renewed {
             entry.dirty = Cells(u64::MAX >> (64 - table.schema.columns.len()));
-        }
-    }
-}
-
-/// Makes of a fetched transaction one that only reads, under the locks that it has: its commit tells whether all that it saw is
-/// so.
-#[cold]
-fn write_nothing(txn: &mut Txn) {
-    for entry in &mut txn.entries {
-        (entry.dirty, entry.renewed, entry.void) = (Cells::NONE, false, false);
-        if entry.writable || entry.mode == Mode::Delete {
-            entry.mode = Mode::Update;
-        }
-        if entry.mode == Mode::Insert && !entry.found {
-            entry.mode = Mode::Update; // it was void
         }
     }
 }

@@ -70,7 +70,7 @@ impl<'c> Attempt<'c> {
             match misuse::look_after(cx, txn) {
                 Verdict::Commit => {}
                 Verdict::Committed => return Ok(()),
-                Verdict::Refuse => return misuse::refuse(cx, txn).await,
+                Verdict::Refuse => return Err(misuse::report(cx, txn)),
             }
         }
         cx.database().protocol.commit(cx, txn).await
