@@ -629,13 +629,14 @@ impl Drop for Context {
     /// What is in doubt stays so, with its locks, until the node's life ends, or, where nothing lands later, until another thread settles
     /// it: the other threads of the node are not ended for it (docs/fault-model.md).
     fn drop(&mut self) {
+        // First, so that whoever settles one from now on gives up its locks; then what others have settled before.
+        self.database().numbers.leave(&self.doubts.ids(), &self.seat);
         self.reap();
+        self.database().numbers.leave(&self.closing_ids(), &self.seat);
         let records = std::mem::take(self.record_gc.get_mut());
         self.node.left.take_over(self.heap.get_mut(), records);
         self.node.threads.end_with(self.tag.get());
         self.number.is_kept = self.services.as_ref().is_some_and(|its| its.rests_on_others());
-        let unsettled = self.doubts.ids().into_iter().chain(self.closing_ids());
-        unsettled.for_each(|id| self.database().numbers.leave(id, &self.seat));
         self.node.database.configurations.stand_up(&self.seat);
     }
 }

@@ -88,7 +88,9 @@ impl Context {
         self.doubts.list.borrow_mut().push(Doubt { id, number, left: None, is_awaited: false });
         let locks = txn.locks.iter().filter(|lock| lock.held_as.is_by_cas());
         let locks = locks.map(|lock: &Lock| lock.address).collect();
-        self.database().numbers.doubt(number, id, locks);
+        let is_bound = !txn.held.is_empty()
+            || txn.locks.iter().any(|lock| lock.granted && !lock.held_as.is_by_cas());
+        self.database().numbers.doubt(number, id, locks, is_bound);
     }
 
     /// Whether this thread may settle what other threads have in doubt: nothing of theirs lands any more, and nothing that settling takes
@@ -99,9 +101,16 @@ impl Context {
         self.port.caps().ends_when_dropped && waits_for_nobody
     }
 
-    /// Whether another node takes no part any more.
-    pub(crate) fn has_gone(&self, node: NodeId) -> bool {
-        node != self.node.id && !self.database().membership.is_member(node)
+    /// Whether this thread may settle a transaction in doubt: its own, or another's of a life that is a member. What a life has left that
+    /// is none is its recovery's.
+    fn may_settle(&self, id: TxnId) -> bool {
+        self.doubts.has(id)
+            || (self.settles_others() && self.database().membership.is_member(id.node()))
+    }
+
+    /// Whether nothing of another node goes on any more: its access is gone.
+    pub(crate) fn is_over(&self, node: NodeId) -> bool {
+        node != self.node.id && self.database().membership.standing(node) == Standing::Recovered
     }
 
     /// Whether this node takes no part any more.
@@ -120,11 +129,11 @@ impl Context {
                     self.reap();
                     return Ok(verdict.resolution);
                 }
-                Known::Open { settled_by: Some(by), .. } if !self.has_gone(by) => {
+                Known::Open { settled_by: Some(by), .. } if !self.is_over(by) => {
                     self.awaits(id, false)?;
                     self.port.yield_now().await;
                 }
-                Known::Open { number, .. } if self.doubts.has(id) || self.settles_others() => {
+                Known::Open { number, is_lost: false, .. } if self.may_settle(id) => {
                     if let Some(resolution) = self.settle_here(id, number, Asker::Itself).await? {
                         return Ok(resolution);
                     }
@@ -149,11 +158,13 @@ impl Context {
                 Known::Open { settled_by, .. }
                     if id.node() != self.node.id
                         && !self.settles_others()
-                        && settled_by.is_none_or(|by| self.has_gone(by)) =>
+                        && settled_by.is_none_or(|by| self.is_over(by)) =>
                 {
                     if let Some(resolution) = self.settle_here(id, number, Asker::Another).await? {
                         return Ok(resolution);
                     }
+                    self.awaits_recovery(id)?;
+                    self.port.yield_now().await;
                 }
                 Known::Open { .. } | Known::Settled(_) => return self.settle(id).await,
                 // What another thread of this node left in doubt is that one's to settle.
@@ -161,6 +172,7 @@ impl Context {
                     self.port.yield_now().await;
                 }
                 Known::Nothing => {
+                    self.awaits_recovery(id)?;
                     let protocol = &self.database().protocol;
                     let resolution = protocol.resolve(self, id, number, Asker::Another).await?;
                     self.database().configurations.note_settled();
@@ -193,6 +205,17 @@ impl Context {
         Err(self.explain(Explanation::usage("resolve", id, &allowed)))
     }
 
+    /// While its life is being recovered, nobody else settles a transaction.
+    ///
+    /// # Errors
+    /// As [`Context::awaits`], if it is.
+    fn awaits_recovery(&self, id: TxnId) -> Result<(), Failure> {
+        match self.database().numbers.is_closed(id.node()) {
+            true => self.awaits(id, false),
+            false => Ok(()),
+        }
+    }
+
     /// Settles one that nobody settles; nothing, if somebody does.
     async fn settle_here(
         &self,
@@ -200,6 +223,15 @@ impl Context {
         number: u32,
         asker: Asker,
     ) -> Result<Option<Resolution>, Failure> {
+        if !self.doubts.has(id) {
+            self.check_membership()?;
+            // By the map that it ran in, which stays as long as it is in doubt. A thread that runs by another map is of a life
+            // that is over.
+            self.follow();
+            if !self.is_current() {
+                return Err(self.port.note_failure(FabricError::Fenced).into());
+            }
+        }
         let Some(claim) = Claim::take(self, id) else { return Ok(None) };
         let protocol = &self.database().protocol;
         let resolution = protocol.resolve(self, id, number, asker).await?;
@@ -210,11 +242,11 @@ impl Context {
             true => self.release_left(id),
             false => self.free_locks(id, claim.locks()).await,
         }
-        claim.end(verdict, is_own);
+        let verdict = claim.end(verdict, is_own);
         if is_own {
             self.leave();
         }
-        Ok(Some(resolution))
+        Ok(Some(verdict.resolution))
     }
 
     /// Frees what a transaction of another thread has locked and not logged.
@@ -318,7 +350,8 @@ impl Context {
             self.settle_here(id, number, Asker::Itself).await?;
         }
         while self.settles_others()
-            && let Some((id, number)) = self.database().numbers.first_abandoned()
+            && let Some((id, number)) =
+                self.database().numbers.first_abandoned(|id| self.may_settle(id))
         {
             self.settle_here(id, number, Asker::Itself).await?;
         }
@@ -334,8 +367,7 @@ impl Context {
         self.reap();
         let numbers = &self.database().numbers;
         loop {
-            let (ids, others) = (self.doubts.ids(), self.settles_others());
-            let is_meant = |id, its| its == number && (others || ids.contains(&id));
+            let is_meant = |id, its| its == number && self.may_settle(id);
             let Some((id, number)) = numbers.first_open(is_meant) else { break };
             self.settle_here(id, number, Asker::Itself).await?;
         }
@@ -348,7 +380,7 @@ impl Context {
     pub(crate) async fn settle_met(&self, word: u64) -> bool {
         let Some(id) = LockWord::from_word(word).owner() else { return false };
         match self.database().numbers.known(id) {
-            Known::Open { number, .. } if self.settles_others() => {
+            Known::Open { number, is_lost: false, .. } if self.may_settle(id) => {
                 matches!(self.settle_here(id, number, Asker::Itself).await, Ok(Some(_)))
             }
             _ => false,

@@ -12,7 +12,7 @@
 use crate::configuration::Seat;
 use crate::context::Context;
 use crate::outcome::{Explanation, Failure, Resolution, TxnId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use tarn_fabric::address::{Address, NodeId};
 
@@ -24,8 +24,8 @@ pub const VERDICTS_MAX: usize = 1 << 16;
 enum Need {
     /// Its transaction is in doubt; a thread of this node settles it, if one is named.
     Doubt(Option<NodeId>),
-    /// Another thread has settled its transaction: its own has still to give up what it holds.
-    Settled,
+    /// Another thread has settled its transaction, which ended so: its own has still to give up what it holds.
+    Settled(Verdict),
     /// Its transaction's last writes are on their way.
     Writes,
 }
@@ -38,6 +38,8 @@ struct Hold {
     need: Need,
     /// Its thread is no more.
     is_left: bool,
+    /// It holds what its own thread alone can give up: locks that are no words of their own.
+    is_bound: bool,
     /// LOCK words that it may have locked, whether its log names them or not.
     locks: Vec<Address>,
     /// Its thread's, if that is no more.
@@ -61,6 +63,8 @@ pub(crate) enum Known {
         number: u32,
         /// Its thread is no more.
         is_left: bool,
+        /// And has taken along what nobody else can give up: its node's recovery does.
+        is_lost: bool,
         /// A thread of this node is settling it.
         settled_by: Option<NodeId>,
     },
@@ -76,11 +80,23 @@ struct State {
     verdicts: BTreeMap<TxnId, Verdict>,
     /// Those that have one, the oldest first.
     settled: VecDeque<TxnId>,
+    /// Lives that are being recovered: no other thread may begin to settle what they have in doubt.
+    closed: BTreeSet<NodeId>,
 }
 
 impl State {
     fn doubt(&mut self, id: TxnId) -> Option<&mut Hold> {
         self.holds.iter_mut().find(|hold| hold.id == id && matches!(hold.need, Need::Doubt(_)))
+    }
+
+    /// Other lives whose threads settle what this one has in doubt.
+    fn settling(&self, life: NodeId) -> Vec<NodeId> {
+        let its = self.holds.iter().filter(|hold| hold.id.node() == life);
+        let by = its.filter_map(|hold| match hold.need {
+            Need::Doubt(by) => by.filter(|&by| by != life),
+            Need::Settled(_) | Need::Writes => None,
+        });
+        by.collect()
     }
 
     /// Notes how a transaction ended, unless that is known; how it ended.
@@ -120,8 +136,9 @@ impl Numbers {
     }
 
     /// A transaction is in doubt.
-    pub(crate) fn doubt(&self, number: u32, id: TxnId, locks: Vec<Address>) {
-        let hold = Hold { number, id, need: Need::Doubt(None), is_left: false, locks, seat: None };
+    pub(crate) fn doubt(&self, number: u32, id: TxnId, locks: Vec<Address>, is_bound: bool) {
+        let need = Need::Doubt(None);
+        let hold = Hold { number, id, need, is_left: false, is_bound, locks, seat: None };
         self.change(|state| {
             state.holds.retain(|other| other.id != id);
             state.holds.push(hold);
@@ -131,7 +148,7 @@ impl Numbers {
     /// A transaction's last writes are on their way.
     pub(crate) fn hold_writes(&self, number: u32, id: TxnId) {
         let (need, locks) = (Need::Writes, Vec::new());
-        let hold = Hold { number, id, need, is_left: false, locks, seat: None };
+        let hold = Hold { number, id, need, is_left: false, is_bound: false, locks, seat: None };
         self.change(|state| state.holds.push(hold));
     }
 
@@ -146,23 +163,36 @@ impl Numbers {
             if let Some(verdict) = state.verdicts.get(&id) {
                 return Known::Settled(*verdict);
             }
-            match state.doubt(id) {
-                Some(&mut Hold { number, is_left, need: Need::Doubt(settled_by), .. }) => {
-                    Known::Open { number, is_left, settled_by }
-                }
-                _ => Known::Nothing,
+            match state.holds.iter().find(|hold| hold.id == id && hold.need != Need::Writes) {
+                Some(hold) => match hold.need {
+                    Need::Doubt(settled_by) => Known::Open {
+                        number: hold.number,
+                        is_left: hold.is_left,
+                        is_lost: hold.is_left && hold.is_bound,
+                        settled_by,
+                    },
+                    Need::Settled(verdict) => Known::Settled(verdict),
+                    Need::Writes => unreachable!("it is passed over"),
+                },
+                None => Known::Nothing,
             }
         })
     }
 
-    /// A thread of `by` settles it from now on, if no other does; `is_over` says of a node that it will not go on.
+    /// A thread of `by` settles it from now on, if no other does, and its life is not being recovered; `is_over` says of a node that
+    /// it will not go on.
     fn claim(&self, id: TxnId, by: NodeId, is_over: impl Fn(NodeId) -> bool) -> bool {
-        self.change(|state| match state.doubt(id) {
-            Some(Hold { need: Need::Doubt(settled_by), .. }) if settled_by.is_none_or(&is_over) => {
-                *settled_by = Some(by);
-                true
+        self.change(|state| {
+            let is_closed = by != id.node() && state.closed.contains(&id.node());
+            match state.doubt(id) {
+                Some(Hold { need: Need::Doubt(settled_by), .. })
+                    if !is_closed && settled_by.is_none_or(&is_over) =>
+                {
+                    *settled_by = Some(by);
+                    true
+                }
+                _ => false,
             }
-            _ => false,
         })
     }
 
@@ -176,19 +206,42 @@ impl Numbers {
         });
     }
 
-    /// It is settled; the seat of a thread that is no more, if nothing else of that thread is in doubt. `by_its_own`: nothing of it is
-    /// left. Else its thread has still to give up what it holds, unless that is no more.
-    fn settle(&self, id: TxnId, verdict: Verdict, by_its_own: bool) -> Option<Arc<Seat>> {
+    /// A life is recovered from now on: no other begins to settle what it has in doubt. Whoever is at it, of other lives.
+    pub(crate) fn close(&self, life: NodeId) -> Vec<NodeId> {
         self.change(|state| {
-            state.note(id, verdict);
-            let at = state.holds.iter().position(|it| it.id == id && it.need != Need::Writes)?;
-            if !by_its_own && !state.holds[at].is_left {
-                state.holds[at].need = Need::Settled;
-                return None;
+            state.closed.insert(life);
+            state.settling(life)
+        })
+    }
+
+    /// Whether a life is being recovered.
+    pub(crate) fn is_closed(&self, life: NodeId) -> bool {
+        self.change(|state| state.closed.contains(&life))
+    }
+
+    /// It is settled: how, and the seat of a thread that is no more, if nothing else of that thread is in doubt. `by_its_own`: nothing of
+    /// it is left. Else its thread has still to give up what it holds, unless that is no more; if nobody else can, recovery will.
+    fn settle(
+        &self,
+        id: TxnId,
+        verdict: Verdict,
+        by_its_own: bool,
+    ) -> (Verdict, Option<Arc<Seat>>) {
+        self.change(|state| {
+            let verdict = state.note(id, verdict);
+            let at = state.holds.iter().position(|it| it.id == id && it.need != Need::Writes);
+            let Some(at) = at else { return (verdict, None) };
+            let hold = &mut state.holds[at];
+            if !by_its_own && (!hold.is_left || hold.is_bound) {
+                hold.need = Need::Settled(verdict);
+                return (verdict, None);
             }
-            let seat = state.holds.swap_remove(at).seat?;
-            let is_its = |hold: &Hold| hold.seat.as_ref().is_some_and(|it| Arc::ptr_eq(it, &seat));
-            (!state.holds.iter().any(is_its)).then_some(seat)
+            let seat = state.holds.swap_remove(at).seat;
+            let is_free = |seat: &Arc<Seat>| {
+                let is_its = |it: &Arc<Seat>| Arc::ptr_eq(it, seat);
+                !state.holds.iter().any(|hold| hold.seat.as_ref().is_some_and(is_its))
+            };
+            (verdict, seat.filter(is_free))
         })
     }
 
@@ -204,13 +257,15 @@ impl Numbers {
 
     /// Its own thread has given up what a transaction held that another thread has settled.
     pub(crate) fn forget(&self, id: TxnId) {
-        self.change(|state| state.holds.retain(|it| it.id != id || it.need != Need::Settled));
+        self.change(|state| {
+            state.holds.retain(|it| it.id != id || !matches!(it.need, Need::Settled(_)))
+        });
     }
 
-    /// Its thread is no more.
-    pub(crate) fn leave(&self, id: TxnId, seat: &Arc<Seat>) {
+    /// The thread of all of these is no more: one moment, since the last of them that is settled frees the seat.
+    pub(crate) fn leave(&self, ids: &[TxnId], seat: &Arc<Seat>) {
         self.change(|state| {
-            for hold in state.holds.iter_mut().filter(|hold| hold.id == id) {
+            for hold in state.holds.iter_mut().filter(|hold| ids.contains(&hold.id)) {
                 (hold.is_left, hold.seat) = (true, Some(Arc::clone(seat)));
             }
         });
@@ -219,6 +274,7 @@ impl Numbers {
     /// A life is recovered, with these of its transactions: all others of it that were in doubt have written nothing.
     pub(crate) fn bury(&self, life: NodeId, found: &[(TxnId, Resolution)]) {
         self.change(|state| {
+            state.closed.remove(&life);
             for &(id, resolution) in found {
                 state.note(id, Verdict { resolution, was_logged: true });
             }
@@ -244,9 +300,10 @@ impl Numbers {
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
-    /// The first of a thread that is no more, likewise.
-    pub(crate) fn first_abandoned(&self) -> Option<(TxnId, u32)> {
-        let is_it = |it: &&Hold| it.need == Need::Doubt(None) && it.is_left;
+    /// The first of a thread that is no more, likewise, if others can give up all that it holds.
+    pub(crate) fn first_abandoned(&self, is_meant: impl Fn(TxnId) -> bool) -> Option<(TxnId, u32)> {
+        let is_left = |it: &Hold| it.is_left && !it.is_bound && is_meant(it.id);
+        let is_it = |it: &&Hold| it.need == Need::Doubt(None) && is_left(it);
         self.change(|state| state.holds.iter().find(is_it).map(|hold| (hold.id, hold.number)))
     }
 
@@ -266,7 +323,7 @@ pub(crate) struct Claim<'a> {
 impl<'a> Claim<'a> {
     /// The right to settle it, unless another has that.
     pub(crate) fn take(cx: &'a Context, id: TxnId) -> Option<Claim<'a>> {
-        let is_over = |node| cx.has_gone(node);
+        let is_over = |node| cx.is_over(node);
         let is_taken = cx.database().numbers.claim(id, cx.node.id, is_over);
         is_taken.then_some(Claim { cx, id })
     }
@@ -277,19 +334,21 @@ impl<'a> Claim<'a> {
     }
 
     /// It has ended so, by its own thread's doing or another's. A life that is over may have read memory that has died since: it counts on its
-    /// verdict itself, and nobody else is told it, since recovery has the last word.
-    pub(crate) fn end(self, verdict: Verdict, by_its_own: bool) {
+    /// verdict itself, and nobody else is told it, since recovery has the last word. How it has ended to everybody.
+    pub(crate) fn end(self, verdict: Verdict, by_its_own: bool) -> Verdict {
         let database = self.cx.database();
         if self.cx.is_expelled() {
             if by_its_own {
                 database.numbers.drop_doubt(self.id);
             }
-            return;
+            return verdict;
         }
-        if let Some(seat) = database.numbers.settle(self.id, verdict, by_its_own) {
+        let (verdict, seat) = database.numbers.settle(self.id, verdict, by_its_own);
+        if let Some(seat) = seat {
             seat.vacate();
             database.configurations.stand_up(&seat);
         }
+        verdict
     }
 }
 
@@ -325,7 +384,9 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::Configurations;
     use crate::owner::OwnerTag;
+    use crate::replica_groups::ReplicaGroups;
     use tarn_fabric::address::{Incarnation, NodeSlot};
 
     fn id(slot: u16, count: u64) -> TxnId {
@@ -357,13 +418,13 @@ mod tests {
     fn one_settles_at_a_time_and_the_number_is_held_until_its_thread_knows() {
         let numbers = Numbers::default();
         let (me, other) = (id(1, 0).node(), id(2, 0).node());
-        numbers.doubt(7, id(1, 5), vec![]);
+        numbers.doubt(7, id(1, 5), vec![], false);
         assert!(numbers.claim(id(1, 5), me, |_| false));
         assert!(!numbers.claim(id(1, 5), other, |_| false), "one at a time");
         assert!(numbers.claim(id(1, 5), other, |node| node == me), "but the dead do not go on");
         numbers.unclaim(id(1, 5), me);
         assert_eq!(numbers.first_open(|_, _| true), None);
-        assert!(numbers.settle(id(1, 5), COMMITTED, false).is_none());
+        assert!(matches!(numbers.settle(id(1, 5), COMMITTED, false), (COMMITTED, None)));
         assert_eq!(numbers.known(id(1, 5)), Known::Settled(COMMITTED));
         assert!(numbers.is_held(7), "its thread has locks of it");
         numbers.forget(id(1, 5));
@@ -371,13 +432,50 @@ mod tests {
     }
 
     #[test]
+    fn while_a_life_is_recovered_nobody_else_begins_to_settle_for_it() {
+        let numbers = Numbers::default();
+        let (dead, other) = (id(1, 0).node(), id(2, 0).node());
+        numbers.doubt(7, id(1, 5), vec![], false);
+        numbers.doubt(8, id(1, 6), vec![], false);
+        assert!(numbers.claim(id(1, 5), other, |_| false));
+        assert_eq!(numbers.close(dead), [other], "who is at it is waited for");
+        assert!(!numbers.claim(id(1, 6), other, |_| false));
+        assert!(numbers.claim(id(1, 6), dead, |_| false), "its own access is gone in any case");
+        numbers.unclaim(id(1, 5), other);
+        assert_eq!(numbers.close(dead), []);
+        assert!(numbers.is_closed(dead));
+        numbers.bury(dead, &[(id(1, 5), Resolution::Committed)]);
+        numbers.doubt(9, id(1, 7), vec![], false);
+        assert!(!numbers.is_closed(dead) && numbers.claim(id(1, 7), other, |_| false));
+    }
+
+    #[test]
+    fn what_only_its_thread_can_give_up_is_left_to_recovery() {
+        let numbers = Numbers::default();
+        let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));
+        let other = id(2, 0).node();
+        numbers.doubt(7, id(1, 5), vec![], true);
+        numbers.doubt(8, id(1, 6), vec![], false);
+        assert!(numbers.claim(id(1, 5), other, |_| false), "while its thread is there");
+        let seat = configurations.sit_down(id(1, 0).node());
+        numbers.leave(&[id(1, 5), id(1, 6)], &seat);
+        assert_eq!(numbers.first_abandoned(|_| true), Some((id(1, 6), 8)));
+        assert!(matches!(numbers.settle(id(1, 6), ABORTED, false), (ABORTED, None)));
+        assert!(matches!(numbers.settle(id(1, 5), COMMITTED, false), (COMMITTED, None)));
+        assert!(numbers.is_held(7) && !numbers.is_held(8));
+        assert_eq!(numbers.known(id(1, 5)), Known::Settled(COMMITTED));
+        numbers.bury(id(1, 0).node(), &[]);
+        assert!(!numbers.is_held(7));
+    }
+
+    #[test]
     fn a_recovered_life_leaves_no_doubt() {
         let numbers = Numbers::default();
         let life = id(1, 0).node();
-        numbers.doubt(7, id(1, 5), vec![]);
-        numbers.doubt(8, id(1, 6), vec![]);
+        numbers.doubt(7, id(1, 5), vec![], false);
+        numbers.doubt(8, id(1, 6), vec![], false);
         numbers.hold_writes(9, id(1, 7));
-        numbers.doubt(10, id(2, 1), vec![]);
+        numbers.doubt(10, id(2, 1), vec![], false);
         numbers.bury(life, &[(id(1, 5), Resolution::Committed)]);
         assert_eq!(numbers.known(id(1, 5)), Known::Settled(COMMITTED));
         assert_eq!(numbers.known(id(1, 6)), Known::Settled(ABORTED));

@@ -110,6 +110,9 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     for whom in std::iter::once(dead).chain(before) {
         protocol.fence(cx, whom).await?;
     }
+    if !ends_settling(cx, dead).await? {
+        return Ok(Attempt::NotNow);
+    }
     let settled = protocol.settle_dead(cx, dead, &turn).await?;
     if !database.membership.recovered(dead, by) {
         return Ok(Attempt::NotNow);
@@ -119,6 +122,19 @@ pub async fn recover(cx: &Context, dead: NodeId) -> Result<Attempt, Failure> {
     database.sweeps.want(database.membership.view());
     cx.node.clearance.look_again();
     Ok(Attempt::Recovered(Recovery { settled }))
+}
+
+/// Sees to it that no thread of another life settles what this one has in doubt: one resolves a transaction at a time. Nobody begins to
+/// any more. Who is no member loses its access; false, if a member is still at it: look again later.
+async fn ends_settling(cx: &Context, dead: NodeId) -> Result<bool, Failure> {
+    let database = cx.database();
+    for by in database.numbers.close(dead) {
+        if database.membership.is_member(by) {
+            return Ok(false);
+        }
+        database.protocol.fence(cx, by).await?;
+    }
+    Ok(true)
 }
 
 /// Takes every transaction that a dead life has left in a log through its protocol's hooks; how they end.
