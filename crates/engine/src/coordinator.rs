@@ -164,6 +164,7 @@ impl Coordinator {
         }
         self.txn.intent = intent;
         self.txn.held.begin();
+        self.txn.swept_in_vain.clear();
         loop {
             if self.txn.in_doubt {
                 self.resolve_own().await?;

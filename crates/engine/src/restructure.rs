@@ -80,7 +80,7 @@ impl Coordinator {
     }
 
     /// Empties the slots of deleted records in a bucket in which an insert has found no room. In vain, the next try
-    /// makes the bucket's chain longer.
+    /// makes the bucket's chain longer: each bucket is swept in vain once.
     #[cold]
     pub(crate) async fn sweep(&mut self, bucket: (TableId, Address)) {
         let cx = std::rc::Rc::clone(&self.cx);
@@ -89,7 +89,7 @@ impl Coordinator {
         }
         let swept = Restructuring::begin(self).sweep(bucket).await;
         if !matches!(swept, Ok(1..)) {
-            self.txn.swept_in_vain = bucket.1;
+            self.txn.swept_in_vain.push(bucket.1);
             if cx.has_met() {
                 free_met(&cx).await;
             }

@@ -496,8 +496,8 @@ pub struct Txn {
     pub allocated: Vec<Allocated>,
     /// The bucket that has slots of deleted records in place of room for an insert: to be swept before the next try.
     pub to_sweep: Option<(TableId, Address)>,
-    /// The bucket that was swept in vain last: inserts make its chain longer.
-    pub swept_in_vain: Address,
+    /// Buckets that were swept in vain since the first try: inserts make their chains longer.
+    pub swept_in_vain: Vec<Address>,
     /// The groups that the transaction writes to.
     pub groups: Vec<tarn_fabric::address::GroupId>,
     /// Its windows and waits.
@@ -587,7 +587,7 @@ impl Txn {
             written: Vec::new(),
             allocated: Vec::new(),
             to_sweep: None,
-            swept_in_vain: Address::NULL,
+            swept_in_vain: Vec::new(),
             groups: Vec::with_capacity(2),
             leases: Leases::default(),
             reading: Reading::default(),

@@ -5,14 +5,17 @@
 
 use crate::common::*;
 use std::rc::Rc;
+use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect;
 use tarn_engine::layout::KEY_AT;
 use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::recovery;
 use tarn_engine::schema::{Cells, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::Address;
+use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 
 const TABLE: TableId = TableId(0);
@@ -180,6 +183,103 @@ fn a_queue_of_new_keys_takes_no_memory() {
 #[ignore = "half an hour"]
 fn a_queue_of_ten_million_new_keys_takes_no_memory() {
     queue(10_000_000);
+}
+
+/// Keys that come and go within one transaction find buckets full, and leave no block behind.
+#[test]
+fn what_comes_and_goes_within_one_transaction_takes_no_memory() {
+    for_all(|info, schema| {
+        let world = world(info, schema, 1 << 20);
+        let mut by = world.coordinator(0, 0);
+        (0..400).for_each(|key| insert(&mut by, key).expect("room"));
+        let mut turn = |from: u64, to: u64| {
+            for step in from..to {
+                come_and_go(&mut by, (1 << 32) + step * 16..(1 << 32) + step * 16 + 16);
+            }
+            chunks_taken(&world)
+        };
+        let before = turn(0, 200);
+        let after = turn(200, 1_000);
+        // A bucket that has not been full before may have its first block of a chain now.
+        let most = before + before / 10;
+        assert!(after <= most, "{}, {}: {before}, then {after}", info.name, schema.name);
+        assert_eq!(world.assert_clean().records, 400);
+    });
+}
+
+fn come_and_go(by: &mut Coordinator, keys: std::ops::Range<u64>) {
+    block_on(by.transact(async |tx| {
+        for key in keys.clone() {
+            tx.insert_zeros(TABLE, key);
+        }
+        tx.fetch().await?;
+        for key in keys.clone() {
+            tx.delete(TABLE, key);
+        }
+        tx.fetch().await
+    }))
+    .expect("room");
+}
+
+/// Whose inserts were taken back has a log that names no block for them: others have made the chains longer since.
+#[test]
+fn who_dies_after_inserts_that_were_taken_back_leaves_later_chains_alone() {
+    const OTHER: TableId = TableId(1);
+    for info in ALL.iter().filter(|it| it.caps.crash_recovery) {
+        let schemas = [narrow("first", 60), narrow("second", 60)];
+        let mut shape = Shape::of(&schemas).protocol(info.name).nodes(2, 1);
+        shape.options.placement = Placement::Table;
+        let world = World::new(&shape);
+        let (mut other, mut victim) = (world.coordinator(0, 0), world.coordinator(1, 0));
+        fill(&mut other, TABLE, 0..200);
+        fill(&mut other, OTHER, 0..1);
+        let keys = 1_000..1_030u64;
+        let done = block_on(victim.transact(async |tx| {
+            keys.clone().for_each(|key| _ = tx.insert_zeros(TABLE, key));
+            tx.fetch().await?;
+            keys.clone().for_each(|key| _ = tx.delete(TABLE, key));
+            let row = tx.update(OTHER, 0u64, Cells::ALL);
+            tx.fetch().await?;
+            tx.set(row, A, 77u64);
+            Ok(())
+        }));
+        assert_eq!(done, Ok(()), "{}", info.name);
+        fill(&mut other, TABLE, keys.clone());
+        let dead = victim.context().node.id;
+        world.database.membership.expel(dead);
+        block_on(recovery::recover(other.context(), dead)).expect("nothing is broken");
+        for key in (0..200).chain(keys) {
+            assert_eq!(value_of(&mut other, TABLE, key), Some(key), "{}: {key}", info.name);
+        }
+        assert_eq!(value_of(&mut other, OTHER, 0), Some(77), "{}", info.name);
+        world.assert_clean();
+    }
+}
+
+/// Slots of deleted records that another transaction has locked cannot be emptied: inserts into several such buckets go on, in
+/// vain once for each.
+#[test]
+fn inserts_go_on_beside_slots_that_cannot_be_emptied() {
+    let schema = narrow("narrow", 400);
+    let info = ALL.iter().find(|it| it.name == "lotus").expect("it is listed");
+    let world = world(info, &schema, 1 << 20);
+    let node = world.join(0);
+    let (one, two) = (world.thread(&node, 0, 0), world.thread(&node, 1, 0));
+    let mut one = coordinator(&one, 0);
+    let retry = Retry { deadline: Some(Nanos(5_000_000_000)), ..Retry::default() };
+    let mut other = Coordinator::new(two, 1, retry);
+    (0..800).for_each(|key| insert(&mut one, key).expect("room"));
+    (0..40).for_each(|key| delete(&mut one, key));
+    let done = block_on(one.transact(async |tx| {
+        (0..40u64).for_each(|key| _ = tx.read(TABLE, key, Cells::ALL));
+        tx.fetch().await?;
+        let done = other.transact(async |tx| {
+            (1 << 32..(1 << 32) + 400u64).for_each(|key| _ = tx.insert_zeros(TABLE, key));
+            tx.fetch().await
+        });
+        Ok(done.await)
+    }));
+    assert_eq!(done, Ok(Ok(())));
 }
 
 /// One thread inserts and another deletes: what one gives back, the other finds.

@@ -4,7 +4,7 @@
 //! locks held; nothing is visible before every log has T_commit; nothing is visible at a primary before it is at
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
-use super::prepare::{encode_log, links, prepare};
+use super::prepare::{drop_vain_links, encode_log, links, prepare};
 use super::short_commit::{self as short, Weight};
 use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
 use crate::context::Context;
@@ -100,6 +100,10 @@ pub(super) fn secure(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), F
 /// Nothing was written. With its last READ the transaction held all its locks: that is where it is in the order.
 pub(super) fn end_of_reading(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     txn.held.check(cx)?;
+    if !txn.pieces.is_empty() {
+        txn.written.clear();
+        drop_vain_links(cx, txn);
+    }
     release(lotus, cx, txn);
     Ok(())
 }

@@ -55,7 +55,7 @@ pub(super) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
 fn wants_sweep(txn: &Txn, index: usize, table: &Table) -> bool {
     let lookup = txn.lookup(&txn.entries[index]);
     let next_at = lookup.tail.plus(DIRECTORY_NEXT_AT);
-    if txn.swept_in_vain == lookup.directory
+    if txn.swept_in_vain.contains(&lookup.directory)
         || txn.pieces.iter().any(|piece| piece.address == next_at)
     {
         return false;
@@ -128,6 +128,5 @@ async fn extend_chain(
     let new = txn.round.reserve(8);
     txn.round.set_word(new, block.to_word());
     txn.pieces.push(Piece { address: next_at, new, old: new, len_bytes: 8, logged: false });
-    txn.swept_in_vain = Address::NULL;
     Ok(block.plus(DIRECTORY_BYTES))
 }

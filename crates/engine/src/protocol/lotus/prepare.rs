@@ -56,6 +56,7 @@ pub(super) async fn prepare(lotus: &Lotus, cx: &Context, txn: &mut Txn) -> Resul
 }
         }
     }
+    drop_vain_links(cx, txn);
     txn.groups.clear();
     let Txn { groups, written, locks, .. } = &mut *txn;
     let nodes = locks.iter().filter(|lock| lock.writes).map(|lock| lock.address.group());
@@ -84,11 +85,45 @@ pub(super) fn log_bytes(txn: &Txn) -> usize {
 
 /// Ends of chains, and the blocks that they lead to from now on.
 pub(super) fn links(txn: &Txn) -> impl Iterator<Item = (Address, Address)> {
-    // A link is the only piece of 8 bytes that replaces nothing: everything else of records is a cell at least, and
-    // slots of nodes, which may have 8 bytes, know what they replace.
-    let is_link = |piece: &&Piece| piece.len_bytes == 8 && piece.old == piece.new;
     let block = |piece: &Piece| Address::from_word(txn.round.word(piece.new));
-    txn.pieces.iter().filter(is_link).map(move |piece| (piece.address, block(piece)))
+    txn.pieces.iter().filter(|piece| is_link(piece)).map(move |piece| (piece.address, block(piece)))
+}
+
+/// Blocks in which no record comes, since their inserts were taken back, lead nowhere: they are given back, the last of a
+/// chain first. A link is written where a record comes behind it, and logged only then: recovery writes it again.
+#[inline]
+pub(super) fn drop_vain_links(cx: &Context, txn: &mut Txn) {
+    if !txn.allocated.is_empty() {
+        drop_links(cx, txn);
+    }
+}
+
+#[cold]
+fn drop_links(cx: &Context, txn: &mut Txn) {
+    for index in (0..txn.pieces.len()).rev() {
+        let piece = txn.pieces[index];
+        if !is_link(&piece) {
+            continue;
+        }
+        let block = Address::from_word(txn.round.word(piece.new));
+        let Some(at) = txn.allocated.iter().position(|it| it.address == block) else { continue };
+        let bytes = u64::from(txn.allocated[at].bytes);
+        let is_in = |it: Address| {
+            let within = it.offset_bytes().wrapping_sub(block.offset_bytes());
+            it.group() == block.group() && within < bytes
+        };
+        let leads_on = txn.pieces.iter().any(|piece| is_link(piece) && is_in(piece.address));
+        if !leads_on && !txn.written.iter().any(|it| is_in(it.slot)) {
+            txn.pieces.remove(index);
+            cx.take_back(txn.allocated.swap_remove(at));
+        }
+    }
+}
+
+/// A link is the only piece of 8 bytes that replaces nothing: everything else of records is a cell at least, and
+/// slots of nodes, which may have 8 bytes, know what they replace.
+fn is_link(piece: &Piece) -> bool {
+    piece.len_bytes == 8 && piece.old == piece.new
 }
 
 /// Bytes of nodes that must come back if the transaction is undone. Those of slots that were not in use need not.
