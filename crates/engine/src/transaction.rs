@@ -295,9 +295,8 @@ impl<'c> Transaction<'c> {
             KeyWidth::Word => matches!(key, Key::Word(_)),
             KeyWidth::Bytes(width) => full_key.len() == usize::from(width),
         };
-        let full = (txn.entries.len() >= txn.room).then(|| make_room(cx, txn)).flatten();
-        if !width_fits || full.is_some() {
-            return self.note_unfit(table_id, full);
+        if !width_fits {
+            return self.note_unfit(table_id, None);
         }
         let cells = widened(table, mode, cells);
         let hash = hash_of(table, word);
@@ -306,6 +305,12 @@ impl<'c> Transaction<'c> {
             true => find(txn, table, word, full_key),
             false => None,
         };
+        if known.is_none() && txn.entries.len() >= txn.room {
+            let full = make_room(cx, txn);
+            if full.is_some() {
+                return self.note_unfit(table_id, full);
+            }
+        }
         if mode == Mode::Insert {
             txn.notes.note_insert();
         }
