@@ -18,6 +18,7 @@ pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::row::{Row, Value};
 use crate::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
 use crate::working_set::{Added, BUFFERED_MAX, Entry, FEW, Handle, Mode, Progress, ROOM_STEP, Txn};
+use tarn_fabric::rng::mix;
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// A transaction in progress; see [`Coordinator::transact`].
@@ -378,7 +379,7 @@ pub(crate) fn key_word(bytes: &[u8]) -> u64 {
     for chunk in bytes.chunks(8) {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
-        hash = tarn_fabric::rng::mix(hash.rotate_left(5) ^ u64::from_le_bytes(word));
+        hash = mix(hash.rotate_left(5) ^ u64::from_le_bytes(word));
     }
     hash
 }
@@ -396,16 +397,17 @@ fn is_of(round: &Round, entry: &Entry, table: &Table, word: u64, full_key: &[u8]
         && (full_key.is_empty() || round.bytes(entry.full_key, full_key.len()) == full_key)
 }
 
-#[cold]
+#[inline(never)]
 fn find_among_many(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
     let Txn { entries, round, by_key, has_many, .. } = txn;
     *has_many = true;
-    for (at, entry) in entries.iter().enumerate().skip(by_key.len()) {
-        by_key.insert((entry.table, entry.key, at as u32));
+    let hash = |table: TableId, word: u64| mix(word ^ u64::from(table.0) << 48);
+    let hash_at = |&at: &u32| hash(entries[at as usize].table, entries[at as usize].key);
+    for at in by_key.len()..entries.len() {
+        by_key.insert_unique(hash_at(&(at as u32)), at as u32, hash_at);
     }
-    let its = (table.id, word, 0)..=(table.id, word, u32::MAX);
-    let mut known = by_key.range(its).map(|&(_, _, at)| at as usize);
-    known.find(|&at| is_of(round, &entries[at], table, word, full_key))
+    let is_it = |&at: &u32| is_of(round, &entries[at as usize], table, word, full_key);
+    by_key.find(hash(table.id, word), is_it).map(|&at| at as usize)
 }
 
 /// Keeps a long key in the round's buffer; where, or position 0 if there is none.

@@ -21,7 +21,7 @@ use crate::recorder::HistorySink;
 use crate::schema::{Cells, TableId};
 use crate::sequel::{Notes, Sequel, Wish};
 use crate::timestamp::Timestamp;
-use std::collections::BTreeSet;
+use hashbrown::HashTable;
 use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::clock::Nanos;
@@ -456,7 +456,7 @@ pub struct Txn {
     /// Records that it may have until somebody looks whether it may have more.
     pub room: usize,
     /// The entries of a transaction of many by their table and key, up to the last that was looked for.
-    pub by_key: BTreeSet<(TableId, u64, u32)>,
+    pub by_key: HashTable<u32>,
     /// One bit of 256 for each of their keys' hashes: what is not here is not among the entries.
     seen: [u64; 4],
     /// The same for the addresses of locks that were asked for.
@@ -567,7 +567,7 @@ impl Txn {
             entries: Vec::with_capacity(16),
             has_many: false,
             room: ROOM_STEP,
-            by_key: BTreeSet::new(),
+            by_key: HashTable::new(),
             seen: [0; 4],
             locked: [0; 4],
             at_home: 0,
@@ -643,7 +643,10 @@ impl Txn {
     pub(crate) fn forget_many(&mut self) {
         // Less, where a transaction may have fewer at all.
         (self.has_many, self.room) = (false, self.room.min(ROOM_STEP));
-        self.by_key = BTreeSet::new();
+        match self.by_key.capacity() > ROOM_STEP {
+            true => self.by_key = HashTable::new(),
+            false => self.by_key.clear(),
+        }
     }
 
     /// Names the transaction and empties its buffer: all that one needs which has no working set. What is left of the one before is
