@@ -380,7 +380,9 @@ impl Context {
     pub(crate) async fn settle_met(&self, word: u64) -> bool {
         let Some(id) = LockWord::from_word(word).owner() else { return false };
         match self.database().numbers.known(id) {
-            Known::Open { number, is_lost: false, .. } if self.may_settle(id) => {
+            Known::Open { number, is_lost: false, .. }
+                if self.settles_others() && self.may_settle(id) =>
+            {
                 matches!(self.settle_here(id, number, Asker::Itself).await, Ok(Some(_)))
             }
             _ => false,

@@ -325,7 +325,8 @@ impl<'a> Claim<'a> {
     pub(crate) fn take(cx: &'a Context, id: TxnId) -> Option<Claim<'a>> {
         let is_over = |node| cx.is_over(node);
         let is_taken = cx.database().numbers.claim(id, cx.node.id, is_over);
-        is_taken.then_some(Claim { cx, id })
+        // Made only then: a claim that is dropped gives the right up.
+        is_taken.then(|| Claim { cx, id })
     }
 
     /// LOCK words that it may have locked.
@@ -385,8 +386,10 @@ impl Context {
 mod tests {
     use super::*;
     use crate::configuration::Configurations;
+    use crate::lock::set_tests::nodes;
     use crate::owner::OwnerTag;
     use crate::replica_groups::ReplicaGroups;
+    use crate::services::Transport;
     use tarn_fabric::address::{Incarnation, NodeSlot};
 
     fn id(slot: u16, count: u64) -> TxnId {
@@ -429,6 +432,19 @@ mod tests {
         assert!(numbers.is_held(7), "its thread has locks of it");
         numbers.forget(id(1, 5));
         assert!(!numbers.is_held(7));
+    }
+
+    #[test]
+    fn who_is_refused_a_claim_takes_none_away() {
+        let nodes = nodes(1, Transport::Own);
+        let id = OwnerTag::new(nodes[0].node.id, 0, 5);
+        nodes[0].database().numbers.doubt(1, id, vec![], false);
+        let first = Claim::take(&nodes[0], id);
+        assert!(first.is_some());
+        assert!(Claim::take(&nodes[0], id).is_none());
+        assert!(Claim::take(&nodes[0], id).is_none(), "the first is still at it");
+        drop(first);
+        assert!(Claim::take(&nodes[0], id).is_some());
     }
 
     #[test]
