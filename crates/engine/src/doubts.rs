@@ -205,10 +205,10 @@ impl Context {
         Err(self.explain(Explanation::usage("resolve", id, &allowed)))
     }
 
-    /// While its life is being recovered, nobody else settles a transaction.
+    /// Refuses to settle a transaction whose node is being recovered: recovery settles it.
     ///
     /// # Errors
-    /// As [`Context::awaits`], if it is.
+    /// `Usage`, which names the node.
     fn awaits_recovery(&self, id: TxnId) -> Result<(), Failure> {
         match self.database().numbers.is_closed(id.node()) {
             true => self.awaits(id, false),

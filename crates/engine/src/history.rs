@@ -25,8 +25,8 @@ pub enum RecordedOutcome {
     GaveUp,
     /// Nobody knows yet.
     Unknown,
-    /// What undoing another transaction may have left: a version that is there only if there was something to undo. To a
-    /// checker its outcome is unknown: whoever reads that version says that it is there.
+    /// Stands for the undo of another transaction's write. Its version exists only if the undo found that write. The checker
+    /// takes the outcome as unknown: a read of the version shows that it exists.
     MayBeThere,
 }
 
@@ -35,7 +35,7 @@ pub enum RecordedOutcome {
 pub struct Undone {
     /// Its counter.
     pub version: u64,
-    /// It is given only where the write, or its mark, is found; else whoever undoes gives it in any case.
+    /// The undo writes this version only where it finds the write or its mark. If false, the undo always writes it.
     pub only_if_found: bool,
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum Known {
         number: u32,
         /// Its thread is no more.
         is_left: bool,
-        /// And has taken along what nobody else can give up: its node's recovery does.
+        /// Its thread has ended with locks that no other thread can release: recovery of its node releases them.
         is_lost: bool,
         /// A thread of this node is settling it.
         settled_by: Option<NodeId>,
@@ -206,7 +206,8 @@ impl Numbers {
         });
     }
 
-    /// A life is recovered from now on: no other begins to settle what it has in doubt. Whoever is at it, of other lives.
+    /// Closes a life for recovery: threads of other lives can no longer claim its transactions in doubt. Returns the other lives
+    /// that hold such a claim now.
     pub(crate) fn close(&self, life: NodeId) -> Vec<NodeId> {
         self.change(|state| {
             state.closed.insert(life);
