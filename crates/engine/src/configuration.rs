@@ -16,22 +16,14 @@
 //! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
 //! service over a network has the same four messages: announce, quiet, open, report.
 
-use crate::membership::{Membership, Standing, ViewNumber};
-use crate::replica_groups::ReplicaGroups;
+use crate::membership::{Membership, Standing};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
 use tarn_fabric::backend::Endpoint;
-
-/// A configuration's number: the one that is opened next has the next number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConfigurationNumber(pub u64);
-
-impl ConfigurationNumber {
-    /// Of the configuration that a database begins with.
-    pub const FIRST: ConfigurationNumber = ConfigurationNumber(1);
-}
+use tarn_store::ids::{ConfigurationNumber, ViewNumber};
+use tarn_store::placement::replica_groups::ReplicaGroups;
 
 /// The map that transactions run on.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -5,34 +5,18 @@
 //! one node; a [`Context`] is one thread's, shared by its coordinators without locks. All transactions
 //! that a thread runs at a time run in one configuration: the map changes when none runs.
 
-use crate::address_cache::AddressCache;
-use crate::catalog::{Catalog, Table};
 use crate::clearance::Clearance;
-use crate::configuration::{ConfigurationNumber, Configurations, Seat};
+use crate::configuration::{Configurations, Seat};
 use crate::doubts::Doubts;
-use crate::heap::Heap;
-use crate::index::IndexView;
-use crate::index::btree::cache::TreeCache;
-use crate::index::btree::work::{DeadNodes, TreeWorks};
-use crate::index::growth::Growth;
-use crate::index::hash::Surroundings;
-use crate::index_schema::IndexId;
-use crate::left_memory::LeftMemory;
 use crate::load_trees::Loads;
-use crate::log::chain::LogBlocks;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::numbers::{Known, Numbers};
-use crate::outcome::{Explanation, Failure, Resolution, TxnId, UsageError};
-use crate::owner::{OwnerTag, THREADS_MAX};
 use crate::protocol::AnyProtocol;
 use crate::read_lease::explicit::ThreadReaders;
 use crate::read_lease::readers::NodeReaders;
 use crate::read_lease::{LeaseDesk, LeaseWord, NodeDelays, NodeLease, ThreadDelays};
-use crate::record_gc::RecordGc;
 use crate::recovery::{Sweeps, Turns};
-use crate::replica_groups::{ReplicaGroups, ThreadGroups};
-use crate::schema::TableId;
 use crate::services::{Directory, NodeServices, ServiceOptions, ThreadServices};
 use crate::threads::{ThreadNumber, Threads};
 use crate::timestamp::{LastSeen, SharedCounter, Timestamps};
@@ -44,6 +28,22 @@ use tarn_fabric::address::{Address, GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
+use tarn_store::ids::{
+    ConfigurationNumber, Explanation, Failure, OwnerTag, Resolution, THREADS_MAX, TxnId, UsageError,
+};
+use tarn_store::index::IndexView;
+use tarn_store::index::btree::cache::TreeCache;
+use tarn_store::index::btree::work::{DeadNodes, TreeWorks};
+use tarn_store::index::growth::Growth;
+use tarn_store::index::hash::Surroundings;
+use tarn_store::log::blocks::LogBlocks;
+use tarn_store::memory::address_cache::AddressCache;
+use tarn_store::memory::heap::Heap;
+use tarn_store::memory::left_memory::LeftMemory;
+use tarn_store::memory::record_gc::RecordGc;
+use tarn_store::placement::catalog::{Catalog, Table};
+use tarn_store::placement::replica_groups::{ReplicaGroups, ThreadGroups};
+use tarn_store::schema::{IndexId, TableId};
 
 /// How often a thread that waits for a configuration looks whether it is there.
 const LOOK_AGAIN: Nanos = Nanos(1_000);

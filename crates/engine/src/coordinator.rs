@@ -11,19 +11,15 @@ mod attempt;
 use crate::access::together::Together;
 use crate::clearance::Clearance;
 use crate::context::Context;
-use crate::history::{RecordedOutcome, RecordedTxn};
 use crate::metrics::RecoveryEvent;
 use crate::misuse;
 use crate::numbers::Known;
-#[cfg(doc)]
-use crate::numbers::VERDICTS_MAX;
-use crate::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
 use crate::recorder::{self, HistorySink};
 use crate::recovery::free_met;
 use crate::restructure::Grew;
 pub use crate::retry::Retry;
 use crate::transaction::Transaction;
-use crate::working_set::{Intent, Mode, Txn};
+use crate::working_set::{Intent, Txn};
 use attempt::Attempt;
 use rand::RngExt;
 use std::rc::Rc;
@@ -31,6 +27,10 @@ use tarn_fabric::backend::Cost;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::Rng;
+use tarn_store::history::{RecordedOutcome, RecordedTxn};
+#[cfg(doc)]
+use tarn_store::ids::VERDICTS_MAX;
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode, Resolution, TxnId};
 
 /// How far a transaction has come that was not committed yet.
 #[derive(Clone, Copy)]

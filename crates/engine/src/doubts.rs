@@ -10,10 +10,8 @@
 //! ([`crate::numbers`]).
 
 use crate::context::Context;
-use crate::layout::{LOCK_AT, LockMode, LockWord};
 use crate::membership::Standing;
 use crate::numbers::{Claim, Known, Verdict};
-use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::recorder;
 use crate::recovery::Asker;
 use crate::timestamp::Timestamps;
@@ -23,6 +21,8 @@ use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
+use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 
 /// From here on the outcome is what the memory says.
 #[inline]

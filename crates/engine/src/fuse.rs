@@ -6,15 +6,15 @@
 //! ([`crate::sequel::Wish`]). Here it is decided what an operation means; how the protocol
 //! gets what it needs for it is [`Protocol::wish_again`]'s.
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::outcome::Failure;
 use crate::protocol::Protocol;
-use crate::schema::{Cells, ColumnId};
 use crate::sequel::{Existed, Waiting, Wish};
 use crate::transaction::widened;
-use crate::working_set::{Entry, Further, Handle, Mode, Progress, Txn};
+use crate::working_set::{Entry, Further, Handle, Progress, Txn};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::{Cells, ColumnId};
 
 /// A further operation on a record that the transaction has: its handle.
 #[cold]

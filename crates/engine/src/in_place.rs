@@ -5,18 +5,18 @@
 //! leaves its slot without a body: that is free once the transaction has committed, and not before, since undoing it
 //! gives the slot its body back.
 
-use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::changes::{
     change_prints, finish, give_back_body, raise_directory, set_new_version, version_piece,
 };
-use crate::index::hash_of;
-use crate::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES, for_each_run};
-use crate::log::undo;
-use crate::outcome::Failure;
-use crate::working_set::{Allocated, Entry, Memory, Mode, NO_LOCK, Piece, Txn};
+use crate::log::encode::undo_bytes;
+use crate::working_set::{Allocated, Entry, Memory, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::index::hash_of;
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES};
+use tarn_store::placement::catalog::Table;
 
 /// How a variant writes.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ pub(crate) fn prepare(how: Writes, cx: &Context, txn: &mut Txn) -> Result<(), Fa
         entry.new_version = txn.locks[entry.lock as usize].new_version;
     }
     txn.entries = entries;
-    finish(cx, txn, undo::encoded_bytes)
+    finish(cx, txn, undo_bytes)
 }
 
 fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
@@ -56,7 +56,7 @@ fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
     set_new_version(txn, entry.lock, new_version);
     if table.slot.is_out_of_line() {
         let Txn { pieces, .. } = txn;
-        for_each_run(table, entry.dirty, WORD_BYTES, |from, to| {
+        table.for_each_run(entry.dirty, WORD_BYTES, |from, to| {
             pieces.push(Piece {
                 address: entry.body.plus(from),
                 new: entry.payload.plus(from),

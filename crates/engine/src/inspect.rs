@@ -3,23 +3,22 @@
 //! Invariant: read-only. It trusts nothing that a protocol says: it reads every bucket of every
 //! replica and compares.
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::Geometry;
-use crate::index::prints::{are_wrong, void_words};
-use crate::index::{GrowthState, SEGMENTS_MAX, hash_of};
 use crate::inspect_trees::audit_index;
 use crate::inspect_versions::{is_block, wrong_cells};
-use crate::layout::{
-    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, LockWords, Newest,
-    PayloadAt, RecordLayout, VERSION_AT, Version,
-};
-use crate::outcome::Failure;
-use crate::row::Row;
-use crate::schema::TableId;
 use std::fmt;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::Failure;
+use tarn_store::index::prints::{are_wrong, void_words};
+use tarn_store::index::{GrowthState, hash_of};
+use tarn_store::layout::{
+    DIRECTORY_BYTES, DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Geometry, KEY_AT, LOCK_AT, LockWords,
+    Newest, PayloadAt, RecordLayout, SEGMENTS_MAX, VERSION_AT, Version,
+};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::TableId;
+use tarn_store::schema::row::Row;
 
 /// A stored record, as a scan shows it.
 pub struct Stored<'a> {

@@ -3,13 +3,13 @@
 //! Invariant: a database that was loaded is clean, and each test changes one thing of it.
 
 use super::*;
-use crate::catalog::{Catalog, Options};
 use crate::inspect_scene::thread_on;
-use crate::layout::{LINED_WRITER_AT, LayoutKind};
 use crate::load::{Loader, Part};
-use crate::schema::{ColumnId, ColumnType, TableSchema};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::executor::block_on;
+use tarn_store::layout::{LINED_WRITER_AT, LayoutKind};
+use tarn_store::placement::catalog::{Catalog, Options};
+use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);
@@ -24,7 +24,7 @@ fn table(name: &str, text: u16) -> TableSchema {
     schema.column("text", ColumnType::Bytes(text))
 }
 
-fn plan(keyed: u8) -> Result<Catalog, crate::outcome::UsageError> {
+fn plan(keyed: u8) -> Result<Catalog, tarn_store::ids::UsageError> {
     let schemas = [table("small", 20), table("wide", 300), table("keyed", 30).key_bytes(keyed)];
     let small = Options { chunk_bytes: 16 << 10, spare_bytes: 1 << 20, ..Options::default() };
     let options =

@@ -2,14 +2,14 @@
 //!
 //! Invariant: nothing but the catalog is the caller's choice.
 
-use crate::catalog::Catalog;
 use crate::context::{ComputeNode, Context, Database};
 use crate::membership::EmbeddedMembership;
 use crate::protocol::{ALL, AnyProtocol};
-use crate::replica_groups::ReplicaGroups;
 use std::sync::Arc;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::local::{Backing, LocalConfig, LocalFabric};
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::placement::replica_groups::ReplicaGroups;
 
 pub(crate) fn thread_on(catalog: Catalog) -> Context {
     let config = LocalConfig {

@@ -6,16 +6,16 @@
 //! record; replicas are equal, where what they hold counts.
 
 use crate::context::Context;
-use crate::index::btree::node::{META_AT, Node, NodeShape};
-use crate::index::btree::plan::Index;
 use crate::inspect::{Audit, scan};
-use crate::layout::VERSION_AT;
-use crate::outcome::Failure;
 use crate::trees::{each_node, leftmost, read};
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 use tarn_fabric::rng::mix;
 use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::layout::VERSION_AT;
+use tarn_store::layout::index_plan::Index;
+use tarn_store::layout::node::{META_AT, Node, NodeShape};
 
 /// Nodes of one level: where each begins.
 type Lows = BTreeMap<u64, Vec<u8>>;

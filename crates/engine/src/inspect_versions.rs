@@ -3,14 +3,15 @@
 //! Invariant: it believes no cell: what a cell leads to is read and compared with it. Asked of primaries; that
 //! backups hold the same is what [`crate::inspect`] compares.
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::layout::{Cell, CellAddress, Cells, KEY_AT, RecordLayout, SHAPE_AT, Seen, is_record_of};
-use crate::outcome::Failure;
 use crate::recovery::is_stray;
-use crate::timestamp::Timestamp;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Failure, Timestamp};
+use tarn_store::layout::{
+    Cell, CellAddress, Cells, KEY_AT, RecordLayout, SHAPE_AT, Seen, is_record_of,
+};
+use tarn_store::placement::catalog::Table;
 
 /// How many cells of the record in a slot are wrong; its image lies at `image`, and it lies at `slot`.
 ///

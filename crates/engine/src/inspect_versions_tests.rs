@@ -3,17 +3,17 @@
 //! Invariant: a database that was loaded is clean, and each test changes one thing of it.
 
 use super::*;
-use crate::catalog::{Catalog, Options};
-use crate::index::hash_of;
 use crate::inspect::{Audit, audit, scan};
 use crate::inspect_scene::thread_on;
-use crate::layout::{
+use crate::load::{Loader, Part};
+use tarn_fabric::executor::block_on;
+use tarn_store::index::hash_of;
+use tarn_store::layout::{
     CELL_PREV_TS_AT, CELL_TO_AT, CELL_TXN_AT, CELLS_AT, DIRECTORY_BYTES, LayoutKind,
     PACKED_VERSIONS_AT, RECORD_HEAD_BYTES, Records, VERSION_AT, Version, VersionWord,
 };
-use crate::load::{Loader, Part};
-use crate::schema::{ColumnId, ColumnType, TableId, TableSchema};
-use tarn_fabric::executor::block_on;
+use tarn_store::placement::catalog::{Catalog, Options};
+use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
 const RECORDS: u64 = 60;
 const A: ColumnId = ColumnId(0);

@@ -6,11 +6,11 @@
 //! the record may have been given, if it had been written at all.
 
 use crate::context::Context;
-use crate::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind, fingerprint};
 use crate::inspect::{Stored, scan};
-use crate::outcome::Failure;
-use crate::schema::TableId;
 use std::collections::{BTreeMap, BTreeSet};
+use tarn_store::history::{RecordedOutcome, RecordedTxn, RecordedWrite, WriteKind, fingerprint};
+use tarn_store::ids::Failure;
+use tarn_store::schema::TableId;
 
 /// Every record that is there, as if it had been inserted now: for after loading.
 ///

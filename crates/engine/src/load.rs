@@ -6,20 +6,19 @@
 //! insert would place them, at every replica, with version 1. Entries of ordered indexes are gathered and
 //! built into trees by the loader that finishes last ([`crate::load_trees`]).
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::Geometry;
-use crate::index::prints::loaded_print;
-use crate::index::{Place, hash_of};
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Loaded};
 use crate::load_trees::{Run, build};
-use crate::outcome::Failure;
-use crate::row::Value;
-use crate::schema::{ColumnId, Key, TableId, TableSchema};
 use crate::transaction::key_word;
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::Failure;
+use tarn_store::index::prints::loaded_print;
+use tarn_store::index::{Place, hash_of};
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Geometry, KEY_AT, Loaded};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::row::Value;
+use tarn_store::schema::{ColumnId, Key, TableId, TableSchema};
 
 /// Records on their way at once.
 const BATCH: usize = 32;

@@ -5,16 +5,16 @@
 //! with all of them; its old nodes are marked dead then, for whoever remembers them, and are not used again.
 
 use crate::context::Context;
-use crate::index::btree::build::{Level, nodes_of, sort};
-use crate::index::btree::edit::NodeMut;
-use crate::index::btree::node::Node;
-use crate::index::btree::plan::Index;
-use crate::layout::{VERSION_AT, Version};
-use crate::outcome::{AbortReason, Failure};
 use crate::trees;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::btree::build::{Level, nodes_of, sort};
+use tarn_store::index::btree::edit::NodeMut;
+use tarn_store::layout::index_plan::Index;
+use tarn_store::layout::node::Node;
+use tarn_store::layout::{VERSION_AT, Version};
 
 /// Nodes that one round writes.
 const BATCH: usize = 16;

@@ -16,15 +16,11 @@ mod shards;
 
 pub use embedded::EmbeddedMembership;
 
-use crate::outcome::UsageError;
 use crate::read_lease::{LeasePolicy, LeaseWord, NotNow};
-use crate::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
-
-/// A view's number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ViewNumber(pub u64);
+use tarn_store::ids::{UsageError, ViewNumber};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 
 /// How a life of a compute node stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -214,7 +210,7 @@ pub enum Management {
 }
 
 /// What the engine asks of a membership service.
-pub trait Membership: Send + Sync {
+pub trait Membership: ShardRecord + Send + Sync {
     /// The current view.
     fn view(&self) -> ViewNumber;
 
@@ -266,11 +262,6 @@ pub trait Membership: Send + Sync {
     /// does it again.
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool;
 
-    /// What the shard map of record says; `None` if the shard has never had an owner.
-    fn shard(&self, shard: ShardId) -> Option<ShardEntry>;
-
-    /// How often the map of record has changed: who has taken over so many changes need not look.
-    fn shard_changes(&self) -> u64;
     /// Whether any shard has ever had an owner.
     fn is_shared_out(&self) -> bool {
         self.shard_changes() > 0

@@ -3,20 +3,24 @@
 //! Invariant: a block is handed out once until it comes back, and comes back when nobody is led to it any more: at
 //! once if its transaction has written nothing, when its transaction has committed for good if its record goes. Of a
 //! transaction in doubt nothing comes back: its blocks may have been written, and readers of chains
-//! be led there. What has been part of an index stays so. Who may come too late to a record: [`crate::record_gc`].
+//! be led there. What has been part of an index stays so. Who may come too late to a record: [`tarn_store::memory::record_gc`].
 
 use crate::context::{Context, Database};
-use crate::heap::{Ground, Heap, claim};
-use crate::layout::RecordLayout;
-use crate::left_memory::Found;
-use crate::outcome::{Explanation, Failure};
-use crate::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc, batch_of};
-use crate::schema::TableId;
 use crate::working_set::{Allocated, Memory};
 use std::cell::RefCell;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
+use tarn_fabric::port::Port;
+use tarn_fabric::rng::mix;
 use tarn_fabric::round::{Round, VERB_BYTES_MAX};
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::layout::RecordLayout;
+use tarn_store::memory::heap::Heap;
+use tarn_store::memory::left_memory::Found;
+use tarn_store::memory::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc, batch_of};
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::TableId;
 
 /// One coroutine's claim of a chunk, also if it is dropped.
 struct Claiming<'a> {
@@ -296,4 +300,95 @@ impl Context {
             }
         }
     }
+}
+
+/// What allocation needs from its thread.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    /// Sends the rounds.
+    port: &'a Port,
+    /// Where the heap lies.
+    catalog: &'a Catalog,
+    /// Where groups live.
+    groups: &'a ReplicaGroups,
+}
+
+/// Claims enough adjacent chunks for `bytes`, at any replica's equal offset.
+///
+/// # Errors
+/// `OutOfMemory`, or the fabric's.
+async fn claim(
+    ground: Ground<'_>,
+    owner: u64,
+    group: GroupId,
+    bytes: u64,
+) -> Result<(Address, u64), Failure> {
+    let chunk_bytes = ground.catalog.options().chunk_bytes;
+    let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
+    let (mut looking, mut taking) = (Round::new(), Round::new());
+    let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
+    // As a rule the first is free. Of a large database half a million may not be: then many are looked at at once.
+    let mut words_max = 1;
+    let (mut run, mut at, mut left) = (0, start, chunks + wanted);
+    while left > 0 {
+        if at == chunks {
+            (at, run) = (0, 0);
+        }
+        let words = left.min(chunks - at).min(words_max);
+        looking.clear();
+        let first = ground.groups.primary(ground.catalog.chunk_word(group, at));
+        let seen = looking.read(first, words as usize * 8);
+        ground.port.execute(&mut looking).await?;
+        for word in 0..words as usize {
+            let is_free = looking.words(seen, words as usize)[word] == 0;
+            run = if is_free { run + 1 } else { 0 };
+            at += 1;
+            if run == wanted {
+                let first = at - wanted;
+                if take_run(ground, &mut taking, owner, group, first, wanted).await? {
+                    return Ok((ground.catalog.chunk(group, first), wanted * chunk_bytes));
+                }
+                run = 0;
+            }
+        }
+        left -= words;
+        words_max = (words_max * 8).min(VERB_BYTES_MAX as u64 / 8);
+    }
+    Err(Failure::OutOfMemory)
+}
+
+/// CASes a run of chunks; on a refusal gives back what it got.
+async fn take_run(
+    ground: Ground<'_>,
+    round: &mut Round,
+    owner: u64,
+    group: GroupId,
+    first: u64,
+    count: u64,
+) -> Result<bool, Failure> {
+    for chunk in first..first + count {
+        let word = ground.catalog.chunk_word(group, chunk);
+        round.clear();
+        let cas = round.cas(ground.groups.primary(word), 0, owner);
+        ground.port.execute(round).await?;
+        if !round.swapped(cas) {
+            for taken in first..chunk {
+                let word = ground.catalog.chunk_word(group, taken);
+                round.clear();
+                round.cas(ground.groups.primary(word), owner, 0);
+                ground.port.execute(round).await?;
+            }
+            return Ok(false);
+        }
+    }
+    for chunk in first..first + count {
+        round.clear();
+        let copy = round.reserve(8);
+        round.set_word(copy, owner);
+        for target in ground.groups.backups(ground.catalog.chunk_word(group, chunk)) {
+            round.write(target, copy, 8);
+        }
+        ground.port.execute(round).await?;
+    }
+    Ok(true)
 }

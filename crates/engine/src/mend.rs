@@ -5,18 +5,17 @@
 //! believed only if no life was expelled and nobody settled a transaction while it was made: what they
 //! changed may have passed the copier by.
 
-use crate::configuration::{ConfigurationNumber, CopierId};
+use crate::configuration::CopierId;
 use crate::context::Context;
-use crate::membership::ViewNumber;
 use crate::metrics::RecoveryEvent;
-use crate::outcome::Failure;
 use crate::reconfigure::{Changed, Terms, change, probe, replaced};
 use crate::recovery::{Pace, Recovery, Sweeper};
-use crate::replica_groups::ReplicaGroups;
 use crate::rereplicate::{Copied, copy};
 use tarn_fabric::address::{GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
+use tarn_store::ids::{ConfigurationNumber, Failure, ViewNumber};
+use tarn_store::placement::replica_groups::ReplicaGroups;
 
 /// Something that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,8 +2,8 @@
 //!
 //! Invariant: one thread, plain cells, no atomics; a snapshot is taken by the owning thread.
 
-use crate::outcome::AbortReason;
 use std::cell::Cell;
+use tarn_store::ids::AbortReason;
 
 /// Most phases that one protocol names.
 pub const PHASES_MAX: usize = 24;

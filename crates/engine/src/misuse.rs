@@ -5,14 +5,14 @@
 //! that is not there, a row that is inserted and never set) fails the commit, before anything is written, and only if
 //! all that was read is still so: a body that saw what never was is tried again.
 
-use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::Coordinator;
-use crate::outcome::{Explanation, Failure};
-use crate::schema::{Cells, TableId};
 use crate::sequel::{Existed, Wish};
 use crate::transaction::Transaction;
-use crate::working_set::{Entry, Handle, Mode, Progress, Txn};
+use crate::working_set::{Entry, Handle, Progress, Txn};
+use tarn_store::ids::{Explanation, Failure, Mode};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::{Cells, TableId};
 
 impl Transaction<'_> {
     /// As [`Transaction::existed`], by the handle of a further operation.

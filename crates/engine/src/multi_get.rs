@@ -5,17 +5,17 @@
 //! that transaction; a try that does not get through has held nothing, and what follows is that transaction, which has one try less.
 
 use crate::access::together::{self, Came, TOGETHER_MAX};
-use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::{Coordinator, Tried};
-use crate::history::RecordedOutcome;
-use crate::outcome::Failure;
 use crate::recorder;
-use crate::row::Row;
-use crate::schema::{Cells, TableId};
 use crate::transaction::Transaction;
-use crate::working_set::{Entry, Intent, Mode, Progress};
+use crate::working_set::{Entry, Intent, Progress};
 use tarn_fabric::backend::Cost;
+use tarn_store::history::RecordedOutcome;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::row::Row;
+use tarn_store::schema::{Cells, TableId};
 
 /// A try is under way: its thread changes no configuration meanwhile.
 struct Inside<'a>(&'a Context);

@@ -4,11 +4,11 @@
 //! him: a CAS of another's tag changes nothing. Which locks a transaction takes, and when, is its protocol's.
 
 use crate::context::Context;
-use crate::layout::{LOCK_AT, LockMode, LockWord, Ticket};
-use crate::owner::OwnerTag;
 use crate::working_set::{HeldAs, Lock, LockKind, NO_LOCK, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{Round, VerbIndex};
+use tarn_store::ids::OwnerTag;
+use tarn_store::layout::{LOCK_AT, LockMode, LockWord, Ticket};
 
 /// The verb of a lock whose outcome has been taken in.
 pub(crate) const HELD: VerbIndex = VerbIndex(u32::MAX);

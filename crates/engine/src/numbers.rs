@@ -11,13 +11,10 @@
 
 use crate::configuration::Seat;
 use crate::context::Context;
-use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use tarn_fabric::address::{Address, NodeId};
-
-/// Of so many transactions that were settled it is known how they ended.
-pub const VERDICTS_MAX: usize = 1 << 16;
+use tarn_store::ids::{Explanation, Failure, Resolution, TxnId, VERDICTS_MAX};
 
 /// For what a number is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -388,10 +385,10 @@ mod tests {
     use super::*;
     use crate::configuration::Configurations;
     use crate::lock::set_tests::nodes;
-    use crate::owner::OwnerTag;
-    use crate::replica_groups::ReplicaGroups;
     use crate::services::Transport;
     use tarn_fabric::address::{Incarnation, NodeSlot};
+    use tarn_store::ids::OwnerTag;
+    use tarn_store::placement::replica_groups::ReplicaGroups;
 
     fn id(slot: u16, count: u64) -> TxnId {
         let node = NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) };

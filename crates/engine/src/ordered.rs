@@ -5,19 +5,19 @@
 //! another version of it is another tree than the caller was shown. The memory is kept from transaction
 //! to transaction, and a transaction without scans on tables without indexes never touches it.
 
-use crate::catalog::{Catalog, Table};
-use crate::index::btree::cache::Lead;
-use crate::index::btree::plan::{Index, KeyBytes};
-use crate::index::btree::scan::{Own, ScanState, Visit};
-use crate::index::btree::seek::Seek;
-use crate::index::btree::work::TreeWork;
-use crate::index_schema::IndexId;
-use crate::layout::Version;
-use crate::schema::Cells;
-use crate::working_set::{Entry, FEW, Mode, NO_LOCK, Progress};
+use crate::working_set::{Entry, FEW, NO_LOCK, Progress};
 use std::collections::BTreeMap;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::Mode;
+use tarn_store::index::btree::cache::Lead;
+use tarn_store::index::btree::scan::{Own, ScanState, Visit};
+use tarn_store::index::btree::seek::Seek;
+use tarn_store::index::btree::work::TreeWork;
+use tarn_store::layout::Version;
+use tarn_store::layout::index_plan::{Index, KeyBytes};
+use tarn_store::placement::catalog::{Catalog, Table};
+use tarn_store::schema::{Cells, IndexId};
 
 /// A node of an ordered index that the transaction has read or locked.
 #[derive(Clone, Copy, Debug)]
@@ -253,9 +253,9 @@ pub fn effects(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Options;
-    use crate::layout::LayoutKind;
-    use crate::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
+    use tarn_store::layout::LayoutKind;
+    use tarn_store::placement::catalog::Options;
+    use tarn_store::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
 
     /// Eight bytes in the first line, and eight of which half lie behind the second line's version.
     fn catalog() -> Catalog {

@@ -7,15 +7,15 @@
 //! Idempotent: should the changer die, another announces anew; should its future be dropped, the change is
 //! called off: the open configuration stays, under its number. See docs/design/0013-memory-node-recovery.md.
 
-use crate::configuration::{Change, ConfigurationNumber, Configurations};
+use crate::configuration::{Change, Configurations};
 use crate::context::Context;
-use crate::outcome::Failure;
 use crate::recovery::{self, Attempt, Recovery};
-use crate::replica_groups::ReplicaGroups;
 use tarn_fabric::address::{Address, GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{ConfigurationNumber, Failure};
+use tarn_store::placement::replica_groups::ReplicaGroups;
 
 /// How a change goes about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,20 +4,41 @@
 //! one of unknown outcome; so a history is whole also if its coordinator is never heard of again.
 
 use crate::context::Context;
-use crate::history::{
-    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, Undone, WriteKind, fingerprint,
-};
-use crate::layout::Version;
 use crate::ordered::Leaf;
-use crate::schema::{Cells, TableId};
-use crate::working_set::{Entry, Mode, Progress, Txn};
+use crate::working_set::{Entry, Progress, Txn};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::history::{
+    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, Undone, WriteKind, fingerprint,
+};
+use tarn_store::ids::{Mode, Resolution, TxnId};
+use tarn_store::layout::Version;
+use tarn_store::schema::{Cells, TableId};
 
 /// Where coordinators of one thread enter what they did. It outlives them.
 pub type HistorySink = Rc<RefCell<Vec<RecordedTxn>>>;
+
+/// What was decided about transactions in doubt: what callers were `told`, and what threads have noted.
+///
+/// Of a life that is no member any more a decision counts only if there is no other. Expelled while it decided,
+/// it may have read memory that has died since, and nothing of its decision landed; if it did land, memory is
+/// not what the other one says.
+pub fn decisions<'c>(
+    told: Vec<(TxnId, Resolution)>,
+    contexts: impl IntoIterator<Item = &'c Context>,
+) -> Vec<(TxnId, Resolution)> {
+    let is_member = |cx: &&Context| cx.database().membership.is_member(cx.node.id);
+    let (living, dead): (Vec<_>, Vec<_>) = contexts.into_iter().partition(is_member);
+    let mut decided = told;
+    decided.extend(living.iter().flat_map(|cx| cx.decisions()));
+    let known: BTreeSet<TxnId> = decided.iter().map(|(id, _)| *id).collect();
+    let of_dead = dead.iter().flat_map(|cx| cx.decisions());
+    decided.extend(of_dead.filter(|(id, _)| !known.contains(id)));
+    decided
+}
 
 /// Enters a transaction whose data are about to be sent.
 #[cold]

@@ -10,12 +10,12 @@
 
 use crate::context::Context;
 use crate::coordinator::Coordinator;
-use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
-use crate::index::growth::{Grown, Shard};
-use crate::outcome::Failure;
 use crate::recovery::free_met;
-use crate::schema::TableId;
 use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
+use tarn_store::index::growth::{Grown, Shard};
+use tarn_store::schema::TableId;
 
 /// What became of the requests without which a transaction cannot be committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

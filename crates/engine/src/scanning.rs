@@ -8,16 +8,16 @@
 use crate::context::Context;
 use crate::coordinator::Coordinator;
 use crate::fuse::precedes_scan;
-use crate::index::btree::plan::{Index, KeyBytes};
-use crate::index::btree::seek::Seek;
-use crate::index_schema::IndexId;
 use crate::ordered::Ordered;
-use crate::outcome::Explanation;
-use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 use crate::sequel::{LaterScan, Waiting};
 use crate::transaction::Transaction;
 use crate::working_set::Txn;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::Explanation;
+use tarn_store::index::btree::seek::Seek;
+use tarn_store::layout::index_plan::{Index, KeyBytes};
+use tarn_store::schema::IndexId;
+use tarn_store::schema::range::{IndexKey, Scan, ScanEntry, ScanHandle};
 
 impl Transaction<'_> {
     /// Plans a scan of an ordered index. It runs at the next fetch; [`Transaction::scanned`] shows what

@@ -3,13 +3,11 @@
 //! Invariant: a transaction that asks for each record once, sets what it inserts and makes no mistake never touches this
 //! but for one byte of [`Notes`], which is 0 then. The memory is kept from transaction to transaction.
 
-use crate::index::btree::plan::KeyBytes;
-use crate::index_schema::IndexId;
-use crate::outcome::Explanation;
-use crate::schema::Cells;
-use crate::working_set::Mode;
 use std::cell::{Cell, OnceCell};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Explanation, Mode};
+use tarn_store::layout::index_plan::KeyBytes;
+use tarn_store::schema::{Cells, IndexId};
 
 /// What a transaction has to look after before it may commit: one bit each.
 #[derive(Default, Debug)]

@@ -13,21 +13,20 @@ use crate::lock::grants::Grants;
 use crate::lock::name::LockName;
 use crate::lock::table::{Bits, LOCK_TABLE_BYTES_DEFAULT, LockTable};
 use crate::lock::versions::{VERSION_CACHE_ENTRIES_DEFAULT, VersionCache};
-use crate::membership::{Membership, ShardChange, Standing, ViewNumber};
-use crate::outcome::{TxnId, UsageError};
-use crate::owner::THREADS_MAX;
+use crate::membership::{Membership, ShardChange, Standing};
 use crate::read_lease::readers::READER_PLACES;
 use crate::recovery::Inheritance;
 use crate::resharding::Planted;
 use crate::resharding::drain::Drains;
 use crate::resharding::load::Load;
-use crate::shard_map::{Serving, ShardEntry, ShardId, ShardMap, ShardState};
 use crate::timestamp::LastSeen;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::rpc::RpcConfig;
+use tarn_store::ids::{THREADS_MAX, TxnId, UsageError, ViewNumber};
+use tarn_store::placement::shard_map::{Serving, ShardEntry, ShardId, ShardMap, ShardState};
 
 /// What a protocol needs of compute nodes beside threads that run coordinators.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

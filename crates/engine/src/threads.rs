@@ -1,12 +1,12 @@
 //! Numbers of a compute node's threads, which are given again.
 //!
 //! Invariant: a number is one thread's at a time, and whoever has it next names its transactions behind all that were
-//! named under it before. So no two transactions of a node's life have one tag ([`crate::owner`]), however many threads
+//! named under it before. So no two transactions of a node's life have one tag ([`tarn_store::ids`]), however many threads
 //! come and go; what the thread before has left, locks and doubts, is not taken for the next one's.
 
 use crate::context::ComputeNode;
-use crate::owner::{OwnerTag, THREADS_MAX};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tarn_store::ids::{OwnerTag, THREADS_MAX};
 
 struct Seen {
     /// A bit for each number in use.

@@ -6,20 +6,20 @@
 //! next `fetch`, as an error that names them.
 
 use crate::access::near;
-use crate::catalog::Table;
 use crate::context::Context;
 use crate::coordinator::Coordinator;
 use crate::fuse::fuse;
-use crate::index::hash::Lookup;
-use crate::index::hash_of;
 use crate::misuse::{note_nothing_to_set, place_to_set};
-use crate::outcome::{Explanation, Failure};
-pub use crate::range::{IndexKey, Scan, ScanEntry, ScanHandle};
-use crate::row::{Row, Value};
-use crate::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
-use crate::working_set::{Added, BUFFERED_MAX, Entry, FEW, Handle, Mode, Progress, ROOM_STEP, Txn};
+use crate::working_set::{Added, BUFFERED_MAX, Entry, FEW, Handle, Progress, ROOM_STEP, Txn};
 use tarn_fabric::rng::mix;
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Explanation, Failure, Mode};
+use tarn_store::index::hash::Lookup;
+use tarn_store::index::hash_of;
+use tarn_store::placement::catalog::Table;
+pub use tarn_store::schema::range::{IndexKey, Scan, ScanEntry, ScanHandle};
+use tarn_store::schema::row::{Row, Value};
+use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
 
 /// A transaction in progress; see [`Coordinator::transact`].
 pub struct Transaction<'c> {

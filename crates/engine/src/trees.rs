@@ -5,13 +5,13 @@
 //! the walk, which looks for that key from the root.
 
 use crate::context::Context;
-use crate::index::btree::cache::sorted_slots;
-use crate::index::btree::node::Node;
-use crate::index::btree::plan::Index;
-use crate::index::btree::scan::{plan_node, settle_node};
-use crate::outcome::{AbortReason, Failure};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::btree::cache::sorted_slots;
+use tarn_store::index::btree::scan::{plan_node, settle_node};
+use tarn_store::layout::index_plan::Index;
+use tarn_store::layout::node::Node;
 
 /// The leftmost node of every level, the root first.
 ///

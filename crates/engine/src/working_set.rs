@@ -6,27 +6,25 @@
 //! lookup is an entry's way through the index, begun only for a record that is not where it should
 //! be. A lock is what must be released; a piece is bytes to be written under a lock.
 
-use crate::index::hash::Lookup;
-use crate::index::prints::Prints;
-use crate::layout::{Slot, Ticket, Version};
 use crate::lock::set::LockSet;
 use crate::lock::versions::Stamp;
 use crate::log::chain::Chain;
-use crate::membership::ViewNumber;
 use crate::ordered::Ordered;
-use crate::owner::OwnerTag;
 use crate::read_lease::LeaseWord;
 use crate::read_lease::readers::Reading;
 use crate::recorder::HistorySink;
-use crate::schema::{Cells, TableId};
 use crate::sequel::{Notes, Sequel, Wish};
-use crate::timestamp::Timestamp;
 use hashbrown::HashTable;
 use tarn_fabric::address::Address;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::{BufferOffset, Round, VerbIndex};
 use tarn_fabric::window::{Wait, Window};
+use tarn_store::ids::{Mode, OwnerTag, Timestamp, ViewNumber};
+use tarn_store::index::hash::Lookup;
+use tarn_store::index::prints::Prints;
+use tarn_store::layout::{Slot, Ticket, Version};
+use tarn_store::schema::{Cells, TableId};
 
 /// A transaction of no more records, or leaves, looks through them.
 pub const FEW: usize = 64;
@@ -35,19 +33,6 @@ pub const ROOM_STEP: usize = 1024;
 /// Bytes of a transaction's buffer from which on it takes in nothing more that can be refused: what it has
 /// needs some for its log.
 pub const BUFFERED_MAX: usize = 1 << 30;
-
-/// What the caller wants of a record.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
-    /// Its value.
-    Read,
-    /// Its value, to change it.
-    Update,
-    /// That it exist from now on.
-    Insert,
-    /// That it exist no more.
-    Delete,
-}
 
 /// What a transaction was declared to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -296,7 +281,7 @@ pub enum HeldAs {
     /// Its tag: nobody else has the record.
     #[default]
     Exclusive,
-    /// Its tag and a mark, that lets readers pass: see [`crate::layout::LockMode::Intent`].
+    /// Its tag and a mark, that lets readers pass: see [`tarn_store::layout::LockMode::Intent`].
     Intent,
     /// One of both: it is being raised.
     Either,
@@ -515,7 +500,7 @@ pub struct Txn {
     /// What there is to say about that.
     pub sequel: Sequel,
     /// How a fetch failed: nothing but a rollback can follow.
-    pub failed: Option<crate::outcome::Failure>,
+    pub failed: Option<tarn_store::ids::Failure>,
     /// Rounds that release earlier transactions' locks and have not been seen to complete.
     pub unlocking: Vec<Detached>,
     /// Whether the last writes of the transaction before ended in an error: its log is needed until it is settled.

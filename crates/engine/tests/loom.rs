@@ -18,10 +18,10 @@ use tarn_engine::lock::name::LockMode;
 use tarn_engine::lock::table::{Bits, LockTable};
 use tarn_engine::lock::versions::{Stamp, VersionCache, Whose};
 use tarn_engine::read_lease::readers::{NodeReaders, RecordName};
-use tarn_engine::schema::TableId;
 use tarn_engine::services::Transport;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::rpc::RpcConfig;
+use tarn_store::schema::TableId;
 
 const PREEMPTIONS: usize = 3;
 /// Two locks of the one bucket.

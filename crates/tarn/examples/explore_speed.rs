@@ -10,19 +10,19 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_sim::explore::{
     Actor, Bounds, End, ExploreConfig, ExploreFabric, FaultBudget, Model, Reduction, explore,
 };
+use tarn_store::placement::catalog::{Catalog, Options};
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const MEMORY_NODES: usize = 2;
 const COORDINATORS: u32 = 2;

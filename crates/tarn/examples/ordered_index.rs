@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use tarn::cluster::{Cluster, ClusterConfig};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{ColumnId, ColumnType, IndexId, Key, TableId, TableSchema};
 use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, ScanHandle};
 use tarn_fabric::executor::{Executor, block_on};
+use tarn_store::ids::Failure;
+use tarn_store::schema::{ColumnId, ColumnType, IndexId, Key, TableId, TableSchema};
 
 const SCANNED: u32 = 100;
 const MEASURED: Duration = Duration::from_secs(3);

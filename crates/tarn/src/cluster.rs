@@ -6,15 +6,10 @@
 use crate::memory::check_caches;
 use std::io;
 use std::sync::Arc;
-use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::EmbeddedMembership;
-use tarn_engine::outcome::UsageError;
-use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::read_lease::LeasePolicy;
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::TableSchema;
 use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
 use tarn_fabric::error::FabricError;
@@ -22,6 +17,10 @@ use tarn_fabric::executor::block_on;
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::port::Port;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{THREADS_MAX, UsageError};
+use tarn_store::placement::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::TableSchema;
 
 /// Version tables that a compute node remembers, at most.
 pub const VERSION_CACHE_MAX: usize = 1 << 24;
@@ -407,8 +406,8 @@ fn gib(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tarn_engine::schema::ColumnType;
     use tarn_fabric::address::NodeId;
+    use tarn_store::schema::ColumnType;
 
     fn cluster() -> Cluster {
         let schema = TableSchema::new("t", 100).column("c", ColumnType::U64);

@@ -18,11 +18,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::Retry;
-use tarn_engine::outcome::UsageError;
-use tarn_engine::owner::THREADS_MAX;
-use tarn_engine::schema::TableSchema;
 use tarn_engine::services;
 use tarn_fabric::local::Backing;
+use tarn_store::ids::{THREADS_MAX, UsageError};
+use tarn_store::schema::TableSchema;
 
 /// Most compute nodes at once.
 const COMPUTE_NODES: u16 = 64;

@@ -5,7 +5,7 @@
 
 use crate::cluster::OpenError;
 use std::fmt;
-use tarn_engine::outcome::{Explanation, Failure, TxnId, UsageError};
+use tarn_store::ids::{Explanation, Failure, TxnId, UsageError};
 
 /// See the module's text.
 #[derive(Debug)]

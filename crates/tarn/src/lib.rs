@@ -85,18 +85,18 @@ pub use error::Error;
 pub use rows::{Field, PrimaryKey, Record, RecordHandle, Table};
 pub use session::Session;
 pub use tarn_engine::coordinator::Retry;
-pub use tarn_engine::outcome::{AbortReason, Failure, Resolution, TxnId, UsageError};
-pub use tarn_engine::schema::{ColumnId, ColumnType, TableSchema};
 pub use tarn_engine::transaction::{Block, Transaction};
 pub use tarn_fabric::clock::Nanos;
 pub use tarn_fabric::executor::{Executor, block_on};
 pub use tarn_fabric::local::Backing;
+pub use tarn_store::ids::{AbortReason, Failure, Resolution, TxnId, UsageError};
+pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
 /// Named by [`row!`] and by nobody else.
 #[doc(hidden)]
 pub mod __private {
-    pub use tarn_engine::row::Row;
     pub use tarn_engine::working_set::Handle;
+    pub use tarn_store::schema::row::Row;
 }
 
 /// The example of the project's README, which is tested with the others.

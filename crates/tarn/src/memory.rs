@@ -3,7 +3,7 @@
 //! Invariant: asked before anything is laid out, with every thread counted and the database's own bytes
 //! taken away first, so that the range it names is one that would be accepted.
 
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// An address that a thread remembers: table, key, slot, body.
 const ADDRESS_BYTES: u64 = 32;

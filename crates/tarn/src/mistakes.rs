@@ -6,8 +6,8 @@
 use crate::cluster::OpenError;
 use crate::error::Error;
 use std::fmt;
-use tarn_engine::outcome::UsageError;
-use tarn_engine::schema::{Column, ColumnType, KeyWidth, TableSchema};
+use tarn_store::ids::UsageError;
+use tarn_store::schema::{Column, ColumnType, KeyWidth, TableSchema};
 
 /// What the layers underneath call a value that [`crate::Builder`] calls otherwise.
 const BUILDERS_NAMES: [(&str, &str); 5] = [

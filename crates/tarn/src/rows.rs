@@ -4,11 +4,11 @@
 //! not say.
 
 use std::marker::PhantomData;
-use tarn_engine::outcome::{Explanation, Failure, UsageError};
-use tarn_engine::row::Row;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
+use tarn_store::ids::{Explanation, Failure, UsageError};
+use tarn_store::schema::row::Row;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, TableSchema};
 
 /// What a column can hold.
 pub trait Field: Sized {
@@ -76,7 +76,7 @@ impl PrimaryKey for u64 {
 
 impl<const N: usize> PrimaryKey for [u8; N] {
     const WIDTH: KeyWidth = {
-        assert!(N > 0 && N <= tarn_engine::schema::KEY_BYTES_MAX);
+        assert!(N > 0 && N <= tarn_store::schema::KEY_BYTES_MAX);
         KeyWidth::Bytes(N as u8)
     };
 

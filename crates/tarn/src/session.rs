@@ -9,10 +9,10 @@ use crate::rows::{Record, Table};
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{Failure, Resolution, TxnId};
-use tarn_engine::row::Row;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{Failure, Resolution, TxnId};
+use tarn_store::schema::row::Row;
 
 /// Runs transactions; see [`Tarn::session`].
 ///

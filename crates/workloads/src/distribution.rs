@@ -4,8 +4,8 @@
 //! bijection, so that the hottest keys are not neighbours (as YCSB does: Cooper et al., SoCC 2010).
 
 use rand::{Rng as _, RngExt};
-use tarn_engine::outcome::UsageError;
 use tarn_fabric::rng::{Rng, mix};
+use tarn_store::ids::UsageError;
 
 /// A distribution over `0..records`.
 #[derive(Clone, Debug)]

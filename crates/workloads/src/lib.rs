@@ -11,7 +11,7 @@
 //! let settings = Settings { records: Some(1000), ..Settings::default() };
 //! let tables = with_workload!("smallbank", W => W::new(&settings)?.schemas())?;
 //! assert_eq!(tables.len(), 2);
-//! # Ok::<(), tarn_engine::outcome::UsageError>(())
+//! # Ok::<(), tarn_store::ids::UsageError>(())
 //! ```
 //!
 //! Invariant: a workload never names a protocol or a fabric. Its inputs are drawn from a seeded
@@ -28,7 +28,7 @@ pub mod workload;
 pub use untold::{Slack, Untold};
 pub use workload::{Invariant, Profile, Settings, Workload};
 
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 macro_rules! workloads {
     ($d:tt; $($module:ident :: $name:ident),+ $(,)?) => {

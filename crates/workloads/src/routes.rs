@@ -4,8 +4,8 @@
 //! [`Workload::first_key`].
 
 use crate::workload::Workload;
-use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::TableId;
+use tarn_store::schema::TableId;
+use tarn_store::schema::procedure::Procedure;
 
 /// A workload's procedures, for whoever routes its transactions.
 pub struct Routes {

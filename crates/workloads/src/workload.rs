@@ -4,16 +4,15 @@
 //! the same transaction again; `run` may keep only what committed.
 
 use crate::untold::Untold;
-use tarn_engine::catalog::Options;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::procedure::{Access, Procedure};
-use tarn_engine::schema::{Cells, TableId, TableSchema};
-use tarn_engine::working_set::Mode;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
+use tarn_store::ids::{Failure, Mode, UsageError};
+use tarn_store::placement::catalog::Options;
+use tarn_store::schema::procedure::{Access, Procedure};
+use tarn_store::schema::{Cells, TableId, TableSchema};
 
 /// A named way to run a benchmark: the benchmark's own definition, or what one paper did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

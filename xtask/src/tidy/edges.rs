@@ -15,7 +15,7 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 8] = [
+const TABLE: [Allowed; 9] = [
     Allowed {
         name: "tarn",
         normal: &[
@@ -24,16 +24,18 @@ const TABLE: [Allowed; 8] = [
             "tarn-sim",
             "tarn-net",
             "tarn-engine",
+            "tarn-store",
             "tarn-fabric",
         ],
         dev: &[],
     },
     Allowed {
         name: "tarn-workloads",
-        normal: &["tarn-engine", "tarn-fabric"],
+        normal: &["tarn-engine", "tarn-store", "tarn-fabric"],
         dev: &["tarn-check"],
     },
-    Allowed { name: "tarn-engine", normal: &["tarn-fabric"], dev: &["tarn-check"] },
+    Allowed { name: "tarn-engine", normal: &["tarn-store", "tarn-fabric"], dev: &["tarn-check"] },
+    Allowed { name: "tarn-store", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-sim", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-net", normal: &["tarn-fabric"], dev: &[] },
     Allowed { name: "tarn-check", normal: &[], dev: &[] },

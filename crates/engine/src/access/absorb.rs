@@ -6,19 +6,19 @@
 
 use super::fetch::{shares, waits_for_turn};
 use super::{Access, Guard, Judged, Taken, home};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Answer, Wanted, same_head};
 use crate::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
-use crate::layout::{LOCK_AT, Lined, VERSION_AT, Version, for_each_run};
 use crate::node_locks::{HELD, granted, note_grants};
-use crate::outcome::{AbortReason, Failure};
-use crate::schema::Cells;
 use crate::structure;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Check, Entry, LockKind, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Check, Entry, LockKind, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use tarn_store::index::hash::{Answer, Wanted, same_head};
+use tarn_store::layout::{LOCK_AT, Lined, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
 
 /// Takes in everything that the round brought; the first reason to abort is returned when all
 /// grants are known.
@@ -495,7 +495,7 @@ fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
         txn.round.bytes_mut(copy, body_bytes).fill(0);
     } else {
         let old = entry.payload;
-        for_each_run(table, entry.cells, LINE_BYTES, |from, to| {
+        table.for_each_run(entry.cells, LINE_BYTES, |from, to| {
             let to = to.min(body_bytes);
             txn.round.copy_within(old.plus(from), copy.plus(from), to - from);
         });

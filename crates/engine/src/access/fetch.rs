@@ -7,15 +7,15 @@
 
 use super::absorb::absorb;
 use super::{Access, Guard, Look, home, near};
-use crate::catalog::Table;
 use crate::context::Context;
 use crate::index::room::{provide_blocks, wants_blocks};
-use crate::layout::{DIRECTORY_BYTES, for_each_run};
 use crate::node_locks::{ask, suspect_all_locks};
-use crate::outcome::{Explanation, Failure};
 use crate::structure::scans;
-use crate::working_set::{Entry, Leases, LockKind, Mode, Progress, Txn};
+use crate::working_set::{Entry, Leases, LockKind, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
+use tarn_store::ids::{Explanation, Failure, Mode};
+use tarn_store::layout::DIRECTORY_BYTES;
+use tarn_store::placement::catalog::Table;
 
 /// Fetches every entry that is not fetched yet.
 pub(crate) async fn fetch(
@@ -264,7 +264,7 @@ fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
     let target = cx.groups.primary(entry.body);
     let body_bytes = table.slot.body_bytes();
     entry.payload = txn.round.reserve_lines(body_bytes);
-    for_each_run(table, entry.cells, LINE_BYTES, |from, to| {
+    table.for_each_run(entry.cells, LINE_BYTES, |from, to| {
         let to = to.min(body_bytes);
         txn.round.read_into(target.plus(from), entry.payload.plus(from), to - from);
     });

@@ -9,18 +9,17 @@
 //! refused: the key is gone from there.
 
 use super::{Access, Judged, Look, near};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{head_at_home, home};
-use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
 use crate::node_locks::HELD;
-use crate::outcome::AbortReason;
-use crate::owner::OwnerTag;
-use crate::schema::Cells;
 use crate::transaction::ask_index;
-use crate::working_set::{Added, Entry, Further, Handle, Leases, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Added, Entry, Further, Handle, Leases, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{AbortReason, Mode, OwnerTag};
+use tarn_store::index::hash::{head_at_home, home};
+use tarn_store::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
 
 /// Takes up a record that the transaction has not.
 #[inline(always)]

@@ -6,7 +6,7 @@
 //! transaction of that kind.
 //!
 //! Invariant: all answers of a round are taken in before any of them aborts the transaction. What a record's bytes
-//! say is the layout's ([`crate::layout::Slot`]), and read here; what a LOCK word means, which lock is
+//! say is the layout's ([`tarn_store::layout::Slot`]), and read here; what a LOCK word means, which lock is
 //! asked for and what goes along in a round is the protocol's: [`Access`]. What a transaction commits by is not here at
 //! all.
 
@@ -26,12 +26,11 @@ pub(crate) use validate::{
 
 use crate::context::Context;
 use crate::node_locks;
-use crate::outcome::{AbortReason, Failure};
-use crate::owner::OwnerTag;
 use crate::structure::Structure;
-use crate::working_set::{Leases, LockKind, Mode, Txn};
+use crate::working_set::{Leases, LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
 
 /// What is being done: phases of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

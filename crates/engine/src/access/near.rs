@@ -8,20 +8,19 @@
 
 use super::validate::{WARM_CHECKS, judge_seen};
 use super::{Access, Guard, Judged, Look, Which, is_needless};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Geometry, home};
-use crate::index::{Ungrown, hash_of};
-use crate::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, VERSION_AT, Version};
-use crate::outcome::{AbortReason, Failure};
-use crate::owner::OwnerTag;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Added, Entry, Handle, Mode, Progress, Txn};
+use crate::working_set::{Added, Entry, Handle, Progress, Txn};
 use std::iter;
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::local::{Near, Visit};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use tarn_store::index::hash::home;
+use tarn_store::index::{Ungrown, hash_of};
+use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
 
 pub(super) const LINE_WORDS: usize = LINE_BYTES / 8;
 

@@ -10,21 +10,21 @@ pub(crate) mod far;
 
 use super::near::{BIN_LINES, LINE_WORDS, ask_elsewhere, is_half};
 use super::{Access, Guard, Judged, Look, Which};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::Lookup;
-use crate::index::hash_of;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version};
-use crate::outcome::AbortReason;
-use crate::owner::OwnerTag;
 use crate::read_lease::LeaseWord;
-use crate::schema::TableId;
-use crate::working_set::Mode;
 use tarn_fabric::address::{Address, LINE_BYTES, NodeSlot, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::local::{Moment, Near, Visit};
 use tarn_fabric::round::{BufferOffset, Round};
 use tarn_fabric::window::Window;
+use tarn_store::ids::{AbortReason, Mode, OwnerTag};
+use tarn_store::index::hash::Lookup;
+use tarn_store::index::hash_of;
+use tarn_store::layout::{
+    DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, LOCK_AT, VERSION_AT, Version,
+};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::TableId;
 
 /// Most records that are read so: all that they touch is still near when it is looked at again.
 pub(crate) const TOGETHER_MAX: usize = 16;

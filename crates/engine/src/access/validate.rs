@@ -5,12 +5,11 @@
 
 use super::{Access, Guard, Judged, Look};
 use crate::context::Context;
-use crate::layout::Version;
-use crate::outcome::{AbortReason, Failure};
-use crate::owner::OwnerTag;
-use crate::working_set::{Check, Entry, LockKind, Mode, Progress, Txn};
+use crate::working_set::{Check, Entry, LockKind, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use tarn_store::layout::Version;
 
 /// So many records read by one transaction are still near when it validates them.
 pub(super) const WARM_CHECKS: usize = 64;

@@ -5,8 +5,8 @@
 
 use super::Coordinator;
 use crate::misuse::{self, Verdict};
-use crate::outcome::Failure;
 use crate::transaction::Transaction;
+use tarn_store::ids::Failure;
 
 /// One try; a try whose future is dropped gives up what it holds.
 pub(super) struct Attempt<'c> {

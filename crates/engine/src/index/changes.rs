@@ -4,14 +4,14 @@
 //! Invariant: a directory record's VERSION is written with its fingerprints, in one WRITE, after everything
 //! that it stands for. For protocols that keep old bytes in their log and locks in memory nodes.
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::prints::Prints;
-use crate::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
 use crate::log::chain;
-use crate::outcome::Failure;
 use crate::working_set::{Entry, Lock, LockKind, Piece, Txn};
 use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::index::prints::Prints;
+use tarn_store::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
 
 /// Completes what is written: of locks that are not, the old version; the VERSIONs of directory records,
 /// headers and nodes; the groups.

@@ -1,22 +1,9 @@
-//! Indexes: from a key to a record's address, by one-sided verbs.
+//! What transactions do to hash indexes: blocks for new records, records that move, bytes that change.
 //!
-//! Invariant: an index never sends a round itself. A lookup is a small state machine that *plans*
-//! verbs into the caller's round and *absorbs* what they brought, so that a protocol resolves all
-//! keys of a transaction in the same round trips and adds its own verbs to them. What a lookup
-//! visited it reports with versions; protecting it is the protocol's business.
+//! Invariant: bytes of an index change only under the lock of their directory record, or of the index header. How indexes lie and are
+//! searched: [`tarn_store::index`].
 
-pub mod btree;
-pub mod bucket_shape;
 pub(crate) mod changes;
-pub mod growth;
-pub mod hash;
-mod locate;
-pub mod prints;
 pub(crate) mod recheck;
 pub mod relocate;
 pub(crate) mod room;
-
-pub use locate::{
-    GrowthState, IndexView, Place, SEGMENTS_MAX, Ungrown, bin_of, group_of, hash_of, low_bits,
-    state_seen,
-};

@@ -5,14 +5,14 @@
 //! memory nodes.
 
 use super::changes::give_back_body;
-use super::hash::Lookup;
-use super::prints::Prints;
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::layout::{KEY_AT, VERSION_AT, Version};
-use crate::outcome::AbortReason;
-use crate::working_set::{Entry, Mode, NO_LOCK, Progress, Txn};
+use crate::working_set::{Entry, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
+use tarn_store::ids::{AbortReason, Mode};
+use tarn_store::index::hash::Lookup;
+use tarn_store::index::prints::Prints;
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
 
 /// Whether the image read at a remembered address is the record that was looked for.
 #[inline]

@@ -11,20 +11,22 @@
 //!   and a slot that a record left gets a VERSION above that record's.
 //! - A split that is undone leaves no trace in any key's versions. A slot that one record leaves and
 //!   another takes gets its old VERSION back, and is told by its VERSION's jump from an update
-//!   ([`crate::log::undo::LoggedRecord::restored_version`]). Only one that lies in one line may be taken: the
+//!   ([`tarn_store::log::undo::LoggedRecord::restored_version`]). Only one that lies in one line may be taken: the
 //!   lines of a longer one could be read from before and after.
 //! - Bodies are neither lost nor shared: a slot that a record left keeps no pointer to its body; it
 //!   takes over the body that a filled slot had left over from an earlier record, or none.
 
-use super::growth::Step;
-use super::hash::{Geometry, growth_bit};
-use super::locate::{bin_of, hash_of};
-use crate::catalog::Table;
-use crate::layout::{DIRECTORY_BYTES, KEY_AT, Lined, RecordLayout, VERSION_AT, Version};
 use crate::working_set::{Piece, Txn};
 use std::ops::Range;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::index::growth::Step;
+use tarn_store::index::hash::growth_bit;
+use tarn_store::index::{bin_of, hash_of};
+use tarn_store::layout::{
+    DIRECTORY_BYTES, Geometry, KEY_AT, Lined, RecordLayout, VERSION_AT, Version,
+};
+use tarn_store::placement::catalog::Table;
 
 /// Which of the two buckets a slot belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

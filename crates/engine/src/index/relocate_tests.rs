@@ -3,14 +3,14 @@
 //! Invariant: memory is written by pieces alone, as a commit and an undo would.
 
 use super::*;
-use crate::catalog::{Catalog, Options};
-use crate::log::undo::LoggedRecord;
-use crate::owner::OwnerTag;
-use crate::schema::{ColumnType, TableSchema};
 use crate::working_set::{HeldAs, Lock, LockKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_store::ids::OwnerTag;
+use tarn_store::log::undo::LoggedRecord;
+use tarn_store::placement::catalog::{Catalog, Options};
+use tarn_store::schema::{ColumnType, TableSchema};
 
 const DEPTH: u8 = 2;
 

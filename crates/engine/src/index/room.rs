@@ -3,13 +3,13 @@
 //! Invariant: no two inserts of a transaction take one slot. What is chosen here is taken only
 //! under the slot's lock and the directory's, both compared with what the choice was made from.
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::growth::Shard;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
-use crate::outcome::Failure;
-use crate::working_set::{Allocated, Entry, Memory, Mode, Piece, Progress, Txn};
+use crate::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::index::growth::Shard;
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use tarn_store::placement::catalog::Table;
 
 /// Whether an insert waits for its slot.
 pub(crate) fn wants_blocks(txn: &Txn) -> bool {

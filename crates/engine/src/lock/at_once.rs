@@ -8,11 +8,10 @@
 use super::message::{Ask, LockReply};
 use super::name::LockName;
 use crate::context::Context;
-use crate::outcome::TxnId;
 use crate::services::Transport;
-use crate::shard_map::ShardId;
-use crate::timestamp::Timestamp;
 use tarn_fabric::address::NodeId;
+use tarn_store::ids::{Timestamp, TxnId};
+use tarn_store::placement::shard_map::ShardId;
 
 impl Context {
     /// Asks another node for locks; no reply if it is no member.

@@ -10,8 +10,6 @@
 use super::message::{self, RELEASE};
 use super::set::LockSet;
 use crate::context::Context;
-use crate::outcome::{Failure, TxnId};
-use crate::timestamp::Timestamp;
 use crate::working_set::Txn;
 use std::pin::Pin;
 use std::task::{Context as Waiting, Poll, Waker};
@@ -19,6 +17,7 @@ use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rpc::CallFuture;
+use tarn_store::ids::{Failure, Timestamp, TxnId};
 
 /// One thing that still runs.
 pub(crate) enum Closing {

@@ -8,9 +8,9 @@ use super::holds::Holds;
 use super::message::Ask;
 use super::name::LockName;
 use super::table::LockTable;
-use crate::outcome::TxnId;
-use crate::shard_map::ShardId;
 use tarn_fabric::address::NodeId;
+use tarn_store::ids::TxnId;
+use tarn_store::placement::shard_map::ShardId;
 
 /// One transaction's.
 #[derive(Default, Debug)]

@@ -12,11 +12,9 @@
 //! ```
 
 use super::name::{LockMode, LockName, NameKind};
-use crate::outcome::TxnId;
-use crate::owner::OwnerTag;
-use crate::shard_map::{SHARDS, ShardId};
-use crate::timestamp::Timestamp;
 use tarn_fabric::rpc::HandlerId;
+use tarn_store::ids::{OwnerTag, Timestamp, TxnId};
+use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
 /// Asks for locks of the shards of a node; all of them or none.
 pub const LOCK: HandlerId = HandlerId(0);

@@ -10,16 +10,15 @@
 
 use super::message::{self, Ask, LOCK, LockReply, RELEASE, TRANSFER, Verdict};
 use super::name::LockName;
-use crate::outcome::TxnId;
 use crate::resharding::Planted;
 use crate::services::NodeServices;
-use crate::shard_map::{ShardEntry, ShardId};
-use crate::timestamp::Timestamp;
 use std::sync::Arc;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Cost;
 use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{Answer, Rpc};
+use tarn_store::ids::{Timestamp, TxnId};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 impl NodeServices {
     /// Grants all of `asks` to `txn`, or nothing of them.

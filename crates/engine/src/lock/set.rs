@@ -11,17 +11,16 @@ use super::holds::Holds;
 use super::message::{self, Ask, LOCK, LockReply, Verdict};
 use super::name::{LockMode, LockName};
 use crate::context::Context;
-use crate::outcome::{AbortReason, Explanation, Failure, TxnId};
 use crate::resharding::drain::Period;
 use crate::services::{NodeServices, Transport};
-use crate::shard_map::{ShardEntry, ShardId, ShardState};
-use crate::timestamp::Timestamp;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context as Waiting, Poll};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Cost;
 use tarn_fabric::rpc::CallFuture;
+use tarn_store::ids::{AbortReason, Explanation, Failure, Timestamp, TxnId};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 /// A lock of another node: asked for, noted to be, or granted.
 #[derive(Clone, Copy, Debug)]

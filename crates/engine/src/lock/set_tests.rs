@@ -6,22 +6,21 @@
 use super::message::{self, Ask, LOCK, RELEASE, TRANSFER};
 use super::name::{LockMode, LockName};
 use super::set::LockSet;
-use crate::catalog::Options;
 use crate::context::{ComputeNode, Context, Database};
 use crate::membership::{Claim, EmbeddedMembership, ShardChange};
-use crate::outcome::{AbortReason, Failure, TxnId};
 use crate::protocol::{ALL, AnyProtocol};
-use crate::replica_groups::ReplicaGroups;
-use crate::schema::{ColumnType, TableSchema};
 use crate::services::{ServiceOptions, Transport};
-use crate::shard_map::{ShardId, ShardState};
-use crate::timestamp::Timestamp;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::local::{LocalConfig, LocalFabric};
 use tarn_fabric::rpc::Answer;
+use tarn_store::ids::{AbortReason, Failure, Timestamp, TxnId};
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::placement::shard_map::{ShardId, ShardState};
+use tarn_store::schema::{ColumnType, TableSchema};
 
 use LockMode::{Read, Write};
 

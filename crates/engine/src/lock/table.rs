@@ -18,7 +18,7 @@ use super::bucket::{
 use super::name::LockMode;
 use super::planted::planted_pause;
 use super::sync::{AtomicU64, Ordering, Site, Words, fetch_to_write, order, pause, zeroed};
-use crate::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// Size of a lock table unless told otherwise: 524,288 buckets.
 pub const LOCK_TABLE_BYTES_DEFAULT: u64 = 32 << 20;

@@ -30,7 +30,7 @@ const HEAD_WORDS: usize = if cfg!(loom) { 3 } else { 8 };
 /// Words of an entry before the slot's.
 const ENTRY_WORDS: usize = 3;
 /// Where KEY is among a slot's words.
-const KEY_WORD: usize = crate::layout::KEY_AT / 8;
+const KEY_WORD: usize = tarn_store::layout::KEY_AT / 8;
 /// The entries in the order 0, 1, 2, …: the last has been used least recently.
 const ORDER_FIRST: u64 = 0x7654_3210;
 

@@ -10,16 +10,15 @@ use super::message::{Ask, LockReply, Verdict};
 use super::name::LockName;
 use super::versions::{Stamp, Whose};
 use crate::context::Context;
-use crate::layout::RecordLayout;
-use crate::outcome::TxnId;
-use crate::schema::TableId;
 use crate::services::{NodeServices, Transport};
-use crate::shard_map::{ShardEntry, ShardId, shard_of};
-use crate::timestamp::Timestamp;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::backend::{Cost, LOCAL_PARTS, LocalPart};
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::mix;
+use tarn_store::ids::{Timestamp, TxnId};
+use tarn_store::layout::RecordLayout;
+use tarn_store::placement::shard_map::{ShardEntry, ShardId};
+use tarn_store::schema::TableId;
 
 /// The last timestamp that the node has heard of.
 const SEEN: u16 = 0;
@@ -156,7 +155,7 @@ impl Context {
             && of.slot.full_key_bytes == 0
             && self.has_services()
             && self.node_services().versions.is_on()
-            && self.stamp_of(LockName::row(table.0, key), shard_of(of, key)).is_some()
+            && self.stamp_of(LockName::row(table.0, key), of.shard_of(key)).is_some()
     }
 
     /// Remembers a record's table of versions as it lies in a database at rest: for whoever begins in the middle of a
@@ -165,7 +164,7 @@ impl Context {
         if self.may_remember(table, key) {
             let name = LockName::row(table.0, key);
             let (whose, stamp) =
-                self.stamp_of(name, shard_of(self.table(table), key)).expect("it may");
+                self.stamp_of(name, self.table(table).shard_of(key)).expect("it may");
             self.remember(whose, stamp, address, slot);
         }
     }

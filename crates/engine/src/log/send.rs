@@ -2,15 +2,16 @@
 //!
 //! Invariant: at each node the entry comes before the data, in one batch; pieces are written in their order.
 
-use super::{chain, undo};
+use super::chain;
 use crate::context::Context;
 use crate::doubts::unknown;
+use crate::log::encode::encode_undo;
 use crate::node_locks::add_unlocks;
-use crate::outcome::Failure;
 use crate::working_set::{Piece, Txn};
 use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_store::ids::Failure;
 
 /// Adds the log entry for the copy of one group at `position`; its checksum tells a torn one.
 #[inline]
@@ -125,7 +126,7 @@ fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
 /// The fabric's.
 pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
     txn.round.begin();
-    let log = undo::encode(txn);
+    let log = encode_undo(txn);
     for at in 0..groups.min(txn.groups.len()) {
         let group = txn.groups[at];
         let area = cx.database().catalog.log(group, txn.coordinator);

@@ -9,17 +9,16 @@ use super::register::{Ended, Register};
 use super::shards::Shards;
 use super::{
     Claim, Heirs, LeaseTerms, Management, Membership, Patience, ReadLeaseChange, Renewal,
-    Reopening, ShardChange, Standing, Succession, Timestamper, ViewNumber,
+    Reopening, ShardChange, Standing, Succession, Timestamper,
 };
-use crate::outcome::UsageError;
-use crate::owner::{INCARNATIONS_MAX, SLOTS_MAX};
 use crate::read_lease::{LeasePolicy, LeaseWord};
-use crate::shard_map::{ShardEntry, ShardId, ShardState};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::{INCARNATIONS_MAX, SLOTS_MAX, UsageError, ViewNumber};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord, ShardState};
 
 /// The service in one process: a register behind a lock, which no transaction takes. How the latest
 /// life of each slot stands is known without it.
@@ -164,6 +163,16 @@ fn packed(node: NodeId, standing: Standing) -> u32 {
     (u32::from(node.incarnation.0) << 2) | standing as u32
 }
 
+impl ShardRecord for EmbeddedMembership {
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
+        self.shards.entry(shard)
+    }
+
+    fn shard_changes(&self) -> u64 {
+        self.shards.changes()
+    }
+}
+
 impl Membership for EmbeddedMembership {
     fn view(&self) -> ViewNumber {
         ViewNumber(self.view.load(Ordering::Acquire))
@@ -294,14 +303,6 @@ impl Membership for EmbeddedMembership {
             self.go_on_with_lease(register);
         }
         true
-    }
-
-    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
-        self.shards.entry(shard)
-    }
-
-    fn shard_changes(&self) -> u64 {
-        self.shards.changes()
     }
 
     fn open_shards(&self, owners: &[NodeId]) {

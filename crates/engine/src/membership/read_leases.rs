@@ -5,11 +5,11 @@
 //! word can pass it by. Everything but a look at the word is done under the register's lock.
 
 use super::Patience;
-use crate::outcome::UsageError;
 use crate::read_lease::{LeaseOfRecord, LeaseWord, NotNow};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
 
 /// The word as everybody may look at it.
 #[derive(Default, Debug)]

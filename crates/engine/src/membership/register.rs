@@ -1,7 +1,7 @@
 //! What a membership service in one process keeps of lives.
 //!
 //! Invariant: behind the service's lock; a life is a member or over, never both. There are no more entries than lives,
-//! of which a slot has [`crate::owner::INCARNATIONS_MAX`] at the most: what a life leaves behind is one entry that says how it ended.
+//! of which a slot has [`tarn_store::ids::INCARNATIONS_MAX`] at the most: what a life leaves behind is one entry that says how it ended.
 
 use super::read_leases::ReadLease;
 use super::{Patience, Timestamper};

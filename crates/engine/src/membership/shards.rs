@@ -3,10 +3,10 @@
 //! Invariant: every change is made under the register's lock and makes the entry's epoch one more; entries
 //! are read without it. A change is counted after it can be seen.
 
-use crate::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::NodeId;
+use tarn_store::placement::shard_map::{SHARDS, ShardEntry, ShardId, ShardState};
 
 #[derive(Debug)]
 pub(super) struct Shards {

@@ -3,8 +3,8 @@
 //! Invariant: constants. Judges, coverage and tests believe them, so that nobody but the protocol knows its
 //! name or its numbers: what is here is read by one of them.
 
-use crate::history::{Undone, WriteKind};
-use crate::outcome::{AbortReason, UsageError};
+use tarn_store::history::{Undone, WriteKind};
+use tarn_store::ids::{AbortReason, UsageError};
 
 /// What a protocol promises beyond its [`Isolation`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

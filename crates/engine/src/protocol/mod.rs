@@ -11,22 +11,22 @@ mod info;
 pub use info::{Isolation, Limit, Only, ProtocolCaps, ProtocolInfo, Switch, Switches};
 
 use crate::access::together::{Came, Together};
-use crate::catalog::{Catalog, Options, Table};
 use crate::context::Context;
 use crate::fuse;
-use crate::index::btree::work::{TreeDone, TreeWork};
-use crate::index::growth::{Grown, Shard};
-use crate::layout::LayoutKind;
-use crate::log::Entry;
-use crate::outcome::{Failure, Resolution, TxnId, UsageError};
 use crate::recovery::{self, Asker, Logged, Turn, Unsettled};
-use crate::schema::{TableId, TableSchema};
 use crate::services::Needs;
 use crate::working_set::{Added, Further, Handle, Txn};
 use info::UNSAFE_PREFIX;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::local::Near;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{Failure, Resolution, TxnId, UsageError};
+use tarn_store::index::btree::work::{TreeDone, TreeWork};
+use tarn_store::index::growth::{Grown, Shard};
+use tarn_store::layout::LayoutKind;
+use tarn_store::log::Entry;
+use tarn_store::placement::catalog::{Catalog, Options, Table};
+use tarn_store::schema::{TableId, TableSchema};
 
 /// A protocol. Every call works on one transaction of one coordinator; the verbs go through
 /// `cx.port`, the records through `txn`.
@@ -147,7 +147,7 @@ pub trait Protocol: Sized {
     /// settled.
     fn abandon(&self, cx: &Context, txn: &mut Txn);
 
-    /// Does the next step of a shard's growth (see [`crate::index::growth`]) as a transaction of its
+    /// Does the next step of a shard's growth (see [`tarn_store::index::growth`]) as a transaction of its
     /// own: `txn` is empty, no record of a caller's is in it. A protocol whose index does not grow
     /// says that it cannot.
     ///
@@ -171,7 +171,7 @@ pub trait Protocol: Sized {
         Ok(0)
     }
 
-    /// Changes the shape of an ordered index (see [`crate::index::btree::work`]) as a transaction of its
+    /// Changes the shape of an ordered index (see [`tarn_store::index::btree::work`]) as a transaction of its
     /// own: `txn` is empty. A protocol without ordered indexes has nothing to do.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::readers::{NodeReaders, Reading, RecordName};
 use crate::context::Context;
 use crate::membership::Membership;
 use crate::services::Transport;
-use crate::working_set::{LockKind, Mode, Txn};
+use crate::working_set::{LockKind, Txn};
 use std::cell::{OnceCell, RefCell};
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
@@ -23,6 +23,7 @@ use tarn_fabric::backend::{Cost, LOCAL_PARTS, LocalPart};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc};
+use tarn_store::ids::Mode;
 
 /// Names the handler that says whether a node reads records. [`super::manager::DELAYS`] is below.
 pub const READERS: HandlerId = HandlerId(10);

@@ -8,9 +8,9 @@
 //! still run and read. It is state and rules, without a clock, messages or threads.
 
 use super::{LEASE_NS_MAX, LeaseWord};
-use crate::outcome::UsageError;
 use std::collections::BTreeSet;
 use tarn_fabric::address::NodeId;
+use tarn_store::ids::UsageError;
 
 /// See the module's text.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

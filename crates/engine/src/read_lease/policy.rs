@@ -8,8 +8,8 @@
 //! field here.
 
 use super::{Delays, LEASE_NS_MAX, LeaseWord};
-use crate::outcome::UsageError;
 use tarn_fabric::window::Drift;
+use tarn_store::ids::UsageError;
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

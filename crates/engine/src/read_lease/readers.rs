@@ -9,12 +9,12 @@
 //! (docs/protocols/oocc.md).
 
 use crate::lock::sync::{Ordering, Site, Words, fence, order, zeroed};
-use crate::schema::TableId;
 use crate::services::Transport;
 use std::fmt;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::rng::mix;
 use tarn_fabric::rpc::{CallFuture, RpcConfig};
+use tarn_store::schema::TableId;
 
 /// Places of a node that nobody explores: 512 KiB, of which what is used is touched.
 pub const READER_PLACES: usize = 1 << 16;

@@ -3,9 +3,8 @@
 //! Invariant: counts are compared within one thread's life alone: nothing else of two tags grows together.
 
 use super::Asker;
-use crate::outcome::TxnId;
-use crate::owner::OwnerTag;
 use std::cmp::Ordering;
+use tarn_store::ids::{OwnerTag, TxnId};
 
 /// Whether a transaction without a log may have had one that was replaced, so that nothing can be said of it:
 /// `others` are the tags that stand in its coordinator's area.

@@ -4,11 +4,11 @@
 //! comes back), because a round that a dead memory node broke is sent again without that node.
 
 use crate::context::Context;
-use crate::outcome::Failure;
 use std::collections::BTreeSet;
 use tarn_fabric::address::{NodeSlot, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_store::ids::Failure;
 
 /// Most verbs of one round.
 const VERBS_MAX: usize = 512;

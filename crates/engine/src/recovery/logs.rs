@@ -7,14 +7,13 @@
 
 use super::{Answer, Bulk, Wish};
 use crate::context::Context;
-use crate::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes, chain, is_chained};
-use crate::outcome::{Failure, Resolution};
-use crate::owner::OwnerTag;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use tarn_fabric::address::{GroupId, NodeSlot, Target};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{Failure, OwnerTag, Resolution};
+use tarn_store::log::{Entry, LOG_HEADER_BYTES, SETTLING, announced_bytes, blocks, is_chained};
 
 /// A transaction that left an entry, on its way through its protocol's hooks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,17 +170,17 @@ pub async fn entries<E: Entry>(cx: &Context, heads: &[Head]) -> Result<Vec<Unset
 /// An entry that goes on behind its area, as far as it is there: one of which a part is missing is no entry.
 async fn gather(cx: &Context, head: &Head, area: &[u8]) -> Result<Vec<u8>, Failure> {
     let catalog = &cx.database().catalog;
-    let (first, mut link) = chain::split_area(catalog, area);
+    let (first, mut link) = blocks::split_area(catalog, area);
     let mut bytes = first.to_vec();
     if head.bytes as u64 > catalog.options().log_bytes_max {
         return Ok(bytes); // nobody wrote that
     }
     while bytes.len() < head.bytes {
-        let Some(block) = chain::next_block(catalog, head.group, link) else { break };
-        let part = chain::block_bytes(catalog, head.bytes - bytes.len());
+        let Some(block) = blocks::next_block(catalog, head.group, link) else { break };
+        let part = blocks::block_bytes(catalog, head.bytes - bytes.len());
         let wish = Wish::Read(block.at(head.target.node()), part);
         let [Answer::Done(read)] = &Bulk::new(cx).run(&[wish]).await?[..] else { break };
-        let (next, rest) = chain::split_block(read);
+        let (next, rest) = blocks::split_block(read);
         bytes.extend_from_slice(rest);
         link = next;
     }

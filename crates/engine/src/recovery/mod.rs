@@ -35,16 +35,16 @@ pub(crate) use sweeps::Sweeper;
 pub use sweeps::{Sweeps, sweep};
 
 use crate::context::Context;
-use crate::log::Entry;
 use crate::membership::Claim;
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Explanation, Failure, Resolution, TxnId};
 use crate::protocol::Protocol;
 use logs::Head;
 use reopen::Reopener;
 use tarn_fabric::address::{Address, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
+use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
+use tarn_store::log::Entry;
 
 pub use logs::Unsettled;
 pub(crate) use turn::Turn;

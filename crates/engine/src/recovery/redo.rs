@@ -1,6 +1,6 @@
 //! Recovery by redo logs: transactions are finished from their logs, or have written nothing, many at once.
 //!
-//! The rule is [`crate::log::redo::verdict`]'s: who has given any lock back himself is over, which a record says that another has
+//! The rule is [`tarn_store::log::redo::verdict`]'s: who has given any lock back himself is over, which a record says that another has
 //! written since also where its LOCK died with a node; of whom any record's first
 //! line says that he wrote it, or which has his VERSION and names nobody, was decided to commit, and all that a copy lacks of it is written there; of
 //! everybody else nothing is anywhere. What was decided to commit is marked in its log before anything is done about it, so
@@ -9,7 +9,7 @@
 //! so in one batch with his data: that batch leaves the mark, too. Last the locks that carry his tag are released, in either mode.
 //!
 //! For protocols whose locks are words of memory nodes, whose records lie in lines, and whose entries are
-//! [`crate::log::redo`]'s.
+//! [`tarn_store::log::redo`]'s.
 //!
 //! Each copy is looked at once: what a later writer has on its way may land between two looks, and a record that names the
 //! transaction at the first would be another's at the second.
@@ -20,17 +20,16 @@
 
 use super::{Answer, Bulk, Whose, Wish, logs};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, LockMode, LockWord};
-use crate::log::redo::{
-    Found, LockLeft, RedoEntry, ShownBy, Verdict, by_what_is_shown, is_wanting, names, verdict,
-};
-use crate::log::undo::LoggedRecord;
-use crate::log::{Entry, SETTLING};
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Failure, Resolution};
-use crate::owner::OwnerTag;
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Failure, OwnerTag, Resolution};
+use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
+use tarn_store::log::redo::{
+    Found, LockLeft, RedoEntry, ShownBy, Verdict, by_what_is_shown, is_wanting, names, verdict,
+};
+use tarn_store::log::undo::LoggedRecord;
+use tarn_store::log::{Entry, SETTLING};
 
 /// What is known of a transaction: its redo log, and what that led to.
 pub struct Left {

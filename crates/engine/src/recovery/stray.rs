@@ -7,9 +7,9 @@
 use crate::context::Context;
 use crate::membership::Standing;
 use crate::metrics::RecoveryEvent;
-use crate::owner::OwnerTag;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
+use tarn_store::ids::OwnerTag;
 
 /// Whether a lock's word is a stray.
 pub(crate) fn is_stray(cx: &Context, word: u64) -> bool {

@@ -7,16 +7,14 @@
 
 use super::stray::{is_stray, plan_free};
 use super::{Answer, Bulk, Wish};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::SEGMENTS_MAX;
-use crate::index::hash::Geometry;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, LOCK_AT};
 use crate::metrics::RecoveryEvent;
-use crate::outcome::Failure;
 use crate::trees::{Place, Step, Walk};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, Geometry, LOCK_AT, SEGMENTS_MAX};
+use tarn_store::placement::catalog::Table;
 
 /// What a sweep found.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -7,11 +7,11 @@
 use super::sweep::Pass;
 use super::{Pace, Swept};
 use crate::context::Context;
-use crate::membership::{Membership, Standing, ViewNumber};
-use crate::outcome::Failure;
+use crate::membership::{Membership, Standing};
 use std::sync::{Mutex, MutexGuard};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::{Failure, ViewNumber};
 
 /// What the cluster knows of sweeps: memory of one process so far, as its configurations are.
 #[derive(Default, Debug)]

@@ -8,7 +8,7 @@
 //! locks that carry its tag are released. A record whose LOCK does not carry the tag has been
 //! released and belongs to others.
 //!
-//! For protocols whose locks are words of memory nodes and whose entries are [`crate::log::undo`]'s; what a
+//! For protocols whose locks are words of memory nodes and whose entries are [`tarn_store::log::undo`]'s; what a
 //! VERSION counts is theirs.
 //!
 //! Invariant: idempotent, with one resolver at a time. It rests on: at every node
@@ -17,15 +17,14 @@
 
 use super::{Bulk, Whose, Wish, logs};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, VERSION_AT, Version};
-use crate::log::undo::{LogEntry, LoggedRecord};
-use crate::log::{Entry, SETTLING};
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Failure, Resolution};
-use crate::owner::OwnerTag;
 use std::collections::BTreeSet;
 use tarn_fabric::address::{Address, Target};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Failure, OwnerTag, Resolution};
+use tarn_store::layout::{LOCK_AT, VERSION_AT, Version};
+use tarn_store::log::undo::{LogEntry, LoggedRecord};
+use tarn_store::log::{Entry, SETTLING};
 
 /// What is known of a transaction: its undo log, and what that led to.
 pub struct Left {

@@ -8,17 +8,17 @@
 
 use super::unit::{Kind, Unit, word};
 use super::{Copier, Copy, Stop};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::layout::KEY_AT;
 use crate::lock::name::{LockMode, LockName};
 use crate::lock::set::LockSet;
-use crate::outcome::Failure;
 use crate::recovery::Wish;
-use crate::shard_map::{ShardId, shard_of, shard_of_address};
 use std::future::poll_fn;
 use std::task::Poll;
 use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::layout::KEY_AT;
+use tarn_store::placement::catalog::Table;
+use tarn_store::placement::shard_map::{ShardId, shard_of_address};
 
 /// Locks asked for in one set, which is granted or refused as one; a message has room for so many.
 const LOCKS_AT_ONCE: usize = 32;
@@ -70,7 +70,7 @@ impl Compared {
             Kind::Slot { bucket } if table.slot.is_free(&self.images[0]) => of_bucket(bucket),
             Kind::Slot { .. } => {
                 let key = word(&self.images[0], KEY_AT);
-                (LockName::row(table.id.0, key), shard_of(table, key))
+                (LockName::row(table.id.0, key), table.shard_of(key))
             }
             Kind::Node => (LockName::node(0, self.unit.guard), shard_of_address(self.unit.guard)),
         }

@@ -7,11 +7,11 @@
 
 use super::unit::{Unit, word};
 use super::{Copier, Copy, Stop};
-use crate::catalog::Table;
-use crate::layout::{LOCK_AT, VERSION_AT};
-use crate::outcome::Failure;
 use crate::recovery::{Wish, is_stray};
 use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::layout::{LOCK_AT, VERSION_AT};
+use tarn_store::placement::catalog::Table;
 
 /// What a look at a unit has shown.
 enum Seen {

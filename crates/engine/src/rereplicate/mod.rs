@@ -9,17 +9,15 @@ mod locked;
 mod looked;
 mod unit;
 
-use crate::catalog::{SUPERBLOCK_BYTES, Table};
 use crate::context::Context;
-use crate::index::SEGMENTS_MAX;
-use crate::index::btree::plan::Index;
-use crate::index::hash::Geometry;
-use crate::layout::{DIRECTORY_BYTES, LOCK_AT};
-use crate::outcome::Failure;
 use crate::recovery::{Answer, Bulk, Pace, Wish, is_stray};
 use crate::timestamp::{Timestamps, pool_word};
 use crate::trees::{Step, Walk};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
+use tarn_store::ids::Failure;
+use tarn_store::layout::index_plan::Index;
+use tarn_store::layout::{DIRECTORY_BYTES, Geometry, LOCK_AT, SEGMENTS_MAX};
+use tarn_store::placement::catalog::{SUPERBLOCK_BYTES, Table};
 use unit::{Kind, Unit, word};
 
 /// Chunk words that are copied at a time.

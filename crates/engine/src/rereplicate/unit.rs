@@ -1,8 +1,8 @@
 //! What is copied at a time: all that one lock protects.
 
-use crate::catalog::Table;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use tarn_store::placement::catalog::Table;
 
 /// What a unit is the image of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

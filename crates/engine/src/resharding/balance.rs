@@ -14,13 +14,13 @@
 use super::load::Recent;
 use super::moving::{Move, move_shard};
 use super::rule::{Rule, Terms};
-use crate::catalog::SUPERBLOCK_BYTES;
 use crate::context::Context;
-use crate::outcome::Failure;
-use crate::shard_map::ShardId;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::placement::catalog::SUPERBLOCK_BYTES;
+use tarn_store::placement::shard_map::ShardId;
 
 const WORDS_AT: u64 = 1_024;
 /// Compute nodes that can take part: those of the first slots.

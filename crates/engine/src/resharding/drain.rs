@@ -6,9 +6,9 @@
 //! of the periods before have ended. So whoever closes a shard first and asks then, waits for all who may have seen it
 //! open, and a lock costs nothing more than it did.
 
-use crate::owner::THREADS_MAX;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_store::ids::THREADS_MAX;
 
 /// What a node's threads are asked, and have answered.
 pub(crate) struct Drains {

@@ -3,9 +3,9 @@
 //! Invariant: nothing of it decides who may do what. Counts are raised without an atomic addition: of two threads
 //! that raise one at the same moment one may be lost, which a ranking of shards survives.
 
-use crate::shard_map::{SHARDS, ShardId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tarn_fabric::clock::Nanos;
+use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
 /// See the module's text.
 pub struct Load {

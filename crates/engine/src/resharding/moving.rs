@@ -17,11 +17,11 @@
 use crate::context::Context;
 use crate::lock::message::{self, TRANSFER};
 use crate::membership::ShardChange;
-use crate::shard_map::{ShardEntry, ShardId, ShardState};
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 /// How often whoever waits looks again.
 const LOOK_EVERY: Nanos = Nanos(1_000);

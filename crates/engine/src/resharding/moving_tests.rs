@@ -9,13 +9,12 @@ use crate::lock::name::{LockMode, LockName};
 use crate::lock::set::LockSet;
 use crate::lock::set_tests::{drive, nodes};
 use crate::membership::{Claim, Heirs, Reopening};
-use crate::outcome::{AbortReason, Failure};
 use crate::services::Transport;
-use crate::shard_map::{ShardEntry, ShardId, ShardState};
-use crate::timestamp::Timestamp;
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::{AbortReason, Failure, Timestamp};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
 
 /// Node 0's, at first.
 const SHARD: ShardId = ShardId(0);

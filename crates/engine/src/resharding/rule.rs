@@ -6,9 +6,9 @@
 //! LOTUS (§4.3): a node whose average latency is more than half above the cluster's for three intervals gives its
 //! hottest shard, by recent requests, to the node of lowest latency.
 
-use crate::outcome::UsageError;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
 
 /// How it is done. The defaults are the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,16 +11,16 @@ use crate::lock::closing::Closing;
 use crate::lock::service::register;
 use crate::lock::set::LockSet;
 use crate::lock::watched::looked_after;
-use crate::membership::{Standing, ViewNumber};
-use crate::outcome::{Explanation, Failure};
+use crate::membership::Standing;
 use crate::resharding::drain::Periods;
-use crate::shard_map::ShardId;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::port::Port;
 use tarn_fabric::rpc::{Peer as Called, Rpc};
+use tarn_store::ids::{Explanation, Failure, ViewNumber};
+use tarn_store::placement::shard_map::ShardId;
 
 /// Datagrams that a thread takes at a time.
 const DATAGRAMS_A_POLL: usize = 64;

@@ -8,16 +8,17 @@
 //! must move is known before the slots are locked; only slots that change are.
 
 use super::{Part, Structure, begin, raise};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::growth::{Grown, IndexHeader, Next, Shard, Step};
-use crate::index::hash::Geometry;
 use crate::index::relocate::{Relocation, Side, depth_after, used_slots, write_lines, write_word};
-use crate::layout::{DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Version, lined_writes, stamp_lines};
-use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{Allocated, LockKind, Memory, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::growth::{Grown, IndexHeader, Next, Shard, Step};
+use tarn_store::layout::{
+    DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Geometry, Version, lined_writes, stamp_lines,
+};
+use tarn_store::placement::catalog::Table;
 
 /// What a changed word takes of the log.
 const WORD_LOG_BYTES: usize = PIECE_HEAD_BYTES + 8;

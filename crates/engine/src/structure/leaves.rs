@@ -10,19 +10,19 @@
 use super::trees::padded;
 use super::{Rule, Step, Structure};
 use crate::context::Context;
-use crate::index::btree::cache::{Course, Lead, Way};
-use crate::index::btree::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
-use crate::index::btree::plan::{Index, KeyBytes};
-use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
-use crate::index::btree::work::{TreeTask, TreeWork};
-use crate::layout::Version;
 use crate::node_locks::note_grants;
 use crate::ordered::{Change, ChangePlace, Leaf, effects};
-use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{LockKind, Mode, NO_LOCK, Piece, Txn};
+use crate::working_set::{LockKind, NO_LOCK, Piece, Txn};
 use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use tarn_store::index::btree::cache::{Course, Lead, Way};
+use tarn_store::index::btree::scan::{Visit, plan_node, request_post, settle_node};
+use tarn_store::index::btree::work::{TreeTask, TreeWork};
+use tarn_store::layout::Version;
+use tarn_store::layout::index_plan::{Index, KeyBytes};
+use tarn_store::layout::node::{BITMAP_AT, Bits, Node, NodeShape, STRAYS_AT};
 
 /// Rounds, those that went along NEXT not counted, after which a tree changes faster than it can be followed.
 const ROUNDS_MAX: usize = 24;
@@ -377,7 +377,7 @@ fn note_full(
 fn fill(cx: &Context, txn: &mut Txn, index: &Index, change: &Change, to: BufferOffset) {
     let entry = txn.entries[change.entry as usize];
     let len = cx.table(entry.table).slot.full_key_bytes;
-    let mut full_key = [0; crate::schema::KEY_BYTES_MAX];
+    let mut full_key = [0; tarn_store::schema::KEY_BYTES_MAX];
     full_key[..len].copy_from_slice(txn.round.bytes(entry.full_key, len));
     let slot = txn.round.bytes_mut(to, index.shape.slot_bytes(0));
     index.fill_slot(&change.key, (entry.key, &full_key[..len]), slot);

@@ -7,16 +7,16 @@
 use super::Structure;
 use super::trees::{descend, image, is_mine, lock_all, padded, write_node};
 use crate::context::Context;
-use crate::index::btree::cache::sorted_slots;
-use crate::index::btree::edit::{self, NodeMut};
-use crate::index::btree::node::Node;
-use crate::index::btree::plan::Index;
-use crate::index::btree::scan::plan_node;
-use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
-use crate::outcome::{AbortReason, Failure};
 use crate::working_set::Txn;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::btree::cache::sorted_slots;
+use tarn_store::index::btree::edit::{self, NodeMut};
+use tarn_store::index::btree::scan::plan_node;
+use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
+use tarn_store::layout::index_plan::Index;
+use tarn_store::layout::node::Node;
 
 /// An inner node with less than one in so many slots in use is worth a merge.
 const LIGHT: usize = 8;

@@ -16,16 +16,16 @@ pub(crate) mod scans;
 pub(crate) mod sweeps;
 pub(crate) mod trees;
 
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::btree::scan::Visit;
-use crate::layout::{VERSION_AT, Version};
-use crate::log::undo;
+use crate::log::encode::undo_bytes;
 use crate::node_locks::{self, suspect_all_locks};
-use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{LockKind, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::btree::scan::Visit;
+use tarn_store::layout::{VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
 
 /// What is being done: phases of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +121,7 @@ pub(crate) trait Structure {
 
     /// Length of the log's entry of what stands in a structural transaction's pieces and locks.
     fn log_bytes(&self, txn: &Txn) -> usize {
-        undo::encoded_bytes(txn)
+        undo_bytes(txn)
     }
 
     /// Sends a round that may ask for locks.

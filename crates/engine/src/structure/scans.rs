@@ -6,14 +6,14 @@
 
 use super::{Rule, Step, Structure};
 use crate::context::Context;
-use crate::index::btree::scan::{Answer, Near, Own, Visit};
-use crate::index::btree::seek::Sought;
-use crate::index_schema::IndexId;
 use crate::ordered::{Ordered, effects};
-use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::working_set::{BUFFERED_MAX, Check, Mode, Txn};
+use crate::working_set::{BUFFERED_MAX, Check, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
+use tarn_store::index::btree::scan::{Answer, Near, Own, Visit};
+use tarn_store::index::btree::seek::Sought;
+use tarn_store::schema::IndexId;
 
 /// What scans need from their thread.
 fn near<'a>(protocol: &impl Structure, cx: &'a Context) -> Near<'a> {

@@ -5,18 +5,18 @@
 //! under its row's lock nobody relies on what a deleted record's slot says. What the emptied slots had said is not
 //! forgotten where it matters: the directory's VERSION is the sweep's, later than each of the deletions, so that a key
 //! which is in no slot of the bucket was absent as of VERSION, and before that it is not known; and a place for a
-//! version keeps the newest that it has shown ([`crate::layout::choose()`], rule 5), for a reader who sees lines of before
+//! version keeps the newest that it has shown ([`tarn_store::layout::choose()`], rule 5), for a reader who sees lines of before
 //! and after. Recovery finishes or undoes it without knowing what it is.
 
 use super::{Part, Structure, begin, raise};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Version};
-use crate::outcome::{AbortReason, Failure};
-use crate::schema::TableId;
 use crate::working_set::{Piece, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Version};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::TableId;
 
 /// What the directory takes of the log, and its VERSION.
 const REST_LOG_BYTES: usize = 64;

@@ -7,19 +7,19 @@
 
 use super::{Rule, Structure, begin, merges, raise};
 use crate::context::Context;
-use crate::index::btree::cache::{Course, Lead, Way};
-use crate::index::btree::edit::{self, Cut, NodeMut};
-use crate::index::btree::node::{META_AT, Node};
-use crate::index::btree::plan::{Index, KeyBytes};
-use crate::index::btree::scan::{Visit, plan_node, request_post, settle_node};
-use crate::index::btree::work::{TreeDone, TreeTask, TreeWork};
-use crate::index_schema::INDEX_KEY_BYTES_MAX;
-use crate::layout::Version;
 use crate::node_locks::HELD;
-use crate::outcome::{AbortReason, Failure};
 use crate::working_set::{LockKind, Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::btree::cache::{Course, Lead, Way};
+use tarn_store::index::btree::edit::{self, Cut, NodeMut};
+use tarn_store::index::btree::scan::{Visit, plan_node, request_post, settle_node};
+use tarn_store::index::btree::work::{TreeDone, TreeTask, TreeWork};
+use tarn_store::layout::Version;
+use tarn_store::layout::index_plan::{Index, KeyBytes};
+use tarn_store::layout::node::{META_AT, Node};
+use tarn_store::schema::INDEX_KEY_BYTES_MAX;
 
 /// Steps of a descent after which a tree changes faster than it can be followed.
 const STEPS_MAX: usize = 48;

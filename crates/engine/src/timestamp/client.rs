@@ -8,11 +8,9 @@
 //! A call that ends in an error is made again, of whoever serves by then: what the first one took is lost. So
 //! asking takes as long as there is no service; it ends with this node's life at the latest.
 
-use super::Timestamp;
 use super::service::{REPLY_BYTES, STAMP};
 use crate::context::Context;
-use crate::membership::{Timestamper, ViewNumber};
-use crate::outcome::Failure;
+use crate::membership::Timestamper;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,6 +18,7 @@ use std::task::Poll;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rpc::{CallFuture, Peer, Rpc};
+use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
 /// Datagrams that a waiting coroutine takes at a time.
 const BUDGET: usize = 16;

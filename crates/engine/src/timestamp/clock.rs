@@ -16,12 +16,10 @@
 //! ```
 //! 46 bits of ticks are 52 days from the start of the fabric.
 
-use super::Timestamp;
 use crate::context::Context;
-use crate::outcome::{Explanation, Failure};
-use crate::owner::{SLOTS_MAX, THREADS_MAX};
 use std::cell::Cell;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::{Explanation, Failure, SLOTS_MAX, THREADS_MAX, Timestamp};
 
 /// A tick, in nanoseconds: what a clock that is exact makes a commit wait at the most.
 const TICK_NS: u64 = 64;

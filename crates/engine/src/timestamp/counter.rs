@@ -4,8 +4,8 @@
 //! is loaded after an addition has returned shows it. It lives as long as the memory nodes do: they are
 //! mapped memory of the same process, or a fabric's that ends with it.
 
-use super::Timestamp;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_store::ids::Timestamp;
 
 /// The counter, in a line of its own.
 #[derive(Debug)]

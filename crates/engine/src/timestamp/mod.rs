@@ -29,23 +29,10 @@ pub use counter::SharedCounter;
 pub use service::{STAMP, ServiceConfig, StampService};
 
 use crate::context::Context;
-use crate::outcome::Failure;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::error::FabricError;
-
-/// A point in the order of commits. Zero is before all of them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
-pub struct Timestamp(pub u64);
-
-impl Timestamp {
-    /// Before every commit.
-    pub const ZERO: Timestamp = Timestamp(0);
-    /// Of records that were loaded before any transaction ran.
-    pub const LOADED: Timestamp = Timestamp(1);
-    /// The last one: the two bits above it are free for marks beside it in memory.
-    pub const MAX: Timestamp = Timestamp((1 << 62) - 1);
-}
+use tarn_store::ids::{Failure, Timestamp};
 
 /// Where timestamps' words stand in the pool: group 0's superblock page, in the line after the stamp of
 /// the plan. First the counter of [`Timestamps::Pool`] or the bound of a service, then the bound's view.

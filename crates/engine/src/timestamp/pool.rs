@@ -6,12 +6,10 @@
 //! one gets later timestamps, whatever the word is there (docs/timestamps.md). For the explorer, to which it is two
 //! verbs like any others, and for simulated clusters; it is an atomic of a memory node for each transaction that commits.
 
-use super::Timestamp;
-use crate::configuration::ConfigurationNumber;
 use crate::context::Context;
-use crate::outcome::Failure;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{ConfigurationNumber, Failure, Timestamp};
 
 /// Timestamps of one configuration.
 const COUNT_BITS: u32 = 40;

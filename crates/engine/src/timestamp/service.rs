@@ -17,10 +17,9 @@
 //! word      bound u64 | since u64, at every copy
 //! ```
 
-use super::{Timestamp, pool_word};
+use super::pool_word;
 use crate::context::Context;
-use crate::membership::{Succession, ViewNumber};
-use crate::outcome::Failure;
+use crate::membership::Succession;
 use crate::recovery::revoke_everywhere;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +29,7 @@ use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 use tarn_fabric::round::Round;
 use tarn_fabric::rpc::{Answer, HandlerId, Request};
+use tarn_store::ids::{Failure, Timestamp, ViewNumber};
 
 /// Names the service's handler on every node. LOCK and its kin come below.
 pub const STAMP: HandlerId = HandlerId(8);

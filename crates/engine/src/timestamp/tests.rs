@@ -3,19 +3,19 @@
 //! Invariant checked: along one run in which everybody is acknowledged before the next asks, commits ascend,
 //! and each start lies between what was acknowledged and what is given next.
 
-use super::{ClockStamps, Timestamp, Timestamps, pool_word};
-use crate::catalog::Options;
+use super::{ClockStamps, Timestamps, pool_word};
 use crate::context::{ComputeNode, Context, Database};
 use crate::membership::EmbeddedMembership;
-use crate::outcome::Failure;
 use crate::protocol::{ALL, AnyProtocol};
-use crate::replica_groups::ReplicaGroups;
-use crate::schema::{ColumnType, TableSchema};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::local::{LocalConfig, LocalFabric};
+use tarn_store::ids::{Failure, Timestamp};
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::{ColumnType, TableSchema};
 
 /// Threads of two nodes, with timestamps of this kind.
 fn contexts(make: impl Fn() -> Timestamps) -> Vec<Context> {

@@ -12,11 +12,11 @@ use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect;
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::{ALL, AnyProtocol};
 use tarn_engine::recovery::{self, Pace};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 /// Room for a head and a lock or two.

@@ -8,12 +8,12 @@ use crate::common::*;
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::index::growth::Shard;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_store::index::growth::Shard;
+use tarn_store::schema::{Cells, TableId};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 

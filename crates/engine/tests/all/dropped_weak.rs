@@ -16,13 +16,13 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect;
-use tarn_engine::outcome::{Failure, Resolution, TxnId};
 use tarn_engine::recovery::{self, Attempt, Pace};
-use tarn_engine::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
+use tarn_store::ids::{Failure, Resolution, TxnId};
+use tarn_store::schema::{Cells, IndexId, IndexPart, Key, TableId, TableSchema};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 const START: u64 = 1_000_000;

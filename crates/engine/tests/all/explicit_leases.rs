@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use tarn_check::{Isolation, check};
 use tarn_engine::context::ComputeNode;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::range::{IndexKey, Scan};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::services::ServiceOptions;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::schema::range::{IndexKey, Scan};
+use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 /// Shorter than what a wait is noticed by, longer than a test reads.

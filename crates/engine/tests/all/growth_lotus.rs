@@ -12,10 +12,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::layout::{LayoutKind, Records};
 use tarn_engine::recovery;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::executor::block_on;
+use tarn_store::layout::{LayoutKind, Records};
+use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 const LOTUS: &str = "lotus";

@@ -11,13 +11,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
-use tarn_engine::layout::{LayoutKind, Records};
 use tarn_engine::metrics::Tally;
 use tarn_engine::protocol::ALL;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
+use tarn_store::history::RecordedTxn;
+use tarn_store::layout::{LayoutKind, Records};
 
 /// Mostly inserts, of keys that nobody has seen yet.
 const GROWING: Mix = Mix {

@@ -7,13 +7,11 @@ use crate::common::race::*;
 use crate::common::*;
 use std::cell::Cell;
 use std::pin::pin;
-use tarn_engine::inspect;
-use tarn_engine::mend;
 use tarn_engine::reconfigure::{Changed, Terms, change};
-use tarn_engine::recovery;
-use tarn_engine::replica_groups::ReplicaGroups;
+use tarn_engine::{inspect, mend, recovery};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
+use tarn_store::placement::replica_groups::ReplicaGroups;
 
 /// A recovery is dropped after so many steps, on a node that lives; another node takes the life. Whether it
 /// had come to its end.

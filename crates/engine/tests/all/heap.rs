@@ -5,11 +5,11 @@
 
 use crate::common::*;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{Explanation, Failure};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::working_set::Handle;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::schema::{Cells, TableId};
 
 /// One line, two lines, apart.
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];

@@ -4,10 +4,10 @@
 //! version than were written last are each noticed, also if only a loader wrote them.
 
 use crate::common::{Shape, World, fill, narrow};
-use tarn_engine::history::{RecordedWrite, WriteKind};
 use tarn_engine::last_writes::{LastWrites, stored};
-use tarn_engine::schema::TableId;
 use tarn_fabric::executor::block_on;
+use tarn_store::history::{RecordedWrite, WriteKind};
+use tarn_store::schema::TableId;
 
 /// What is said of memory that holds records 1 to 3, if this is what was loaded.
 fn said(world: &World, loaded: &[RecordedWrite]) -> Option<String> {

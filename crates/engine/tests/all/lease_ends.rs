@@ -9,9 +9,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::TableId;
 use tarn_engine::transaction::Transaction;
+use tarn_store::ids::Failure;
+use tarn_store::schema::TableId;
 
 const T: TableId = TableId(0);
 /// Much longer than a transaction takes, by the ticks of the weak fabric.

@@ -13,9 +13,9 @@ use tarn_engine::coordinator::Coordinator;
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::read_lease::manager::LeaseKeeper;
 use tarn_engine::read_lease::{Adjustments, Delays, LEASE_NS_MAX, LeasePolicy, SAMPLE, Stage};
-use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
+use tarn_store::schema::TableId;
 
 const TABLE: TableId = TableId(0);
 /// How often the manager looks.

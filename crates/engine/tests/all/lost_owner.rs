@@ -10,17 +10,16 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::catalog::Placement;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::membership::{Heirs, Reopening};
-use tarn_engine::outcome::Failure;
 use tarn_engine::recovery;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::services::{self, ServiceOptions};
-use tarn_engine::shard_map::shard_of;
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::NodeSlot;
+use tarn_store::ids::Failure;
+use tarn_store::placement::catalog::Placement;
+use tarn_store::schema::{Cells, TableId};
 
 /// Of a group of its own each.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
@@ -76,7 +75,7 @@ impl Trio {
     fn key_of(&self, table: TableId, node: usize) -> u64 {
         let (of, id) = (self.world.database.catalog.table(table), self.nodes[node].node.id);
         let owner = |key: u64| {
-            self.world.database.membership.shard(shard_of(of, key)).map(|entry| entry.owner)
+            self.world.database.membership.shard(of.shard_of(key)).map(|entry| entry.owner)
         };
         (0..40).find(|key| owner(*key) == Some(id)).expect("each owns some")
     }

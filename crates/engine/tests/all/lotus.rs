@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::rng::seeded;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 const PACKED: TableId = TableId(0);
 const APART: TableId = TableId(1);
@@ -75,7 +75,7 @@ fn rounds_are_those_of_the_table_and_no_verb_is_an_atomic() {
     for replicas in [1, 3] {
         let schemas = [half("packed", 4000), narrow("apart", 4000)];
         let mut shape = Shape::of(&schemas).protocol("lotus").nodes(replicas, replicas);
-        shape.options.placement = tarn_engine::catalog::Placement::Table;
+        shape.options.placement = tarn_store::placement::catalog::Placement::Table;
         let world = World::new(&shape);
         let mut by = world.coordinator(0, 0);
         for table in [PACKED, APART] {

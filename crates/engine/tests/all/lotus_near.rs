@@ -9,13 +9,13 @@ use crate::common::*;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::context::ComputeNode;
-use tarn_engine::history::RecordedTxn;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::services::{self, ServiceOptions};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::{Rng, seeded};
+use tarn_store::history::RecordedTxn;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 /// Most records are read and changed, many of them away from home.
 const CROWDED_UPDATES: Mix = Mix { modes: [3, 6, 3, 1], wishes: 4, ..CROWDED_HALVES };
@@ -66,8 +66,7 @@ fn run(mix: Mix, near: bool, seed: u64) -> Left {
     let mut outcomes = Vec::new();
     for value in 1..250 {
         let plan = mix.plan(&mut rng);
-        let declared =
-            plan.wishes.iter().all(|wish| wish.mode == tarn_engine::working_set::Mode::Read);
+        let declared = plan.wishes.iter().all(|wish| wish.mode == tarn_store::ids::Mode::Read);
         let outcome = match declared {
             true => block_on(by.transact_read_only(async |tx| plan.run(tx, value).await)),
             false => block_on(by.transact(async |tx| plan.run(tx, value).await)),

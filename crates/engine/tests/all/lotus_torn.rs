@@ -8,11 +8,11 @@ use crate::common::race::*;
 use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::pin::pin;
-use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableSchema};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::NodeSlot;
+use tarn_store::placement::catalog::Placement;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableSchema};
 
 /// In the last line of a record, as `A` is in the first.
 const LAST: ColumnId = ColumnId(2);

@@ -7,14 +7,14 @@
 
 use crate::common::*;
 use std::collections::BTreeMap;
-use tarn_engine::catalog::{Options, Placement};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
+use tarn_store::layout::BucketShape;
+use tarn_store::placement::catalog::{Options, Placement};
+use tarn_store::schema::{Cells, TableId};
 
 const FIRST: TableId = TableId(0);
 const SECOND: TableId = TableId(1);

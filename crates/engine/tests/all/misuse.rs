@@ -5,12 +5,12 @@
 
 use crate::common::*;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{Explanation, Failure};
 use tarn_engine::protocol::ALL;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::schema::{Cells, TableId};
 
 const LAYOUTS: [TableId; 3] = [TableId(0), TableId(1), TableId(2)];
 
@@ -203,7 +203,7 @@ fn handles_are_their_transactions_own() {
             match handle == row {
                 true => {
                     let _ = tx.fetch().await;
-                    Err(Failure::Abort(tarn_engine::outcome::AbortReason::LockRefused))
+                    Err(Failure::Abort(tarn_store::ids::AbortReason::LockRefused))
                 }
                 false => {
                     tx.fetch().await?;

@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect;
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::ALL;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::{Handle, Mode};
+use tarn_engine::working_set::Handle;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const KEYED: TableId = TableId(3);
 
@@ -59,8 +59,8 @@ fn wide_key(key: u64) -> [u8; 32] {
 fn ask(tx: &mut Transaction<'_>, wish: Wish) -> Handle {
     let (table, wide) = (TableId(wish.table), wide_key(wish.key));
     let key = match table {
-        KEYED => tarn_engine::schema::Key::Bytes(&wide),
-        _ => tarn_engine::schema::Key::Word(wish.key),
+        KEYED => tarn_store::schema::Key::Bytes(&wide),
+        _ => tarn_store::schema::Key::Word(wish.key),
     };
     match wish.mode {
         Mode::Read => tx.read(table, key, Cells::ALL),

@@ -3,10 +3,10 @@
 //! Invariant checked: one coordinator at a time; every test ends with a clean audit.
 
 use crate::common::*;
-use tarn_engine::layout::LayoutKind;
-use tarn_engine::schema::{Cells, TableId, TableSchema};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
+use tarn_store::layout::LayoutKind;
+use tarn_store::schema::{Cells, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 

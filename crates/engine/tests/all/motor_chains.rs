@@ -9,9 +9,9 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 /// All but a few are in chains.

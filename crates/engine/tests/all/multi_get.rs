@@ -17,14 +17,14 @@ use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::membership::ReadLeaseChange;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::{self, Pace};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::rng::{Rng, seeded};
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::schema::{Cells, TableId};
 
 /// Findings take milliseconds to seconds, of a machine that does nothing else.
 const FIND_LIMIT: Duration = Duration::from_secs(60);

@@ -19,11 +19,11 @@ use tarn_engine::lock::set::LockSet;
 use tarn_engine::lock::table::Bits;
 use tarn_engine::resharding::{Move, Planted, move_shard};
 use tarn_engine::services::{self, ServiceOptions, Transport};
-use tarn_engine::shard_map::{ShardId, ShardState};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
 use tarn_fabric::rng::seeded;
+use tarn_store::placement::shard_map::{ShardId, ShardState};
 
 const NODES: u16 = 2;
 const COROUTINES: u64 = 6;

@@ -6,16 +6,16 @@
 
 use crate::common::*;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::index::btree::work::{TreeTask, TreeWork};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
 use tarn_engine::trees;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::index::btree::work::{TreeTask, TreeWork};
+use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 
 const T: TableId = TableId(0);
 const C: ColumnId = ColumnId(2);

@@ -13,15 +13,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::{ALL, ProtocolInfo};
 use tarn_engine::recovery::{self, Pace};
-use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
+use tarn_store::history::RecordedTxn;
+use tarn_store::ids::Failure;
+use tarn_store::schema::TableId;
 
 const NODES: u16 = 3;
 const COORDINATORS: usize = 2;

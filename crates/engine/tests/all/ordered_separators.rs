@@ -7,13 +7,13 @@ use crate::common::race::poll;
 use crate::common::*;
 use std::pin::pin;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::schema::{IndexId, IndexPart, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
 use tarn_engine::trees;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::schema::{IndexId, IndexPart, Key, TableId};
 
 const T: TableId = TableId(0);
 /// One try, so that nothing is mended between tries.

@@ -11,12 +11,10 @@ use crate::common::*;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::inspect;
-use tarn_engine::mend;
-use tarn_engine::recovery;
-use tarn_engine::schema::{IndexId, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan};
+use tarn_engine::{inspect, mend, recovery};
 use tarn_fabric::address::{GroupId, NodeSlot};
+use tarn_store::schema::{IndexId, Key, TableId};
 
 const T: TableId = TableId(0);
 

@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tarn_check::{Isolation, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::AbortReason;
 use tarn_engine::protocol::{ALL, Limit, Only, ProtocolInfo};
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::local::LineAtomicity;
+use tarn_store::history::RecordedTxn;
+use tarn_store::ids::AbortReason;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 /// Findings take milliseconds; a machine that is busy with other things may take a thousand times
 /// as long.

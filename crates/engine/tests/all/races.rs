@@ -10,16 +10,15 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
-use tarn_engine::catalog::Placement;
 use tarn_engine::context::Context;
 use tarn_engine::mend::{self, Mended};
-use tarn_engine::outcome::{Explanation, Failure, Resolution};
-use tarn_engine::owner::OwnerTag;
 use tarn_engine::reconfigure::{Changed, change, replaced};
 use tarn_engine::recovery::{self, Attempt};
-use tarn_engine::schema::TableId;
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
+use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution};
+use tarn_store::placement::catalog::Placement;
+use tarn_store::schema::TableId;
 
 /// A transaction is acknowledged and its node dies; another has its record next, and its data reach the
 /// backup after so many steps of the recoverer, while the primary is gone. What recovery says of the first, if anything.

@@ -13,19 +13,18 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::clearance::Lease;
 use tarn_engine::context::ComputeNode;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::index::growth::Shard;
 use tarn_engine::inspect;
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership, Standing};
 use tarn_engine::metrics::{RecoveryEvent, Tally};
-use tarn_engine::outcome::{AbortReason, Explanation, Failure, Resolution};
-use tarn_engine::owner::OwnerTag;
 use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::{self, Attempt, Pace};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::{Executor, block_on};
+use tarn_store::ids::{AbortReason, Explanation, Failure, OwnerTag, Resolution};
+use tarn_store::index::growth::Shard;
+use tarn_store::schema::{Cells, TableId};
 
 const FORD: &str = ALL[0].name;
 const OOCC: &str = "oocc";
@@ -117,7 +116,7 @@ const TABLES: [TableId; 2] = [TableId(0), TableId(1)];
 fn two_tables_shape(variant: &str) -> Shape {
     let schemas = [narrow("narrow", 8), apart("apart", 8)];
     let mut shape = Shape::of(&schemas).nodes(3, 2).variant(variant);
-    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     shape.options.coordinators_max = 8;
     shape
 }

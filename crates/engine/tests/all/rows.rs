@@ -4,10 +4,10 @@
 
 use crate::common::*;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::layout::DIRECTORY_STAMP_AT;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
+use tarn_store::layout::DIRECTORY_STAMP_AT;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 const C: ColumnId = ColumnId(2);
@@ -26,7 +26,7 @@ fn the_audit_looks_at_fingerprints_of_every_replica() {
     world.assert_clean();
     let cx = world.context(1, 0);
     let table = cx.table(TableId(0));
-    let hash = tarn_engine::index::hash_of(table, 2);
+    let hash = tarn_store::index::hash_of(table, 2);
     let place = cx.node.index_view.place(&cx.database().catalog, table, hash);
     let [at_primary, at_backup] =
         [0, 1].map(|at| cx.groups.whole().replica(place.bucket.plus(DIRECTORY_STAMP_AT), at));

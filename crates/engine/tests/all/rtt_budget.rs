@@ -9,11 +9,11 @@ use crate::common::*;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::index::btree::work::{TreeTask, TreeWork};
-use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::schema::{Cells, ColumnId, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::btree::work::{TreeTask, TreeWork};
+use tarn_store::schema::{Cells, ColumnId, TableId};
 
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
@@ -114,7 +114,7 @@ fn bench(replicas: usize, variant: &str) -> Bench {
     ];
     // All records of a table in one group: groups do not multiply the writes.
     let mut shape = Shape::of(&schemas).protocol("ford").nodes(replicas, replicas).variant(variant);
-    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     shape.near = false;
     let world = World::new(&shape);
     let mut cold = world.coordinator(0, 0);

@@ -6,9 +6,9 @@
 
 use crate::common::budget::{Cost, add_one, measure, phase, read};
 use crate::common::*;
-use tarn_engine::schema::TableId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_store::schema::TableId;
 
 const NARROW: TableId = TableId(0);
 const LONG_NS: u32 = 4_000_000;
@@ -16,7 +16,7 @@ const LONG_NS: u32 = 4_000_000;
 fn world(lease_ns: u32, replicas: usize) -> World {
     let schemas = [narrow("narrow", 4000)];
     let mut shape = Shape::of(&schemas).protocol("drtm").nodes(replicas, replicas);
-    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     shape.read_lease_ns = lease_ns;
     World::new(&shape)
 }

@@ -9,11 +9,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 /// So long a transaction keeps others waiting: far less than anybody's patience.
@@ -22,7 +22,7 @@ const HELD: Nanos = Nanos(5_000);
 fn world(replicas: usize) -> World {
     let schemas = [narrow("narrow", 4000)];
     let mut shape = Shape::of(&schemas).protocol("dslr").nodes(replicas, replicas);
-    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     World::new(&shape)
 }
 

@@ -16,13 +16,12 @@ use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::services::ServiceOptions;
-use tarn_engine::shard_map::shard_of;
 use tarn_engine::timestamp::{Timestamps, pool_word};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::NodeSlot;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 const T: TableId = TableId(0);
 
@@ -82,7 +81,7 @@ impl Pair {
     fn keys_of(&self, node: usize) -> Vec<u64> {
         let (table, id) = (self.world.database.catalog.table(T), self.nodes[node].node.id);
         let owner = |key: &u64| {
-            self.world.database.membership.shard(shard_of(table, *key)).map(|entry| entry.owner)
+            self.world.database.membership.shard(table.shard_of(*key)).map(|entry| entry.owner)
         };
         (0..40).filter(|key| owner(key) == Some(id)).collect()
     }

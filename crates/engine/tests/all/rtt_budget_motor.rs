@@ -6,10 +6,10 @@
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::AbortReason;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::AbortReason;
+use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
@@ -38,7 +38,7 @@ fn bench(replicas: usize, variant: &str) -> Bench {
     let schemas = [narrow("narrow", 4000), double("double", 4000)];
     let mut shape =
         Shape::of(&schemas).protocol("motor").nodes(replicas, replicas).variant(variant);
-    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     let world = World::new(&shape);
     let mut cold = world.coordinator(0, 0);
     for table in [NARROW, DOUBLE] {

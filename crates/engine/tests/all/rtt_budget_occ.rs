@@ -5,8 +5,8 @@
 
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
+use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 const REPLICAS: [usize; 2] = [1, 3];
@@ -22,7 +22,7 @@ fn a_reader_of_several_records_looks_twice_and_a_writer_awaits_four_rounds() {
     for replicas in REPLICAS {
         let schemas = [narrow("narrow", 4000)];
         let mut shape = Shape::of(&schemas).protocol("occ").nodes(replicas, replicas);
-        shape.options.placement = tarn_engine::catalog::Placement::Table;
+        shape.options.placement = tarn_store::placement::catalog::Placement::Table;
         shape.near = false;
         let world = World::new(&shape);
         let (mut cold, mut warm) = (world.coordinator(0, 0), world.coordinator(1, 1024));

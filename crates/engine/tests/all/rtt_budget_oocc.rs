@@ -7,12 +7,12 @@
 use crate::common::budget::{Cost, add_one, measure, phase, read, reading};
 use crate::common::*;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::range::{IndexKey, Scan};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::schema::range::{IndexKey, Scan};
+use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 const DOUBLE: TableId = TableId(1);
@@ -34,7 +34,7 @@ fn bench(replicas: usize, variant: &str, lease_ns: u32) -> Bench {
     let schemas = [narrow("narrow", 4000), double("double", 4000)];
     let shape = Shape::of(&schemas).protocol("oocc").nodes(replicas, replicas).variant(variant);
     let mut shape = shape.leasing_reads(lease_ns);
-    shape.options.placement = tarn_engine::catalog::Placement::Table;
+    shape.options.placement = tarn_store::placement::catalog::Placement::Table;
     shape.near = false;
     let world = World::new(&shape);
     let mut cold = world.coordinator(0, 0);
@@ -176,7 +176,7 @@ fn a_log_is_taken_back_in_one_round() {
     for replicas in REPLICAS {
         let shape = Shape::of(&[half("half", 4000), narrow("narrow", 4000)]).protocol("oocc");
         let mut shape = shape.nodes(replicas, replicas);
-        shape.options.placement = tarn_engine::catalog::Placement::Table;
+        shape.options.placement = tarn_store::placement::catalog::Placement::Table;
         shape.near = false;
         let world = World::new(&shape);
         let [mut by, mut other] = [0, 1].map(|slot| world.coordinator(slot, 1024));

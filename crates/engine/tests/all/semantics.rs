@@ -6,12 +6,12 @@
 use crate::common::*;
 use std::rc::Rc;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::{AbortReason, Explanation, Failure};
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::transaction::{Block, Transaction};
-use tarn_engine::working_set::{Handle, Mode};
+use tarn_engine::working_set::Handle;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 /// One line, two lines, apart: the three layouts.

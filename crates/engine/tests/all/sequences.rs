@@ -8,12 +8,12 @@
 use crate::common::*;
 use std::collections::BTreeMap;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::ALL;
-use tarn_engine::schema::{Cells, IndexId, IndexPart, TableId, TableSchema};
 use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
 use tarn_engine::working_set::Handle;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, IndexId, IndexPart, TableId, TableSchema};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
@@ -223,8 +223,8 @@ async fn run(tx: &mut Transaction<'_>, place: Place, plan: &Plan) -> Result<Stat
 fn tables(records: u64) -> Vec<TableSchema> {
     let wide = |name: &str, bytes| {
         let schema =
-            TableSchema::new(name, records).column("a", tarn_engine::schema::ColumnType::U64);
-        schema.column("b", tarn_engine::schema::ColumnType::Bytes(bytes))
+            TableSchema::new(name, records).column("a", tarn_store::schema::ColumnType::U64);
+        schema.column("b", tarn_store::schema::ColumnType::Bytes(bytes))
     };
     let indexed = |schema: TableSchema| schema.index("by_a", &[IndexPart::Column(A)], false);
     vec![

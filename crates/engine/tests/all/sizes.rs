@@ -10,15 +10,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use tarn_engine::context::ComputeNode;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::index::hash_of;
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, IndexId, IndexPart, Key, TableId};
-use tarn_engine::schema::{KeyWidth, TableSchema};
 use tarn_engine::services::ServiceOptions;
 use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, ScanHandle, Transaction};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_store::index::hash_of;
+use tarn_store::schema::{
+    Cells, ColumnId, ColumnType, IndexId, IndexPart, Key, KeyWidth, TableId, TableSchema,
+};
 
 const T: TableId = TableId(0);
 const COUNT: TableId = TableId(1);

@@ -5,18 +5,17 @@
 
 use crate::common::*;
 use std::rc::Rc;
-use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::inspect;
-use tarn_engine::layout::KEY_AT;
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::{ALL, ProtocolInfo};
-use tarn_engine::recovery;
-use tarn_engine::schema::{Cells, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
+use tarn_engine::{inspect, recovery};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_store::layout::KEY_AT;
+use tarn_store::placement::catalog::Placement;
+use tarn_store::schema::{Cells, TableId, TableSchema};
 
 const TABLE: TableId = TableId(0);
 

@@ -11,15 +11,15 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::catalog::Placement;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::mend;
-use tarn_engine::outcome::{AbortReason, Failure};
 use tarn_engine::recovery::logged;
-use tarn_engine::schema::{Cells, TableId, TableSchema};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::placement::catalog::Placement;
+use tarn_store::schema::{Cells, TableId, TableSchema};
 
 /// Written, and in one group; read, and in the other.
 const WRITTEN: TableId = TableId(0);

@@ -7,10 +7,10 @@ use crate::common::budget::add_one;
 use crate::common::*;
 use std::cell::Cell;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);
 const APART: TableId = TableId(1);

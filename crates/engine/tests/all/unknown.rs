@@ -11,18 +11,17 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Waker};
 use tarn_check::{Isolation, check};
-use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect;
-use tarn_engine::outcome::{Explanation, Failure, Resolution, TxnId};
-use tarn_engine::owner::{COUNT_MAX, OwnerTag};
 use tarn_engine::recovery::{self, Attempt, Pace};
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId, block_on};
+use tarn_store::history::{RecordedOutcome, RecordedTxn};
+use tarn_store::ids::{COUNT_MAX, Explanation, Failure, OwnerTag, Resolution, TxnId};
+use tarn_store::placement::catalog::Placement;
+use tarn_store::schema::{Cells, TableId};
 
 /// Table 0 lives on nodes 0 and 1, table 1 on nodes 1 and 2.
 const TABLES: [TableId; 2] = [TableId(0), TableId(1)];

@@ -14,11 +14,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_check::{Isolation, Report, check};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect::{self, Audit};
 use tarn_engine::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, TaskId};
+use tarn_store::history::RecordedTxn;
 
 struct Outcome {
     report: Report,

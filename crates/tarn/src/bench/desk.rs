@@ -8,9 +8,9 @@ use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::history::RecordedTxn;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
+use tarn_store::history::RecordedTxn;
 use tarn_workloads::Workload;
 
 /// What a phase's threads look at between turns.

@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::Failure;
 use tarn_engine::services;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
+use tarn_store::history::RecordedTxn;
+use tarn_store::ids::Failure;
 use tarn_workloads::{Invariant, Workload};
 
 /// What one phase's threads did, added up.

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use tarn_check::{History, Outcome, Read, RecordId, Transaction, TxnId, Version, Write, WriteKind};
-use tarn_check::{HistoryError, HistoryWriter};
-use tarn_engine::history::{self as engine, RecordedOutcome, RecordedTxn};
-use tarn_engine::outcome::UsageError;
-use tarn_engine::schema::TableSchema;
+use tarn_check::{
+    History, HistoryError, HistoryWriter, Outcome, Read, RecordId, Transaction, TxnId, Version,
+    Write, WriteKind,
+};
+use tarn_store::history::{self as engine, RecordedOutcome, RecordedTxn};
+use tarn_store::ids::UsageError;
+use tarn_store::schema::TableSchema;
 
 /// Opens a history file; before anything runs, so that a path that cannot be written costs nothing.
 /// It appears under its name only when it is whole.

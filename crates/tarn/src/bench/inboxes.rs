@@ -11,10 +11,9 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tarn_engine::context::Context;
-use tarn_engine::schema::TableId;
-use tarn_engine::shard_map::shard_of;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
+use tarn_store::schema::TableId;
 use tarn_workloads::Workload;
 
 /// Inputs that go over at a time.
@@ -87,7 +86,7 @@ impl<'a, W: Workload> Routed<'a, W> {
         signals: &'a Signals,
         (workload, cx, thread): (&W, &Rc<Context>, usize),
     ) -> Routed<'a, W> {
-        let kind = |procedure: tarn_engine::procedure::Procedure| {
+        let kind = |procedure: tarn_store::schema::procedure::Procedure| {
             let first = procedure.accesses.first().map(|access| access.table);
             first.filter(|_| !procedure.read_only)
         };
@@ -107,7 +106,7 @@ impl<'a, W: Workload> Routed<'a, W> {
     fn thread_for(&self, input: &W::Input) -> usize {
         let first = self.kinds[W::kind(input)].zip(W::first_key(input));
         let place = first.and_then(|(table, key)| {
-            let shard = shard_of(self.cx.table(table), key);
+            let shard = self.cx.table(table).shard_of(key);
             let owner = self.cx.node.services()?.shards.entry(shard)?.owner;
             let (node, of) = (usize::from(owner.slot.0), self.inboxes.threads_per_node);
             Some(node * of + usize::from(shard.0) / (self.inboxes.of.len() / of) % of)

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use tarn_engine::catalog::Placement;
+use tarn_store::placement::catalog::Placement;
 
 /// One line.
 pub(crate) fn row(f: &mut fmt::Formatter<'_>, name: &str, value: impl fmt::Display) -> fmt::Result {

@@ -11,8 +11,8 @@ use crate::cluster::ClusterConfig;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tarn_check::{HistoryWriter, Isolation};
-use tarn_engine::outcome::UsageError;
-use tarn_engine::schema::TableSchema;
+use tarn_store::ids::UsageError;
+use tarn_store::schema::TableSchema;
 use tarn_workloads::Workload;
 
 /// See the module's text.

@@ -17,9 +17,9 @@ use crate::machine;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tarn_engine::outcome::UsageError;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::local::{Backing, LineAtomicity};
+use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
 /// What to do.

@@ -13,13 +13,12 @@ use crate::cluster::{ClusterConfig, VERSION_CACHE_MAX};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
-use tarn_engine::catalog;
-use tarn_engine::outcome::UsageError;
-use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::read_lease::{LEASE_NS_MAX, LeasePolicy};
 use tarn_fabric::address::GROUPS_MAX;
 use tarn_fabric::local::{Backing, LineAtomicity};
+use tarn_store::ids::{SLOTS_MAX, THREADS_MAX, UsageError};
+use tarn_store::placement::catalog;
 use tarn_workloads::{Workload, with_workload};
 
 pub(super) const RECORDS_MAX: u64 = 1 << 36;

@@ -5,7 +5,7 @@
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::error::Error;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// A value that the engine, a workload or a cluster refuses.
 pub fn about(error: &UsageError) -> String {

@@ -18,8 +18,8 @@ use crate::machine;
 use crate::schedules::mixture::Layout;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tarn_engine::outcome::UsageError;
 use tarn_sim::explore::{Bounds, Schedule};
+use tarn_store::ids::UsageError;
 
 const JOBS_MAX: u64 = 1_024;
 const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;

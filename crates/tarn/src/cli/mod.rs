@@ -30,7 +30,7 @@ use crate::bench::run::RunError;
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// Serializable transactions on a pool of remote memory.
 #[derive(Parser)]

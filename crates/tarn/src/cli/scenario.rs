@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// Flags and keys; `None` is the default.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 const JOBS_MAX: u64 = 1_024;
 const MINUTES: std::ops::RangeInclusive<f64> = 0.001..=1e6;

@@ -13,9 +13,9 @@ use std::rc::Rc;
 use std::task::{Context as Task, Poll};
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::services::settle;
-use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::rng::mix;
 use tarn_sim::explore::{End, Fate};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 /// A digest of all that a node keeps: its locks, what it has granted and heard of, what it believes of the
 /// shards that the litmus has to do with; or what its transactions read. Nothing, if the protocol keeps nothing there.

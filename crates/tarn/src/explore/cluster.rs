@@ -17,24 +17,24 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::Isolation;
-use tarn_engine::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::index::btree::work::TreeTask;
-use tarn_engine::index::{IndexView, Place, hash_of};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::Membership;
-use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::{TableId, TableSchema};
 use tarn_engine::services::ServiceOptions;
-use tarn_engine::shard_map::{ShardId, shard_of, shard_of_address};
 use tarn_engine::timestamp::Timestamps;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::port::Port;
+use tarn_store::ids::{Failure, UsageError};
+use tarn_store::index::btree::work::TreeTask;
+use tarn_store::index::{IndexView, Place, hash_of};
+use tarn_store::placement::catalog::{Catalog, Options, SUPERBLOCK_BYTES};
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::placement::shard_map::{ShardId, shard_of_address};
+use tarn_store::schema::{TableId, TableSchema};
 
 /// The only table.
 pub const TABLE: TableId = TableId(0);
@@ -365,7 +365,7 @@ impl<'a> Places<'a> {
     /// The shards of these keys' locks, and of their buckets', each once.
     fn shards(&self, keys: &[u64]) -> Vec<ShardId> {
         let table = self.catalog.table(TABLE);
-        let of = |key: &u64| [shard_of(table, *key), shard_of_address(self.of(*key).bucket)];
+        let of = |key: &u64| [table.shard_of(*key), shard_of_address(self.of(*key).bucket)];
         let shards: BTreeSet<ShardId> = keys.iter().flat_map(of).collect();
         shards.into_iter().collect()
     }

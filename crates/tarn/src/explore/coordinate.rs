@@ -13,14 +13,14 @@ use crate::schedules::mixture::fill;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::{AbortReason, Explanation, Failure, Resolution, TxnId};
-use tarn_engine::range::ScanHandle;
 use tarn_engine::recorder::HistorySink;
-use tarn_engine::schema::{Cells, Key};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::error::FabricError;
 use tarn_sim::explore::ExploreFabric;
+use tarn_store::ids::{AbortReason, Explanation, Failure, Resolution, TxnId};
+use tarn_store::schema::range::ScanHandle;
+use tarn_store::schema::{Cells, Key};
 
 /// No pause: when a try comes is the scheduler's to choose.
 const RETRY: Retry = Retry {

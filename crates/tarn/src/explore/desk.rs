@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 use tarn_engine::context::Context;
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::recorder::HistorySink;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;
+use tarn_store::history::RecordedTxn;
 
 /// What coroutines leave.
 #[derive(Default)]

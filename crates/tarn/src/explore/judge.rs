@@ -19,15 +19,15 @@ use std::rc::Rc;
 use tarn_check::check;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect::{audit, scan};
-use tarn_engine::outcome::Failure;
 use tarn_engine::recovery::{Pace, sweep};
-use tarn_engine::schema::Cells;
 use tarn_engine::working_set::Handle;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_sim::explore::{End, Fate, Fault};
+use tarn_store::history::{RecordedTxn, enter};
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 /// The thread of the steward that looks at memory: no recovery has it.
 const LOOKER: u16 = 32;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use tarn_check::Isolation;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// Compute nodes that a litmus may have.
 pub const COMPUTE_NODES_MAX: u16 = 3;

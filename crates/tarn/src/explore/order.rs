@@ -11,9 +11,9 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::{AnyProtocol, ProtocolCaps};
 use tarn_sim::explore::{Bounds, FaultBudget};
+use tarn_store::ids::UsageError;
 
 /// Crashes of one execution.
 pub const CRASHES_MAX: u32 = 3;

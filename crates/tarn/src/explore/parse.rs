@@ -5,7 +5,7 @@
 
 use super::ranges::Range;
 use super::script::{Base, Expression, Op, RecordIndex};
-use tarn_engine::index::btree::work::TreeTask;
+use tarn_store::index::btree::work::TreeTask;
 
 /// Most entries that a scan with a limit may ask for.
 const LIMIT_MAX: u32 = 100;

@@ -8,10 +8,10 @@ use super::litmus::Litmus;
 use super::script::{Content, RecordIndex};
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use tarn_engine::index::btree::plan::KeyBytes;
-use tarn_engine::index::btree::work::{TreeTask, TreeWork};
-use tarn_engine::range::{IndexKey, Scan};
-use tarn_engine::schema::{ColumnId, INDEX_KEY_BYTES_MAX, IndexId, IndexPart, TableSchema};
+use tarn_store::index::btree::work::{TreeTask, TreeWork};
+use tarn_store::layout::index_plan::KeyBytes;
+use tarn_store::schema::range::{IndexKey, Scan};
+use tarn_store::schema::{ColumnId, INDEX_KEY_BYTES_MAX, IndexId, IndexPart, TableSchema};
 
 /// The only index.
 pub const INDEX: IndexId = IndexId(0);

@@ -15,11 +15,11 @@ use tarn_engine::membership::Standing;
 use tarn_engine::mend::{Mended, step};
 use tarn_engine::reconfigure::{Terms, replaced};
 use tarn_engine::recovery::{self, Attempt, Pace};
-use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{GroupId, NodeId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::rng::mix;
+use tarn_store::placement::shard_map::{ShardEntry, ShardId};
 
 /// How long is waited before something is tried again: more than a look at the clock takes.
 pub const LOOK_AGAIN: Nanos = Nanos(1_000);

@@ -15,12 +15,12 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use tarn_engine::outcome::UsageError;
 use tarn_sim::config::ConfigError;
 use tarn_sim::explore::{
     ExploreConfig, Explored, Outcome, Progress, Replayed, Schedule, Step, What, explore,
     has_moments, replay, shrink,
 };
+use tarn_store::ids::UsageError;
 
 /// How far an order is.
 #[derive(Clone, Copy, Debug)]

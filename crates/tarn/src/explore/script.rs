@@ -23,7 +23,7 @@ use super::parse::parse_op;
 use super::ranges::{Entry, Ordered, Range};
 use std::collections::BTreeMap;
 use std::fmt;
-use tarn_engine::index::btree::work::TreeTask;
+use tarn_store::index::btree::work::TreeTask;
 
 /// A record, by position among the names of its litmus.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

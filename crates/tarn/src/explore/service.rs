@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tarn_engine::membership::{
     Claim, EmbeddedMembership, Heirs, Management, Membership, ReadLeaseChange, Renewal, Reopening,
-    ShardChange, Standing, Succession, Timestamper, ViewNumber,
+    ShardChange, Standing, Succession, Timestamper,
 };
-use tarn_engine::outcome::UsageError;
 use tarn_engine::read_lease::{LeasePolicy, LeaseWord};
-use tarn_engine::shard_map::{ShardEntry, ShardId};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
+use tarn_store::ids::{UsageError, ViewNumber};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardRecord};
 
 /// See the module's text.
 pub struct Service {
@@ -38,6 +38,17 @@ impl Service {
     pub fn claims(&self) -> u64 {
         let claims = self.claims.lock().expect("no panic under this lock");
         claims.iter().fold(0, |digest, (dead, by)| mix(digest ^ u64::from(dead.slot.0)) ^ by)
+    }
+}
+
+impl ShardRecord for Service {
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
+        self.inner.shard(shard)
+    }
+
+    /// Nothing that anybody must go through 4,096 shards for: those of the litmus are looked at in each poll.
+    fn shard_changes(&self) -> u64 {
+        0
     }
 }
 
@@ -97,15 +108,6 @@ impl Membership for Service {
 
     fn recovered(&self, dead: NodeId, by: NodeId) -> bool {
         self.inner.recovered(dead, by)
-    }
-
-    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
-        self.inner.shard(shard)
-    }
-
-    /// Nothing that anybody must go through 4,096 shards for: those of the litmus are looked at in each poll.
-    fn shard_changes(&self) -> u64 {
-        0
     }
 
     fn is_shared_out(&self) -> bool {

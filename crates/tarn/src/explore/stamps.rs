@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use tarn_engine::context::Context;
-use tarn_engine::timestamp::Timestamp;
 use tarn_sim::explore::{Actor, End, ExploreConfig, ExploreFabric, Model, Outcome, explore};
+use tarn_store::ids::Timestamp;
 
 /// What the callers saw, in the order in which they saw it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -9,9 +9,9 @@ use crate::bench::run::RunError;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::inspect::audit;
-use tarn_engine::outcome::Failure;
 use tarn_engine::recovery::{Pace, sweep};
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
 
 /// What is known when all is over.

@@ -18,8 +18,8 @@ mod stage;
 mod tests;
 
 use serde::Serialize;
-use tarn_engine::outcome::UsageError;
 use tarn_sim::profile::Profile;
+use tarn_store::ids::UsageError;
 
 /// What runs, and what dies.
 #[derive(Clone, Debug)]

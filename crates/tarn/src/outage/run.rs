@@ -12,19 +12,18 @@ use crate::cluster::OpenError;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::clearance;
 use tarn_engine::context::{ComputeNode, Context};
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::mend::{Mended, mend};
-use tarn_engine::outcome::{Explanation, Failure, Resolution};
 use tarn_engine::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace, Share};
-use tarn_engine::services;
+use tarn_engine::{clearance, services};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_store::ids::{Explanation, Failure, Resolution};
 use tarn_workloads::{Untold, Workload};
 
 /// The driver looks around so often.

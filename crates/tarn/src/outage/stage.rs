@@ -10,17 +10,17 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll};
-use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership as _};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_sim::config::{Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::memory::Zeros;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_workloads::workload::Workload;
 
 /// How often a node asks for a new lease, of its length.

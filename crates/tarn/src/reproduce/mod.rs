@@ -26,7 +26,7 @@ use crate::bench::run::RunError;
 use crate::simulate::run::Watch;
 use report::Reproduction;
 use serde::Serialize;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// How much of a figure is run.
 #[derive(Clone, PartialEq, Debug, Serialize)]

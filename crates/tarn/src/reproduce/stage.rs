@@ -22,14 +22,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tarn_check::Isolation;
-use tarn_engine::catalog::{Options, Placement};
 use tarn_engine::coordinator::Retry;
-use tarn_engine::index::bucket_shape::BucketShape;
-use tarn_engine::layout::{LayoutKind, Records};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
+use tarn_store::ids::UsageError;
+use tarn_store::layout::{BucketShape, LayoutKind, Records};
+use tarn_store::placement::catalog::{Options, Placement};
 use tarn_workloads::Workload;
 
 /// Longest recorded phase, in virtual milliseconds, and most transactions of it.

@@ -8,16 +8,12 @@ use super::drawn::{Drawn, is_asked_for};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::history::RecordedWrite;
 use tarn_engine::last_writes;
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::{EmbeddedMembership, LeaseTerms};
-use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::recovery::Inheritance;
-use tarn_engine::replica_groups::ReplicaGroups;
 use tarn_engine::resharding::Planted;
 use tarn_engine::services::ServiceOptions;
 use tarn_engine::timestamp::{Timestamps, pool_word};
@@ -29,6 +25,10 @@ use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::memory::Zeros;
 use tarn_sim::profile::Profile;
+use tarn_store::history::RecordedWrite;
+use tarn_store::ids::{Failure, UsageError};
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
 use tarn_workloads::Workload;
 
 /// What is believed of clocks that run off, and how many times that they run off at most: some stand almost still.

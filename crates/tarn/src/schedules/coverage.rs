@@ -3,14 +3,13 @@
 //!
 //! Invariant: a cell is there with its count also if that is 0, so that what was never reached is said.
 
-use super::Subject;
-use super::mixture;
 use super::report::{Faults, Sum};
+use super::{Subject, mixture};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tarn_engine::metrics::{PHASES_MAX, RecoveryEvent, Tally};
-use tarn_engine::outcome::AbortReason;
 use tarn_engine::protocol::{Limit, Only};
+use tarn_store::ids::AbortReason;
 
 /// How a node died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

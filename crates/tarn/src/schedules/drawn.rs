@@ -9,11 +9,11 @@ use super::read_leases::ReadLeases;
 use rand::RngExt as _;
 use serde::Serialize;
 use std::fmt;
-use tarn_engine::catalog::Placement;
-use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::membership::LeaseTerms;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::config::Chaos;
+use tarn_store::layout::BucketShape;
+use tarn_store::placement::catalog::Placement;
 
 /// One mixture in so many has ordered indexes.
 const INDEXED_IN: u32 = 3;

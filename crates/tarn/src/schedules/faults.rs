@@ -12,11 +12,11 @@ use tarn_engine::clearance;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::mend::mend;
-use tarn_engine::outcome::{Explanation, Failure};
 use tarn_engine::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::{Explanation, Failure};
 
 /// How recovery goes about it: as fast as a small cluster can, so that transactions meet it.
 pub(super) const PACE: Pace =

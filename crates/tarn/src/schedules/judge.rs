@@ -13,11 +13,11 @@ use serde::Serialize;
 use std::rc::Rc;
 use tarn_check::{History, check};
 use tarn_engine::context::Context;
-use tarn_engine::history::{RecordedTxn, RecordedWrite};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::last_writes::LastWrites;
-use tarn_engine::outcome::{Failure, UsageError};
 use tarn_fabric::executor::block_on;
+use tarn_store::history::{RecordedTxn, RecordedWrite};
+use tarn_store::ids::{Failure, UsageError};
 use tarn_workloads::{Invariant, Workload};
 
 /// What kind of thing is wrong.

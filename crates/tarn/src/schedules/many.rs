@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_store::ids::UsageError;
 
 /// What to run.
 #[derive(Clone, Debug)]

@@ -14,13 +14,13 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{AbortReason, Failure, UsageError};
-use tarn_engine::procedure::Procedure;
-use tarn_engine::row::Row;
-use tarn_engine::schema::{Cells, ColumnId, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::{Handle, Mode};
+use tarn_engine::working_set::Handle;
 use tarn_fabric::rng::{Rng, mix};
+use tarn_store::ids::{AbortReason, Failure, Mode, UsageError};
+use tarn_store::schema::procedure::Procedure;
+use tarn_store::schema::row::Row;
+use tarn_store::schema::{Cells, ColumnId, TableId, TableSchema};
 use tarn_workloads::distribution::Keys;
 use tarn_workloads::{Invariant, Profile, Settings, Untold, Workload};
 

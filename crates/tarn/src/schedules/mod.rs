@@ -34,10 +34,10 @@ mod work;
 
 use crate::bench::checks::guaranteed;
 use drawn::Drawn;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
 use tarn_engine::resharding::Planted;
 use tarn_engine::services::Needs;
+use tarn_store::ids::UsageError;
 
 /// What is tested.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -15,9 +15,9 @@ use std::task::Poll;
 use tarn_engine::context::{Context, Database};
 use tarn_engine::resharding::load::Recent;
 use tarn_engine::resharding::{Move, move_shard};
-use tarn_engine::shard_map::{ShardId, ShardState};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{mix, seeded};
+use tarn_store::placement::shard_map::{ShardId, ShardState};
 
 /// The stream of a node's moves, beside its name.
 const MOVES_STREAM: u64 = 0x6d6f_7665_7300;

@@ -6,12 +6,11 @@
 
 use super::mixture::{Layout, Wish};
 use rand::RngExt as _;
-use tarn_engine::outcome::Failure;
-use tarn_engine::range::{IndexKey, Scan, ScanHandle};
-use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Mode;
 use tarn_fabric::rng::{Rng, mix};
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::schema::range::{IndexKey, Scan, ScanHandle};
+use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, TableSchema};
 
 const A: ColumnId = ColumnId(0);
 /// A key of so many parts of 8 bytes makes nodes of the fewest slots: 29.

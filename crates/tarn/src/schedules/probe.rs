@@ -9,11 +9,10 @@ use super::run::Desk;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::index::group_of;
-use tarn_engine::index::hash_of;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, ColumnId, TableId};
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::Failure;
+use tarn_store::index::{group_of, hash_of};
+use tarn_store::schema::{Cells, ColumnId, TableId};
 
 /// So often a transaction is tried whose thread has not yet noticed what died.
 const TRIES_MAX: u32 = 20;

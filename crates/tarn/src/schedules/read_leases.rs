@@ -9,10 +9,10 @@ use serde::Serialize;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::membership::ReadLeaseChange;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::read_lease::{Adjustments, LeasePolicy};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{mix, seeded};
+use tarn_store::ids::UsageError;
 
 /// The stream of a node's changes, beside its name.
 const CHANGES_STREAM: u64 = 0x6368_616e_6765;

@@ -18,10 +18,10 @@ use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tarn_check::History;
-use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::{AbortReason, UsageError};
 use tarn_fabric::clock::Nanos;
+use tarn_store::history::{RecordedTxn, enter};
+use tarn_store::ids::{AbortReason, UsageError};
 use tarn_workloads::{Settings, Workload, with_workload};
 
 /// Transactions whose outcome was unknown at first.

@@ -9,9 +9,9 @@ use super::play::{Member, Play};
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_engine::membership::{Membership as _, Standing};
-use tarn_engine::outcome::UsageError;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
 /// Threads of those who take over numbers, behind those of coordinators, of calls and of keepers.

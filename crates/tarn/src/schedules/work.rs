@@ -12,12 +12,12 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
 use tarn_engine::recorder::HistorySink;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::Rng;
 use tarn_sim::fabric::SimFabric;
+use tarn_store::ids::Failure;
 use tarn_workloads::Workload;
 
 /// Most turns of a transaction that its caller drops.

@@ -8,19 +8,19 @@ use super::stamps::Source;
 use crate::cluster::OpenError;
 use crate::memory::check_caches;
 use std::sync::Arc;
-use tarn_engine::catalog::Catalog;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::EmbeddedMembership;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::TableSchema;
 use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::NodeSlot;
 use tarn_sim::config::{ConfigError, Mode, SimConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
 use tarn_sim::profile::Profile;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::TableSchema;
 
 /// The least that a record leaves in the packed image: a slot's words that are not zero.
 const RECORD_BYTES_MIN: u64 = 24;
@@ -220,7 +220,7 @@ pub(super) fn refused(error: ConfigError) -> UsageError {
 mod tests {
     use super::*;
     use crate::cluster::ClusterConfig;
-    use tarn_engine::schema::ColumnType;
+    use tarn_store::schema::ColumnType;
 
     /// Who reads as of a timestamp below those in memory finds nothing, however often it tries.
     #[test]

@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::resharding::load::Load;
-use tarn_engine::routing::Router;
-use tarn_engine::schema::TableId;
+use tarn_store::placement::routing::Router;
+use tarn_store::schema::TableId;
 
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::{Rng, seeded};
@@ -64,7 +64,7 @@ impl<'a, W: Workload> Dispatch<'a, W> {
         (clients, seed): (usize, u64),
         heat: Option<Heat>,
     ) -> Dispatch<'a, W> {
-        let kind = |procedure: tarn_engine::procedure::Procedure| Kind {
+        let kind = |procedure: tarn_store::schema::procedure::Procedure| Kind {
             read_only: procedure.read_only,
             first_table: procedure.accesses.first().map(|access| access.table),
         };
@@ -185,12 +185,12 @@ mod tests {
     use crate::cluster::ClusterConfig;
     use crate::simulate::driver::{Driver, Length};
     use crate::simulate::{Config, stamps};
-    use tarn_engine::catalog::{Catalog, Options};
     use tarn_engine::membership::{EmbeddedMembership, Membership as _};
-    use tarn_engine::shard_map::ShardMap;
     use tarn_fabric::address::NodeSlot;
     use tarn_sim::config::{Mode, SimConfig};
     use tarn_sim::profile::Profile;
+    use tarn_store::placement::catalog::{Catalog, Options};
+    use tarn_store::placement::shard_map::ShardMap;
     use tarn_workloads::Settings;
     use tarn_workloads::smallbank::SmallBank;
 

@@ -19,23 +19,23 @@ use crate::trace::recorder::Recorder;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::address_cache::AddressCache;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
-use tarn_engine::outcome::{Failure, UsageError};
 use tarn_engine::read_lease::manager::LeaseKeeper;
 use tarn_engine::resharding::balance;
-use tarn_engine::routing::Router;
 use tarn_engine::services;
-use tarn_engine::shard_map::ShardMap;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rpc::RpcConfig;
 use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_sim::usage::Usage;
+use tarn_store::ids::{Failure, UsageError};
+use tarn_store::memory::address_cache::AddressCache;
+use tarn_store::placement::routing::Router;
+use tarn_store::placement::shard_map::ShardMap;
 use tarn_workloads::{Invariant, Workload};
 
 /// A transaction that has not ended so long after its phase never will.

@@ -120,7 +120,7 @@ fn addresses_are_known_to_whoever_ran_there() {
         let driver = warm_updates("lotus", 2, (8, warmth));
         let contexts = driver.contexts().expect("threads");
         let knows = |cx: &Context| {
-            let table = tarn_engine::schema::TableId(0);
+            let table = tarn_store::schema::TableId(0);
             (0..50).filter(|key| cx.cache.borrow().get(table, *key).is_some()).count()
         };
         contexts.iter().map(|(cx, _)| knows(cx)).collect::<Vec<usize>>()

@@ -11,9 +11,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
-use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_sim::profile::Change;
 use tarn_sim::usage::{Part, PartUse, Usage};
+use tarn_store::layout::BucketShape;
 
 /// A run's result; see the module's text.
 #[derive(Clone, Debug, Serialize)]

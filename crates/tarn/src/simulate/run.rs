@@ -16,8 +16,8 @@ use crate::bench::run::RunError;
 use crate::machine;
 use std::path::PathBuf;
 use std::time::Instant;
-use tarn_engine::outcome::UsageError;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
 /// What to do.

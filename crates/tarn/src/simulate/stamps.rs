@@ -7,11 +7,10 @@
 use crate::simulate::cluster::{SimCluster, refused};
 use std::sync::Arc;
 use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::timestamp::{
-    ClientConfig, ClockStamps, STAMP, ServiceConfig, StampClient, StampService, Timestamp,
-    Timestamps, pool_word,
+    ClientConfig, ClockStamps, STAMP, ServiceConfig, StampClient, StampService, Timestamps,
+    pool_word,
 };
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
@@ -21,6 +20,7 @@ use tarn_fabric::rpc::{Rpc, RpcConfig};
 use tarn_sim::fabric::SimFabric;
 use tarn_sim::scheduler::Scheduler;
 use tarn_sim::service::{NodeKind, ServiceConfig as Cores, ServiceNode};
+use tarn_store::ids::{Timestamp, UsageError};
 
 /// Cores of the service's machine: as many as those of LOTUS's testbed have (two processors of eight).
 const CORES: u16 = 16;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is known that such a run would not know. Its transactions are drawn as the phase draws them, each
 //! runs where it would run, and whoever runs it remembers where the records lie whose keys its input says. Only loading tells addresses,
-//! and an address is a guess ([`tarn_engine::address_cache`]). Nodes that grant locks remember the version tables of those of
+//! and an address is a guess ([`tarn_store::memory::address_cache`]). Nodes that grant locks remember the version tables of those of
 //! these records whose locks are theirs. After a run without end all know all that was loaded.
 
 use crate::machine;
@@ -11,16 +11,16 @@ use rand::RngExt as _;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
-use tarn_engine::address_cache::AddressCache;
 use tarn_engine::context::Context;
-use tarn_engine::outcome::UsageError;
-use tarn_engine::routing::Router;
-use tarn_engine::schema::TableId;
 use tarn_fabric::address::{Address, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::UsageError;
+use tarn_store::memory::address_cache::AddressCache;
+use tarn_store::placement::routing::Router;
+use tarn_store::schema::TableId;
 use tarn_workloads::Workload;
 use tarn_workloads::routes::Routes;
 

@@ -7,9 +7,9 @@
 
 use crate::memory::caches_bytes;
 use crate::simulate::run::Plan;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
+use tarn_store::ids::UsageError;
 use tarn_workloads::workload::Workload;
 
 /// The program, a report, the caches of one thread.

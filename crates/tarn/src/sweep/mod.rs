@@ -29,7 +29,7 @@ pub mod report;
 pub(crate) mod style;
 
 use serde::Serialize;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// Most points of one sweep.
 pub const POINTS_MAX: usize = 1_000;

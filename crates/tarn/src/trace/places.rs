@@ -5,13 +5,12 @@
 
 use super::{Batch, Transaction, VerbSeen};
 use std::collections::BTreeMap;
-use tarn_engine::catalog::{Catalog, Table};
 use tarn_engine::context::Context;
-use tarn_engine::index::hash::Geometry;
-use tarn_engine::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot};
 use tarn_fabric::address::Address;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
+use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, LOCK_AT, RecordLayout, Slot};
+use tarn_store::placement::catalog::{Catalog, Table};
 
 /// Where in a table an address is.
 enum Spot {

@@ -18,11 +18,11 @@ use std::rc::Rc;
 use std::task::{self, Poll};
 use tarn_engine::context::Context;
 use tarn_engine::metrics::Tally;
-use tarn_engine::outcome::AbortReason;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::round::{Verb, VerbKind};
 use tarn_sim::observe::{Observer, Seen};
+use tarn_store::ids::AbortReason;
 
 /// Tags of so many tries of a coordinator are remembered: to say who held a lock that was refused.
 const TAGS: usize = 4;

@@ -8,7 +8,7 @@ use crate::bench::run::RunError;
 use crate::simulate::driver::{Driver, Length};
 use crate::simulate::run::{Plan, Watch, measured_length};
 use std::time::Instant;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 use tarn_workloads::Workload;
 
 /// Runs `plan`'s measured phase, the verification phase left out, and keeps what is wanted of it.

@@ -11,15 +11,15 @@ use std::task::{Context as Waiting, Poll, Waker};
 use tarn::cluster::{Cluster, ClusterConfig};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::ALL;
 use tarn_engine::reconfigure::{self, Terms};
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::services;
 use tarn_engine::timestamp::{Timestamps, pool_word};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::local::Backing;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 const A: ColumnId = ColumnId(0);

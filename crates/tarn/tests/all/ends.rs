@@ -186,7 +186,7 @@ fn a_transaction_that_was_never_in_doubt_has_no_answer() {
     let (tarn, _) = open("ford", 1, None);
     let mut session = tarn.session().expect("a session");
     let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
-    let id = tarn_engine::owner::OwnerTag::new(node, 5, 77);
+    let id = tarn_store::ids::OwnerTag::new(node, 5, 77);
     let error = block_on(session.resolve(id)).expect_err("there is none");
     assert!(error.is_no_longer_known(), "{error}");
     assert!(error.to_string().contains("resolve = txn 0.1/5/77; allowed: "), "{error}");

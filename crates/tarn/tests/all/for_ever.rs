@@ -7,13 +7,12 @@ use std::rc::Rc;
 use tarn::cluster::{Cluster, ClusterConfig};
 use tarn::{Backing, Nanos, Retry, Tarn, row};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{Explanation, Failure};
 use tarn_engine::protocol::ALL;
-use tarn_engine::recovery;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
-use tarn_engine::services;
+use tarn_engine::{recovery, services};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 
 const T: TableId = TableId(0);
 const A: ColumnId = ColumnId(0);

@@ -432,9 +432,9 @@ fn a_transaction_that_is_too_large_names_the_option() -> Result<(), Error> {
 /// The README's limits are the code's.
 #[test]
 fn the_readme_states_the_limits_of_the_code() {
-    use tarn_engine::catalog::Options;
-    use tarn_engine::schema::{COLUMNS_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
     use tarn_fabric::address::{GROUP_BYTES_MAX, GROUPS_MAX};
+    use tarn_store::placement::catalog::Options;
+    use tarn_store::schema::{COLUMNS_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
     let readme = include_str!("../../../../README.md");
     let start = readme.find("- **Limits**").expect("a list of limits");
     let said = readme[start..].split("\n- ").next().expect("the limits");

@@ -11,15 +11,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::membership::EmbeddedMembership;
 use tarn_engine::protocol::{ALL, AnyProtocol};
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::{ColumnType, TableSchema};
 use tarn_engine::timestamp::{
-    ClientConfig, ClockStamps, STAMP, ServiceConfig, StampClient, StampService, Timestamp,
-    Timestamps,
+    ClientConfig, ClockStamps, STAMP, ServiceConfig, StampClient, StampService, Timestamps,
 };
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
@@ -30,6 +26,10 @@ use tarn_sim::fabric::SimFabric;
 use tarn_sim::profile::Profile;
 use tarn_sim::scheduler::Scheduler;
 use tarn_sim::service::{NodeKind, ServiceConfig as Cores, ServiceNode};
+use tarn_store::ids::Timestamp;
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::{ColumnType, TableSchema};
 
 const COMPUTE_NODES: usize = 3;
 const SERVICES: usize = 3;

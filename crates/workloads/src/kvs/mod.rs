@@ -16,10 +16,9 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
-use tarn_engine::working_set::Mode;
+use tarn_store::ids::{Failure, Mode, UsageError};
+use tarn_store::schema::procedure::Procedure;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::rng::Rng;
 
 const TABLE: TableId = TableId(0);

@@ -2,8 +2,8 @@
 
 use super::{TABLE, Tally, VALUE, updates_told, value};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

@@ -4,8 +4,8 @@
 
 use super::{CHECKING, SAVINGS, balance_of};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(coordinator: &mut Coordinator, account: u64) -> Result<(), Failure> {

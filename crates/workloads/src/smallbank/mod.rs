@@ -30,11 +30,11 @@ use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::inspect::scan;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
+use tarn_store::ids::{Failure, Mode, UsageError};
+use tarn_store::schema::procedure::Procedure;
+use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::{Handle, Mode};
+use tarn_engine::working_set::Handle;
 use tarn_fabric::rng::{Rng, mix};
 
 const SAVINGS: TableId = TableId(0);

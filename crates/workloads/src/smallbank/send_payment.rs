@@ -4,8 +4,8 @@
 
 use super::{BALANCE, CHECKING, SEND_CENTS, Tally, balance_of};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::schema::Cells;
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

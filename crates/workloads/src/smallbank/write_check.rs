@@ -3,10 +3,10 @@
 //! Invariant: a check above that sum costs a penalty of 1.00 more. This is the transaction whose
 //! read of savings makes write skew possible: two accounts are read, one is written.
 
-use super::{BALANCE, CHECK_CENTS, CHECKING, PENALTY_CENTS, SAVINGS, Tally, balance_of};
+use super::{BALANCE, CHECKING, CHECK_CENTS, PENALTY_CENTS, SAVINGS, Tally, balance_of};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

@@ -3,13 +3,13 @@
 //! Invariant: judged by scans of both tables; of the tally only the numbers of writes are used.
 
 use super::graph::{EDGES, OBJECTS, edge_rows, reverse_of, timestamp};
-use super::{TaoBench, Tally};
+use super::{Tally, TaoBench};
 use crate::workload::Invariant;
 use std::collections::BTreeMap;
 use tarn_engine::context::Context;
 use tarn_engine::inspect::scan;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::TableId;
+use tarn_store::ids::Failure;
+use tarn_store::schema::TableId;
 
 /// Rows of a table, the sum of their timestamps, and how many are not whole.
 #[derive(Default)]

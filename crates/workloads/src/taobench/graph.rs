@@ -5,8 +5,8 @@
 //! goes both ways has a reverse edge, written with it and of one timestamp with it.
 
 use crate::field::{self, FIELD_BYTES_MAX};
-use tarn_engine::row::Row;
-use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
+use tarn_store::schema::row::Row;
+use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 use tarn_fabric::rng::mix;
 
 pub(super) const OBJECTS: TableId = TableId(0);

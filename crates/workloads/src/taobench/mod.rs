@@ -32,10 +32,9 @@ use sizes::WRITES_MAX;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::{Cells, TableId, TableSchema};
-use tarn_engine::working_set::Mode;
+use tarn_store::ids::{Failure, Mode, UsageError};
+use tarn_store::schema::procedure::Procedure;
+use tarn_store::schema::{Cells, TableId, TableSchema};
 use tarn_fabric::rng::Rng;
 
 /// The chosen variant.

@@ -8,7 +8,7 @@ use super::profiles::Variant;
 use super::sizes::{self, WRITES_MAX};
 use crate::distribution::{Dice, Keys};
 use rand::{Rng as _, RngExt};
-use tarn_engine::schema::TableId;
+use tarn_store::schema::TableId;
 use tarn_fabric::rng::{Rng, seeded};
 
 /// Single operations of either table, and transactions of several.

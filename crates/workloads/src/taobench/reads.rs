@@ -4,10 +4,10 @@
 
 use super::graph::timestamp;
 use super::sizes::OPERATIONS_MAX;
-use super::{Input, TaoBench, Tally};
+use super::{Input, Tally, TaoBench};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 

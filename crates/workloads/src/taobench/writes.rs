@@ -6,10 +6,10 @@
 use super::graph::{EDGES, TIMESTAMP, VALUE, timestamp, value};
 use super::operation::{Operation, What};
 use super::sizes::WRITES_MAX;
-use super::{Input, TaoBench, Tally, Written};
+use super::{Input, Tally, TaoBench, Written};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 

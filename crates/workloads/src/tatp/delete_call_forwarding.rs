@@ -5,7 +5,7 @@
 use super::tables::{CALL_FORWARDING, forwarding};
 use super::{Found, subscriber_of};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
+use tarn_store::ids::Failure;
 
 #[inline]
 pub(super) async fn run(

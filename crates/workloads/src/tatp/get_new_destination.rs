@@ -3,13 +3,10 @@
 //! Invariant: the facility and all forwardings that can matter are read in one fetch.
 
 use super::Found;
-use super::tables::{
-    CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, end_time, forwarded_to, forwarding, is_active,
-    numberx, typed,
-};
+use super::tables::{CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, end_time, forwarded_to, forwarding, is_active, numberx, typed};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

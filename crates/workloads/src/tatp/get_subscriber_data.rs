@@ -5,8 +5,8 @@
 use super::Found;
 use super::tables::{SUBSCRIBER, digits, number, sub_nbr};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 /// A second subscriber of 0 is none.
 #[inline]

@@ -3,14 +3,11 @@
 //! Invariant: nothing is inserted unless the facility exists (read in the same transaction, so that
 //! the reference holds) and has no forwarding from that hour yet.
 
-use super::tables::{
-    CALL_FORWARDING, SPECIAL_FACILITY, end_time, forwarded_to, forwarding,
-    numberx, typed,
-};
+use super::tables::{CALL_FORWARDING, SPECIAL_FACILITY, end_time, forwarded_to, forwarding, numberx, typed};
 use super::{Found, subscriber_of};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

@@ -33,17 +33,13 @@ use crate::workload::{Invariant, Profile, Settings, Workload, procedure, profile
 use population::Population;
 use profiles::{VARIANTS, Variant};
 use rand::Rng as _;
-use tables::{
-    ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER,
-    bits, data_a, s_id, typed, vlr_location,
-};
+use tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER, bits, data_a, s_id, typed, vlr_location};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::{Cells, TableSchema};
-use tarn_engine::working_set::Mode;
+use tarn_store::ids::{Failure, Mode, UsageError};
+use tarn_store::schema::procedure::Procedure;
+use tarn_store::schema::{Cells, TableSchema};
 use tarn_fabric::rng::Rng;
 
 /// GetSubscriberData, GetNewDestination, GetAccessData, UpdateSubscriberData, UpdateLocation,

@@ -3,15 +3,10 @@
 //! Invariant: what belongs to a subscriber is computed from its id alone, so that loaders agree
 //! without talking, and a check can compute anew what was loaded.
 
-use super::tables::{
-    ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER,
-    SUBSCRIBERS_MAX, bits, byte2, data_a, data_b, data1, data2, data3, data4, digits, end_time,
-    error_control, forwarded_to, forwarding, hex, is_active, msc_location, number, numberx, s_id,
-    sub_nbr, typed, vlr_location,
-};
+use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBERS_MAX, SUBSCRIBER_NUMBER, bits, byte2, data1, data2, data3, data4, data_a, data_b, digits, end_time, error_control, forwarded_to, forwarding, hex, is_active, msc_location, number, numberx, s_id, sub_nbr, typed, vlr_location};
 use crate::distribution::Dice;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
+use tarn_store::ids::{Failure, UsageError};
 use tarn_fabric::rng::mix;
 
 /// Subscribers 1 to `subscribers` and what belongs to them.

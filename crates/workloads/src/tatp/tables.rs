@@ -4,7 +4,7 @@
 //! every table, so that all rows of one subscriber can share a shard.
 
 use super::population::Population;
-use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
+use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
 pub(super) const SUBSCRIBER: TableId = TableId(0);
 pub(super) const SUBSCRIBER_NUMBER: TableId = TableId(1);
@@ -44,7 +44,7 @@ columns! {
 
 /// All tables, in the order of their ids; rows are filled up to `value_bytes`.
 pub(super) fn schemas(population: &Population, value_bytes: usize) -> Vec<TableSchema> {
-    use ColumnType::{Bytes, U8, U16, U32, U64};
+    use ColumnType::{Bytes, U16, U32, U64, U8};
     let [subscribers, access_infos, facilities, forwardings] = population.counts;
     let table = |name, records| {
         TableSchema::new(name, records).critical_bits((1 << SUBSCRIBER_BITS) - 1)

@@ -6,8 +6,8 @@
 use super::tables::{SUBSCRIBER, vlr_location};
 use super::{Found, subscriber_of};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

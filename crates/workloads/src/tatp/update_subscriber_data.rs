@@ -5,8 +5,8 @@
 use super::Found;
 use super::tables::{SPECIAL_FACILITY, SUBSCRIBER, bits, data_a, typed};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 
 #[inline]
 pub(super) async fn run(

@@ -11,14 +11,10 @@ use super::Tally;
 use super::lines::lines_of;
 use super::missing::Wanted;
 use super::scale::{DISTRICTS, LINES_MAX};
-use super::tables::{
-    CUSTOMER, NEW_ORDER, NEW_ORDER_OLDEST, ORDER_LINE, ORDERS, c_balance, c_delivery_cnt,
-    customer_key, district_of, line_key, o_c_id, o_carrier_id, o_lines, ol_amount, ol_delivery_d,
-    oldest_bounds,
-};
+use super::tables::{CUSTOMER, NEW_ORDER, NEW_ORDER_OLDEST, ORDERS, ORDER_LINE, c_balance, c_delivery_cnt, customer_key, district_of, line_key, o_c_id, o_carrier_id, o_lines, ol_amount, ol_delivery_d, oldest_bounds};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, ColumnId, Key};
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, ColumnId, Key};
 use tarn_engine::transaction::{Scan, Transaction};
 use tarn_engine::working_set::Handle;
 

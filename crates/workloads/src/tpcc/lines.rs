@@ -10,10 +10,10 @@
 
 use super::missing::Wanted;
 use super::scale::LINES_MAX;
-use super::tables::{ORDER_LINE, ORDERS, line_count, line_key, o_lines};
-use tarn_engine::outcome::Failure;
-use tarn_engine::row::Row;
-use tarn_engine::schema::Cells;
+use super::tables::{ORDERS, ORDER_LINE, line_count, line_key, o_lines};
+use tarn_store::ids::Failure;
+use tarn_store::schema::row::Row;
+use tarn_store::schema::Cells;
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 

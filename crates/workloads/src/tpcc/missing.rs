@@ -12,9 +12,9 @@
 use super::Tally;
 use std::cell::Cell;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::{AbortReason, Failure};
-use tarn_engine::row::Row;
-use tarn_engine::schema::{Cells, TableId};
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::schema::row::Row;
+use tarn_store::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 
@@ -103,13 +103,13 @@ mod tests {
     use super::*;
     use std::rc::Rc;
     use std::sync::Arc;
-    use tarn_engine::catalog::{Catalog, Options};
+    use tarn_store::placement::catalog::{Catalog, Options};
     use tarn_engine::context::{ComputeNode, Context, Database};
     use tarn_engine::coordinator::Retry;
     use tarn_engine::membership::{EmbeddedMembership, Membership as _};
     use tarn_engine::protocol::{ALL, AnyProtocol};
-    use tarn_engine::replica_groups::ReplicaGroups;
-    use tarn_engine::schema::{ColumnType, TableSchema};
+    use tarn_store::placement::replica_groups::ReplicaGroups;
+    use tarn_store::schema::{ColumnType, TableSchema};
     use tarn_fabric::address::NodeSlot;
     use tarn_fabric::executor::block_on;
     use tarn_fabric::local::{Backing, LocalConfig, LocalFabric};

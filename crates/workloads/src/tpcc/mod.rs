@@ -45,17 +45,13 @@ use payment::Paid;
 use profiles::{VARIANTS, Variant};
 use scale::Scale;
 use std::sync::atomic::AtomicU64;
-use tables::{
-    CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDER, ORDER_LINE, ORDERS, STOCK, WAREHOUSE,
-    customer_key, district_key, order_key, stock_key, warehouse_key,
-};
+use tables::{CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDER, ORDERS, ORDER_LINE, STOCK, WAREHOUSE, customer_key, district_key, order_key, stock_key, warehouse_key};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
 use tarn_engine::load::Loader;
-use tarn_engine::outcome::{Failure, UsageError};
-use tarn_engine::procedure::Procedure;
-use tarn_engine::schema::{Cells, TableId, TableSchema};
-use tarn_engine::working_set::Mode;
+use tarn_store::ids::{Failure, Mode, UsageError};
+use tarn_store::schema::procedure::Procedure;
+use tarn_store::schema::{Cells, TableId, TableSchema};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 

@@ -10,13 +10,10 @@ use super::by_name::{middle, scan_names};
 use super::input::Who;
 use super::missing::Wanted;
 use super::lines::read_lines;
-use super::tables::{
-    CUSTOMER, ORDERS, ORDERS_BY_CUSTOMER, c_balance, c_first, c_last, c_middle, customer_key,
-    customer_of, district_prefix, ol_amount,
-};
+use super::tables::{CUSTOMER, ORDERS, ORDERS_BY_CUSTOMER, c_balance, c_first, c_last, c_middle, customer_key, customer_of, district_prefix, ol_amount};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, ColumnId, Key};
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, ColumnId, Key};
 use tarn_engine::transaction::{Scan, Transaction};
 
 const fn bit(column: ColumnId) -> u64 {

@@ -5,7 +5,7 @@
 
 use super::random::{Nurand, noise};
 use super::tables::order_key;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 
 /// Most warehouses: a terabyte. A key has room for more.
 const WAREHOUSES_MAX: u64 = 10_000;

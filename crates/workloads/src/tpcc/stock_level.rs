@@ -8,13 +8,10 @@
 use super::Tally;
 use super::lines::read_lines;
 use super::missing::Wanted;
-use super::tables::{
-    DISTRICT, ORDERS, STOCK, d_next_o_id, district_key, o_lines, ol_i_id, order_key, s_quantity,
-    stock_key,
-};
+use super::tables::{DISTRICT, ORDERS, STOCK, d_next_o_id, district_key, o_lines, ol_i_id, order_key, s_quantity, stock_key};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::Cells;
+use tarn_store::ids::Failure;
+use tarn_store::schema::Cells;
 use tarn_engine::transaction::Transaction;
 use tarn_engine::working_set::Handle;
 

@@ -28,8 +28,8 @@
 
 use super::CriticalField;
 use super::scale::Scale;
-use tarn_engine::catalog::Options;
-use tarn_engine::schema::{ColumnId, ColumnType, IndexId, IndexPart, TableId, TableSchema};
+use tarn_store::placement::catalog::Options;
+use tarn_store::schema::{ColumnId, ColumnType, IndexId, IndexPart, TableId, TableSchema};
 use tarn_engine::transaction::IndexKey;
 
 pub(super) const WAREHOUSE: TableId = TableId(0);
@@ -229,7 +229,7 @@ fn customer(table: TableSchema) -> TableSchema {
 }
 
 fn history(table: TableSchema) -> TableSchema {
-    use ColumnType::{Bytes, U8, U16, U32};
+    use ColumnType::{Bytes, U16, U32, U8};
     table
         .column("h_c_id", U16)
         .column("h_c_d_id", U8)
@@ -241,7 +241,7 @@ fn history(table: TableSchema) -> TableSchema {
 }
 
 fn orders(table: TableSchema) -> TableSchema {
-    use ColumnType::{U8, U16, U32};
+    use ColumnType::{U16, U32, U8};
     table
         .column("o_c_id", U16)
         .column("o_entry_d", U32)
@@ -251,7 +251,7 @@ fn orders(table: TableSchema) -> TableSchema {
 }
 
 fn order_line(table: TableSchema) -> TableSchema {
-    use ColumnType::{Bytes, U8, U32};
+    use ColumnType::{Bytes, U32, U8};
     table
         .column("ol_i_id", Bytes(3))
         .column("ol_supply_w_id", Bytes(3))
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn rows_lie_as_the_text_says() {
-        use tarn_engine::layout::Slot;
+        use tarn_store::layout::Slot;
         let slots: Vec<Slot> =
             schemas(&Scale::spec(1)).iter().map(Slot::of).collect();
         let bytes: Vec<usize> = slots.iter().map(|slot| slot.slot_bytes).collect();

@@ -5,10 +5,10 @@
 
 use super::input::{Input, Line};
 use super::scale::DISTRICTS;
-use super::tables::{SESSION_ROWS, SESSIONS, history_key};
+use super::tables::{SESSIONS, SESSION_ROWS, history_key};
 use crate::untold::{Slack, Untold};
 use std::sync::atomic::{AtomicU64, Ordering};
-use tarn_engine::schema::TableId;
+use tarn_store::schema::TableId;
 
 /// What transactions may have done that nobody has counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -5,7 +5,7 @@
 
 use super::profiles::Variant;
 use crate::distribution::{Dice, Keys};
-use tarn_engine::schema::ColumnId;
+use tarn_store::schema::ColumnId;
 use tarn_fabric::rng::Rng;
 
 /// Most operations of a transaction.

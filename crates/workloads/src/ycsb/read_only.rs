@@ -5,8 +5,8 @@
 use super::{Input, TABLE, Tally, Ycsb};
 use crate::field;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::row::Row;
+use tarn_store::ids::Failure;
+use tarn_store::schema::row::Row;
 
 #[inline]
 pub(super) async fn run(

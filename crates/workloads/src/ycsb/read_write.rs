@@ -5,7 +5,7 @@
 
 use super::{Input, Operation, Tally, Ycsb};
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
+use tarn_store::ids::Failure;
 
 #[inline]
 pub(super) async fn run(

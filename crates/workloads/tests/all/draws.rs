@@ -4,14 +4,13 @@
 use crate::common::{Cluster, Shape, small};
 use std::fmt::Debug;
 use std::rc::Rc;
-use tarn_engine::catalog::{Catalog, Options};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::outcome::UsageError;
-use tarn_engine::procedure::Procedures;
 use tarn_engine::protocol::ALL;
-use tarn_engine::shard_map::shard_of;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::{Catalog, Options};
+use tarn_store::schema::procedure::Procedures;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::routes::Routes;
 use tarn_workloads::smallbank::{self, SmallBank};
@@ -239,7 +238,7 @@ fn first_records_are_used<W: Workload>(only_shard: fn(&W::Input) -> bool) {
             assert_eq!(W::NAME, "taobench", "{}", W::TRANSACTIONS[kind]);
             continue;
         };
-        let shard = |key| shard_of(cx.table(table), key);
+        let shard = |key| cx.table(table).shard_of(key);
         let fits = |other: u64| other == key || only_shard(&input) && shard(other) == shard(key);
         // Before it the coordinator may have seen to its indexes.
         let recorded = coordinator.take_history();

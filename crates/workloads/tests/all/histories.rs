@@ -4,8 +4,8 @@
 //! Invariant: recorded on threads that really run at once.
 
 use crate::common::{Cluster, Shape, recorded, scaled_down, small};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::ALL;
+use tarn_store::ids::UsageError;
 use tarn_workloads::{NAMES, with_workload};
 
 #[test]

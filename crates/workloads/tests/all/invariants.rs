@@ -2,8 +2,8 @@
 //! invariants hold afterwards, and the memory is sound.
 
 use crate::common::{COROUTINES, Cluster, Shape, all_ok, scaled_down, small};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::ALL;
+use tarn_store::ids::UsageError;
 use tarn_workloads::{NAMES, Workload, with_workload};
 
 /// Transactions of each coroutine.
@@ -23,7 +23,7 @@ fn profile_keeps_its_invariants<W: Workload>(profile: &str, records: u64, shape:
     assert!(audit.is_clean(), "{context}: {audit}");
 
     let snapshot = cluster.cx.metrics.snapshot();
-    let user = snapshot.aborts[tarn_engine::outcome::AbortReason::User as usize];
+    let user = snapshot.aborts[tarn_store::ids::AbortReason::User as usize];
     let ended = snapshot.committed + user;
     assert_eq!(ended, u64::from(COROUTINES) * TRANSACTIONS as u64, "{context}");
 }

@@ -5,7 +5,7 @@
 
 use crate::common::{Cluster, Shape, all_ok, small};
 use tarn_engine::protocol::ALL;
-use tarn_engine::schema::{ColumnId, TableId};
+use tarn_store::schema::{ColumnId, TableId};
 use tarn_workloads::Workload;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::smallbank::SmallBank;

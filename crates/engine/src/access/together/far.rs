@@ -9,15 +9,14 @@ use super::{Came, State, Together, Wanted};
 use crate::access::absorb::{gathered, in_lines};
 use crate::access::validate::judge_seen;
 use crate::access::{Access, Guard, Judged, Look, Which};
-use crate::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Answer, Lookup, Wanted as Sought, head_at_home};
-use crate::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
-use crate::outcome::AbortReason;
-use crate::owner::OwnerTag;
-use crate::working_set::{LockKind, Mode};
+use crate::working_set::LockKind;
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{AbortReason, Mode, OwnerTag};
+use tarn_store::index::hash::{Answer, Lookup, Wanted as Sought, head_at_home};
+use tarn_store::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
 
 /// Whether records of this table can be read so: what one READ brings of a slot shows the record whole, or says that it is not.
 #[inline]

@@ -11,10 +11,10 @@
 use super::{Drtm, On, Phase, enter};
 use crate::access::{Taken, Which, validate_those};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, LockMode, LockWord};
+use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
 use crate::node_locks::{HELD, ask_lease};
-use crate::outcome::Failure;
-use crate::working_set::{Entry, HeldAs, Leases, Lock, Mode, Progress, Txn};
+use tarn_store::ids::{Failure, Mode};
+use crate::working_set::{Entry, HeldAs, Leases, Lock, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 

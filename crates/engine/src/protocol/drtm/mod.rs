@@ -25,20 +25,19 @@ mod switches;
 
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
 use crate::access::{self, Access, Guard, Judged, Look, Taken};
-use crate::catalog::{Options, Table};
+use tarn_store::placement::catalog::{Options, Table};
 use crate::context::Context;
-use crate::history::{Undone, WriteKind};
-use crate::index::btree::scan::Visit;
-use crate::index::btree::work::{TreeDone, TreeWork};
-use crate::layout::{LayoutKind, LockWord};
+use tarn_store::history::{Undone, WriteKind};
+use tarn_store::index::btree::scan::Visit;
+use tarn_store::index::btree::work::{TreeDone, TreeWork};
+use tarn_store::layout::{LayoutKind, LockWord};
 use crate::node_locks::{self, Keeps, suspect_all_locks};
-use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
-use crate::owner::OwnerTag;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
 use crate::recovery::undo::{self, Left};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
 use crate::structure::{Rule, Step, Structure, trees};
-use crate::working_set::{Added, Further, Handle, Leases, Mode, Txn};
+use crate::working_set::{Added, Further, Handle, Leases, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
 
-use crate::outcome::AbortReason;
+use tarn_store::ids::AbortReason;
 use crate::protocol::{Limit, Only, Switch};
 
 /// The switches, by position in [`SWITCHES`].

@@ -14,7 +14,7 @@ use crate::in_place::{Writes, prepare};
 use crate::log::chain;
 use crate::log::send::{add_data, send_log};
 use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
-use crate::outcome::Failure;
+use tarn_store::ids::Failure;
 use crate::structure::leaves;
 use crate::working_set::Txn;
 

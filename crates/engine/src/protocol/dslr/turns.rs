@@ -10,10 +10,10 @@
 use super::{Dslr, On, Phase, enter};
 use crate::access::Taken;
 use crate::context::Context;
-use crate::layout::{COUNT_MAX, LOCK_AT, Ticket, TicketWord};
+use tarn_store::layout::{COUNT_MAX, LOCK_AT, Ticket, TicketWord};
 use crate::node_locks::{HELD, add_unlocks};
-use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{HeldAs, Lock, Mode, Txn};
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use crate::working_set::{HeldAs, Lock, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;

@@ -11,9 +11,9 @@ use crate::access::{is_needless, validate};
 use crate::doubts::{begin_doubt, unknown};
 use crate::log::chain;
 use crate::log::send::{add_data, send_log, write_and_unlock_early};
-use crate::log::undo;
+use crate::log::encode::encode_undo;
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
-use crate::outcome::Failure;
+use tarn_store::ids::Failure;
 use crate::structure::leaves;
 use crate::working_set::Txn;
 
@@ -87,7 +87,7 @@ async fn write(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> 
         return Ok(());
     }
     enter(cx, Phase::Write);
-    let log = if ford.on(On::FuseLog) { Some(undo::encode(txn)) } else { None };
+    let log = if ford.on(On::FuseLog) { Some(encode_undo(txn)) } else { None };
     begin_doubt(cx, txn);
     if !ford.on(On::UnlockLate) {
         enter(cx, Phase::Unlock);

@@ -22,7 +22,7 @@
 //! | split of a bucket, before the next transaction | 4: header, buckets, slots, log + write; + 1 for each overflow block | unlock |
 //!
 //! The counts are the same for every number of replicas: the undo log needs no round of its own,
-//! because at every node it precedes the data in the same batch (see [`crate::log`]).
+//! because at every node it precedes the data in the same batch (see [`tarn_store::log`]).
 //!
 //! # Deviations from the published system, each a switch
 //! See [`Ford::INFO`](crate::protocol::Protocol::INFO).
@@ -34,20 +34,19 @@ mod short;
 use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
 use crate::access::together::{self, Came, Together, far};
 use crate::access::{self, Access, Guard, Judged, Look, Which, near};
-use crate::catalog::{Options, Table};
+use tarn_store::placement::catalog::{Options, Table};
 use crate::context::Context;
-use crate::history::{Undone, WriteKind};
-use crate::index::btree::scan::Visit;
-use crate::index::btree::work::{TreeDone, TreeWork};
-use crate::index::growth::{Grown, Shard};
-use crate::layout::LayoutKind;
+use tarn_store::history::{Undone, WriteKind};
+use tarn_store::index::btree::scan::Visit;
+use tarn_store::index::btree::work::{TreeDone, TreeWork};
+use tarn_store::index::growth::{Grown, Shard};
+use tarn_store::layout::LayoutKind;
 use crate::node_locks::{self, Keeps, suspect_all_locks};
-use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
-use crate::owner::OwnerTag;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
 use crate::recovery::undo::{self, Left};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::structure::{Rule, Step, Structure, buckets, trees};
-use crate::working_set::{Added, Further, Handle, Mode, Txn};
+use crate::working_set::{Added, Further, Handle, Txn};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::local::Near;
 use tarn_fabric::round::{BufferOffset, Round};

@@ -10,7 +10,7 @@
 //! WRITE of an earlier holder that comes late leaves a 0 there before its time.
 
 use crate::context::Context;
-use crate::layout::LOCK_AT;
+use tarn_store::layout::LOCK_AT;
 use crate::working_set::Txn;
 use tarn_fabric::address::GroupId;
 

@@ -7,9 +7,10 @@
 
 use super::{Ford, On, Phase, enter};
 use crate::context::Context;
-use crate::layout::{Slot, VERSION_AT, Version};
-use crate::log::pieces::OldBytes;
-use crate::log::undo;
+use tarn_store::layout::{Slot, VERSION_AT, Version};
+use tarn_store::log::pieces::OldBytes;
+use crate::log::encode::logged;
+use tarn_store::log::undo;
 use crate::node_locks::add_release;
 use crate::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
@@ -69,7 +70,7 @@ pub(super) fn plan(cx: &Context, txn: &mut Txn) -> bool {
         at: entry.image.plus(VERSION_AT),
         len_bytes: row_bytes(entry),
     });
-    let log = undo::write_entry(round, *tag, locks, old, len);
+    let log = undo::write_entry(round, *tag, locks.iter().map(logged), old, len);
     let groups = &cx.groups;
     let area = catalog.log(locks[0].address.group(), *coordinator);
     round.write_private(groups.primary(area), log, len);

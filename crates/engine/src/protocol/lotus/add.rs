@@ -6,10 +6,10 @@
 
 use super::short;
 use crate::context::Context;
-use crate::catalog::Table;
-use crate::layout::RecordLayout;
+use tarn_store::placement::catalog::Table;
+use tarn_store::layout::RecordLayout;
 use crate::lock::name::LockName;
-use crate::schema::Cells;
+use tarn_store::schema::Cells;
 use crate::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
 
 /// Takes up a record that the transaction has not.

@@ -10,13 +10,12 @@
 
 use super::{Lotus, On, Phase, enter, execute, snapshot};
 use crate::context::Context;
-use crate::layout::{Choice, RecordLayout, Slot};
+use tarn_store::layout::{Choice, RecordLayout, Slot};
 use crate::lock::name::{LockMode, LockName, NameKind};
 use crate::lock::versions::{Stamp, Whose};
-use crate::outcome::Failure;
-use crate::schema::{Cells, TableId};
-use crate::shard_map::shard_of;
-use crate::working_set::{Entry, Intent, Mode, Txn};
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::schema::{Cells, TableId};
+use crate::working_set::{Entry, Intent, Txn};
 
 /// A record whose version table this node may remember, and the stamp of this moment; `None` if its locks are
 /// another's, or its table leads nowhere.
@@ -28,7 +27,7 @@ fn own(lotus: &Lotus, cx: &Context, table: TableId, key: u64) -> Option<(Whose, 
     if !matches!(of.slot.record, RecordLayout::Cells(_)) || of.slot.full_key_bytes > 0 {
         return None;
     }
-    cx.stamp_of(LockName::row(table.0, key), shard_of(of, key))
+    cx.stamp_of(LockName::row(table.0, key), of.shard_of(key))
 }
 
 /// Takes the entry's table of versions from memory, if it is there and leads to a record that is wanted: whether it

@@ -5,14 +5,14 @@
 //! every backup. The locks are given up when all of it is done, and so is the log area.
 
 use super::prepare::{drop_vain_links, encode_log, links, prepare};
-use super::short_commit::{self as short, Weight};
+use super::short_commit::{Weight, self as short};
 use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
-use crate::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
+use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
 use crate::log::send::add_log;
-use crate::log::versions::{DECISION_BYTES, decision, decision_at};
-use crate::outcome::Failure;
+use tarn_store::log::versions::{DECISION_BYTES, decision, decision_at};
+use tarn_store::ids::Failure;
 use crate::recorder;
 use crate::structure::leaves;
 use crate::timestamp::Timestamps;

@@ -6,15 +6,15 @@
 
 use super::find::{self, Place};
 use super::{Lotus, On, Phase, cached, enter, ideal, insert, near, nodes, short, snapshot};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::layout::{Committed, RecordLayout, Version, is_record_of};
+use tarn_store::layout::{Committed, RecordLayout, Version, is_record_of};
 use crate::lock::name::{LockMode, LockName};
-use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::schema::Cells;
-use crate::shard_map::{shard_of, shard_of_address};
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
+use tarn_store::schema::Cells;
+use tarn_store::placement::shard_map::shard_of_address;
 use crate::structure::scans;
-use crate::working_set::{Entry, Intent, Mode, NO_LOOKUP, Progress, Txn};
+use crate::working_set::{Entry, Intent, NO_LOOKUP, Progress, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Fetches every entry that is not fetched yet.
@@ -122,7 +122,7 @@ fn ask(cx: &Context, txn: &mut Txn, index: usize) {
     let table = cx.table(entry.table);
     let mode = if entry.mode == Mode::Read { LockMode::Read } else { LockMode::Write };
     let name = LockName::row(entry.table.0, entry.key);
-    txn.held.ask(cx, name, shard_of(table, entry.key), mode);
+    txn.held.ask(cx, name, table.shard_of(entry.key), mode);
     if entry.mode == Mode::Insert && !entry.found {
         if entry.lookup == NO_LOOKUP {
             find::begin(cx, txn, index);

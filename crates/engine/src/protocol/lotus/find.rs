@@ -8,13 +8,14 @@
 //! them was read and after the last: as of any moment from the directory's VERSION on. Before that it may have been there.
 
 use super::{Lotus, On, Phase, enter};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
-use crate::index::hash_of;
-use crate::layout::{KEY_AT, VERSION_AT, Version};
+use tarn_store::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
+use tarn_store::index::hash_of;
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
 use crate::transaction::begin_lookup;
-use crate::working_set::{Entry, Mode, Progress, Txn};
+use crate::working_set::{Entry, Progress, Txn};
+use tarn_store::ids::Mode;
 use tarn_fabric::address::Address;
 
 /// What a round has told of an entry's slot.

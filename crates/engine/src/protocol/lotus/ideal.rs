@@ -9,11 +9,12 @@
 
 use super::{Lotus, On};
 use crate::context::Context;
-use crate::index::hash::home;
-use crate::index::hash_of;
+use tarn_store::index::hash::home;
+use tarn_store::index::hash_of;
 use crate::lock::name::{LockName, NameKind};
-use crate::schema::TableId;
-use crate::working_set::{Mode, Txn};
+use tarn_store::schema::TableId;
+use tarn_store::ids::Mode;
+use crate::working_set::Txn;
 use tarn_fabric::address::Address;
 
 /// An entry's locks were granted: their FAAs go with its READ.

@@ -5,13 +5,13 @@
 //! leaves it so.
 
 use super::execute::reserve_payload;
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::index::growth::Shard;
+use tarn_store::index::growth::Shard;
 use crate::index::room::room_in_new;
-use crate::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
-use crate::outcome::{AbortReason, Failure};
-use crate::working_set::{Allocated, Entry, Memory, Mode, Piece, Progress, Txn};
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use crate::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 

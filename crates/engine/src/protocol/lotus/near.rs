@@ -7,16 +7,13 @@
 use super::execute::{advance, take_versions};
 use super::short::LINE_WORDS;
 use super::{Lotus, On, Phase, enter, short, snapshot};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::Geometry;
-use crate::index::hash_of;
-use crate::layout::{DIRECTORY_BYTES, KEY_AT, VERSION_AT, Version};
+use tarn_store::layout::{DIRECTORY_BYTES, Geometry, KEY_AT, VERSION_AT, Version};
+use tarn_store::index::hash_of;
 use crate::lock::name::LockName;
-use crate::outcome::Failure;
+use tarn_store::ids::{Failure, Timestamp};
 use crate::services::Transport;
-use crate::shard_map::shard_of;
-use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
 use crate::working_set::{Entry, Intent, Progress, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
@@ -155,7 +152,7 @@ fn ask_locks(cx: &Context, txn: &Txn, near: Near<'_>) {
         return near.ask_own(wanted.map(|entry| services.locks.line(hash(entry))));
     }
     let thread = cx.thread_services();
-    let shard = |entry: &Entry| shard_of(cx.table(entry.table), entry.key);
+    let shard = |entry: &Entry| cx.table(entry.table).shard_of(entry.key);
     near.ask_own(wanted.map(|entry| thread.lock_line(shard(entry), hash(entry))));
 }
 

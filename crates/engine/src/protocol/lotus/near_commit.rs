@@ -7,13 +7,13 @@
 
 use super::commit::{end_of_reading, release, secure};
 use super::prepare::PACKED_BYTES;
-use super::short_commit::{self as short, Weight};
+use super::short_commit::{Weight, self as short};
 use super::{Lotus, Phase, enter};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
-use crate::layout::{PACKED_VERSIONS_AT, VersionWord};
-use crate::log::versions::{decision, decision_at};
-use crate::outcome::Failure;
+use tarn_store::layout::{PACKED_VERSIONS_AT, VersionWord};
+use tarn_store::log::versions::{decision, decision_at};
+use tarn_store::ids::Failure;
 use crate::timestamp::Timestamps;
 use crate::working_set::Txn;
 use tarn_fabric::address::Target;

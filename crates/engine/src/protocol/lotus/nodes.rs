@@ -7,16 +7,15 @@
 //! counts VERSION on, and sees to it that every later T_commit is above that: no VERSION comes twice.
 
 use super::{Lotus, On, Phase, commit, enter, prepare};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::index::btree::scan::Visit;
-use crate::layout::{LOCK_AT, VERSION_AT, Version, version_at};
+use tarn_store::index::btree::scan::Visit;
+use tarn_store::layout::{LOCK_AT, VERSION_AT, Version, version_at};
 use crate::lock::name::{LockMode, LockName};
 use crate::node_locks::HELD;
-use crate::outcome::{AbortReason, Failure};
-use crate::shard_map::{shard_of, shard_of_address};
+use tarn_store::ids::{AbortReason, Failure, Timestamp};
+use tarn_store::placement::shard_map::shard_of_address;
 use crate::structure::{Part, Rule, Step, Structure};
-use crate::timestamp::Timestamp;
 use crate::working_set::{HeldAs, Intent, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::BufferOffset;
@@ -95,7 +94,7 @@ impl Structure for Lotus {
                 Some((LockName::bucket(id, address), shard_of_address(address)))
             }
             Part::Bucket => Some((name(address), shard_of_address(address))),
-            Part::Slot(key) => key.map(|key| (LockName::row(id, key), shard_of(table, key))),
+            Part::Slot(key) => key.map(|key| (LockName::row(id, key), table.shard_of(key))),
         };
         if let Some((name, shard)) = lock.filter(|_| part == Part::Bucket || self.on(On::LockMoved)) {
             txn.held.ask(cx, name, shard, LockMode::Write);

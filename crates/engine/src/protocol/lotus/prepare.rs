@@ -6,18 +6,14 @@
 //! arrive at a node: a version before its cell, of a slot that comes to be used its later lines before the first.
 
 use super::{Lotus, nodes};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::layout::{
-    CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT,
-    VERSION_AT, Version, VersionWord, seal_record,
-};
+use tarn_store::layout::{CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT, VERSION_AT, Version, VersionWord, seal_record};
 use crate::log::chain;
-use crate::log::pieces::OldBytes;
-use crate::log::versions::{self, Writing};
-use crate::outcome::{AbortReason, Failure};
-use crate::timestamp::Timestamp;
-use crate::working_set::{Allocated, Entry, Memory, Mode, NO_LOOKUP, Piece, Txn, Written};
+use tarn_store::log::pieces::OldBytes;
+use tarn_store::log::versions::{self, Writing};
+use tarn_store::ids::{AbortReason, Failure, Mode, Timestamp};
+use crate::working_set::{Allocated, Entry, Memory, NO_LOOKUP, Piece, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 

@@ -13,20 +13,13 @@
 use super::nodes::{HEAD_BYTES, undone_version};
 use super::{Lotus, On, Phase, enter};
 use crate::context::Context;
-use crate::layout::{
-    CELL_TXN_AT, CELLS_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout,
-    Version, VersionWord, version_at,
-};
-use crate::log::{Entry, SETTLING};
-use crate::log::versions::{
-    DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at,
-};
+use tarn_store::layout::{CELLS_AT, CELL_TXN_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout, Version, VersionWord, version_at};
+use tarn_store::log::{Entry, SETTLING};
+use tarn_store::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at};
 use crate::metrics::RecoveryEvent;
-use crate::outcome::{Explanation, Failure, Resolution, TxnId};
-use crate::owner::OwnerTag;
+use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution, Timestamp, TxnId};
 use crate::recovery::logs::Head;
 use crate::recovery::{Answer, Asker, Bulk, Wish, is_gone, logs};
-use crate::timestamp::Timestamp;
 use tarn_fabric::address::{Address, NodeId, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 

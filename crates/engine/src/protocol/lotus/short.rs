@@ -8,17 +8,15 @@
 
 use super::execute::{advance, take_versions};
 use super::{Lotus, On, Phase, enter, snapshot};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
-use crate::index::hash::{head_at_home, home};
-use crate::layout::{Packed, RecordLayout, Version};
+use tarn_store::index::hash::{head_at_home, home};
+use tarn_store::layout::{Packed, RecordLayout, Version};
 use crate::lock::name::{LockMode, LockName};
-use crate::outcome::Failure;
+use tarn_store::ids::{Failure, Mode, Timestamp};
 use crate::services::Transport;
-use crate::shard_map::shard_of;
-use crate::timestamp::Timestamp;
 use crate::transaction::begin_lookup;
-use crate::working_set::{Added, Entry, Intent, Mode, Progress, Txn};
+use crate::working_set::{Added, Entry, Intent, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -97,7 +95,7 @@ pub(super) fn lock(cx: &Context, txn: &mut Txn) {
     };
     let wanted = entries[*fetched..].iter();
     let services = cx.node_services();
-    let shard = |entry: &Entry| shard_of(cx.table(entry.table), entry.key);
+    let shard = |entry: &Entry| cx.table(entry.table).shard_of(entry.key);
     match services.transport() {
         Transport::Own => held.ask_each(cx, services, wanted.map(asked)),
         Transport::Near => {

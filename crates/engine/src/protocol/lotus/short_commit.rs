@@ -8,11 +8,11 @@ use super::prepare::{PACKED_BYTES, changes};
 use super::short::{LINE_WORDS, packed};
 use super::{Phase, enter};
 use crate::context::Context;
-use crate::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
-use crate::log::versions::{DECISION_BYTES, Replacing, decision, decision_at};
+use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
+use tarn_store::log::versions::{DECISION_BYTES, Replacing, decision, decision_at};
 use crate::recorder;
-use crate::timestamp::Timestamp;
-use crate::working_set::{Entry, Mode, NO_PLACE, Txn, Written};
+use tarn_store::ids::{Mode, Timestamp};
+use crate::working_set::{Entry, NO_PLACE, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 

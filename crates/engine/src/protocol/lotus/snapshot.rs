@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is read is what was committed at or before T_start, which is taken before the first READ: a version
 //! that belongs to the snapshot was in its place, if only as INVISIBLE, before T_start was given (see
-//! [`crate::layout::choose()`]). An INVISIBLE version that may belong to it is read again; after a bound its writer's
+//! [`tarn_store::layout::choose()`]). An INVISIBLE version that may belong to it is read again; after a bound its writer's
 //! log is asked. Nothing was written and nothing is held, so that the transaction is over with its last READ.
 
 use super::execute::{advance, is_it, plan_record, show, take_place};
@@ -10,13 +10,11 @@ use super::find::{self, Place};
 use super::nodes::is_newer;
 use super::{Lotus, On, Phase, cached, enter, near, short};
 use crate::context::Context;
-use crate::layout::{Choice, RecordLayout, Version, VersionWord};
-use crate::log::versions::{DECISION_BYTES, decided, decision_at};
-use crate::outcome::{AbortReason, Failure};
-use crate::owner::OwnerTag;
+use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
+use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
 use crate::structure::scans;
-use crate::timestamp::Timestamp;
-use crate::working_set::{Entry, Mode, Progress, Stamps, Txn};
+use crate::working_set::{Entry, Progress, Stamps, Txn};
 use tarn_fabric::address::GroupId;
 
 /// Undecided versions are read so many times before a log is asked.

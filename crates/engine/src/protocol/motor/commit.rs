@@ -13,12 +13,12 @@ use super::{Motor, enter};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
 use crate::index::changes::finish;
-use crate::layout::{LOCK_AT, version_at};
+use tarn_store::layout::{LOCK_AT, version_at};
 use crate::log::chain;
 use crate::log::send::{add_data, add_pieces};
-use crate::log::undo;
+use crate::log::encode::{encode_undo, undo_bytes};
 use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
-use crate::outcome::Failure;
+use tarn_store::ids::Failure;
 use crate::structure::leaves;
 use crate::working_set::{Intent, Txn};
 use tarn_fabric::round::BufferOffset;
@@ -61,7 +61,7 @@ pub(super) async fn commit_structure(
 ) -> Result<(), Failure> {
     txn.stamps.commit = cx.timestamps.commit(cx).await?;
     stamp(txn, version_at(txn.stamps.commit));
-    finish(cx, txn, undo::encoded_bytes)?;
+    finish(cx, txn, undo_bytes)?;
     write_and_unlock(motor, cx, txn).await
 }
 
@@ -101,7 +101,7 @@ pub(super) fn is_committed(motor: &Motor, txn: &Txn) -> bool {
 /// says.
 async fn write(motor: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Write);
-    let log = motor.on(On::UndoLog).then(|| undo::encode(txn));
+    let log = motor.on(On::UndoLog).then(|| encode_undo(txn));
     begin_doubt(cx, txn);
     txn.round.begin();
     if motor.on(On::AtOnce) {

@@ -8,18 +8,16 @@
 use super::absorb::{Look, absorb};
 use super::switches::{On, Phase};
 use super::{Motor, enter, value};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
 use crate::index::room::{provide_blocks, wants_blocks};
-use crate::layout::DIRECTORY_BYTES;
+use tarn_store::layout::DIRECTORY_BYTES;
 use crate::node_locks::{ask, suspect_all_locks};
-use crate::outcome::{AbortReason, Explanation, Failure};
-use crate::schema::Cells;
+use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
+use tarn_store::schema::Cells;
 use crate::structure::scans;
 use crate::transaction::ask_index;
-use crate::working_set::{
-    Added, Entry, Further, Handle, Intent, LockKind, Mode, Progress, Stamps, Txn,
-};
+use crate::working_set::{Added, Entry, Further, Handle, Intent, LockKind, Progress, Stamps, Txn};
 
 /// How often one fetch of a snapshot looks again at what others hold, before it gives up.
 const LOOKS_AGAIN: u32 = 3;

@@ -9,9 +9,9 @@ use super::absorb::conflicts;
 use super::switches::{On, Phase};
 use super::{Motor, commit, enter};
 use crate::context::Context;
-use crate::index::btree::scan::Visit;
-use crate::layout::{Version, is_seen_at};
-use crate::outcome::{AbortReason, Failure};
+use tarn_store::index::btree::scan::Visit;
+use tarn_store::layout::{Version, is_seen_at};
+use tarn_store::ids::{AbortReason, Failure};
 use crate::structure::{Rule, Step, Structure};
 use crate::working_set::{LockKind, Txn};
 

@@ -7,19 +7,16 @@
 use super::Motor;
 use super::nodes::stamp;
 use super::value::{block_of, deltas, image_words, value_bytes};
-use crate::catalog::Table;
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
 use crate::index::changes::{change_prints, finish, give_back_body, set_new_version};
 use crate::in_place;
-use crate::index::hash_of;
-use crate::layout::{
-    DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version,
-    WORD_BYTES, for_each_run, take_delta, version_at,
-};
-use crate::log::undo;
-use crate::outcome::Failure;
-use crate::schema::Cells;
-use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
+use tarn_store::index::hash_of;
+use tarn_store::layout::{DELTA_CELL_BYTES, DeltaCell, KEY_AT, NEWEST_AT, STAMP_BYTES, VALUE_AT, VERSION_AT, Version, WORD_BYTES, take_delta, version_at};
+use crate::log::encode::undo_bytes;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::schema::Cells;
+use crate::working_set::{Entry, NO_LOCK, Piece, Txn};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 
@@ -56,7 +53,7 @@ pub(super) fn prepare(_: &Motor, cx: &Context, txn: &mut Txn) -> Result<(), Fail
     }
     txn.entries = entries;
     stamp(txn, version);
-    finish(cx, txn, undo::encoded_bytes)
+    finish(cx, txn, undo_bytes)
 }
 
 fn prepare_update(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
@@ -179,7 +176,7 @@ fn value_pieces(txn: &mut Txn, entry: &Entry, table: &Table, version: Version) {
     let old = BufferOffset(entry.old_payload.0 - STAMP_BYTES as u32);
     txn.round.set_word(new, version.word());
     let (mut runs, mut end) = (Vec::new(), 0);
-    for_each_run(table, entry.dirty, WORD_BYTES, |from, to| {
+    table.for_each_run(entry.dirty, WORD_BYTES, |from, to| {
         runs.push((STAMP_BYTES + from, to - from));
         end = STAMP_BYTES + to;
     });

@@ -10,8 +10,8 @@
 use super::switches::{On, Phase};
 use super::{Motor, enter};
 use crate::context::Context;
-use crate::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
-use crate::outcome::{AbortReason, Failure};
+use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
+use tarn_store::ids::{AbortReason, Failure};
 use crate::working_set::Txn;
 
 /// Bytes of a head up to NEWEST: one line's.

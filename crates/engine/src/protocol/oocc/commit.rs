@@ -7,20 +7,16 @@
 
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
-use super::{Oocc, On, Phase, enter};
-use crate::access::{
-    Which, absorb_validation, add_validation, is_needless, validate,
-};
+use super::{On, Oocc, Phase, enter};
+use crate::access::{Which, absorb_validation, add_validation, is_needless, validate};
 use crate::context::Context;
 use crate::doubts::{begin_doubt, unknown};
+use tarn_store::log::SETTLING;
 use crate::log::chain;
-use crate::log::{SETTLING, redo};
+use crate::log::encode::encode_redo;
 use crate::log::send::{add_data, add_log, take_back, write_and_unlock_early};
-use crate::node_locks::{
-    add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks,
-    suspect_all_locks,
-};
-use crate::outcome::{AbortReason, Failure};
+use crate::node_locks::{add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks, suspect_all_locks};
+use tarn_store::ids::{AbortReason, Failure};
 use crate::read_lease::Stage;
 use crate::structure::leaves;
 use crate::working_set::{HeldAs, Lock, Txn};
@@ -161,7 +157,7 @@ fn raised(txn: &mut Txn) -> Result<(), Failure> {
 /// To every copy of one group's log area: as many as the data of that group have, so that the entry is lost only with them.
 fn add_redo_log(cx: &Context, txn: &mut Txn) {
     enter(cx, Phase::Log);
-    let (log, group) = (redo::encode(txn), txn.groups[0]);
+    let (log, group) = (encode_redo(txn), txn.groups[0]);
     let area = cx.database().catalog.log(group, txn.coordinator);
     for (position, target) in cx.groups.whole().all(area).enumerate() {
         add_log(cx, txn, (group, position), target, log);

@@ -7,13 +7,13 @@
 //! after the window's beginning, and the data a whole wait after the lock. What it found locked in the mode that lets it pass
 //! it looks at again (docs/protocols/oocc.md).
 
-use super::{Oocc, On, Phase, enter};
+use super::{On, Oocc, Phase, enter};
 use crate::access::together::{self, Came, Together, far};
 use crate::access::{self, Which, near, validate_those};
 use crate::context::Context;
-use crate::outcome::Failure;
+use tarn_store::ids::{Failure, Mode};
 use crate::read_lease::{LeaseWord, Stage};
-use crate::working_set::{Mode, Txn};
+use crate::working_set::Txn;
 use tarn_fabric::local::{Moment, Near};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};

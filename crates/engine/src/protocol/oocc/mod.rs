@@ -33,21 +33,20 @@ mod switches;
 use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
 use crate::access::together::{Came, Together};
 use crate::access::{self, Access, Guard, Judged, Look, near};
-use crate::catalog::{Options, Table};
+use tarn_store::placement::catalog::{Options, Table};
 use crate::context::Context;
-use crate::index::btree::scan::Visit;
-use crate::index::btree::work::{TreeDone, TreeWork};
-use crate::index::growth::{Grown, Shard};
-use crate::layout::{LayoutKind, LockMode, LockWord};
-use crate::log::redo;
+use tarn_store::index::btree::scan::Visit;
+use tarn_store::index::btree::work::{TreeDone, TreeWork};
+use tarn_store::index::growth::{Grown, Shard};
+use tarn_store::layout::{LayoutKind, LockMode, LockWord};
+use crate::log::encode::redo_bytes;
 use crate::node_locks::{self, Keeps, suspect_all_locks};
-use crate::outcome::{AbortReason, Failure, Resolution, TxnId};
-use crate::owner::OwnerTag;
-use crate::recovery::redo::{self as recovery_of, Left, Rules};
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
+use crate::recovery::redo::{Left, Rules, self as recovery_of};
 use crate::recovery::{self, Asker, Unsettled, Whose};
 use crate::services::Needs;
 use crate::structure::{Rule, Step, Structure, buckets, trees};
-use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Mode, Txn};
+use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::local::Near;
@@ -126,7 +125,7 @@ impl Structure for Oocc {
     }
 
     fn log_bytes(&self, txn: &Txn) -> usize {
-        redo::encoded_bytes(txn)
+        redo_bytes(txn)
     }
 }
 

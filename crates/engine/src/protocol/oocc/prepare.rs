@@ -5,14 +5,14 @@
 //! chains go on, then directory records.
 
 use super::commit::Decided;
-use super::{Oocc, On};
-use crate::catalog::Table;
+use super::{On, Oocc};
+use tarn_store::placement::catalog::Table;
 use crate::context::Context;
 use crate::index::changes::{finish, give_back_body, raise_directory, set_new_version};
-use crate::layout::{KEY_AT, VERSION_AT, Version};
-use crate::log::redo;
-use crate::outcome::Failure;
-use crate::working_set::{Entry, Mode, NO_LOCK, Piece, Txn};
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
+use crate::log::encode::redo_bytes;
+use tarn_store::ids::{Failure, Mode};
+use crate::working_set::{Entry, NO_LOCK, Piece, Txn};
 use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
@@ -47,7 +47,7 @@ pub(super) fn prepare(oocc: &Oocc, cx: &Context, txn: &mut Txn) -> Result<(), Fa
     }
     let chains = chains.min(txn.pieces.len());
     txn.pieces.rotate_left(chains);
-    finish(cx, txn, redo::encoded_bytes)
+    finish(cx, txn, redo_bytes)
 }
 
 /// Completes what the growth of an index writes. The header of a hash index, which names its writer, comes first: a record that
@@ -62,7 +62,7 @@ pub(super) fn prepare_growth(
     if oocc.on(On::HeaderFirst) {
         txn.pieces.rotate_left(first.unwrap_or(0));
     }
-    finish(cx, txn, redo::encoded_bytes)?;
+    finish(cx, txn, redo_bytes)?;
     Ok(if first.is_some() { Decided::ByFirstLine } else { Decided::ByMarks })
 }
 

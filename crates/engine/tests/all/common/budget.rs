@@ -6,10 +6,10 @@ use crate::common::A;
 use std::rc::Rc;
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, TableId};
 use tarn_engine::transaction::Transaction;
 use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_store::schema::{Cells, TableId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cost {

@@ -15,13 +15,13 @@ use std::task::{Context as Waiting, Waker};
 use tarn_check::{Isolation, check};
 use tarn_engine::context::Context;
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{RecordedTxn, enter};
 use tarn_engine::inspect;
 use tarn_engine::last_writes::LastWrites;
 use tarn_engine::metrics::Tally;
 use tarn_engine::recorder::HistorySink;
 use tarn_engine::recovery::{self, Attempt, Pace};
 use tarn_fabric::clock::Nanos;
+use tarn_store::history::{RecordedTxn, enter};
 
 const WORKERS: u16 = 3;
 const FIRST_RECOVERER: u16 = 3;
@@ -86,7 +86,7 @@ impl Schedule {
         by.record_history_in(Rc::clone(&self.sinks[usize::from(slot)]));
         let future = Box::pin(async move {
             let ended = mix::run(&mut by, mix, TRANSACTIONS).await;
-            if ended == Err(tarn_engine::outcome::Failure::DeadlineExceeded) {
+            if ended == Err(tarn_store::ids::Failure::DeadlineExceeded) {
                 self.missed.set(self.missed.get() + 1);
             }
         });

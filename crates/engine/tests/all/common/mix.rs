@@ -5,11 +5,11 @@
 use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
 use tarn_engine::coordinator::Coordinator;
-use tarn_engine::outcome::Failure;
-use tarn_engine::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, Transaction};
-use tarn_engine::working_set::{Handle, Mode};
+use tarn_engine::working_set::Handle;
 use tarn_fabric::rng::Rng;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};
 
 /// What transactions are drawn from.
 #[derive(Clone, Copy, Debug)]

@@ -13,21 +13,21 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tarn_check::{History, Outcome, RecordId, Transaction as Recorded, TxnId, WriteKind};
-use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
 use tarn_engine::inspect::{self, Audit};
 use tarn_engine::membership::{EmbeddedMembership, Membership};
-use tarn_engine::owner::THREADS_MAX;
 use tarn_engine::protocol::{ALL, AnyProtocol};
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::{ColumnId, ColumnType, TableId, TableSchema};
 use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::round::Round;
+use tarn_store::history::{self, RecordedOutcome, RecordedTxn};
+use tarn_store::ids::THREADS_MAX;
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::{ColumnId, ColumnType, TableId, TableSchema};
 
 /// First column of every table below.
 pub const A: ColumnId = ColumnId(0);

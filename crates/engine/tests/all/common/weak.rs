@@ -19,13 +19,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::owner::OwnerTag;
 use tarn_engine::services::ServiceOptions;
 use tarn_fabric::address::{Address, GroupId, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::port::Port;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_fabric::round::{Round, Verb, VerbKind};
+use tarn_store::ids::OwnerTag;
 
 use rand::RngExt as _;
 

@@ -12,11 +12,11 @@ use crate::simulate::hotspot::Hotspot;
 use crate::simulate::hotspot::report::HotspotReport;
 use crate::simulate::hotspot::run::{HotspotPlan, run as run_plan};
 use crate::simulate::virtual_ms;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::resharding::Terms;
 use tarn_engine::resharding::balance::NODES_MAX;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
 use tarn_workloads::{Workload, with_workload};
 
 /// Runs a workload some shards of which are hot, and others after a while, with transactions routed to the owners of

@@ -3,8 +3,8 @@
 //! Invariant: without any of them the layout is the engine's own.
 
 use crate::cli::scenario::whole;
-use tarn_engine::catalog::Options;
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Options;
 
 /// See the module's text.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -11,8 +11,8 @@ use crate::cli::{Stop, Verdict, verdict};
 use crate::outage::report::Outage;
 use crate::outage::{Plan, Shape, run};
 use std::path::{Path, PathBuf};
-use tarn_engine::outcome::UsageError;
 use tarn_engine::recovery::Pace;
+use tarn_store::ids::UsageError;
 use tarn_workloads::{Settings, Workload, with_workload};
 
 /// Lets compute nodes and memory nodes crash under load, all at once, and shows throughput in intervals of

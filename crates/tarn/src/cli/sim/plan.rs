@@ -11,10 +11,9 @@ use crate::simulate::run::Plan;
 use crate::simulate::stamps::Source;
 use crate::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
 use std::path::PathBuf;
-use tarn_engine::outcome::UsageError;
-use tarn_engine::owner::{SLOTS_MAX, THREADS_MAX};
 use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::profile::Profile;
+use tarn_store::ids::{SLOTS_MAX, THREADS_MAX, UsageError};
 
 const VIRTUAL_MS_MAX: f64 = 60_000.0;
 const VERIFY_MS_MAX: f64 = 1_000.0;

@@ -17,8 +17,8 @@ use crate::schedules::{Subject, mixture};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tarn_engine::outcome::UsageError;
 use tarn_engine::resharding::Planted;
+use tarn_store::ids::UsageError;
 
 const SCHEDULES: u64 = 1_000;
 const JOBS_MAX: u64 = 1_024;

@@ -5,10 +5,10 @@
 
 use super::super::cluster::{Cluster, TABLE};
 use super::super::script::RecordIndex;
-use tarn_engine::index::{IndexView, hash_of};
-use tarn_engine::layout::{DIRECTORY_BYTES, Field, RecordLayout, Slot, Version, VersionWord};
-use tarn_engine::owner::OwnerTag;
 use tarn_fabric::address::{Address, GroupId};
+use tarn_store::ids::OwnerTag;
+use tarn_store::index::{IndexView, hash_of};
+use tarn_store::layout::{DIRECTORY_BYTES, Field, RecordLayout, Slot, Version, VersionWord};
 
 /// A slot or directory record, by its first byte.
 #[derive(Clone, PartialEq, Eq, Debug)]

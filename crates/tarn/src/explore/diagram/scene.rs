@@ -7,11 +7,11 @@ use super::super::desk::Desk;
 use super::super::model::LitmusModel;
 use super::names::{Names, field, lock, tag, version};
 use std::collections::BTreeMap;
-use tarn_engine::layout::{LOCK_AT, VERSION_AT};
-use tarn_engine::owner::OwnerTag;
 use tarn_fabric::address::{NodeId, Target};
 use tarn_fabric::round::VerbKind;
 use tarn_sim::explore::{Fault, Replayed, Step, What};
+use tarn_store::ids::OwnerTag;
+use tarn_store::layout::{LOCK_AT, VERSION_AT};
 
 /// What a row is about, for its colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

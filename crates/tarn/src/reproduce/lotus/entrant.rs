@@ -11,10 +11,10 @@ use crate::reproduce::stage::{Layout, System};
 use crate::simulate::stamps::Source;
 use crate::simulate::warmth::Warmth;
 use serde::Serialize;
-use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
-use tarn_engine::index::bucket_shape::BucketShape;
 use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
+use tarn_store::layout::BucketShape;
+use tarn_store::placement::catalog::Placement;
 
 /// Whose figures stand in a column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]

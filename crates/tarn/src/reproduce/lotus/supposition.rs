@@ -8,11 +8,11 @@ use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
 use crate::reproduce::stage::Layout;
 use crate::simulate::stamps::Source;
-use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
-use tarn_engine::index::bucket_shape::BucketShape;
-use tarn_engine::outcome::UsageError;
 use tarn_sim::profile::Change;
+use tarn_store::ids::UsageError;
+use tarn_store::layout::BucketShape;
+use tarn_store::placement::catalog::Placement;
 
 /// One cause.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -22,8 +22,8 @@ use super::stage::{System, Testbed};
 use entrant::{Form, Who};
 use extent::Extent;
 use supposition::Supposition;
-use tarn_engine::owner::THREADS_MAX;
 use tarn_sim::profile::Profile;
+use tarn_store::ids::THREADS_MAX;
 
 /// See the module's text.
 #[derive(Clone, Copy, Debug)]

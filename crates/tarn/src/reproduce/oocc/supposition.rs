@@ -6,10 +6,10 @@
 use crate::reproduce::Scale;
 use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
-use tarn_engine::catalog::Placement;
 use tarn_engine::coordinator::Retry;
-use tarn_engine::outcome::UsageError;
 use tarn_sim::profile::Change;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Placement;
 
 /// One cause.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -234,7 +234,7 @@ fn every_point_has_threads_that_a_node_can_have() {
         let testbed = Oocc::testbed(Profile::load(Oocc::PROFILE).expect("embedded"));
         let most = extent.coordinators().iter().chain(&extent.few_coordinators).max();
         let threads = testbed.threads(*most.expect("points"));
-        assert!(threads <= tarn_engine::owner::THREADS_MAX, "{threads}");
+        assert!(threads <= tarn_store::ids::THREADS_MAX, "{threads}");
     }
 }
 

@@ -13,9 +13,9 @@ use crate::simulate::driver::{Driver, Length};
 use crate::simulate::stamps::Source;
 use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
-use tarn_engine::catalog::Options;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::read_lease::LeasePolicy;
+use tarn_store::placement::catalog::Options;
 
 /// What is adjusted.
 #[derive(Clone, PartialEq, Debug)]

@@ -6,7 +6,7 @@
 use crate::bench::run::RunError;
 use crate::reproduce::stage::{Layout, System};
 use serde::{Serialize, Serializer};
-use tarn_engine::outcome::UsageError;
+use tarn_store::ids::UsageError;
 use tarn_workloads::kvs::Kvs;
 use tarn_workloads::tpcc::{CriticalField, Tpcc};
 use tarn_workloads::ycsb::Ycsb;

@@ -37,8 +37,8 @@ use serde::Serialize;
 use sheet::{Columns, Sheet};
 use std::fmt::Debug;
 use std::time::Instant;
-use tarn_engine::outcome::UsageError;
 use tarn_sim::profile::{Change, Profile};
+use tarn_store::ids::UsageError;
 
 /// The name of a smoke run's scale.
 pub const QUICK: &str = "quick";

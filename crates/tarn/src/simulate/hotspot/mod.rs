@@ -10,9 +10,9 @@ pub mod report;
 pub mod run;
 pub(crate) mod trail;
 
-use tarn_engine::outcome::UsageError;
-use tarn_engine::shard_map::{SHARDS, ShardId};
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::shard_map::{SHARDS, ShardId};
 
 /// Some shards that are asked for more than others, and others after a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,11 +6,11 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tarn_engine::context::Context;
-use tarn_engine::outcome::AbortReason;
 use tarn_engine::resharding::Move;
-use tarn_engine::shard_map::ShardId;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
+use tarn_store::ids::AbortReason;
+use tarn_store::placement::shard_map::ShardId;
 
 /// How often whoever waits for the first lock at the new owner looks.
 const LOOK_EVERY: Nanos = Nanos(500);

@@ -18,7 +18,7 @@ use super::tally::Tally;
 use crate::workload::Invariant;
 use seen::Seen;
 use tarn_engine::context::Context;
-use tarn_engine::outcome::Failure;
+use tarn_store::ids::Failure;
 
 pub(super) async fn check(
     scale: &Scale,

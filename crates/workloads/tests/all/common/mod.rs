@@ -9,23 +9,23 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tarn_engine::catalog::Options;
 use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::history::RecordedTxn;
 use tarn_engine::inspect::{Audit, audit};
 use tarn_engine::load::{Loader, Part};
 use tarn_engine::membership::{EmbeddedMembership, Membership};
-use tarn_engine::outcome::Failure;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::replica_groups::ReplicaGroups;
-use tarn_engine::schema::{Cells, ColumnId, TableId};
 use tarn_engine::services::{self, ServiceOptions};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
 use tarn_fabric::rng::seeded;
 use tarn_fabric::round::Round;
+use tarn_store::history::RecordedTxn;
+use tarn_store::ids::Failure;
+use tarn_store::placement::catalog::Options;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::{Cells, ColumnId, TableId};
 use tarn_workloads::{Invariant, Settings, Workload};
 
 /// Coroutines of a run.

@@ -5,7 +5,7 @@
 use tarn_check::{
     History, Isolation, Outcome, Read, RecordId, Transaction, Version, Write, WriteKind, check,
 };
-use tarn_engine::history::{self, RecordedOutcome, RecordedTxn};
+use tarn_store::history::{self, RecordedOutcome, RecordedTxn};
 
 /// Whether the transactions are strictly serializable; the checker's report if not.
 pub fn verdict(recorded: &[RecordedTxn]) -> Result<(), String> {

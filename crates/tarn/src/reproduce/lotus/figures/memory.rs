@@ -27,7 +27,7 @@ fn laid_out(bench: Bench, (who, form): (Who, Form)) -> Answer {
     let case = Case::of(bench, (who, form), &[1]);
     let catalog = catalog_of(&case, MEMORY_NODES)?;
     let options = catalog.options();
-    let bytes = |table: &tarn_engine::catalog::Table| {
+    let bytes = |table: &tarn_store::placement::catalog::Table| {
         let slots = u64::from(options.bucket.slots);
         let slot = options.bucket.bucket_bytes(&table.slot) as u64 / slots;
         let slots = slot * u64::from(options.slots_per_100_records) / 100;

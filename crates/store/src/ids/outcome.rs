@@ -1,0 +1,262 @@
+//! How a transaction ends. Three kinds, never mixed.
+//!
+//! Invariant: an [`AbortReason`] is the protocol's or the caller's verdict: nothing of the
+//! transaction remains. [`Failure::CommitUnknown`] means that it may or may not have committed
+//! until somebody resolves it. [`Failure::Fabric`] is the environment, and nothing was committed.
+//! A panic is our bug.
+
+use super::OwnerTag;
+use std::fmt;
+use tarn_fabric::error::FabricError;
+
+/// The database knows how this many transactions ended whose outcome was unknown: the last that were settled.
+pub const VERDICTS_MAX: usize = 1 << 16;
+
+/// A transaction's name, unique across restarts: the tag it locks with.
+pub type TxnId = OwnerTag;
+
+/// Why a transaction was aborted. All but [`AbortReason::User`] and [`AbortReason::UniqueViolation`]
+/// are retried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum AbortReason {
+    /// A lock was refused: another transaction holds it.
+    LockRefused,
+    /// A record to be read was locked by another transaction.
+    ReadLocked,
+    /// At validation a record that was read had another version.
+    VersionChanged,
+    /// At validation a record that was read was locked by another transaction.
+    ValidationLocked,
+    /// A bucket or node of an index changed under an insert, delete or absent read.
+    IndexChanged,
+    /// A cached address no longer leads to the record.
+    StaleAddress,
+    /// A leaf of an ordered index was full: it is split, and the transaction tried again.
+    LeafFull,
+    /// Another record has the key that the transaction wanted to enter in a unique index. Not
+    /// retried: it is the caller's to decide.
+    UniqueViolation,
+    /// The version that a snapshot needs was given up for newer ones.
+    TooOld,
+    /// Whether a version belongs to a snapshot was not decided in time.
+    Undecided,
+    /// A lock was asked of a compute node that does not own its shard, or not yet.
+    WrongOwner,
+    /// A compute node that had granted a lock is no member any more.
+    OwnerLost,
+    /// Under snapshot isolation: a record to be written has a version newer than the snapshot.
+    WriteConflict,
+    /// A transaction that was declared read-only does what needs locks: its next try takes them.
+    NeedsLocks,
+    /// The caller asked for it.
+    User,
+}
+
+impl AbortReason {
+    /// Every reason, in order.
+    pub const ALL: [AbortReason; 15] = [
+        AbortReason::LockRefused,
+        AbortReason::ReadLocked,
+        AbortReason::VersionChanged,
+        AbortReason::ValidationLocked,
+        AbortReason::IndexChanged,
+        AbortReason::StaleAddress,
+        AbortReason::LeafFull,
+        AbortReason::UniqueViolation,
+        AbortReason::TooOld,
+        AbortReason::Undecided,
+        AbortReason::WrongOwner,
+        AbortReason::OwnerLost,
+        AbortReason::WriteConflict,
+        AbortReason::NeedsLocks,
+        AbortReason::User,
+    ];
+
+    /// Whether only a change of an ordered index can end so.
+    pub fn needs_ordered_indexes(self) -> bool {
+        matches!(self, AbortReason::LeafFull | AbortReason::UniqueViolation)
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            AbortReason::LockRefused => "lock_refused",
+            AbortReason::ReadLocked => "read_locked",
+            AbortReason::VersionChanged => "version_changed",
+            AbortReason::ValidationLocked => "validation_locked",
+            AbortReason::IndexChanged => "index_changed",
+            AbortReason::StaleAddress => "stale_address",
+            AbortReason::LeafFull => "leaf_full",
+            AbortReason::UniqueViolation => "unique_violation",
+            AbortReason::TooOld => "too_old",
+            AbortReason::Undecided => "undecided",
+            AbortReason::WrongOwner => "wrong_owner",
+            AbortReason::OwnerLost => "owner_lost",
+            AbortReason::WriteConflict => "write_conflict",
+            AbortReason::NeedsLocks => "needs_locks",
+            AbortReason::User => "user",
+        }
+    }
+}
+
+/// A value that the caller gave and that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UsageError {
+    /// What was set.
+    pub field: String,
+    /// To which value.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}; allowed: {}", self.field, self.value, self.allowed)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// Why a transaction did not commit, or may not have. One byte, so that it travels through nested
+/// futures in a register; what there is to say beyond it waits in the engine's `Context::explanation`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// Aborted; nothing of it remains.
+    Abort(AbortReason),
+    /// It may have committed; `resolve` tells.
+    CommitUnknown,
+    /// The fabric failed before anything was committed.
+    Fabric,
+    /// The memory pool is full.
+    OutOfMemory,
+    /// The deadline passed before a try succeeded.
+    DeadlineExceeded,
+    /// The caller asked for something that cannot be.
+    Usage,
+}
+
+impl Failure {
+    /// The caller's own abort: rolled back, not retried.
+    pub const fn user_abort() -> Failure {
+        Failure::Abort(AbortReason::User)
+    }
+
+    /// Whether trying again may help.
+    #[inline]
+    pub fn is_retryable(self) -> bool {
+        use AbortReason::{UniqueViolation, User};
+        matches!(self, Failure::Abort(reason) if !matches!(reason, User | UniqueViolation))
+    }
+
+    /// Whether this failure is final and rests on the records that the transaction has read: it counts only if
+    /// these records were there at one moment.
+    #[inline]
+    pub fn rests_on_reads(self) -> bool {
+        !self.is_retryable() && !matches!(self, Failure::Fabric | Failure::CommitUnknown)
+    }
+}
+
+const _: () = assert!(size_of::<Result<(), Failure>>() == 1);
+
+impl From<Box<FabricError>> for Failure {
+    #[inline]
+    fn from(_: Box<FabricError>) -> Failure {
+        Failure::Fabric
+    }
+}
+
+impl From<AbortReason> for Failure {
+    #[inline]
+    fn from(reason: AbortReason) -> Failure {
+        Failure::Abort(reason)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Abort(reason) => write!(f, "aborted: {}", reason.name()),
+            Failure::CommitUnknown => write!(f, "outcome unknown; resolve it"),
+            Failure::Fabric => write!(f, "the fabric failed"),
+            Failure::OutOfMemory => write!(f, "the memory pool is full"),
+            Failure::DeadlineExceeded => write!(f, "the deadline passed"),
+            Failure::Usage => write!(f, "the caller asked for something that cannot be"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What there is to say about a [`Failure`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Explanation {
+    /// Which transaction's outcome is unknown.
+    Unknown(TxnId),
+    /// Of which transaction it is not known any more how it ended.
+    NoLongerKnown(TxnId),
+    /// What the fabric said.
+    Fabric(FabricError),
+    /// How much memory was asked for.
+    OutOfMemory {
+        /// In bytes.
+        bytes: u64,
+    },
+    /// How often it was tried before the deadline.
+    DeadlineExceeded {
+        /// Tries.
+        tries: u32,
+    },
+    /// What cannot be.
+    Usage(UsageError),
+}
+
+impl Explanation {
+    /// A value that cannot be.
+    #[cold]
+    pub fn usage(field: &str, value: impl fmt::Display, allowed: &str) -> Explanation {
+        let (field, value, allowed) = (field.to_owned(), value.to_string(), allowed.to_owned());
+        Explanation::Usage(UsageError { field, value, allowed })
+    }
+
+    /// What it explains.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Explanation::Unknown(_) => Failure::CommitUnknown,
+            Explanation::Fabric(_) => Failure::Fabric,
+            Explanation::OutOfMemory { .. } => Failure::OutOfMemory,
+            Explanation::DeadlineExceeded { .. } => Failure::DeadlineExceeded,
+            Explanation::Usage(_) | Explanation::NoLongerKnown(_) => Failure::Usage,
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Explanation::Unknown(txn) => write!(f, "outcome of {txn} unknown; resolve it"),
+            Explanation::NoLongerKnown(txn) => write!(
+                f,
+                "resolve = {txn}; allowed: a transaction whose outcome was unknown, of the last {VERDICTS_MAX} that were settled"
+            ),
+            Explanation::Fabric(error) => write!(f, "fabric: {error}"),
+            Explanation::OutOfMemory { bytes } => {
+                write!(f, "the memory pool is full ({bytes} bytes wanted)")
+            }
+            Explanation::DeadlineExceeded { tries } => {
+                write!(f, "the deadline passed after {tries} tries")
+            }
+            Explanation::Usage(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// What resolving a [`Failure::CommitUnknown`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// It committed, and is finished now.
+    Committed,
+    /// It did not, and nothing of it remains.
+    Aborted,
+}

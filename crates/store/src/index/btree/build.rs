@@ -1,0 +1,94 @@
+//! A whole tree from its entries: for loading.
+//!
+//! Invariant: a pure function of the entries, the addresses that it is given, and the share of each node
+//! that is filled; nodes come out one after the other, each level's left to right, leaves first, the root
+//! last.
+
+use super::edit::NodeMut;
+use crate::layout::index_plan::Index;
+use crate::layout::node::CHILD_BYTES;
+use crate::layout::{VERSION_AT, Version};
+use tarn_fabric::address::Address;
+
+/// Of four slots of a node, so many are filled: the others are for what comes.
+const FILLED_OF_FOUR: usize = 3;
+
+/// Sorts slots by their bytes: keys come first.
+pub fn sort(slots: &mut [u8], slot_bytes: usize) {
+    match slot_bytes {
+        8 => slots.as_chunks_mut::<8>().0.sort_unstable(),
+        16 => slots.as_chunks_mut::<16>().0.sort_unstable(),
+        24 => slots.as_chunks_mut::<24>().0.sort_unstable(),
+        32 => slots.as_chunks_mut::<32>().0.sort_unstable(),
+        48 => slots.as_chunks_mut::<48>().0.sort_unstable(),
+        _ => {
+            let mut order: Vec<&[u8]> = slots.chunks_exact(slot_bytes).collect();
+            order.sort_unstable();
+            let sorted = order.concat();
+            slots.copy_from_slice(&sorted);
+        }
+    }
+}
+
+/// How many nodes of `level` hold so many entries.
+pub fn nodes_of(index: &Index, level: u8, entries: usize) -> usize {
+    let filled = index.shape.slots(level) * FILLED_OF_FOUR / 4;
+    entries.div_ceil(filled).max(1)
+}
+
+/// One level being built: which entries each node has.
+#[derive(Clone, Copy, Debug)]
+pub struct Level<'a> {
+    /// 0: leaves.
+    pub level: u8,
+    /// Its entries, sorted.
+    pub slots: &'a [u8],
+    /// Its nodes.
+    pub nodes: &'a [Address],
+}
+
+impl Level<'_> {
+    fn slot_bytes(&self, index: &Index) -> usize {
+        index.shape.slot_bytes(self.level)
+    }
+
+    /// The entries of the node at `at`: evenly shared.
+    fn share(&self, index: &Index, at: usize) -> &[u8] {
+        let (len, nodes) = (self.slot_bytes(index), self.nodes.len());
+        let entries = self.slots.len() / len;
+        &self.slots[entries * at / nodes * len..entries * (at + 1) / nodes * len]
+    }
+
+    /// The least key of the node at `at`: its LOW fence.
+    fn low(&self, index: &Index, at: usize) -> Vec<u8> {
+        match at {
+            0 => vec![0; index.shape.key_bytes],
+            _ => self.share(index, at)[..index.shape.key_bytes].to_vec(),
+        }
+    }
+
+    /// The image of the node at `at`, with a version of its own.
+    pub fn image(&self, index: &Index, at: usize, version: Version, image: &mut [u8]) {
+        image.fill(0);
+        let (len, share) = (self.slot_bytes(index), self.share(index, at));
+        let high = (at + 1 < self.nodes.len()).then(|| self.low(index, at + 1));
+        let mut node = NodeMut::new(&index.shape, image);
+        node.set_kind(self.level, index.tree());
+        node.set_fences(&self.low(index, at), high.as_deref());
+        node.set_next(self.nodes.get(at + 1).copied().unwrap_or(Address::NULL));
+        let has_room = node.add_slots(share.chunks_exact(len));
+        assert!(has_room, "a node's share fits it");
+        image[VERSION_AT..VERSION_AT + 8].copy_from_slice(&version.word().to_le_bytes());
+    }
+
+    /// The entries of the level above.
+    pub fn separators(&self, index: &Index) -> Vec<u8> {
+        let mut above =
+            Vec::with_capacity(self.nodes.len() * (index.shape.key_bytes + CHILD_BYTES));
+        for (at, node) in self.nodes.iter().enumerate() {
+            above.extend_from_slice(&self.low(index, at));
+            above.extend_from_slice(&node.to_word().to_le_bytes());
+        }
+        above
+    }
+}

@@ -1,0 +1,422 @@
+//! What a thread remembers of the inner nodes of ordered indexes.
+//!
+//! Invariant: it is never trusted. What it leads to says itself which keys it covers; if that is not
+//! the key, the path is forgotten and read anew. A node that was read takes the place of its earlier
+//! image. It holds a bounded number of nodes of each index, and forgets all of them beyond.
+
+use super::inner::{NO_NODE, Rest, Searched};
+use super::seek::Seek;
+use crate::layout::index_plan::{Index, KeyBytes};
+use crate::layout::node::{Bits, Node, first_of};
+use crate::schema::INDEX_KEY_BYTES_MAX;
+use std::collections::BTreeMap;
+use tarn_fabric::address::Address;
+
+/// Most inner nodes of one index that a thread remembers.
+const NODES_MAX: usize = 1 << 16;
+
+/// What is remembered of one index.
+#[derive(Default)]
+struct Tree {
+    nodes: Vec<Searched>,
+    /// The rest of each.
+    rests: Vec<Rest>,
+    /// Where the root is, if it is known.
+    root: Option<u32>,
+    free: Vec<u32>,
+    by_address: BTreeMap<u64, u32>,
+}
+
+/// A node that something leads to, and where it must begin if it still is that node: LOW does not change as
+/// long as a node lives. One that was split since begins there as before, and the rest of it is found along NEXT;
+/// one that died and serves again begins anywhere, and NEXT leads from there through somebody else's part of the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lead {
+    /// Where the node lies.
+    pub address: Address,
+    /// Its LOW: the separator, or the HIGH of the node before it. Padded.
+    pub low: KeyBytes,
+}
+
+impl Lead {
+    /// To no node.
+    pub const NONE: Lead = Lead { address: Address::NULL, low: [0; INDEX_KEY_BYTES_MAX] };
+
+    fn new(address: Address, low: &[u8]) -> Lead {
+        let mut bytes = [0; INDEX_KEY_BYTES_MAX];
+        bytes[..low.len()].copy_from_slice(low);
+        Lead { address, low: bytes }
+    }
+
+    /// To the root, which covers all keys.
+    pub fn root(index: &Index) -> Lead {
+        Lead::new(index.root, &[])
+    }
+
+    /// Along NEXT.
+    pub fn after(node: Node<'_>) -> Lead {
+        Lead::new(node.next(), node.high().unwrap_or_default())
+    }
+
+    /// Whether what was read there is the node that was meant.
+    pub fn is_to(&self, node: Node<'_>) -> bool {
+        let low = node.low();
+        self.low[..low.len()] == *low
+    }
+}
+
+/// Where to go for a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// This inner node, or root, must be read first.
+    Read(Lead),
+    /// The node of the wanted level is believed here: the first that was noted.
+    There(Lead),
+}
+
+/// What a thread remembers of all indexes.
+#[derive(Default)]
+pub struct TreeCache {
+    trees: Vec<Tree>,
+}
+
+/// Which nodes a walk wants to see.
+#[derive(Clone, Copy)]
+pub struct Course<'a> {
+    /// The key that the first of them covers.
+    pub key: &'a [u8],
+    /// The last key of interest, in the direction of the walk.
+    pub last: &'a [u8],
+    /// Towards lesser keys.
+    pub backward: bool,
+    /// At most so many nodes, the first and those after it.
+    pub nodes: usize,
+    /// Their level.
+    pub level: u8,
+}
+
+impl TreeCache {
+    /// For so many indexes.
+    pub fn new(indexes: usize) -> TreeCache {
+        TreeCache { trees: (0..indexes).map(|_| Tree::default()).collect() }
+    }
+
+    /// Notes the addresses of the nodes that `course` wants in `found`, or says what to read first.
+    #[inline]
+    pub fn locate(&mut self, index: &Index, course: Course<'_>, found: &mut Vec<Address>) -> Way {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        let Some(root) = tree.root else { return Way::Read(Lead::root(index)) };
+        let mut at = root as usize;
+        if tree.nodes[at].level < course.level {
+            return Way::Read(Lead::root(index)); // the tree is not that high
+        }
+        if tree.nodes[at].level == course.level {
+            found.push(index.root);
+            return Way::There(Lead::root(index));
+        }
+        loop {
+            let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
+            let Some(child) = node.child_of(rest, course.key) else {
+                // It covers no such key: it is another by now.
+                return Way::Read(Lead::new(Address::from_word(node.address), rest.low()));
+            };
+            if node.level == course.level + 1 {
+                note(node, rest, (child, course), found);
+                return Way::There(tree.lead(at, child, course.key.len()));
+            }
+            let kid = tree.kid_of(at, child).filter(|&kid| tree.rests[kid].covers(course.key));
+            let Some(kid) = kid else {
+                return Way::Read(tree.lead(at, child, course.key.len()));
+            };
+            if tree.nodes[kid].level + 1 != tree.nodes[at].level {
+                // A dead node that serves another level by now. Either may be of before: both go.
+                let address = Address::from_word(tree.nodes[at].address);
+                let stale = Lead::new(address, tree.rests[at].low());
+                tree.remove(kid);
+                tree.remove(at);
+                return Way::Read(stale);
+            }
+            at = kid;
+        }
+    }
+
+    /// Notes the nodes that `course` wants below an inner node that has just been learned and covers its key,
+    /// or says which child to read: what is remembered of the way below is not believed. So whoever has read
+    /// a node gets below it, also if nothing that is remembered leads to it: its separator may be missing in
+    /// the level above, as the new half's is after a split.
+    pub fn below(
+        &self,
+        index: &Index,
+        address: Address,
+        course: Course<'_>,
+        found: &mut Vec<Address>,
+    ) -> Way {
+        let tree = &self.trees[usize::from(index.id.0)];
+        let child = tree.known(address).and_then(|at| {
+            let child = tree.nodes[at].child_of(&tree.rests[at], course.key)?;
+            Some((at, child))
+        });
+        // Without a child it is none of ours: the way begins anew.
+        let Some((at, child)) = child else { return Way::Read(Lead::root(index)) };
+        let (node, rest) = (&tree.nodes[at], &tree.rests[at]);
+        let lead = tree.lead(at, child, course.key.len());
+        if node.level != course.level + 1 {
+            return Way::Read(lead);
+        }
+        note(node, rest, (child, course), found);
+        Way::There(lead)
+    }
+
+    /// Finds the leaves of looked-up keys, level by level for all of them, so that their memory accesses
+    /// overlap. A key whose way is not remembered is left without an address.
+    pub fn locate_all(&mut self, index: &Index, seeks: &mut [Seek]) {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        let root = tree.root.unwrap_or(NO_NODE);
+        seeks.iter_mut().for_each(|seek| (seek.node, seek.address) = (root, Address::NULL));
+        let Some(top) = tree.root.map(|root| tree.nodes[root as usize].level) else { return };
+        for level in (2..=top).rev() {
+            for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+                seek.node = tree.next_of(seek.node as usize, level, seek.key(index));
+            }
+        }
+        if index.shape.key_bytes != 8 {
+            for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+                let (node, rest) =
+                    (&tree.nodes[seek.node as usize], &tree.rests[seek.node as usize]);
+                let child = node.child_of(rest, seek.key(index)).filter(|_| node.level == 1);
+                seek.address = child.map_or(Address::NULL, |child| node.child(child));
+            }
+            return;
+        }
+        for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+            seek.line = tree.nodes[seek.node as usize].line_of(first_of(&seek.key)) as u8;
+        }
+        for seek in seeks.iter_mut().filter(|seek| seek.node != NO_NODE) {
+            let node = &tree.nodes[seek.node as usize];
+            let child = node.child_in(usize::from(seek.line), first_of(&seek.key));
+            let child = child.filter(|_| node.level == 1);
+            seek.address = child.map_or(Address::NULL, |child| node.child(child));
+        }
+    }
+
+    /// Takes in an inner node that was read.
+    pub fn learn(&mut self, index: &Index, address: Address, node: Node<'_>) {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        if tree.by_address.len() >= NODES_MAX {
+            *tree = Tree::default();
+        }
+        let at = match tree.known(address) {
+            Some(at) => at,
+            None => {
+                let at = tree.free.pop().map(|at| at as usize).unwrap_or(tree.nodes.len());
+                if at == tree.nodes.len() {
+                    tree.nodes.push(Searched::default());
+                    tree.rests.push(Rest::default());
+                }
+                tree.by_address.insert(address.to_word(), at as u32);
+                at
+            }
+        };
+        (tree.nodes[at], tree.rests[at]) = (Searched::of(address, node), Rest::of(node));
+        if address == index.root {
+            tree.root = Some(at as u32);
+        }
+    }
+
+    /// Forgets the nodes on the way to `key` that lie at `level` or above: they are read anew.
+    pub fn forget(&mut self, index: &Index, key: &[u8], level: u8) {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        let mut at = tree.known(index.root);
+        while let Some(here) = at {
+            if tree.nodes[here].level < level {
+                return;
+            }
+            at = tree.child_on_way(here, key);
+            tree.remove(here);
+        }
+    }
+
+    /// Forgets one node, if it is remembered.
+    pub fn forget_node(&mut self, index: &Index, address: Address) {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        if let Some(at) = tree.known(address) {
+            tree.remove(at);
+        }
+    }
+
+    /// Forgets the remembered parent, at `level`, of the node that covers `key`. Images are of different times:
+    /// where levels do not fall on the way, it is none.
+    pub fn forget_parent(&mut self, index: &Index, key: &[u8], level: u8) {
+        let tree = &mut self.trees[usize::from(index.id.0)];
+        let mut at = tree.known(index.root);
+        while let Some(here) = at {
+            let height = tree.nodes[here].level;
+            if height <= level {
+                return tree.remove(here);
+            }
+            at = tree.child_on_way(here, key).filter(|&kid| tree.nodes[kid].level < height);
+        }
+    }
+}
+
+impl Tree {
+    fn known(&self, address: Address) -> Option<usize> {
+        self.by_address.get(&address.to_word()).map(|&at| at as usize)
+    }
+
+    /// To a child of a remembered node.
+    fn lead(&self, at: usize, child: usize, key_bytes: usize) -> Lead {
+        Lead::new(self.nodes[at].child(child), self.rests[at].key(child, key_bytes))
+    }
+
+    /// Where a child of a remembered node is remembered.
+    #[inline]
+    fn kid_of(&mut self, at: usize, child: usize) -> Option<usize> {
+        let address = self.nodes[at].child(child);
+        let kid = self.nodes[at].kid(child);
+        match self.nodes.get(kid as usize) {
+            Some(node) if node.address == address.to_word() => Some(kid as usize),
+            _ => self.learn_kid(at, child),
+        }
+    }
+
+    #[cold]
+    fn learn_kid(&mut self, at: usize, child: usize) -> Option<usize> {
+        let kid = self.known(self.nodes[at].child(child))?;
+        self.nodes[at].set_kid(child, kid as u32);
+        Some(kid)
+    }
+
+    /// The remembered child, towards `key`, of a node of `level`.
+    #[inline]
+    fn next_of(&mut self, at: usize, level: u8, key: &[u8]) -> u32 {
+        let node = &self.nodes[at];
+        let child = node.child_of(&self.rests[at], key).filter(|_| node.level == level);
+        child.and_then(|child| self.kid_of(at, child)).map_or(NO_NODE, |kid| kid as u32)
+    }
+
+    fn child_on_way(&self, at: usize, key: &[u8]) -> Option<usize> {
+        let node = &self.nodes[at];
+        node.child_of(&self.rests[at], key).and_then(|child| self.known(node.child(child)))
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.by_address.remove(&self.nodes[at].address);
+        (self.nodes[at], self.rests[at]) = (Searched::default(), Rest::default());
+        self.free.push(at as u32);
+        if self.root == Some(at as u32) {
+            self.root = None;
+        }
+    }
+}
+
+/// The children of a node from `child` on, as far as the course goes.
+fn note(
+    node: &Searched,
+    rest: &Rest,
+    (child, course): (usize, Course<'_>),
+    found: &mut Vec<Address>,
+) {
+    found.push(node.child(child));
+    for more in 1..course.nodes {
+        if course.backward {
+            // The node before ends where this one begins: if that is beyond the last key.
+            let Some(at) = child.checked_sub(more) else { return };
+            if !node.is_beyond(rest, at + 1, course.last) {
+                return;
+            }
+            found.push(node.child(at));
+        } else {
+            let at = child + more;
+            if at >= node.count() || node.is_beyond(rest, at, course.last) {
+                return;
+            }
+            found.push(node.child(at));
+        }
+    }
+}
+
+/// The slots of an inner node, by key: for whoever changes one.
+pub fn sorted_slots(node: Node<'_>) -> Vec<usize> {
+    let mut slots: Vec<usize> = Bits(node.bitmap()).collect();
+    slots.sort_unstable_by(|&one, &other| node.key(one).cmp(node.key(other)));
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::btree::edit::NodeMut;
+    use crate::layout::node::NodeShape;
+    use crate::schema::{IndexId, IndexPart, IndexSchema, TableId, TableSchema};
+    use tarn_fabric::address::GroupId;
+
+    fn at(number: u64) -> Address {
+        Address::new(GroupId(0), number * 1024)
+    }
+
+    /// An index of keys of 8 bytes; its root is at 1.
+    fn index() -> Index {
+        let schema =
+            IndexSchema { name: "by_key".into(), parts: vec![IndexPart::Key], unique: true };
+        Index::plan(IndexId(0), (TableId(0), &TableSchema::new("t", 1)), &schema, at(1), (0, 1))
+    }
+
+    /// An inner node that covers every key, with one child.
+    fn over_all(shape: &NodeShape, level: u8, child: Address) -> Vec<u8> {
+        let mut bytes = vec![0; shape.node_bytes];
+        let mut node = NodeMut::new(shape, &mut bytes);
+        node.set_kind(level, 1);
+        node.post(&[0; 8], child).expect("room");
+        bytes
+    }
+
+    /// Reads what it is told to read, as memory has it, until it is there; after how many READs.
+    fn reads(cache: &mut TreeCache, index: &Index, memory: &BTreeMap<u64, Vec<u8>>) -> usize {
+        let key = 7u64.to_be_bytes();
+        let course = Course { key: &key, last: &key, backward: false, nodes: 1, level: 0 };
+        let mut found = Vec::new();
+        for reads in 0..16 {
+            match cache.locate(index, course, &mut found) {
+                Way::There(lead) => {
+                    assert_eq!((&found[..], lead.address), (&[at(9)][..], at(9)));
+                    return reads;
+                }
+                Way::Read(Lead { address, .. }) => {
+                    let node = &memory[&address.to_word()];
+                    cache.learn(index, address, Node::new(&index.shape, node));
+                }
+            }
+        }
+        panic!("it reads for ever")
+    }
+
+    /// A node that was merged away serves two levels above by now, and its image of before is remembered.
+    #[test]
+    fn a_remembered_child_of_another_level_is_read_anew() {
+        let index = index();
+        let node = |level, child| over_all(&index.shape, level, at(child));
+        let memory: BTreeMap<u64, Vec<u8>> = [(1, node(3, 2)), (2, node(2, 3)), (3, node(1, 9))]
+            .into_iter()
+            .map(|(address, node)| (at(address).to_word(), node))
+            .collect();
+        let mut cache = TreeCache::new(1);
+        cache.learn(&index, at(2), Node::new(&index.shape, &node(1, 8)));
+        assert_eq!(reads(&mut cache, &index, &memory), 4, "the root twice");
+        assert_eq!(reads(&mut cache, &index, &memory), 0);
+    }
+
+    /// Two dead nodes that serve other levels by now lead to each other, as they are remembered.
+    #[test]
+    fn remembered_nodes_in_a_circle_hold_nobody() {
+        let index = index();
+        let node = |level, child| over_all(&index.shape, level, at(child));
+        let mut cache = TreeCache::new(1);
+        for (address, level, child) in [(1, 3, 2), (2, 2, 3), (3, 2, 2)] {
+            cache.learn(&index, at(address), Node::new(&index.shape, &node(level, child)));
+        }
+        cache.forget_parent(&index, &[7; 8], 1);
+        cache.forget(&index, &[7; 8], 0);
+        assert!(cache.trees[0].by_address.is_empty());
+    }
+}

@@ -1,0 +1,154 @@
+//! The slots of a node in the order of their keys: what a scan shows of a leaf.
+//!
+//! Invariant: slots in use whose keys lie in the range asked for, each once, ascending. Slots lie where
+//! their keys hash to, so that every scan sorts them; keys of one word are sorted by their distances from
+//! LOW, without comparing most of them.
+
+use crate::layout::node::{Node, SLOTS_MAX, first_of};
+
+/// Bits of a slot's number.
+const SLOT_BITS: u32 = SLOTS_MAX.ilog2();
+
+/// Slots in the order of their keys; the memory is kept.
+#[derive(Default)]
+pub struct Order {
+    slots: Vec<u8>,
+}
+
+impl Order {
+    /// Takes the slots of a node whose keys are in `from..=to`.
+    pub fn fill(&mut self, node: Node<'_>, from: &[u8], to: &[u8]) {
+        self.slots.clear();
+        if let (Ok(from), Ok(to)) = (<[u8; 8]>::try_from(from), <[u8; 8]>::try_from(to)) {
+            let range = (u64::from_be_bytes(from), u64::from_be_bytes(to));
+            return self.fill_by_words(node, range);
+        }
+        let inside = |slot: &usize| (from..=to).contains(&node.key(*slot));
+        self.slots.extend(node.used().filter(inside).map(|slot| slot as u8));
+        let first = |slot: u8| first_of(node.key(usize::from(slot)));
+        self.slots.sort_unstable_by(|&one, &other| {
+            let rest = || node.key(usize::from(one)).cmp(node.key(usize::from(other)));
+            first(one).cmp(&first(other)).then_with(rest)
+        });
+    }
+
+    /// As [`Order::fill`], for keys of one word: a key's distance from LOW and its slot are sorted as one
+    /// number, if they fit.
+    fn fill_by_words(&mut self, node: Node<'_>, (from, to): (u64, u64)) {
+        let (low, width) = (first_of(node.low()), to.wrapping_sub(from));
+        let (mut numbers, mut count, mut all) = ([0; SLOTS_MAX + 1], 0, 0);
+        for slot in node.used() {
+            let key = first_of(node.key(slot));
+            let beyond_low = key.wrapping_sub(low);
+            numbers[count] = beyond_low << SLOT_BITS | slot as u64;
+            all |= beyond_low;
+            count += usize::from(key.wrapping_sub(from) <= width);
+        }
+        if all >> (64 - SLOT_BITS) == 0 {
+            let numbers = &mut numbers[..count];
+            sort_spread(numbers);
+            self.slots.extend(numbers.iter().map(|&it| (it as usize % SLOTS_MAX) as u8));
+            return;
+        }
+        let key = |slot: usize| first_of(node.key(slot));
+        let inside = |&slot: &usize| (from..=to).contains(&key(slot));
+        self.slots.extend(node.used().filter(inside).map(|slot| slot as u8));
+        self.slots.sort_unstable_by_key(|&slot| key(usize::from(slot)));
+    }
+
+    /// The slots, first key first.
+    #[inline]
+    pub fn slots(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
+        self.slots.iter().map(|&slot| usize::from(slot))
+    }
+}
+
+/// Buckets of [`sort_spread`], and the most numbers of one that it puts in order itself.
+const BUCKETS: usize = 64;
+const CROWD: u8 = 8;
+
+/// Sorts a leaf's numbers: each goes to the place that its distance from the least gives it, then
+/// neighbours are put in order. Numbers that are not spread out are sorted by comparing them.
+fn sort_spread(numbers: &mut [u64]) {
+    assert!(numbers.len() <= SLOTS_MAX);
+    let (least, most) = numbers
+        .iter()
+        .fold((u64::MAX, 0), |(least, most), &number| (number.min(least), number.max(most)));
+    let span_bits = 64 - most.saturating_sub(least).leading_zeros();
+    let shift = span_bits.saturating_sub(BUCKETS.ilog2());
+    let bucket = |number: u64| ((number - least) >> shift) as usize % BUCKETS;
+    let mut starts = [0u8; BUCKETS];
+    numbers.iter().for_each(|&number| starts[bucket(number)] += 1);
+    let (mut before, mut crowd) = (0, 0);
+    for start in &mut starts {
+        let count = *start;
+        (*start, before, crowd) = (before, before + count, crowd.max(count));
+    }
+    if crowd > CROWD {
+        return numbers.sort_unstable();
+    }
+    let mut sorted = [0; SLOTS_MAX];
+    for &number in numbers.iter() {
+        let place = &mut starts[bucket(number)];
+        sorted[usize::from(*place) % SLOTS_MAX] = number;
+        *place += 1;
+    }
+    for at in 1..numbers.len() {
+        let (number, mut to) = (sorted[at], at);
+        while to > 0 && sorted[to - 1] > number {
+            sorted[to] = sorted[to - 1];
+            to -= 1;
+        }
+        sorted[to] = number;
+    }
+    numbers.copy_from_slice(&sorted[..numbers.len()]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::node::{BITMAP_AT, NodeShape};
+
+    #[test]
+    fn numbers_are_sorted_however_they_are_spread() {
+        for seed in 0..400u64 {
+            let count = (seed % 65) as usize;
+            let number = |at: u64| tarn_fabric::rng::mix(seed << 8 | at) >> (seed % 60);
+            let mut numbers: Vec<u64> = (0..count as u64).map(number).collect();
+            if seed.is_multiple_of(7) {
+                numbers.iter_mut().skip(1).for_each(|number| *number >>= 20);
+            }
+            let mut wanted = numbers.clone();
+            wanted.sort_unstable();
+            sort_spread(&mut numbers);
+            assert_eq!(numbers, wanted);
+        }
+    }
+
+    #[test]
+    fn slots_come_by_key() {
+        let shape = NodeShape::of(8, 0);
+        for spread in [1, 1 << 40, u64::MAX / 64] {
+            let mut bytes = vec![0xff; shape.used_bytes(0)];
+            bytes[..shape.header_bytes].fill(0);
+            let mut bitmap = 0;
+            for slot in (0..60).filter(|slot| slot % 5 != 0) {
+                let key = (slot as u64 * 37 % 61) * spread;
+                let at = shape.slot_at(0, slot);
+                bytes[at..at + 8].copy_from_slice(&key.to_be_bytes());
+                bitmap |= 1u64 << slot;
+            }
+            bytes[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&bitmap.to_le_bytes());
+            let node = Node::new(&shape, &bytes);
+            let (from, to) = ((4 * spread).to_be_bytes(), (50 * spread).to_be_bytes());
+            let mut order = Order::default();
+            order.fill(node, &from, &to);
+            let keys: Vec<_> = order.slots().map(|slot| node.key(slot)).collect();
+            let inside = |key: &&[u8]| (from.as_slice()..=&to).contains(key);
+            assert!(keys.is_sorted() && keys.iter().all(inside));
+            let inside =
+                node.used().filter(|&slot| (from.as_slice()..=&to).contains(&node.key(slot)));
+            assert_eq!(keys.len(), inside.count());
+        }
+    }
+}

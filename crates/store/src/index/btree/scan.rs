@@ -1,0 +1,431 @@
+//! A scan of an ordered index as a state machine: plans READs into the caller's round, takes in what
+//! they brought.
+//!
+//! Invariants: a leaf counts if its head was free and the same before and after its slots were read, and
+//! if it is alive, of this tree, and covers the key that the scan has come to. So the leaves that a scan
+//! reports cover its range from the beginning to the last entry that it shows, without a gap; whoever
+//! protects them keeps out phantoms. Where inner nodes led to is not believed: beyond a node's end, of
+//! whatever level, the scan follows NEXT, anything else sends it back to the root. From an inner node that
+//! it has read and that covers the key it goes down (Lehman and Yao, TODS 1981): whoever asked the level
+//! above once more would not be led to a node that is not posted there.
+
+use super::cache::{Course, Lead, TreeCache, Way};
+use super::order::Order;
+use super::work::{TreeTask, TreeWork, TreeWorks};
+use crate::layout::index_plan::{Index, KeyBytes};
+use crate::layout::node::{Node, before};
+use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use crate::placement::replica_groups::ThreadGroups;
+use crate::schema::{INDEX_KEY_BYTES_MAX, IndexId};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// Leaves that one round of a scan reads at most.
+const LEAVES_AHEAD: usize = 8;
+/// A scan that was sent back to the root so often gives up.
+const DETOURS_MAX: u8 = 16;
+/// LOCK and VERSION.
+pub const HEAD_BYTES: usize = 16;
+
+/// What scans work with.
+#[derive(Clone, Copy)]
+pub struct Near<'a> {
+    /// Where groups live.
+    pub groups: &'a ThreadGroups,
+    /// Requests to change a tree's shape.
+    pub works: &'a TreeWorks,
+    /// Whether a remembered way is checked against the leaf's fences; if not: a planted bug.
+    pub checks_fences: bool,
+}
+
+/// A leaf that was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Visit {
+    /// Its LOCK word.
+    pub address: Address,
+    /// Its version.
+    pub version: Version,
+}
+
+/// A change that the transaction itself has made, and that its scans show.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Of which index.
+    pub index: IndexId,
+    /// The key.
+    pub key: KeyBytes,
+    /// Where the slot of an entry that came lies in the round's buffer; `None`: the entry goes.
+    pub slot: Option<BufferOffset>,
+}
+
+/// What a scan has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// Not at its end: plan again.
+    More,
+    /// All entries are there.
+    Done,
+    /// A node is locked or was being changed: abort. Its lock, if one was seen.
+    Unstable(Option<(Address, u64)>),
+    /// The tree changes faster than it can be followed: abort.
+    Lost,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Step {
+    /// The leaf of the cursor is to be located.
+    #[default]
+    Locate,
+    /// It and those after it were found, and are to be read.
+    Found(Lead),
+    /// This inner node, or root, is to be read.
+    Inner(Lead),
+    /// This leaf is to be read.
+    Leaf(Lead),
+}
+
+/// A READ of a node in the round.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    address: Address,
+    at: BufferOffset,
+    bytes: usize,
+}
+
+/// One scan; the memory is kept for the next transaction's.
+pub struct ScanState {
+    /// Of which index.
+    pub index: u16,
+    /// Its entries so far: leaf slots in the round's buffer, in the order of the scan.
+    pub items: Vec<BufferOffset>,
+    /// Whether all are there.
+    pub is_done: bool,
+    backward: bool,
+    limit: usize,
+    /// The key that the next leaf covers.
+    cursor: KeyBytes,
+    /// The end of the range, included.
+    last: KeyBytes,
+    step: Step,
+    planned: Vec<Planned>,
+    found: Vec<Address>,
+    order: Order,
+    detours: u8,
+    /// Leaves in a row that ended before the cursor.
+    hops: u8,
+}
+
+impl Default for ScanState {
+    fn default() -> ScanState {
+        ScanState {
+            index: 0,
+            items: Vec::new(),
+            is_done: true,
+            backward: false,
+            limit: 0,
+            cursor: [0; INDEX_KEY_BYTES_MAX],
+            last: [0; INDEX_KEY_BYTES_MAX],
+            step: Step::Locate,
+            planned: Vec::new(),
+            found: Vec::new(),
+            order: Order::default(),
+            detours: 0,
+            hops: 0,
+        }
+    }
+}
+
+/// Adds the READs of a node: its first line, the rest, LOCK and VERSION once more.
+pub fn plan_node(
+    groups: &ThreadGroups,
+    round: &mut Round,
+    address: Address,
+    bytes: usize,
+) -> BufferOffset {
+    let (target, at) = (groups.primary(address), round.reserve_lines(bytes + HEAD_BYTES));
+    round.read_into(target, at, LINE_BYTES);
+    round.read_into(target.plus(LINE_BYTES), at.plus(LINE_BYTES), bytes - LINE_BYTES);
+    round.read_into(target, at.plus(bytes), HEAD_BYTES);
+    at
+}
+
+/// Whether a node read by [`plan_node`] was free, or locked by `me`, and the same throughout.
+///
+/// # Errors
+/// The lock, if one was seen.
+pub fn settle_node(
+    round: &Round,
+    (address, at, bytes): (Address, BufferOffset, usize),
+    me: u64,
+) -> Result<(), Option<(Address, u64)>> {
+    let [lock, version] = *round.array::<2>(at.plus(LOCK_AT));
+    let again = *round.array::<2>(at.plus(bytes));
+    const { assert!(LOCK_AT == 0 && VERSION_AT == 8) };
+    let held = [lock, again[0]].into_iter().find(|&word| word != 0 && word != me);
+    match held {
+        Some(word) => Err(Some((address, word))),
+        None if again != [lock, version] => Err(None),
+        None => Ok(()),
+    }
+}
+
+impl ScanState {
+    /// Begins a scan between two keys, both included.
+    pub fn start(
+        &mut self,
+        index: IndexId,
+        (from, to): (KeyBytes, KeyBytes),
+        limit: u32,
+        backward: bool,
+    ) {
+        (self.index, self.backward, self.limit) = (index.0, backward, limit as usize);
+        (self.cursor, self.last) = if backward { (to, from) } else { (from, to) };
+        (self.step, self.detours, self.hops) = (Step::Locate, 0, 0);
+        self.items.clear();
+        self.is_done = limit == 0 || from > to;
+    }
+
+    /// Adds the next READs to the round.
+    pub fn plan(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        cache: &mut TreeCache,
+        round: &mut Round,
+    ) {
+        let shape = &index.shape;
+        self.planned.clear();
+        if self.step == Step::Locate {
+            self.go(index, |course, found| cache.locate(index, course, found));
+        }
+        let (address, bytes) = match self.step {
+            Step::Inner(Lead { address, .. }) => (address, shape.node_bytes),
+            Step::Leaf(Lead { address, .. }) => (address, shape.used_bytes(0)),
+            Step::Locate | Step::Found(_) => {
+                let bytes = shape.used_bytes(0);
+                for at in 0..self.found.len() {
+                    let address = self.found[at];
+                    let at = plan_node(near.groups, round, address, bytes);
+                    self.planned.push(Planned { address, at, bytes });
+                }
+                return;
+            }
+        };
+        let at = plan_node(near.groups, round, address, bytes);
+        self.planned.push(Planned { address, at, bytes });
+    }
+
+    /// The nodes that it reads in the round that was planned last.
+    pub fn planned(&self) -> impl Iterator<Item = Address> {
+        self.planned.iter().map(|planned| planned.address)
+    }
+
+    /// Goes where `way` leads for the leaf of the cursor and those after it.
+    #[inline]
+    fn go(&mut self, index: &Index, way: impl FnOnce(Course<'_>, &mut Vec<Address>) -> Way) {
+        self.found.clear();
+        let missing = self.limit - self.items.len();
+        let nodes = (missing / (index.shape.leaf_slots / 2) + 1).min(LEAVES_AHEAD);
+        let len = index.shape.key_bytes;
+        let (key, last) = (&self.cursor[..len], &self.last[..len]);
+        let course = Course { key, last, backward: self.backward, nodes, level: 0 };
+        self.step = match way(course, &mut self.found) {
+            Way::Read(lead) => Step::Inner(lead),
+            Way::There(lead) => Step::Found(lead),
+        };
+    }
+
+    /// Takes in what the planned READs brought. `own` are the transaction's own changes, by index and
+    /// key; leaves that count are added to `visits`.
+    pub fn absorb(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        (cache, own): (&mut TreeCache, &[Own]),
+        (round, me): (&Round, u64),
+        visits: &mut Vec<Visit>,
+    ) -> Answer {
+        for at in 0..self.planned.len() {
+            let Planned { address, at: image, bytes } = self.planned[at];
+            if let Err(met) = settle_node(round, (address, image, bytes), me) {
+                return Answer::Unstable(met);
+            }
+            let node = Node::new(&index.shape, round.bytes(image, bytes));
+            if node.is_dead() || !index.owns(address, node) {
+                return self.detour(index, cache);
+            }
+            if node.level() > 0 {
+                // In a leaf's place, who leads to it is of before.
+                return match matches!(self.step, Step::Inner(_)) {
+                    true => self.absorb_inner(near, index, cache, (address, node)),
+                    false => self.detour(index, cache),
+                };
+            }
+            match self.accepts(index, node) || !near.checks_fences {
+                true => self.hops = 0,
+                // Those read ahead of a change: the rest is located anew.
+                false if at > 0 => break,
+                false => return self.pass(near, index, cache, node),
+            }
+            // Who believes every way may go round in circles.
+            self.detours = if near.checks_fences { 0 } else { self.detours + 1 };
+            if self.detours > DETOURS_MAX {
+                return self.detour(index, cache);
+            }
+            visits.push(Visit { address, version: node.version() });
+            self.collect(index, node, image, own);
+            if node.count() == 0 && node.high().is_some() {
+                let (task, level) = (TreeTask::Merge, 0);
+                near.works.request(TreeWork { index: index.id, task, level, key: self.cursor });
+            }
+            if self.advance(index, node) || self.items.len() == self.limit {
+                self.is_done = true;
+                return Answer::Done;
+            }
+        }
+        self.step = Step::Locate;
+        Answer::More
+    }
+
+    /// Whether a leaf is the one that the scan has come to.
+    fn accepts(&self, index: &Index, leaf: Node<'_>) -> bool {
+        leaf.covers(&self.cursor[..index.shape.key_bytes])
+    }
+
+    /// Whether the node that was read ends before the cursor and is the one that was led to: then the rest of
+    /// what that was lies along NEXT.
+    fn goes_on(&self, index: &Index, node: Node<'_>) -> bool {
+        let key = &self.cursor[..index.shape.key_bytes];
+        let meant = match self.step {
+            Step::Found(lead) | Step::Inner(lead) | Step::Leaf(lead) => lead.is_to(node),
+            Step::Locate => false,
+        };
+        meant && node.high().is_some_and(|high| high <= key) && !node.next().is_null()
+    }
+
+    /// A leaf does not cover the cursor: along NEXT, or back to the root.
+    fn pass(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        cache: &mut TreeCache,
+        leaf: Node<'_>,
+    ) -> Answer {
+        if !self.goes_on(index, leaf) {
+            return self.detour(index, cache);
+        }
+        // It was split: its parent does not say so yet, or what is remembered of it is old. The second time
+        // in a row the parent is read anew; whoever has to go on after that steps over leaves not posted.
+        request_post(near.works, index, leaf);
+        cache.forget_parent(index, &self.cursor[..index.shape.key_bytes], 1);
+        self.step = match self.hops {
+            1 => Step::Locate,
+            _ => Step::Leaf(Lead::after(leaf)),
+        };
+        self.hops = self.hops.saturating_add(1);
+        Answer::More
+    }
+
+    fn absorb_inner(
+        &mut self,
+        near: Near<'_>,
+        index: &Index,
+        cache: &mut TreeCache,
+        (address, node): (Address, Node<'_>),
+    ) -> Answer {
+        let key = &self.cursor[..index.shape.key_bytes];
+        if node.covers(key) {
+            cache.learn(index, address, node);
+            self.go(index, |course, found| cache.below(index, address, course, found));
+            return self.count_detour(index, cache);
+        }
+        if !self.goes_on(index, node) {
+            return self.detour(index, cache);
+        }
+        cache.learn(index, address, node);
+        request_post(near.works, index, node);
+        cache.forget_parent(index, key, node.level() + 1);
+        // No detour: every step along NEXT comes nearer.
+        self.step = Step::Inner(Lead::after(node));
+        Answer::More
+    }
+
+    /// Where it was led to is not it: back to the root, by READs.
+    fn detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
+        cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
+        self.step = Step::Locate;
+        self.count_detour(index, cache)
+    }
+
+    fn count_detour(&mut self, index: &Index, cache: &mut TreeCache) -> Answer {
+        self.detours += 1;
+        if self.detours <= DETOURS_MAX {
+            return Answer::More;
+        }
+        cache.forget(index, &self.cursor[..index.shape.key_bytes], 0);
+        Answer::Lost
+    }
+
+    /// Adds a leaf's entries between cursor and end, and the transaction's own.
+    fn collect(&mut self, index: &Index, leaf: Node<'_>, image: BufferOffset, own: &[Own]) {
+        let len = index.shape.key_bytes;
+        let (cursor, last) = (&self.cursor[..len], &self.last[..len]);
+        let (from, to) = if self.backward { (last, cursor) } else { (cursor, last) };
+        self.order.fill(leaf, from, to);
+        let room = self.limit - self.items.len();
+        let at = |slot: usize| image.plus(index.shape.slot_at(0, slot));
+        if own.is_empty() {
+            let slots = self.order.slots();
+            match self.backward {
+                true => self.items.extend(slots.rev().take(room).map(at)),
+                false => self.items.extend(slots.take(room).map(at)),
+            }
+            return;
+        }
+        let mine = |it: &&Own| {
+            let key = &it.key[..len];
+            it.index == index.id && key >= from && key <= to && leaf.covers(key)
+        };
+        let gone = |key: &[u8]| own.iter().filter(mine).any(|it| it.key[..len] == *key);
+        let stays = self.order.slots().filter(|&slot| !gone(leaf.key(slot)));
+        let mut all: Vec<(&[u8], BufferOffset)> =
+            stays.map(|slot| (leaf.key(slot), at(slot))).collect();
+        let added = own.iter().filter(mine);
+        all.extend(added.filter_map(|it| Some((&it.key[..len], it.slot?))));
+        all.sort_unstable_by(|one, other| one.0.cmp(other.0));
+        if self.backward {
+            all.reverse();
+        }
+        self.items.extend(all.iter().take(room).map(|&(_, slot)| slot));
+    }
+
+    /// Moves the cursor behind the leaf; whether that is the end of the range.
+    fn advance(&mut self, index: &Index, leaf: Node<'_>) -> bool {
+        let len = index.shape.key_bytes;
+        if self.backward {
+            if leaf.low() <= &self.last[..len] {
+                return true;
+            }
+            self.cursor = [0; INDEX_KEY_BYTES_MAX];
+            self.cursor[..len].copy_from_slice(leaf.low());
+            return !before(&mut self.cursor[..len]);
+        }
+        match leaf.high() {
+            // A leaf that counts ends behind the cursor.
+            Some(high) if high <= &self.last[..len] && *high > self.cursor[..len] => {
+                self.cursor[..len].copy_from_slice(high);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The node after `node` may be missing in the level above.
+pub fn request_post(works: &TreeWorks, index: &Index, node: Node<'_>) {
+    let Some(high) = node.high() else { return };
+    let mut key = [0; INDEX_KEY_BYTES_MAX];
+    key[..high.len()].copy_from_slice(high);
+    let level = node.level();
+    works.request(TreeWork { index: index.id, task: TreeTask::Post, level, key });
+}

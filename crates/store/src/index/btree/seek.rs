@@ -1,0 +1,149 @@
+//! The look-up of one key: reads the leaf's first lines and the group of slots that is the key's home,
+//! instead of the whole leaf.
+//!
+//! Invariant: an answer counts if the leaf's head was free and the same before and after its lines were
+//! read, and if the leaf is alive, of this tree, and covers the key. Then the entry is the one found; or
+//! there is none, if the group has no strays. Everything else (a way that is not remembered, a leaf that is
+//! not the right one, strays, changes of the transaction's own) is left to a scan of that one key. Who
+//! protects the leaf at the version seen keeps the key absent: any entry that comes raises it.
+
+use super::scan::{HEAD_BYTES, Near, Visit, settle_node};
+use crate::layout::index_plan::{Index, KeyBytes};
+use crate::layout::node::{BITMAP_AT, BOUNDED, GROUP_SLOTS, LOW_AT, META_AT, NodeShape, STRAYS_AT};
+use crate::layout::{VERSION_AT, Version};
+use crate::placement::replica_groups::ThreadGroups;
+use crate::schema::IndexId;
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// One look-up.
+#[derive(Clone, Copy, Debug)]
+pub struct Seek {
+    /// The key, padded.
+    pub key: KeyBytes,
+    /// The leaf that is believed to cover it; null: the way is not remembered.
+    pub address: Address,
+    /// Its first lines in the round's buffer; the group's and LOCK and VERSION once more follow.
+    image: BufferOffset,
+    /// The entry's slot in the round's buffer, if one was found.
+    pub item: Option<BufferOffset>,
+    /// The scan that took over.
+    pub scan: Option<u32>,
+    /// A remembered node on the way, while it is looked for.
+    pub node: u32,
+    /// Of which index.
+    pub index: IndexId,
+    /// The line of that node.
+    pub line: u8,
+    /// The group that is the key's home.
+    home: u8,
+}
+
+/// What a look-up has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sought {
+    /// The entry, or that there is none, as of this version of the leaf.
+    Known(Visit),
+    /// A scan must find out.
+    Elsewhere,
+    /// The leaf is locked or was being changed: abort. Its lock, if one was seen.
+    Unstable(Option<(Address, u64)>),
+}
+
+impl Seek {
+    /// Of a whole key.
+    #[inline]
+    pub fn new(index: &Index, key: KeyBytes) -> Seek {
+        Seek {
+            key,
+            address: Address::NULL,
+            image: BufferOffset::default(),
+            item: None,
+            scan: None,
+            node: 0,
+            index: index.id,
+            line: 0,
+            home: index.shape.home(&key[..index.shape.key_bytes]) as u8,
+        }
+    }
+
+    /// The key as the index's nodes have it.
+    #[inline]
+    pub fn key(&self, index: &Index) -> &[u8] {
+        &self.key[..index.shape.key_bytes]
+    }
+
+    /// Adds the READs of the leaf's first lines, the group's, and of LOCK and VERSION once more.
+    #[inline]
+    pub fn plan(&mut self, shape: &NodeShape, groups: &ThreadGroups, round: &mut Round) {
+        let target = groups.primary(self.address);
+        let (from, bytes) = shape.group_at(usize::from(self.home));
+        let header = shape.header_bytes;
+        let at = round.reserve_lines(header + bytes + HEAD_BYTES);
+        round.read_into(target, at, LINE_BYTES);
+        if header > LINE_BYTES {
+            round.read_into(target.plus(LINE_BYTES), at.plus(LINE_BYTES), header - LINE_BYTES);
+        }
+        round.read_into(target.plus(from), at.plus(header), bytes);
+        round.read_into(target, at.plus(header + bytes), HEAD_BYTES);
+        self.image = at;
+    }
+
+    /// Takes in what they brought.
+    #[inline]
+    pub fn absorb(&mut self, near: Near<'_>, index: &Index, round: &Round, me: u64) -> Sought {
+        let shape = &index.shape;
+        let (_, bytes) = shape.group_at(usize::from(self.home));
+        let group_at = self.image.plus(shape.header_bytes);
+        if let Err(met) =
+            settle_node(round, (self.address, self.image, shape.header_bytes + bytes), me)
+        {
+            return Sought::Unstable(met);
+        }
+        let head = round.array::<6>(self.image);
+        let meta = head[META_AT / 8];
+        // Level 0, alive, of this tree: the root, which need not say so, is left to scans.
+        let is_mine = meta & !(u64::from(BOUNDED) << 8) == u64::from(index.tree()) << 16;
+        if !is_mine || (near.checks_fences && !self.is_covered(shape, round, meta)) {
+            return Sought::Elsewhere;
+        }
+        let bitmap = head[BITMAP_AT / 8] >> (usize::from(self.home) * GROUP_SLOTS) & 0xff;
+        let version = Version::from_word(head[VERSION_AT / 8]);
+        let found = self.find(shape, round, group_at) & bitmap;
+        if found != 0 {
+            let slot_bytes = bytes / GROUP_SLOTS;
+            self.item = Some(group_at.plus(found.trailing_zeros() as usize * slot_bytes));
+        } else if head[STRAYS_AT / 8] >> self.home & 1 != 0 || head[BITMAP_AT / 8] == 0 {
+            return Sought::Elsewhere; // an empty leaf is worth a merge, which scans ask for
+        }
+        Sought::Known(Visit { address: self.address, version })
+    }
+
+    #[inline]
+    fn is_covered(&self, shape: &NodeShape, round: &Round, meta: u64) -> bool {
+        let bounded = meta >> 8 & u64::from(BOUNDED) != 0;
+        let low = self.image.plus(LOW_AT);
+        if shape.key_bytes == 8 {
+            let [low, high] = round.array::<2>(low).map(u64::swap_bytes);
+            let key = crate::layout::node::first_of(&self.key);
+            return low <= key && (!bounded || key < high);
+        }
+        let len = shape.key_bytes;
+        let key = &self.key[..len];
+        round.bytes(low, len) <= key && (!bounded || key < round.bytes(low.plus(len), len))
+    }
+
+    /// The slots of the group that hold the key, in use or not.
+    #[inline]
+    fn find(&self, shape: &NodeShape, round: &Round, group_at: BufferOffset) -> u64 {
+        let stride = shape.key_bytes + shape.value_bytes;
+        let equal = |slot: usize| match shape.key_bytes {
+            8 => {
+                let key = u64::from_le_bytes(*self.key.first_chunk().expect("8 bytes or more"));
+                round.word(group_at.plus(slot * stride)) == key
+            }
+            len => round.bytes(group_at.plus(slot * stride), len) == &self.key[..len],
+        };
+        (0..GROUP_SLOTS).fold(0, |found, slot| found | u64::from(equal(slot)) << slot)
+    }
+}

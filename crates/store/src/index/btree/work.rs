@@ -1,0 +1,217 @@
+//! What should be done about the shape of a tree, and who asked.
+//!
+//! Invariant: requests are a thread's own and may be lost: a leaf that stays full asks again, a
+//! separator that is missing, at whatever level, costs whoever passes a step along NEXT and is asked for again.
+//! None waits for another's success. Nothing here decides what is right. Memory of dead nodes is a compute node's, and of one configuration: a copy that
+//! joins in a later one never had them, and their VERSION would begin anew there.
+
+use crate::ids::ConfigurationNumber;
+use crate::schema::IndexId;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tarn_fabric::address::Address;
+
+use crate::layout::index_plan::KeyBytes;
+
+/// Most requests that wait.
+const WAITING_MAX: usize = 64;
+/// So many merges are not asked for after one that did not come about.
+const REST: u32 = 64;
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeTask {
+    /// Split the node that covers the key.
+    Split,
+    /// Split the leaf that covers the key so that the key begins a leaf, whatever is in either half.
+    Part,
+    /// Enter the node that covers the key into its parent, if it is missing there.
+    Post,
+    /// Merge the node that covers the key with a neighbour, if both are light.
+    Merge,
+}
+
+/// A request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeWork {
+    /// Of which index.
+    pub index: IndexId,
+    /// What.
+    pub task: TreeTask,
+    /// The level of the node.
+    pub level: u8,
+    /// A key that the node covers, padded to any width.
+    pub key: KeyBytes,
+}
+
+/// How it ended, if it did not fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeDone {
+    /// Done; what should follow.
+    Changed(Option<TreeWork>),
+    /// There was nothing to do.
+    Needless,
+    /// Something else must be done first.
+    First(TreeWork),
+}
+
+/// One thread's requests.
+#[derive(Default)]
+pub struct TreeWorks {
+    waiting: RefCell<VecDeque<TreeWork>>,
+    rest: Cell<u32>,
+}
+
+/// Nodes that a compute node's threads have merged away: any of them may use one again, in its own tree.
+#[derive(Default, Debug)]
+pub struct DeadNodes(Mutex<Kept>);
+
+#[derive(Default, Debug)]
+struct Kept {
+    /// In which they were merged.
+    configuration: Option<ConfigurationNumber>,
+    nodes: Vec<Dead>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dead {
+    index: IndexId,
+    address: Address,
+    /// Somebody with an old way had it locked, and may hold it for as long as a lease lasts.
+    was_refused: bool,
+}
+
+impl DeadNodes {
+    /// What was kept in this configuration; that of an earlier one is forgotten.
+    fn kept(&self, configuration: ConfigurationNumber) -> MutexGuard<'_, Kept> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.configuration != Some(configuration) {
+            kept.nodes.clear();
+            kept.configuration = Some(configuration);
+        }
+        kept
+    }
+
+    /// A node of this tree is dead, or was never part of it, as of a transaction of this configuration. No
+    /// transaction of an earlier one runs any more. If its lock was refused, others come first.
+    pub fn keep(
+        &self,
+        configuration: ConfigurationNumber,
+        (index, address): (IndexId, Address),
+        was_refused: bool,
+    ) {
+        self.kept(configuration).nodes.push(Dead { index, address, was_refused });
+    }
+
+    /// The one of this tree that was kept last and was not refused. If all were, `None`, once: then the heap is
+    /// to be asked, and after that they are tried again.
+    pub fn take(&self, configuration: ConfigurationNumber, index: IndexId) -> Option<Address> {
+        let mut kept = self.kept(configuration);
+        let at = kept.nodes.iter().rposition(|it| it.index == index && !it.was_refused);
+        if at.is_none() {
+            let refused = kept.nodes.iter_mut().filter(|it| it.index == index);
+            refused.for_each(|it| it.was_refused = false);
+        }
+        at.map(|at| kept.nodes.swap_remove(at).address)
+    }
+}
+
+impl TreeWorks {
+    /// Whether anything waits.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
+    /// Asks for something.
+    #[cold]
+    pub fn request(&self, work: TreeWork) {
+        if work.task == TreeTask::Merge && self.rest.get() > 0 {
+            return self.rest.set(self.rest.get() - 1);
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if waiting.len() < WAITING_MAX && !waiting.contains(&work) {
+            waiting.push_back(work);
+        }
+    }
+
+    /// How many requests wait.
+    pub fn count(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
+    /// The request that has waited longest.
+    pub fn take(&self) -> Option<TreeWork> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Somebody sees to this one: it waits no more.
+    pub fn withdraw(&self, work: TreeWork) {
+        self.waiting.borrow_mut().retain(|it| *it != work);
+    }
+
+    /// A merge was asked for in vain.
+    pub fn rest_from_merges(&self) {
+        self.rest.set(REST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::INDEX_KEY_BYTES_MAX;
+    use tarn_fabric::address::GroupId;
+
+    #[test]
+    fn dead_nodes_are_used_in_their_tree_and_their_configuration() {
+        let [one, two] = [1, 2].map(ConfigurationNumber);
+        let at = |offset| Address::new(GroupId(0), offset);
+        let dead = DeadNodes::default();
+        dead.keep(one, (IndexId(0), at(1024)), false);
+        dead.keep(one, (IndexId(1), at(2048)), false);
+        assert_eq!(dead.take(one, IndexId(2)), None);
+        assert_eq!(dead.take(one, IndexId(1)), Some(at(2048)));
+        assert_eq!(dead.take(one, IndexId(1)), None, "once");
+        dead.keep(two, (IndexId(1), at(4096)), false);
+        assert_eq!(dead.take(two, IndexId(0)), None, "of another map");
+        assert_eq!(dead.take(two, IndexId(1)), Some(at(4096)));
+    }
+
+    #[test]
+    fn a_dead_node_that_was_refused_lets_others_go_first() {
+        let (number, index) = (ConfigurationNumber(1), IndexId(0));
+        let at = |offset| Address::new(GroupId(0), offset);
+        let dead = DeadNodes::default();
+        dead.keep(number, (index, at(1024)), false);
+        dead.keep(number, (index, at(2048)), true);
+        dead.keep(number, (IndexId(1), at(4096)), true);
+        assert_eq!(dead.take(number, index), Some(at(1024)));
+        assert_eq!(dead.take(number, index), None, "the heap's turn");
+        assert_eq!(dead.take(number, index), Some(at(2048)));
+        assert_eq!(dead.take(number, index), None);
+        assert_eq!(dead.take(number, IndexId(1)), None, "of another tree");
+        assert_eq!(dead.take(number, IndexId(1)), Some(at(4096)));
+    }
+
+    fn work(task: TreeTask, key: u8) -> TreeWork {
+        TreeWork { index: IndexId(0), task, level: 0, key: [key; INDEX_KEY_BYTES_MAX] }
+    }
+
+    #[test]
+    fn requests_are_taken_in_turn_and_once() {
+        let works = TreeWorks::default();
+        let all = [TreeTask::Post, TreeTask::Split, TreeTask::Merge].map(|task| work(task, 1));
+        all.iter().chain(&all).for_each(|&each| works.request(each));
+        works.withdraw(all[1]);
+        assert_eq!((works.count(), works.take(), works.take()), (2, Some(all[0]), Some(all[2])));
+        assert!(!works.is_wanted() && works.take().is_none());
+        works.rest_from_merges();
+        (0..REST).for_each(|_| works.request(all[2]));
+        assert!(!works.is_wanted(), "it rests");
+        works.request(all[2]);
+        assert!(works.is_wanted());
+        (0..=255).for_each(|key| works.request(work(TreeTask::Post, key)));
+        assert_eq!(works.count(), WAITING_MAX);
+    }
+}

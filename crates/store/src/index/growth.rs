@@ -1,0 +1,376 @@
+//! When and where an index grows: linear hashing, one bucket at a time, in a fixed order.
+//!
+//! An insert that landed in an overflow block notes its shard; the thread's next transaction first
+//! splits the bucket at the shard's split position, which need not be the one
+//! that overflowed. After Litwin, "Linear hashing: a new tool for file and table addressing", VLDB
+//! 1980. We differ in two ways. The load is controlled by a sample of buckets, because nobody counts
+//! the records (a sample at the split position would stall growth at a bucket that is empty by
+//! chance). And readers correct their belief as the
+//! clients of LH* do (Litwin, Neimat, Schneider, SIGMOD 1993): a bucket's depth says how far growth
+//! has come at least.
+//!
+//! Invariants: this file knows no protocol. A shard is one table in one group; its index header is
+//! written under its lock alone, its STATE only advances, and a segment's address is committed
+//! before the first split that uses it and never changes. What is kept here is a thread's own
+//! and may be lost: it decides when to split, never what is right.
+
+use super::hash::Surroundings;
+use super::locate::GrowthState;
+use crate::layout::{Geometry, SEGMENTS_MAX};
+use crate::placement::catalog::Table;
+use crate::schema::TableId;
+use std::cell::{Cell, RefCell};
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::rng::mix;
+use tarn_fabric::round::{BufferOffset, Round};
+
+/// A shard grows when more than so many of 100 slots are in use.
+pub const LOAD_PERCENT: u64 = 50;
+/// Requests that are ignored after the heap was found full.
+const REST_WHEN_FULL: u32 = 4096;
+/// Requests that are ignored after the load was found low: one for so many buckets, and at most.
+const REST_WHEN_LIGHT: (u64, u64) = (32, 32);
+/// Unit of the estimated fill of a bucket.
+const FILL_UNIT: u64 = 256;
+/// Buckets that are looked at to estimate the load.
+const SAMPLE: u64 = 8;
+/// Most buckets that one transaction splits.
+const BATCH_MAX: usize = 16;
+
+/// One table in one replica group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    /// The table.
+    pub table: TableId,
+    /// The group.
+    pub group: GroupId,
+}
+
+/// How a step of growth ended, if it did not fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grown {
+    /// Buckets were split.
+    Split {
+        /// How many.
+        buckets: u64,
+    },
+    /// The next segment was added: now its buckets can be split into it.
+    Extended,
+    /// Nothing was changed: the shard's load is low.
+    TooLight,
+    /// Nothing was changed: the shard cannot grow further, or the bucket's chain is so long that
+    /// its undo log does not fit.
+    TooLarge,
+}
+
+#[derive(Default)]
+struct ShardGrowth {
+    busy: Cell<bool>,
+    rest: Cell<u32>,
+    /// Slots in use of a bucket, in units, averaged.
+    fill: Cell<u64>,
+    /// Most buckets of the next transaction: fewer after one that did not fit its log.
+    batch: Cell<usize>,
+    /// A segment that was allocated but not entered into the header, and its number.
+    spare: Cell<(usize, Address)>,
+}
+
+/// One thread's part in growth; see the module's text.
+pub struct Growth {
+    shards: Vec<ShardGrowth>,
+    groups: usize,
+    wanted: RefCell<Vec<Shard>>,
+    enabled: Cell<bool>,
+}
+
+impl Growth {
+    /// A thread that has asked for nothing yet.
+    pub fn new(tables: usize, groups: usize) -> Growth {
+        let full = Cell::new(Geometry::BIN_SLOTS as u64 * FILL_UNIT);
+        let shard = || ShardGrowth {
+            fill: full.clone(),
+            batch: Cell::new(BATCH_MAX),
+            ..ShardGrowth::default()
+        };
+        let shards = (0..tables * groups).map(|_| shard()).collect();
+        let (wanted, enabled) = (RefCell::new(Vec::new()), Cell::new(true));
+        Growth { shards, groups, wanted, enabled }
+    }
+
+    fn shard(&self, shard: Shard) -> &ShardGrowth {
+        &self.shards[usize::from(shard.table.0) * self.groups + usize::from(shard.group.0)]
+    }
+
+    /// Switches growth on (as it is from the start) or off: then chains grow instead.
+    pub fn enable(&self, enabled: bool) {
+        self.enabled.set(enabled);
+        self.wanted.borrow_mut().clear();
+    }
+
+    /// Whether somebody asked for growth.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        !self.wanted.borrow().is_empty()
+    }
+
+    /// Notes that an insert found its bucket full.
+    #[cold]
+    pub fn request(&self, shard: Shard) {
+        let state = self.shard(shard);
+        if !self.enabled.get() || state.busy.get() {
+            return;
+        }
+        if state.rest.get() > 0 {
+            return state.rest.set(state.rest.get() - 1);
+        }
+        let mut wanted = self.wanted.borrow_mut();
+        if !wanted.contains(&shard) {
+            wanted.push(shard);
+        }
+    }
+
+    /// Takes over a request; nobody else of this thread works on that shard until the guard is
+    /// dropped.
+    pub fn take(&self) -> Option<Working<'_>> {
+        let shard = self.wanted.borrow_mut().pop()?;
+        self.shard(shard).busy.set(true);
+        Some(Working { growth: self, shard })
+    }
+
+    /// The heap is full: leave the shard alone for a while.
+    pub fn rest_when_full(&self, shard: Shard) {
+        self.shard(shard).rest.set(REST_WHEN_FULL);
+    }
+
+    /// How many buckets to lock for splitting: no more than `room` of them.
+    pub fn batch(&self, shard: Shard, step: &Step, buckets: u64, room: usize) -> usize {
+        let wanted = self.splits_wanted(shard, step, buckets);
+        wanted.min(self.shard(shard).batch.get()).min(room).max(1)
+    }
+
+    /// The transaction's changes did (or did not) fit its log.
+    pub fn note_fit(&self, shard: Shard, fitted: bool) {
+        let batch = &self.shard(shard).batch;
+        batch.set(if fitted { (batch.get() * 2).min(BATCH_MAX) } else { 1 });
+    }
+
+    /// Notes how many slots are in use in each of some buckets.
+    pub fn sample(&self, shard: Shard, used: impl ExactSizeIterator<Item = usize>) {
+        let state = self.shard(shard);
+        let buckets = used.len().max(1) as u64;
+        let mean = used.map(|each| each as u64 * FILL_UNIT).sum::<u64>() / buckets;
+        state.fill.set((state.fill.get() * 3 + mean) / 4);
+    }
+
+    /// How many splits would bring the shard down to its load, by the estimate. If none, it is left
+    /// alone for a while.
+    pub fn splits_wanted(&self, shard: Shard, step: &Step, buckets: u64) -> usize {
+        let state = self.shard(shard);
+        let in_use = step.before.buckets(buckets);
+        let full = Geometry::BIN_SLOTS as u64 * FILL_UNIT;
+        let wanted = in_use * state.fill.get() * 100 / (full * LOAD_PERCENT);
+        if wanted <= in_use {
+            let (share, most) = REST_WHEN_LIGHT;
+            state.rest.set((in_use / share).min(most) as u32);
+        }
+        wanted.saturating_sub(in_use) as usize
+    }
+
+    /// A segment that this thread allocated before and could not enter.
+    pub fn spare(&self, shard: Shard, segment: usize) -> Option<Address> {
+        let (number, address) = self.shard(shard).spare.get();
+        (number == segment && !address.is_null()).then_some(address)
+    }
+
+    /// Keeps a segment until it is entered (then `Address::NULL`).
+    pub fn keep_spare(&self, shard: Shard, segment: usize, address: Address) {
+        self.shard(shard).spare.set((segment, address));
+    }
+}
+
+/// A request being worked on.
+pub struct Working<'a> {
+    growth: &'a Growth,
+    /// Which shard.
+    pub shard: Shard,
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.growth.shard(self.shard).busy.set(false);
+    }
+}
+
+/// One split: which bucket, and where half of its records go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// State before.
+    pub before: GrowthState,
+    /// State after.
+    pub after: GrowthState,
+    /// The bucket to split.
+    pub old: Address,
+    /// The bucket that comes into use.
+    pub new: Address,
+}
+
+/// What a shard's next growth is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// This split.
+    Split(Step),
+    /// First a segment must be added.
+    Extend {
+        /// Which, counted from 0.
+        segment: usize,
+        /// How large.
+        bytes: u64,
+    },
+    /// Nothing: every doubling is used up.
+    Full,
+}
+
+/// An index header's contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexHeader {
+    /// How far growth has come.
+    pub state: GrowthState,
+    /// The later segments' address words.
+    pub segments: [u64; SEGMENTS_MAX],
+}
+
+impl IndexHeader {
+    /// From its image.
+    pub fn read(round: &Round, at: BufferOffset) -> IndexHeader {
+        let segment = |index: usize| round.word(at.plus(Geometry::segment_at(index)));
+        let state = GrowthState::from_word(round.word(at.plus(Geometry::STATE_AT)));
+        IndexHeader { state, segments: std::array::from_fn(segment) }
+    }
+
+    /// Whether every segment that the state needs is there. A READ of several lines may bring a
+    /// new STATE beside old segments; an address never changes, so what is there is right.
+    pub fn is_complete(&self) -> bool {
+        self.segments[..self.state.segments()].iter().all(|&segment| segment != 0)
+    }
+
+    /// Forgets what `state` does not need: it may not be committed.
+    #[must_use]
+    pub fn limited_to(mut self, state: GrowthState) -> IndexHeader {
+        self.state = state;
+        self.segments[state.segments()..].fill(0);
+        self
+    }
+
+    /// Some buckets of those in use, chosen by `seed`: what the load is estimated from.
+    pub fn sample(
+        near: Surroundings<'_>,
+        table: &Table,
+        group: GroupId,
+        state: GrowthState,
+        seed: u64,
+    ) -> impl Iterator<Item = Address> {
+        let buckets = table.geometry.buckets;
+        (0..SAMPLE).map(move |each| {
+            let index = mix(seed ^ (each << 48)) % state.buckets(buckets);
+            near.view.bucket(table, group, index % buckets, index / buckets)
+        })
+    }
+
+    /// The splits from `first` on, of one level, at most `count`.
+    pub fn steps(
+        near: Surroundings<'_>,
+        table: &Table,
+        group: GroupId,
+        first: Step,
+        count: usize,
+    ) -> Vec<Step> {
+        let next = |last: &Step| {
+            let same_level = last.after.level == first.before.level;
+            same_level.then(|| step_at(near, table, group, last.after))
+        };
+        std::iter::successors(Some(first), next).take(count).collect()
+    }
+
+    /// The next growth, of a header that was read under its lock. The view learns it.
+    pub fn next(&self, near: Surroundings<'_>, table: &Table, group: GroupId) -> Next {
+        let (before, buckets) = (self.state, table.geometry.buckets);
+        near.view.learn(table, group, before.word(), &self.segments);
+        let segment = usize::from(before.level);
+        if segment == SEGMENTS_MAX {
+            return Next::Full;
+        }
+        if self.segments[segment] == 0 {
+            let bytes = (buckets << segment) * table.geometry.bucket_bytes as u64;
+            return Next::Extend { segment, bytes };
+        }
+        Next::Split(step_at(near, table, group, before))
+    }
+}
+
+/// The split of the bucket at the split position; the view knows the segments.
+fn step_at(near: Surroundings<'_>, table: &Table, group: GroupId, before: GrowthState) -> Step {
+    let buckets = table.geometry.buckets;
+    let (base, bits) = (before.split % buckets, before.split / buckets);
+    let old = near.view.bucket(table, group, base, bits);
+    let new = near.view.bucket(table, group, base, bits | (1 << before.level));
+    Step { before, after: before.after_split(buckets), old, new }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: Shard = Shard { table: TableId(1), group: GroupId(2) };
+
+    /// So the header is lines like a record's, which recovery knows by what they begin with.
+    #[test]
+    fn no_segment_s_address_lies_where_a_line_begins_or_another_does() {
+        let places: Vec<usize> = (0..SEGMENTS_MAX).map(Geometry::segment_at).collect();
+        assert!(places.is_sorted_by(|one, next| one + 8 <= *next), "{places:?}");
+        assert!(places.iter().all(|at| at % 64 >= 8 && at % 8 == 0), "{places:?}");
+        assert!(places[0] > Geometry::STATE_AT + 8, "{places:?}");
+    }
+
+    #[test]
+    fn a_request_is_taken_once_and_rests() {
+        let growth = Growth::new(2, 3);
+        growth.request(SHARD);
+        growth.request(SHARD);
+        let working = growth.take().expect("a request");
+        assert_eq!(working.shard, SHARD);
+        growth.request(SHARD);
+        assert!(!growth.is_wanted(), "somebody works on it");
+        drop(working);
+        growth.rest_when_full(SHARD);
+        for _ in 0..REST_WHEN_FULL {
+            growth.request(SHARD);
+            assert!(!growth.is_wanted());
+        }
+        growth.request(SHARD);
+        assert!(growth.is_wanted());
+        growth.enable(false);
+        growth.request(SHARD);
+        assert!(!growth.is_wanted());
+    }
+
+    #[test]
+    fn a_light_shard_does_not_grow_and_a_full_one_does() {
+        let growth = Growth::new(2, 3);
+        let before = GrowthState { level: 2, split: 8 };
+        let after = before.after_split(4);
+        let step = Step { before, after, old: Address::NULL, new: Address::NULL };
+        let wanted = |used: usize| {
+            (0..40).for_each(|_| growth.sample(SHARD, std::iter::repeat_n(used, 8)));
+            growth.splits_wanted(SHARD, &step, 4)
+        };
+        assert_eq!(before.buckets(4), 24);
+        assert_eq!(wanted(4), 0);
+        assert_eq!(growth.batch(SHARD, &step, 4, 9), 1);
+        assert!((10..=20).contains(&wanted(7)), "{}", wanted(7));
+        assert_eq!(growth.batch(SHARD, &step, 4, 9), 9);
+        growth.note_fit(SHARD, false);
+        assert_eq!(growth.batch(SHARD, &step, 4, 9), 1);
+        growth.note_fit(SHARD, true);
+        assert_eq!(growth.batch(SHARD, &step, 4, 9), 2);
+    }
+}

@@ -1,0 +1,400 @@
+//! Where a key's bucket lies: linear hashing over segments, as a compute node believes it to be.
+//!
+//! Invariant: a belief is only ever behind, never wrong in kind: a bucket that was split since says
+//! so in its directory record (its depth), and the belief is then corrected (`state_seen`). Linear hashing: Litwin,
+//! "Linear hashing: a new tool for file and table addressing", VLDB 1980. The base position is
+//! taken by multiplication, so that any number of buckets is filled evenly; each doubling adds one
+//! hash bit and one segment.
+
+use crate::layout::{DIRECTORY_BYTES, Geometry, SEGMENTS_MAX};
+use crate::placement::catalog::{Catalog, Placement, Table};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::rng::mix;
+
+const GROUP_HASH_SHIFT: u32 = 16;
+const BIN_HASH_SHIFT: u32 = 32;
+
+/// A key's home.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The replica group.
+    pub group: GroupId,
+    /// The bucket: its directory record.
+    pub bucket: Address,
+    /// Which of the bucket's bins.
+    pub bin: u8,
+    /// How many growth bits were used: the depth that the bucket must have.
+    pub depth: u8,
+}
+
+/// What a compute node believes of every table in every group.
+#[derive(Debug)]
+pub struct IndexView {
+    shards: Vec<Shard>,
+    groups: usize,
+}
+
+/// One table in one group.
+#[derive(Debug, Default)]
+struct Shard {
+    /// Level in the upper byte, split position below.
+    state: AtomicU64,
+    /// Segments after the first, as address words.
+    segments: [AtomicU64; SEGMENTS_MAX],
+}
+
+/// A shard's state, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GrowthState {
+    /// Completed doublings.
+    pub level: u8,
+    /// Buckets of this level that were already split.
+    pub split: u64,
+}
+
+impl GrowthState {
+    /// From the word in the index header.
+    #[inline]
+    pub fn from_word(word: u64) -> GrowthState {
+        GrowthState { level: (word >> 56) as u8, split: word & ((1 << 56) - 1) }
+    }
+
+    /// As in the index header.
+    pub fn word(self) -> u64 {
+        (u64::from(self.level) << 56) | self.split
+    }
+
+    /// Once the bucket at the split position is split; `buckets` are those of the first segment.
+    #[must_use]
+    pub fn after_split(self, buckets: u64) -> GrowthState {
+        if self.split + 1 == buckets << self.level {
+            return GrowthState { level: self.level + 1, split: 0 };
+        }
+        GrowthState { level: self.level, split: self.split + 1 }
+    }
+
+    /// Whether a shard can be there: no more segments than there may be, and fewer split buckets than its level has.
+    fn is_possible(self, buckets: u64) -> bool {
+        let is_level = usize::from(self.level) <= SEGMENTS_MAX && self.segments() <= SEGMENTS_MAX;
+        is_level && self.split < buckets << self.level
+    }
+
+    /// How many segments after the first are in use.
+    pub fn segments(self) -> usize {
+        usize::from(self.level) + usize::from(self.split > 0)
+    }
+
+    /// How many buckets are in use.
+    pub fn buckets(self, buckets: u64) -> u64 {
+        (buckets << self.level) + self.split
+    }
+
+    /// The depth of the bucket numbered `index`, of those in use.
+    pub fn depth(self, buckets: u64, index: u64) -> u8 {
+        let level_buckets = buckets << self.level;
+        let split = index < self.split || index >= level_buckets;
+        self.level + u8::from(split)
+    }
+}
+
+impl IndexView {
+    /// The belief that nothing has grown yet.
+    pub fn new(catalog: &Catalog) -> IndexView {
+        let groups = catalog.groups();
+        let shards = (0..catalog.tables().len() * groups).map(|_| Shard::default()).collect();
+        IndexView { shards, groups }
+    }
+
+    #[inline]
+    fn shard(&self, table: &Table, group: GroupId) -> &Shard {
+        &self.shards[usize::from(table.id.0) * self.groups + usize::from(group.0)]
+    }
+
+    /// Takes over what an index header says: its state word and the segments' address words. A state that cannot be is out
+    /// of damaged memory, and nothing is learnt from it: beliefs never go back.
+    pub fn learn(&self, table: &Table, group: GroupId, state: u64, segments: &[u64]) {
+        if !GrowthState::from_word(state).is_possible(table.geometry.buckets) {
+            return;
+        }
+        let shard = self.shard(table, group);
+        for (slot, &segment) in shard.segments.iter().zip(segments) {
+            if segment != 0 {
+                slot.store(segment, Ordering::Release);
+            }
+        }
+        shard.state.fetch_max(state, Ordering::AcqRel);
+    }
+
+    /// The believed state.
+    pub fn state(&self, table: &Table, group: GroupId) -> GrowthState {
+        GrowthState::from_word(self.shard(table, group).state.load(Ordering::Acquire))
+    }
+
+    /// The home of the key with this hash.
+    #[inline(always)]
+    pub fn place(&self, catalog: &Catalog, table: &Table, hash: u64) -> Place {
+        let group = group_of(catalog, table, hash);
+        let geometry = &table.geometry;
+        let base = base_of(table, hash);
+        let bin = bin_of(hash);
+        let state = self.shard(table, group).state.load(Ordering::Acquire);
+        if state == 0 {
+            let offset = geometry.first_segment_at + base * geometry.bucket_bytes as u64;
+            return Place { group, bucket: Address::new(group, offset), bin, depth: 0 };
+        }
+        self.place_grown(table, group, hash, GrowthState::from_word(state))
+    }
+
+    /// The homes of all keys of a table that has not grown and lies in one group, if it does: what [`IndexView::place`] says of each, with
+    /// what is the same for all looked up once. A belief, as that.
+    #[inline]
+    pub fn ungrown(&self, catalog: &Catalog, table: &Table) -> Option<Ungrown> {
+        let is_in_one = catalog.groups() == 1 || catalog.options().placement == Placement::Table;
+        let group = group_of(catalog, table, 0);
+        if !is_in_one || self.shard(table, group).state.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        let Geometry { buckets, bucket_bytes, bin_bytes, first_segment_at, .. } = table.geometry;
+        let first = Address::new(group, first_segment_at);
+        Some(Ungrown { first, buckets, bucket_bytes, bin_bytes })
+    }
+
+    #[inline(never)]
+    fn place_grown(&self, table: &Table, group: GroupId, hash: u64, state: GrowthState) -> Place {
+        let (geometry, base, bin) = (&table.geometry, base_of(table, hash), bin_of(hash));
+        let mut depth = state.level;
+        if base + geometry.buckets * low_bits(hash, depth) < state.split {
+            depth += 1;
+        }
+        let growth = low_bits(hash, depth);
+        let bucket = self.bucket(table, group, base, growth);
+        Place { group, bucket, bin, depth }
+    }
+
+    /// The bucket with this base position and these growth bits.
+    pub fn bucket(&self, table: &Table, group: GroupId, base: u64, growth: u64) -> Address {
+        let geometry = &table.geometry;
+        if growth == 0 {
+            let offset = geometry.first_segment_at + base * geometry.bucket_bytes as u64;
+            return Address::new(group, offset);
+        }
+        let segment = growth.ilog2() as usize;
+        let start = self.shard(table, group).segments[segment].load(Ordering::Acquire);
+        let index = base + geometry.buckets * (growth - (1 << segment));
+        Address::from_word(start).plus((index * geometry.bucket_bytes as u64) as usize)
+    }
+
+    /// Address word of a segment after the first; 0 if unknown.
+    pub fn segment(&self, table: &Table, group: GroupId, segment: usize) -> u64 {
+        self.shard(table, group).segments[segment].load(Ordering::Acquire)
+    }
+}
+
+/// See [`IndexView::ungrown`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ungrown {
+    first: Address,
+    buckets: u64,
+    bucket_bytes: usize,
+    bin_bytes: usize,
+}
+
+impl Ungrown {
+    /// The bin of the key with this hash.
+    #[inline(always)]
+    pub fn home(&self, hash: u64) -> Address {
+        let (bucket, bin) = self.place(hash);
+        bucket.plus(bin)
+    }
+
+    /// The bucket of the key with this hash, and how far into it its bin lies.
+    #[inline(always)]
+    pub fn place(&self, hash: u64) -> (Address, usize) {
+        let base = ((u128::from(hash) * u128::from(self.buckets)) >> 64) as usize;
+        let bin = usize::from(bin_of(hash)) * self.bin_bytes;
+        (self.first.plus(base * self.bucket_bytes), DIRECTORY_BYTES + bin)
+    }
+}
+
+/// The lowest `bits` bits of a hash: the growth bits.
+#[inline]
+pub fn low_bits(hash: u64, bits: u8) -> u64 {
+    hash & ((1 << bits) - 1)
+}
+
+/// The position in the first segment of the key with this hash.
+#[inline]
+fn base_of(table: &Table, hash: u64) -> u64 {
+    ((u128::from(hash) * u128::from(table.geometry.buckets)) >> 64) as u64
+}
+
+/// The bin of the key with this hash.
+#[inline]
+pub fn bin_of(hash: u64) -> u8 {
+    (hash >> BIN_HASH_SHIFT) as u8 % Geometry::BINS as u8
+}
+
+/// How far growth has come at least, when the bucket that the key with this hash has at depth
+/// `assumed` was found, unlocked, at the greater depth `found`: buckets are split in a fixed order,
+/// and this one's last split is over. So LH* clients correct their image of a file (Litwin, Neimat,
+/// Schneider: "LH*: linear hashing for distributed files", SIGMOD 1993).
+pub fn state_seen(table: &Table, hash: u64, assumed: u8, found: u8) -> GrowthState {
+    assert!(found > assumed);
+    if usize::from(found) > SEGMENTS_MAX {
+        // No bucket is so deep: the depth is out of damaged memory.
+        return GrowthState::from_word(0);
+    }
+    let buckets = table.geometry.buckets;
+    let split = base_of(table, hash) + buckets * low_bits(hash, assumed);
+    GrowthState { level: found - 1, split }.after_split(buckets)
+}
+
+/// A key word's hash in a table.
+#[inline]
+pub fn hash_of(table: &Table, key_word: u64) -> u64 {
+    mix(key_word ^ table.geometry.salt)
+}
+
+/// The replica group of the key with this hash.
+#[inline]
+pub fn group_of(catalog: &Catalog, table: &Table, hash: u64) -> GroupId {
+    let groups = catalog.groups() as u64;
+    match catalog.options().placement {
+        Placement::Hash if groups == 1 => GroupId(0),
+        Placement::Hash => GroupId((((hash >> GROUP_HASH_SHIFT & 0xffff) * groups) >> 16) as u16),
+        Placement::Table => GroupId((u64::from(table.id.0) % groups) as u16),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::catalog::Options;
+    use crate::schema::{ColumnType, TableSchema};
+    use proptest::prelude::*;
+
+    const GROUP: GroupId = GroupId(0);
+
+    fn catalog(records: u64) -> Catalog {
+        let schema = TableSchema::new("t", records).column("c", ColumnType::U64);
+        Catalog::plan(&[schema], &Options::default(), 1).expect("a plan")
+    }
+
+    /// Segments far apart, each as long as it must be.
+    fn view(catalog: &Catalog, state: GrowthState) -> IndexView {
+        let (view, table) = (IndexView::new(catalog), &catalog.tables()[0]);
+        let bytes = table.geometry.buckets * table.geometry.bucket_bytes as u64;
+        let start = |segment: usize| Address::new(GROUP, (1 << 30) + (bytes << segment)).to_word();
+        let segments: Vec<u64> = (0..state.segments()).map(start).collect();
+        view.learn(table, GROUP, state.word(), &segments);
+        view
+    }
+
+    fn all_buckets(table: &Table, view: &IndexView, state: GrowthState) -> Vec<Address> {
+        let buckets = table.geometry.buckets;
+        let total = state.buckets(buckets);
+        (0..total).map(|at| view.bucket(table, GROUP, at % buckets, at / buckets)).collect()
+    }
+
+    proptest! {
+        /// Whatever a header or a bucket's directory says, keys have places.
+        #[test]
+        fn damaged_states_teach_nothing(
+            records in 1u64..120, words: [u64; 4], level: u8, found in 1u8.., hash: u64,
+        ) {
+            let catalog = catalog(records);
+            let (view, table) = (IndexView::new(&catalog), &catalog.tables()[0]);
+            let words = words.into_iter().chain([0, u64::from(level) << 56, u64::MAX]);
+            for state in words.chain([state_seen(table, hash, 0, found).word()]) {
+                view.learn(table, GROUP, state, &[4096; SEGMENTS_MAX]);
+                let place = view.place(&catalog, table, hash);
+                prop_assert!(usize::from(place.depth) <= SEGMENTS_MAX);
+            }
+        }
+
+        /// In every state: buckets are disjoint, a key's place is one of them and has the depth
+        /// that the state implies; the next split moves a key nowhere or to the new bucket.
+        #[test]
+        fn places_and_buckets_agree(
+            records in 1u64..120,
+            level in 0u8..6,
+            split in any::<prop::sample::Index>(),
+            keys in prop::collection::vec(any::<u64>(), 50),
+        ) {
+            let catalog = catalog(records);
+            let table = &catalog.tables()[0];
+            let buckets = table.geometry.buckets;
+            let split = split.index((buckets << level) as usize) as u64;
+            let state = GrowthState { level, split };
+            let after = state.after_split(buckets);
+            // A segment that is not in use yet may be known.
+            let (before, later) = (view(&catalog, state), view(&catalog, after));
+            let all = all_buckets(table, &before, state);
+            let mut sorted: Vec<u64> = all.iter().map(|bucket| bucket.to_word()).collect();
+            sorted.sort_unstable();
+            for pair in sorted.windows(2) {
+                prop_assert!(pair[0] + table.geometry.bucket_bytes as u64 <= pair[1]);
+            }
+            let grown = all_buckets(table, &later, after);
+            prop_assert_eq!(grown.len(), all.len() + 1);
+            prop_assert_eq!(&grown[..all.len()], &all[..]);
+            for key in keys {
+                let hash = hash_of(table, key);
+                let place = before.place(&catalog, table, hash);
+                let index = all.iter().position(|&bucket| bucket == place.bucket);
+                prop_assert!(index.is_some());
+                let index = index.unwrap_or_default() as u64;
+                prop_assert_eq!(place.depth, state.depth(buckets, index));
+                let ungrown = before.ungrown(&catalog, table);
+                prop_assert_eq!(ungrown.is_some(), state.word() == 0);
+                let bin = DIRECTORY_BYTES + usize::from(place.bin) * table.geometry.bin_bytes;
+                let home = ungrown.map_or(place.bucket.plus(bin), |it| it.home(hash));
+                prop_assert_eq!(home, place.bucket.plus(bin));
+                let next = later.place(&catalog, table, hash);
+                if index == split {
+                    let moves = hash >> level & 1 == 1;
+                    prop_assert_eq!(next.depth, level + 1);
+                    prop_assert_eq!(next.bucket, if moves { grown[all.len()] } else { place.bucket });
+                } else {
+                    prop_assert_eq!(next, place);
+                }
+            }
+        }
+
+        /// What a bucket's depth tells is never more than is true, and enough to find the key's
+        /// bucket as it is now.
+        #[test]
+        fn a_depth_tells_the_truth(
+            records in 1u64..120,
+            old in (0u8..5, any::<prop::sample::Index>()),
+            new in (0u8..6, any::<prop::sample::Index>()),
+            key in any::<u64>(),
+        ) {
+            let catalog = catalog(records);
+            let table = &catalog.tables()[0];
+            let buckets = table.geometry.buckets;
+            let state = |(level, split): (u8, prop::sample::Index)| {
+                GrowthState { level, split: split.index((buckets << level) as usize) as u64 }
+            };
+            let (old, new) = (state(old), state(new));
+            prop_assume!(old.word() <= new.word());
+            let hash = hash_of(table, key);
+            let believed = view(&catalog, old).place(&catalog, table, hash);
+            let truth = view(&catalog, new);
+            let all = all_buckets(table, &truth, new);
+            let index = all.iter().position(|&bucket| bucket == believed.bucket);
+            let found = new.depth(buckets, index.expect("buckets stay") as u64);
+            prop_assert!(found >= believed.depth);
+            if found > believed.depth {
+                let seen = state_seen(table, hash, believed.depth, found);
+                prop_assert!(seen.word() > old.word());
+                prop_assert!(seen.word() <= new.word());
+                let place = view(&catalog, seen).place(&catalog, table, hash);
+                prop_assert!(place.depth > believed.depth);
+            } else {
+                prop_assert_eq!(truth.place(&catalog, table, hash).bucket, believed.bucket);
+            }
+        }
+    }
+}

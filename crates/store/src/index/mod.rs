@@ -1,0 +1,16 @@
+//! Indexes: from a key to a record's address, by one-sided verbs.
+//!
+//! Invariant: an index never sends a round itself. A lookup is a small state machine that *plans*
+//! verbs into the caller's round and *absorbs* what they brought, so that a protocol resolves all
+//! keys of a transaction in the same round trips and adds its own verbs to them. What a lookup
+//! visited it reports with versions; protecting it is the protocol's business.
+
+pub mod btree;
+pub mod growth;
+pub mod hash;
+mod locate;
+pub mod prints;
+
+pub use locate::{
+    GrowthState, IndexView, Place, Ungrown, bin_of, group_of, hash_of, low_bits, state_seen,
+};

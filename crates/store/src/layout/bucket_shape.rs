@@ -1,0 +1,102 @@
+//! What an index bucket looks like: how many slots, how large, and how much of it a lookup reads.
+//!
+//! Invariant: a bucket has room for every key's bin, and one verb reads it. The default is ours.
+//! Published systems differ, and what a lookup reads decides how fast they are: FORD reads a bucket of
+//! 22 records, then its chain (see docs/protocols/ford.md).
+
+use super::{DIRECTORY_BYTES, Geometry, LayoutKind, Slot};
+use crate::ids::UsageError;
+use crate::schema::TableSchema;
+use serde::{Deserialize, Serialize};
+use tarn_fabric::address::LINE_BYTES;
+use tarn_fabric::round::VERB_BYTES_MAX;
+
+const SLOTS_MIN: u32 = Geometry::BIN_SLOTS as u32;
+const SLOTS_MAX: u32 = 64;
+
+/// See the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct BucketShape {
+    /// Slots of a bucket, and of each block of its chain.
+    pub slots: u32,
+    /// No slot is smaller.
+    pub slot_bytes_min: u32,
+    /// A lookup reads the whole bucket by one READ, then its chain block by block; off: the key's
+    /// bin first.
+    pub read_whole: bool,
+}
+
+impl Default for BucketShape {
+    fn default() -> BucketShape {
+        BucketShape { slots: SLOTS_MIN, slot_bytes_min: 0, read_whole: false }
+    }
+}
+
+impl BucketShape {
+    /// The slot for rows of `schema` in this layout.
+    pub fn slot(&self, layout: LayoutKind, schema: &TableSchema) -> Slot {
+        layout.slot(schema).shaped(self.slot_bytes_min as usize, self.read_whole)
+    }
+
+    /// Size of a bucket of such slots.
+    pub fn bucket_bytes(&self, slot: &Slot) -> usize {
+        DIRECTORY_BYTES + self.slots as usize * slot.slot_bytes
+    }
+
+    /// Whether tables of these schemas can have such buckets.
+    ///
+    /// # Errors
+    /// Names the field that cannot be, its value, and what is allowed.
+    pub fn validate(&self, layout: LayoutKind, schemas: &[TableSchema]) -> Result<(), UsageError> {
+        if !(SLOTS_MIN..=SLOTS_MAX).contains(&self.slots) {
+            return Err(UsageError {
+                field: "bucket_slots".into(),
+                value: self.slots.to_string(),
+                allowed: format!("{SLOTS_MIN} to {SLOTS_MAX}"),
+            });
+        }
+        let room = (VERB_BYTES_MAX - DIRECTORY_BYTES) / self.slots as usize;
+        let most = room / LINE_BYTES * LINE_BYTES;
+        let needed = schemas.iter().map(|schema| layout.slot(schema).slot_bytes).max();
+        let asked = needed.unwrap_or_default().max(self.slot_bytes_min as usize);
+        if asked <= most {
+            return Ok(());
+        }
+        Err(UsageError {
+            field: "slot_bytes".into(),
+            value: asked.to_string(),
+            allowed: format!("at most {most} with {} slots a bucket", self.slots),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ColumnType;
+
+    fn schema() -> TableSchema {
+        TableSchema::new("t", 1).column("c", ColumnType::U64)
+    }
+
+    #[test]
+    fn the_default_is_a_bucket_of_four_bins() {
+        let shape = BucketShape::default();
+        let slot = shape.slot(LayoutKind::SingleVersion, &schema());
+        assert_eq!(shape.bucket_bytes(&slot), 64 + 8 * 32);
+        assert!(shape.validate(LayoutKind::SingleVersion, &[schema()]).is_ok());
+    }
+
+    #[test]
+    fn a_bucket_that_cannot_be_names_the_field() {
+        let validate = |shape: BucketShape| shape.validate(LayoutKind::SingleVersion, &[schema()]);
+        let error = |shape: BucketShape| validate(shape).expect_err("refused").to_string();
+        let shape = BucketShape::default();
+        assert!(error(BucketShape { slots: 7, ..shape }).contains("bucket_slots = 7"));
+        assert!(error(BucketShape { slots: 65, ..shape }).contains("8 to 64"));
+        let wide = BucketShape { slots: 64, slot_bytes_min: 4096, read_whole: true };
+        assert!(error(wide).contains("slot_bytes = 4096"));
+        let most = BucketShape { slot_bytes_min: 448, ..wide };
+        assert!(validate(most).is_ok());
+    }
+}

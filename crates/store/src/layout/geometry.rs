@@ -1,0 +1,71 @@
+//! Where a table's index lies in each replica group, and the numbers of its buckets.
+//!
+//! Invariant: the same for every compute node, since the plan makes it ([`crate::placement::catalog`]). What grows later is in the index
+//! header, whose bytes are laid out here.
+
+use super::{LINED_ROW_AT, LINED_WRITER_AT, LVER_BYTES};
+use tarn_fabric::address::{Address, GroupId, LINE_BYTES};
+
+/// Doublings of a table in one group.
+pub const SEGMENTS_MAX: usize = 16;
+
+/// Where a table's index lies; see [`crate::placement::catalog`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Makes the hashes of different tables differ.
+    pub salt: u64,
+    /// Buckets of the first segment in each group.
+    pub buckets: u64,
+    /// Slots of a bucket.
+    pub slots: usize,
+    /// Size of a bucket.
+    pub bucket_bytes: usize,
+    /// Size of a bin.
+    pub bin_bytes: usize,
+    /// Offset of the index header in each group.
+    pub header_at: u64,
+    /// Offset of the first segment in each group.
+    pub first_segment_at: u64,
+}
+
+impl Geometry {
+    /// Bins of a bucket.
+    pub const BINS: usize = 4;
+    /// Slots of a bin.
+    pub const SLOTS_PER_BIN: usize = 2;
+    /// Slots of all bins: a bucket has these, and may have more behind them.
+    pub const BIN_SLOTS: usize = Geometry::BINS * Geometry::SLOTS_PER_BIN;
+    /// Bytes of an index header: LOCK, VERSION, STATE, WRITER, then the later segments' addresses. Each later line begins with a
+    /// version. WRITER and those are of layouts whose records have them ([`crate::layout::Lined`]), else 0.
+    pub const HEADER_BYTES: usize = 192;
+    /// Offset of STATE in the index header.
+    pub const STATE_AT: usize = 16;
+    /// Offset of the first later segment's address in the index header.
+    const SEGMENTS_AT: usize = LINED_ROW_AT;
+
+    /// Offset of a later segment's address in the index header; the first is 0.
+    pub const fn segment_at(segment: usize) -> usize {
+        const FIRST: usize = (LINE_BYTES - Geometry::SEGMENTS_AT) / 8;
+        const LATER: usize = (LINE_BYTES - LVER_BYTES) / 8;
+        if segment < FIRST {
+            return Geometry::SEGMENTS_AT + segment * 8;
+        }
+        let (line, within) = ((segment - FIRST) / LATER, (segment - FIRST) % LATER);
+        (line + 1) * LINE_BYTES + LVER_BYTES + within * 8
+    }
+
+    /// Whether a slot lies in the bucket itself and not in its chain.
+    pub fn contains(&self, bucket: Address, slot: Address) -> bool {
+        let start = bucket.to_word();
+        (start..start + self.bucket_bytes as u64).contains(&slot.to_word())
+    }
+
+    /// The index header in one group.
+    pub fn header(&self, group: GroupId) -> Address {
+        Address::new(group, self.header_at)
+    }
+}
+
+const _: () = assert!(Geometry::segment_at(SEGMENTS_MAX - 1) + 8 <= Geometry::HEADER_BYTES);
+const _: () = assert!(Geometry::STATE_AT + 8 == LINED_WRITER_AT);
+const _: () = assert!(Geometry::HEADER_BYTES.is_multiple_of(LINE_BYTES));

@@ -1,0 +1,236 @@
+//! One ordered index of the catalog: how keys are made of records, and where its tree stands.
+//!
+//! Invariant: a pure function of schemas and options. Index key and primary key are fixed in width; the
+//! primary key is part of the index key or the leaf's value, so that an entry leads to its record.
+
+use super::node::{Node, NodeShape};
+use crate::schema::range::KeyParts;
+use crate::schema::{
+    Cells, ColumnType, INDEX_KEY_BYTES_MAX, IndexId, IndexPart, IndexSchema, Key, KeyWidth,
+    TableId, TableSchema, encode_column, primary_key_bytes,
+};
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::rng::mix;
+
+/// A key of any index, padded to its width.
+pub type KeyBytes = [u8; INDEX_KEY_BYTES_MAX];
+
+/// Where a key part comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    Key,
+    KeyBits { shift: u8, bits: u8 },
+    Column { offset_bytes: usize, column_type: ColumnType },
+}
+
+/// How a part of a key compares.
+enum PartKind {
+    /// As bytes.
+    Text,
+    /// As a number with a sign.
+    Signed,
+    /// As a number without.
+    Unsigned,
+}
+
+fn kind(source: Source, key: KeyWidth) -> PartKind {
+    match source {
+        Source::Key if key != KeyWidth::Word => PartKind::Text,
+        Source::Column { column_type: ColumnType::Bytes(_), .. } => PartKind::Text,
+        Source::Column { column_type: ColumnType::I64, .. } => PartKind::Signed,
+        Source::Key | Source::KeyBits { .. } | Source::Column { .. } => PartKind::Unsigned,
+    }
+}
+
+/// Where the parts of keys end that are made of `sources`.
+fn parts_of(sources: &[(Source, usize)], key: KeyWidth) -> KeyParts {
+    let (mut parts, mut at) = (KeyParts::default(), 0);
+    for &(source, width) in sources {
+        let last = 1 << (at + width - 1);
+        parts.ends |= last;
+        match kind(source, key) {
+            PartKind::Text => parts.text |= (at..at + width).fold(0, |bits, byte| bits | 1 << byte),
+            PartKind::Signed => parts.signed |= last,
+            PartKind::Unsigned => {}
+        }
+        at += width;
+    }
+    parts
+}
+
+/// An ordered index; see the module's text.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// Its id.
+    pub id: IndexId,
+    /// The table whose records it orders.
+    pub table: TableId,
+    /// As declared.
+    pub schema: IndexSchema,
+    /// How its nodes lie.
+    pub shape: NodeShape,
+    /// Its root; there for ever.
+    pub root: Address,
+    /// The columns that its keys are made of.
+    pub columns: Cells,
+    /// Bytes of a key before padding.
+    pub used_bytes: usize,
+    /// Where its keys' parts end.
+    pub parts: KeyParts,
+    /// Width of the primary key.
+    key: KeyWidth,
+    /// Offset of the primary key in the index key; else it is the leaf's value.
+    key_at: Option<usize>,
+    sources: Vec<(Source, usize)>,
+    /// Groups that its nodes are spread over: from this one, so many.
+    groups: (u16, u16),
+}
+
+impl Index {
+    /// The `id`-th index, of `table`; its root is at `root`, its nodes in `groups` (the first, how many).
+    pub fn plan(
+        id: IndexId,
+        table: (TableId, &TableSchema),
+        schema: &IndexSchema,
+        root: Address,
+        groups: (u16, u16),
+    ) -> Index {
+        let (table, of) = table;
+        let (mut sources, mut key_at, mut at) = (Vec::new(), None, 0);
+        let mut columns = Cells::NONE;
+        for &part in &schema.parts {
+            let source = match part {
+                IndexPart::Key => {
+                    key_at = Some(at);
+                    Source::Key
+                }
+                IndexPart::KeyBits { shift, bits } => Source::KeyBits { shift, bits },
+                IndexPart::Column(column) => {
+                    columns = columns.union(Cells::one(column));
+                    let column = &of.columns[usize::from(column.0)];
+                    let (offset_bytes, column_type) = (column.offset_bytes, column.column_type);
+                    Source::Column { offset_bytes, column_type }
+                }
+            };
+            let width = part.width_bytes(of);
+            sources.push((source, width));
+            at += width;
+        }
+        let key_bytes = primary_key_bytes(of.key);
+        if !schema.unique {
+            key_at = Some(at);
+            sources.push((Source::Key, key_bytes));
+        }
+        let used_bytes = schema.used_bytes(of);
+        let value_bytes = if key_at.is_some() { 0 } else { key_bytes.next_multiple_of(8) };
+        let shape = NodeShape::of(used_bytes.next_multiple_of(8), value_bytes);
+        let (schema, key) = (schema.clone(), of.key);
+        let parts = parts_of(&sources, key);
+        Index {
+            id,
+            table,
+            schema,
+            shape,
+            root,
+            columns,
+            used_bytes,
+            parts,
+            key,
+            key_at,
+            sources,
+            groups,
+        }
+    }
+
+    /// Which keys of callers begin its keys, as errors name them.
+    #[cold]
+    pub fn allowed_keys(&self) -> String {
+        let part = |&(source, width): &(Source, usize)| match kind(source, self.key) {
+            PartKind::Text => format!("{width} (text, or its beginning as the last part)"),
+            PartKind::Signed => format!("{width} (signed)"),
+            PartKind::Unsigned => width.to_string(),
+        };
+        let parts = self.sources.iter().map(part).collect::<Vec<_>>().join(" + ");
+        format!(
+            "parts of {parts} bytes, of which the last may be left out: at most {} bytes",
+            self.used_bytes
+        )
+    }
+
+    /// The index key of a record: its key word, its full key if it has one, its payload.
+    #[inline]
+    pub fn key_of(&self, word: u64, full_key: &[u8], payload: &[u8]) -> KeyBytes {
+        let (mut key, mut at) = ([0; INDEX_KEY_BYTES_MAX], 0);
+        for &(source, width) in &self.sources {
+            let to = &mut key[at..at + width];
+            match source {
+                Source::Key if self.key == KeyWidth::Word => {
+                    to.copy_from_slice(&word.to_be_bytes());
+                }
+                Source::Key => to.copy_from_slice(full_key),
+                Source::KeyBits { shift, bits } => {
+                    let field = (word >> shift) & (u64::MAX >> (64 - bits));
+                    to.copy_from_slice(&field.to_be_bytes()[8 - width..]);
+                }
+                Source::Column { offset_bytes, column_type } => {
+                    encode_column(column_type, &payload[offset_bytes..offset_bytes + width], to);
+                }
+            }
+            at += width;
+        }
+        key
+    }
+
+    /// Writes a leaf's slot: the key, and the primary key if that is not part of it.
+    pub fn fill_slot(&self, key: &KeyBytes, (word, full_key): (u64, &[u8]), slot: &mut [u8]) {
+        let NodeShape { key_bytes, value_bytes, .. } = self.shape;
+        slot[..key_bytes].copy_from_slice(&key[..key_bytes]);
+        let value = &mut slot[key_bytes..key_bytes + value_bytes];
+        if value.is_empty() {
+            return;
+        }
+        match self.key {
+            KeyWidth::Word => value.copy_from_slice(&word.to_be_bytes()),
+            KeyWidth::Bytes(_) => {
+                value.fill(0);
+                value[..full_key.len()].copy_from_slice(full_key);
+            }
+        }
+    }
+
+    /// The primary key that a leaf's slot leads to.
+    #[inline]
+    pub fn record_of<'a>(&self, slot: &'a [u8]) -> Key<'a> {
+        let at = self.key_at.unwrap_or(self.shape.key_bytes);
+        match self.key {
+            KeyWidth::Word => {
+                Key::Word(u64::from_be_bytes(*slot[at..].first_chunk().expect("inside the slot")))
+            }
+            KeyWidth::Bytes(width) => Key::Bytes(&slot[at..at + usize::from(width)]),
+        }
+    }
+
+    /// The replica group of a node that is made by chance `seed`.
+    pub fn group(&self, seed: u64) -> GroupId {
+        let (first, count) = self.groups;
+        GroupId(first + (mix(seed) % u64::from(count)) as u16)
+    }
+
+    /// What its nodes say of it: never 0, so that zeros are no node of any tree.
+    pub fn tree(&self) -> u16 {
+        self.id.0 + 1
+    }
+
+    /// Whether what lies at `address` is a node of this tree, alive or dead: it says so, or it is the root,
+    /// which need not say it. Memory that nobody has written is none.
+    #[inline]
+    pub fn owns(&self, address: Address, node: Node<'_>) -> bool {
+        address == self.root || node.tree() == self.tree()
+    }
+
+    /// Nodes for so many entries, when they are half full and a few more.
+    pub fn nodes(&self, entries: u64) -> u64 {
+        let leaves = entries.div_ceil(self.shape.leaf_slots as u64 / 2) + 2;
+        leaves + leaves.div_ceil(self.shape.inner_slots as u64 / 4) + 8
+    }
+}

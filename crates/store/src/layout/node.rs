@@ -1,0 +1,427 @@
+//! A node of an ordered index as it lies in memory.
+//!
+//! ```text
+//! 0        8        16        24       32       40       48       48+K     48+2K
+//! | LOCK   | VERSION| META    | NEXT   | BITMAP | STRAYS | LOW    | HIGH   | padding to a line
+//! META     | level u8 | flags u8 | tree u16 | 0 u32 |
+//! slots, from the next line on:   leaf {key K, value V}     inner {key K, child's address 8}
+//! ```
+//! Invariants: LOCK, VERSION, META, NEXT, BITMAP and STRAYS are in one line, so that one READ of it says
+//! which slots are in use as of VERSION; slots that are not in use hold anything. Slots are not sorted: an
+//! insert writes one of them and the header. A leaf's slots form groups of [`GROUP_SLOTS`], each whole
+//! lines; what is left over at the end is nobody's home. An entry lies in the group that its key hashes
+//! to, or the group's bit in STRAYS is set: so whoever reads the first line and one group finds the entry,
+//! knows that it is absent, or knows that only the whole leaf says. A node covers LOW up to HIGH, which it
+//! does not; without the flag `BOUNDED` there is no upper end. Zeros at the root's address are an empty leaf
+//! that covers every key: an empty tree. Anywhere else they are no node: `tree` is an index's number and
+//! one. A node that is `DEAD` was merged into another, and is used again only in its own tree.
+
+use crate::layout::{LOCK_AT, VERSION_AT, Version};
+use tarn_fabric::address::{Address, LINE_BYTES};
+
+/// Offset of META.
+pub const META_AT: usize = 16;
+/// Offset of NEXT.
+pub const NEXT_AT: usize = 24;
+/// Offset of BITMAP.
+pub const BITMAP_AT: usize = 32;
+/// Offset of STRAYS: one bit a group of slots, set if an entry whose home it is may lie elsewhere.
+pub const STRAYS_AT: usize = 40;
+/// Slots of a group: always whole lines, since slots are whole words.
+pub const GROUP_SLOTS: usize = 8;
+/// Offset of the LOW fence; HIGH follows.
+pub const LOW_AT: usize = 48;
+/// Most slots of a node: bits of BITMAP.
+pub const SLOTS_MAX: usize = 64;
+/// Bytes of a child's address.
+pub const CHILD_BYTES: usize = 8;
+/// Flag of META: the node has a HIGH fence.
+pub const BOUNDED: u8 = 1;
+/// Flag of META: the node was merged into another.
+pub const DEAD: u8 = 2;
+
+const NODE_BYTES: usize = 1024;
+const WIDE_NODE_BYTES: usize = 2048;
+/// Keys wider than this make wide nodes.
+const NARROW_KEY_BYTES: usize = 16;
+
+const _: () = assert!(STRAYS_AT == BITMAP_AT + 8 && LOW_AT == STRAYS_AT + 8);
+const _: () = assert!(LOW_AT <= LINE_BYTES && GROUP_SLOTS * 8 == LINE_BYTES);
+const _: () = assert!(VERSION_AT + 8 == META_AT && LOCK_AT == 0);
+
+/// The lowest so many bits.
+pub fn mask(count: usize) -> u64 {
+    if count == 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// How the nodes of one index lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeShape {
+    /// Width of a key: a multiple of 8.
+    pub key_bytes: usize,
+    /// Width of a leaf's values: a multiple of 8, or 0.
+    pub value_bytes: usize,
+    /// Size of a node.
+    pub node_bytes: usize,
+    /// Size of its header, in whole lines.
+    pub header_bytes: usize,
+    /// Slots of a leaf.
+    pub leaf_slots: usize,
+    /// Slots of an inner node.
+    pub inner_slots: usize,
+    /// Groups of a leaf's slots that are homes.
+    pub homes: usize,
+}
+
+impl NodeShape {
+    /// For keys and values of these widths.
+    pub fn of(key_bytes: usize, value_bytes: usize) -> NodeShape {
+        assert!(key_bytes.is_multiple_of(8) && value_bytes.is_multiple_of(8) && key_bytes > 0);
+        let header_bytes = (LOW_AT + 2 * key_bytes).next_multiple_of(LINE_BYTES);
+        let wide = key_bytes > NARROW_KEY_BYTES;
+        let node_bytes = if wide { WIDE_NODE_BYTES } else { NODE_BYTES };
+        let slots = |slot: usize| ((node_bytes - header_bytes) / slot).min(SLOTS_MAX);
+        let (leaf_slots, inner_slots) =
+            (slots(key_bytes + value_bytes), slots(key_bytes + CHILD_BYTES));
+        let homes = leaf_slots / GROUP_SLOTS;
+        assert!(homes > 0, "a leaf has at least one group of slots");
+        NodeShape {
+            key_bytes,
+            value_bytes,
+            node_bytes,
+            header_bytes,
+            leaf_slots,
+            inner_slots,
+            homes,
+        }
+    }
+
+    /// The group of a leaf's slots that a key's entry lies in, if there is room. Keys that follow one
+    /// another come to different groups: multiplying by the golden ratio keeps them apart (Knuth, "The
+    /// Art of Computer Programming", vol. 3, section 6.4). Keys that end in zeros have their upper half
+    /// where it counts.
+    #[inline]
+    pub fn home(&self, key: &[u8]) -> usize {
+        const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+        let of = |hash: u64, word: &[u8; 8]| {
+            let word = u64::from_be_bytes(*word);
+            (hash.rotate_left(32) ^ word ^ word >> 32).wrapping_mul(GOLDEN)
+        };
+        let hash = key.as_chunks::<8>().0.iter().fold(0, of);
+        (((hash >> 32) * self.homes as u64) >> 32) as usize
+    }
+
+    /// The slots of a leaf's group.
+    #[inline]
+    pub fn group_bits(group: usize) -> u64 {
+        0xff << (group * GROUP_SLOTS)
+    }
+
+    /// Where a leaf's group lies, and its size.
+    #[inline]
+    pub fn group_at(&self, group: usize) -> (usize, usize) {
+        let bytes = GROUP_SLOTS * (self.key_bytes + self.value_bytes);
+        (self.header_bytes + group * bytes, bytes)
+    }
+
+    /// The slot for a new entry of a node of this level, of which those in `taken` are not to be used,
+    /// and the bit to be set in STRAYS; `None` if there is no room.
+    pub fn place(&self, level: u8, key: &[u8], taken: u64) -> Option<(usize, u64)> {
+        let free = !taken & mask(self.slots(level));
+        if level > 0 {
+            return (free != 0).then_some((free.trailing_zeros() as usize, 0));
+        }
+        let home = self.home(key);
+        let near = free & NodeShape::group_bits(home);
+        if near != 0 {
+            return Some((near.trailing_zeros() as usize, 0));
+        }
+        // From the end, where slots may be nobody's home.
+        let last = free.checked_ilog2()?;
+        Some((last as usize, 1 << home))
+    }
+
+    /// Slots of a node of this level.
+    #[inline]
+    pub fn slots(&self, level: u8) -> usize {
+        if level == 0 { self.leaf_slots } else { self.inner_slots }
+    }
+
+    /// Size of a slot of a node of this level.
+    #[inline]
+    pub fn slot_bytes(&self, level: u8) -> usize {
+        self.key_bytes + if level == 0 { self.value_bytes } else { CHILD_BYTES }
+    }
+
+    /// Offset of a slot in a node of this level.
+    #[inline]
+    pub fn slot_at(&self, level: u8, slot: usize) -> usize {
+        self.header_bytes + slot * self.slot_bytes(level)
+    }
+
+    /// Bytes in use of a node of this level, its slots all taken.
+    #[inline]
+    pub fn used_bytes(&self, level: u8) -> usize {
+        self.slot_at(level, self.slots(level))
+    }
+}
+
+/// A node's image, looked at.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    shape: &'a NodeShape,
+    bytes: &'a [u8],
+}
+
+impl<'a> Node<'a> {
+    /// Of an image of at least the bytes that the node's level uses.
+    #[inline]
+    pub fn new(shape: &'a NodeShape, bytes: &'a [u8]) -> Node<'a> {
+        Node { shape, bytes }
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        u64::from_le_bytes(*self.bytes[at..].first_chunk().expect("inside the image"))
+    }
+
+    /// LOCK.
+    #[inline]
+    pub fn lock(&self) -> u64 {
+        self.word(LOCK_AT)
+    }
+
+    /// VERSION.
+    #[inline]
+    pub fn version(&self) -> Version {
+        Version::from_word(self.word(VERSION_AT))
+    }
+
+    /// 0: a leaf.
+    #[inline]
+    pub fn level(&self) -> u8 {
+        self.bytes[META_AT]
+    }
+
+    #[inline]
+    fn has(&self, flag: u8) -> bool {
+        self.bytes[META_AT + 1] & flag != 0
+    }
+
+    /// Whether it was merged into another.
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        self.has(DEAD)
+    }
+
+    /// The index it belongs to, its number and one; a root that was never split says 0.
+    #[inline]
+    pub fn tree(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[META_AT + 2], self.bytes[META_AT + 3]])
+    }
+
+    /// The node after it at its level.
+    #[inline]
+    pub fn next(&self) -> Address {
+        Address::from_word(self.word(NEXT_AT))
+    }
+
+    /// Its slots in use. What a damaged word says of slots that there are not is nothing.
+    #[inline]
+    pub fn bitmap(&self) -> u64 {
+        self.word(BITMAP_AT) & mask(self.shape.slots(self.level()))
+    }
+
+    /// Groups of slots of which an entry may lie elsewhere.
+    #[inline]
+    pub fn strays(&self) -> u64 {
+        self.word(STRAYS_AT)
+    }
+
+    /// How many slots are in use.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.bitmap().count_ones() as usize
+    }
+
+    /// The least key that it covers.
+    #[inline]
+    pub fn low(&self) -> &'a [u8] {
+        &self.bytes[LOW_AT..LOW_AT + self.shape.key_bytes]
+    }
+
+    /// The least key beyond it.
+    #[inline]
+    pub fn high(&self) -> Option<&'a [u8]> {
+        let at = LOW_AT + self.shape.key_bytes;
+        self.has(BOUNDED).then(|| &self.bytes[at..at + self.shape.key_bytes])
+    }
+
+    /// Whether a key belongs to it.
+    #[inline]
+    pub fn covers(&self, key: &[u8]) -> bool {
+        self.low() <= key && self.high().is_none_or(|high| key < high)
+    }
+
+    /// A slot's key.
+    #[inline]
+    pub fn key(&self, slot: usize) -> &'a [u8] {
+        let at = self.shape.slot_at(self.level(), slot);
+        &self.bytes[at..at + self.shape.key_bytes]
+    }
+
+    /// An inner node's slot's child.
+    #[inline]
+    pub fn child(&self, slot: usize) -> Address {
+        Address::from_word(self.word(self.shape.slot_at(self.level(), slot) + self.shape.key_bytes))
+    }
+
+    /// The slots in use, ascending.
+    #[inline]
+    pub fn used(&self) -> Bits {
+        Bits(self.bitmap())
+    }
+
+    /// The slot that holds `key`, of those in `among`.
+    pub fn find(&self, key: &[u8], among: u64) -> Option<usize> {
+        let level = self.level();
+        let (stride, start) = (self.shape.slot_bytes(level), self.shape.header_bytes);
+        if let Ok(wanted) = <[u8; 8]>::try_from(key) {
+            let wanted = u64::from_le_bytes(wanted);
+            return Bits(among).find(|&slot| self.word(start + slot * stride) == wanted);
+        }
+        Bits(among).find(|&slot| self.key(slot) == key)
+    }
+}
+
+/// The first word of a key, as it compares.
+#[inline]
+pub fn first_of(key: &[u8]) -> u64 {
+    u64::from_be_bytes(*key.first_chunk().expect("keys have 8 bytes or more"))
+}
+
+/// The positions of a word's bits.
+#[derive(Clone, Copy)]
+pub struct Bits(pub u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let at = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+/// Makes of a key the one before it; false, and ones, if there is none.
+pub fn before(key: &mut [u8]) -> bool {
+    for byte in key.iter_mut().rev() {
+        let (less, borrowed) = byte.overflowing_sub(1);
+        *byte = less;
+        if !borrowed {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::btree::order::Order;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever stands in a node's memory, it is looked at within its bytes.
+        #[test]
+        fn damaged_nodes_are_looked_at_within_their_bytes(
+            seed: u64, meta: u32, bitmap in prop_oneof![Just(u64::MAX), any::<u64>()],
+            key in prop::collection::vec(any::<u8>(), 48),
+        ) {
+            let mut word = seed;
+            for (key_bytes, value_bytes) in [(8, 8), (8, 0), (24, 8), (48, 0), (48, 8)] {
+                let shape = NodeShape::of(key_bytes, value_bytes);
+                let mut image = vec![0; shape.node_bytes];
+                for chunk in image.as_chunks_mut::<8>().0 {
+                    word = tarn_fabric::rng::mix(word);
+                    *chunk = word.to_le_bytes();
+                }
+                image[META_AT..META_AT + 4].copy_from_slice(&meta.to_le_bytes());
+                image[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&bitmap.to_le_bytes());
+                let (node, key) = (Node::new(&shape, &image), &key[..key_bytes]);
+                prop_assert!(node.count() <= shape.slots(node.level()));
+                for slot in node.used() {
+                    prop_assert_eq!(node.key(slot).len(), key_bytes);
+                    if node.level() > 0 {
+                        _ = node.child(slot);
+                    }
+                }
+                _ = (node.covers(key), node.find(key, node.bitmap()), node.tree(), node.next());
+                let mut order = Order::default();
+                order.fill(node, key, &vec![0xff; key_bytes]);
+                prop_assert!(order.slots().len() <= node.count());
+            }
+        }
+    }
+
+    #[test]
+    fn shapes_fill_their_nodes() {
+        let narrow = NodeShape::of(8, 8);
+        assert_eq!((narrow.node_bytes, narrow.header_bytes), (1024, 64));
+        assert_eq!((narrow.leaf_slots, narrow.inner_slots), (60, 60));
+        let own = NodeShape::of(8, 0);
+        assert_eq!((own.leaf_slots, own.used_bytes(0)), (64, 64 + 512));
+        let wide = NodeShape::of(48, 0);
+        assert_eq!((wide.node_bytes, wide.header_bytes), (2048, 192));
+        assert_eq!((wide.leaf_slots, wide.inner_slots), (38, 33));
+        let widest = NodeShape::of(64, 64);
+        assert_eq!((widest.header_bytes, widest.leaf_slots, widest.inner_slots), (192, 14, 25));
+    }
+
+    #[test]
+    fn keys_that_follow_one_another_share_the_homes() {
+        let shape = NodeShape::of(8, 0);
+        for (stride, shift) in [(1, 0), (97, 0), (1, 8), (1, 32), (3, 16), (1 << 20, 0)] {
+            let mut counts = [0; 8];
+            let keys = (0..48u64).map(|at| (1_000_003 + at * stride) << shift);
+            keys.for_each(|key| counts[shape.home(&key.to_be_bytes())] += 1);
+            assert!(counts.iter().all(|&count| count <= 8), "{stride} << {shift}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_at_home_is_a_stray() {
+        let shape = NodeShape::of(8, 8);
+        assert_eq!((shape.homes, shape.leaf_slots), (7, 60));
+        let key = 5u64.to_be_bytes();
+        let home = shape.home(&key);
+        let (slot, stray) = shape.place(0, &key, 0).expect("room");
+        assert_eq!((slot / GROUP_SLOTS, stray), (home, 0));
+        let taken = NodeShape::group_bits(home);
+        assert_eq!(shape.place(0, &key, taken), Some((59, 1 << home)));
+        assert_eq!(shape.place(0, &key, mask(60)), None);
+        assert_eq!(shape.place(1, &key, 0b101), Some((1, 0)));
+    }
+
+    #[test]
+    fn zeros_are_an_empty_tree() {
+        let shape = NodeShape::of(16, 8);
+        let zeros = vec![0; shape.node_bytes];
+        let node = Node::new(&shape, &zeros);
+        assert_eq!((node.level(), node.is_dead(), node.count()), (0, false, 0));
+        assert!(node.covers(&[0; 16]) && node.covers(&[255; 16]) && node.high().is_none());
+    }
+
+    #[test]
+    fn the_key_before() {
+        let mut key = [0, 1, 0];
+        assert!(before(&mut key));
+        assert_eq!(key, [0, 0, 255]);
+        assert!(!before(&mut [0, 0]));
+    }
+}

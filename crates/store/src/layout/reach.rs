@@ -1,0 +1,125 @@
+//! Which lines and words of a row its columns lie in, one bit each.
+//!
+//! Invariant: what a set of columns covers is the union of what each covers, so that runs of lines are
+//! runs of bits. Rows of more than 64 units have no masks: who asks counts columns instead.
+
+use crate::schema::{Cells, Column, TableSchema};
+use tarn_fabric::address::LINE_BYTES;
+
+/// Bytes of a word: what is written is whole words.
+pub const WORD_BYTES: usize = 8;
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    lines: Box<[u64]>,
+    words: Box<[u64]>,
+}
+
+impl Reach {
+    /// Of rows of `schema`.
+    pub fn of(schema: &TableSchema) -> Reach {
+        Reach { lines: masks(schema, LINE_BYTES), words: masks(schema, WORD_BYTES) }
+    }
+
+    /// The units of `unit` bytes that the columns of `bits` lie in; `None` if a row has too many.
+    #[inline]
+    pub fn units(&self, unit: usize, bits: u64) -> Option<u64> {
+        let masks = match unit {
+            LINE_BYTES => &self.lines,
+            WORD_BYTES => &self.words,
+            _ => return None,
+        };
+        if masks.is_empty() {
+            return None;
+        }
+        let (mut left, mut units) = (bits, 0);
+        while left != 0 {
+            units |= masks[left.trailing_zeros() as usize];
+            left &= left - 1;
+        }
+        Some(units)
+    }
+
+    /// Calls `run(from, to)` for the byte ranges of a payload of these columns that `cells` cover, widened to
+    /// multiples of `unit` and merged where they touch.
+    pub fn for_each_run(
+        &self,
+        columns: &[Column],
+        cells: Cells,
+        (unit, payload_bytes): (usize, usize),
+        mut run: impl FnMut(usize, usize),
+    ) {
+        let every = u64::MAX >> (64 - columns.len());
+        if cells.0 & every == every {
+            let whole = payload_bytes.next_multiple_of(unit);
+            return if whole > 0 {
+                run(0, whole)
+            };
+        }
+        if let Some(mut units) = self.units(unit, cells.0 & every) {
+            while units != 0 {
+                let from = units.trailing_zeros();
+                let len = (units >> from).trailing_ones();
+                units &= !(u64::MAX >> (64 - len) << from);
+                run(from as usize * unit, (from + len) as usize * unit);
+            }
+            return;
+        }
+        let (mut from, mut to, mut left) = (0, 0, cells.0 & every);
+        while left != 0 {
+            let column = &columns[left.trailing_zeros() as usize];
+            left &= left - 1;
+            let start = column.offset_bytes / unit * unit;
+            let end =
+                (column.offset_bytes + column.column_type.width_bytes()).next_multiple_of(unit);
+            if start > to {
+                if to > from {
+                    run(from, to);
+                }
+                from = start;
+            }
+            to = end.max(to);
+        }
+        if to > from {
+            run(from, to);
+        }
+    }
+}
+
+fn masks(schema: &TableSchema, unit: usize) -> Box<[u64]> {
+    if schema.payload_bytes() > 64 * unit {
+        return Box::default();
+    }
+    let mask = |(start, end): (usize, usize)| {
+        let (first, units) = (start / unit, end.div_ceil(unit) - start / unit);
+        u64::MAX >> (64 - units) << first
+    };
+    let columns = schema.columns.iter();
+    let ranges =
+        columns.map(|it| (it.offset_bytes, it.offset_bytes + it.column_type.width_bytes()));
+    ranges.map(mask).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::ColumnType;
+
+    #[test]
+    fn columns_reach_the_units_that_they_touch() {
+        let schema = TableSchema::new("t", 1)
+            .column("a", ColumnType::Bytes(60))
+            .column("b", ColumnType::U64)
+            .column("c", ColumnType::Bytes(500));
+        let reach = Reach::of(&schema);
+        assert_eq!(reach.units(LINE_BYTES, 0b001), Some(0b1));
+        assert_eq!(reach.units(LINE_BYTES, 0b010), Some(0b11));
+        assert_eq!(reach.units(LINE_BYTES, 0b101), Some(0b1_1111_1111));
+        assert_eq!(reach.units(LINE_BYTES, 0), Some(0));
+        // 568 bytes are 71 words.
+        assert_eq!(reach.units(WORD_BYTES, 0b001), None);
+        let narrow = TableSchema::new("t", 1).column("a", ColumnType::Bytes(512));
+        assert_eq!(Reach::of(&narrow).units(WORD_BYTES, 1), Some(u64::MAX));
+    }
+}

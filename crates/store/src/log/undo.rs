@@ -1,0 +1,174 @@
+//! The entry of old bytes: which records a transaction has locked, and what it writes over.
+//!
+//! ```text
+//! 0   head: see [`crate::log`]; its own word is RECORDS u32, PIECES u32
+//! 32  RECORDS × { LOCK address u64 | old VERSION u64 | new VERSION u64 }   (equal: only held; bit 63 of the address: nameless)
+//! …   PIECES  × { address u64 | length u64 | old bytes, padded to 8 }
+//! ```
+//! Invariants: at a node, the entry precedes the data
+//! in the same batch, and a WRITE precedes whatever follows it in its batch, so wherever new data
+//! are, the entry is. That is why no round of its own is needed
+//! (docs/design/0004-fused-undo-log.md). The area is used again only when the locks of its last
+//! transaction have been released.
+
+use super::pieces::{self, LoggedPiece, OldBytes};
+use super::{Entry, LOG_HEADER_BYTES, OWN, seal, whole};
+use crate::ids::OwnerTag;
+use crate::layout::Version;
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round};
+
+const RECORD_BYTES: usize = 24;
+const VERSION_BYTES: usize = 8;
+/// Beside a record's address: what is written of it does not say who wrote it ([`super::redo`]).
+const NAMELESS: u64 = 1 << 63;
+
+/// Length of an entry with so many records and pieces, whose old bytes, each padded to 8, add up to
+/// `old_bytes`.
+#[inline]
+pub fn entry_bytes(records: usize, pieces: usize, old_bytes: usize) -> usize {
+    LOG_HEADER_BYTES + records * RECORD_BYTES + pieces::encoded_bytes(pieces, old_bytes)
+}
+
+/// Writes an entry of `len` bytes ([`entry_bytes`]) into the buffer, behind the old bytes; returns
+/// where.
+///
+/// # Panics
+/// If the pieces need more room: our bug.
+#[inline]
+pub fn write_entry(
+    round: &mut Round,
+    tag: OwnerTag,
+    logged: impl ExactSizeIterator<Item = LoggedRecord>,
+    old: impl Iterator<Item = OldBytes>,
+    len: usize,
+) -> BufferOffset {
+    let start = round.reserve_lines(len);
+    let (before, entry) = round.split_words(start, len / 8);
+    let count = logged.len();
+    let (records, rest) = entry[LOG_HEADER_BYTES / 8..].split_at_mut(count * RECORD_BYTES / 8);
+    for (record, its) in records.as_chunks_mut::<3>().0.iter_mut().zip(logged) {
+        let nameless = if its.nameless { NAMELESS } else { 0 };
+        let address = its.address.to_word() | nameless;
+        *record = [address, its.old_version.word(), its.new_version.word()];
+    }
+    let pieces = pieces::write(old, before, rest);
+    seal(entry, tag, count as u64 | (pieces << 32));
+    start
+}
+
+/// A record that a logged transaction changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoggedRecord {
+    /// Its LOCK word.
+    pub address: Address,
+    /// VERSION before.
+    pub old_version: Version,
+    /// VERSION after.
+    pub new_version: Version,
+    /// Something is written that does not say who wrote it. A transaction that logs this and does not write it takes the entry back.
+    pub nameless: bool,
+}
+
+impl LoggedRecord {
+    /// VERSION once the transaction was undone; `piece_bytes` is the length of the piece that VERSION
+    /// begins. An update, and a directory or header (whose piece is VERSION alone), count on beyond what
+    /// anybody may have seen of the transaction. A record that came or went has its old VERSION back:
+    /// nobody takes its bytes for a record while it is locked, and those of one that goes never
+    /// changed. Nor, in a slot that lies in one line, for that of the record whose slot another took in a
+    /// split; an update counts one on, whoever takes a slot more. So a record that a split was moving has
+    /// the version that its readers know (docs/design/0003-single-version-layout.md).
+    pub fn restored_version(&self, piece_bytes: usize) -> Version {
+        let went = self.old_version.is_present() && !self.new_version.is_present();
+        let came = !self.old_version.is_present() && piece_bytes > VERSION_BYTES;
+        let is_jump = self.new_version.counter() > self.old_version.counter() + 1;
+        let taken = self.old_version.is_present() && is_jump && piece_bytes > VERSION_BYTES;
+        match went || came || taken {
+            true => self.old_version,
+            false => self.new_version.present_after(Version::NEVER),
+        }
+    }
+}
+
+/// A transaction's entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogEntry {
+    /// Who wrote it.
+    pub tag: OwnerTag,
+    /// What it changed.
+    pub records: Vec<LoggedRecord>,
+    /// What to write back.
+    pub pieces: Vec<LoggedPiece>,
+}
+
+impl Entry for LogEntry {
+    fn decode(round: &Round, at: BufferOffset, available: usize) -> Option<LogEntry> {
+        let (tag, words) = whole(round, at, available)?;
+        let (records, pieces) = (words[OWN] as u32 as usize, (words[OWN] >> 32) as u32);
+        let body = &words[LOG_HEADER_BYTES / 8..];
+        let (records, rest) = body.split_at_checked(records * RECORD_BYTES / 8)?;
+        let record = |&[address, old, new]: &[u64; 3]| LoggedRecord {
+            address: Address::from_word(address),
+            old_version: Version::from_word(old),
+            new_version: Version::from_word(new),
+            nameless: address & NAMELESS != 0,
+        };
+        let records = records.as_chunks::<3>().0.iter().map(record).collect();
+        Some(LogEntry { tag, records, pieces: pieces::read(rest, pieces)? })
+    }
+
+    fn tag(&self) -> OwnerTag {
+        self.tag
+    }
+
+    fn records(&self) -> Vec<Address> {
+        self.records.iter().map(|record| record.address).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_fabric::address::{GroupId, Incarnation, NodeId, NodeSlot};
+
+    fn tag() -> OwnerTag {
+        let node = NodeId { slot: NodeSlot(3), incarnation: Incarnation(1) };
+        OwnerTag::new(node, 0, 9)
+    }
+
+    fn logged() -> (Round, BufferOffset, usize) {
+        let (mut round, address) = (Round::new(), Address::new(GroupId(1), 640));
+        let old = round.reserve(13);
+        round.bytes_mut(old, 13).copy_from_slice(b"hello, world!");
+        let [old_version, new_version] = [4, 5].map(Version::from_word);
+        let record = LoggedRecord { address, old_version, new_version, nameless: false };
+        let piece = OldBytes { address: address.plus(8), at: old, len_bytes: 13 };
+        let len = entry_bytes(1, 1, 16);
+        let at = write_entry(&mut round, tag(), [record].into_iter(), [piece].into_iter(), len);
+        (round, at, len)
+    }
+
+    #[test]
+    fn an_entry_round_trips() {
+        let (round, at, len) = logged();
+        let entry = LogEntry::decode(&round, at, len).expect("an entry");
+        assert_eq!(entry.tag, tag());
+        assert_eq!(entry.records[0].new_version, Version::from_word(5));
+        assert_eq!(entry.pieces[0].old, b"hello, world!");
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_cut_make_it_no_entry() {
+        let (mut round, at, len) = logged();
+        for byte in 0..len {
+            for bit in 0..8 {
+                round.bytes_mut(at, len)[byte] ^= 1 << bit;
+                assert_eq!(LogEntry::decode(&round, at, len), None, "byte {byte}, bit {bit}");
+                round.bytes_mut(at, len)[byte] ^= 1 << bit;
+            }
+        }
+        for cut in 0..len {
+            assert_eq!(LogEntry::decode(&round, at, cut), None, "cut at {cut}");
+        }
+    }
+}

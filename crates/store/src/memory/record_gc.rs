@@ -1,0 +1,237 @@
+//! Memory of records and versions that are no more, until it holds another.
+//!
+//! Invariant: what was put here was written, so it is no block of zeros and does not go back to the heap: it becomes a
+//! record of the same table again, in the same group. Who is on the way to it finds out that it came too late, by what
+//! stands where it came from or in the record: a record of one version has another VERSION in its slot by then, which is
+//! looked at after the record was read; one of Motor another VERSION in its head, or another STAMP; one of LOTUS
+//! another transaction, key or checksum. Where such a reader could do with the old one, it waits until none is left,
+//! while there is other memory, and not much waits already. A copy of the group that joins is filled beside those who write, and what it is filled
+//! with may be of before: nothing is used again in such a group (`context::Context::allocate_record` of the engine).
+//! A thread that ends leaves what it has to its node ([`crate::memory::left_memory`]). Whoever dies takes with it what it holds
+//! here, as it takes its chunks.
+
+use crate::schema::TableId;
+use std::collections::VecDeque;
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::clock::Nanos;
+
+/// The longest that a transaction that only reads may run.
+pub const READER_LIFETIME: Nanos = Nanos(500_000_000);
+/// By how much two clocks of the cluster may differ in how long they take that to be.
+pub const LIFETIME_DRIFT: Nanos = Nanos(1_000_000);
+/// Records that a thread has ready for itself, at most; it leaves so many at once to others.
+const BATCH: usize = 64;
+/// They are this part of a chunk at most: else threads would run out of memory beside others that have plenty.
+const CHUNK_PART: usize = 4;
+
+/// One of them: when the last reader that could do with it is gone, and where it lies.
+pub type Waiting = (Nanos, Address);
+
+/// How many records of a table a thread leaves to others at once, if a chunk holds so many.
+pub fn batch_of(per_chunk: usize) -> usize {
+    (per_chunk / CHUNK_PART).clamp(1, BATCH)
+}
+
+/// Records of one table in one group, in the order in which they were put.
+struct Ring {
+    table: TableId,
+    batch: usize,
+    waiting: VecDeque<Waiting>,
+}
+
+/// Discarded records, of a thread or of what threads have left.
+#[derive(Default)]
+pub struct RecordGc {
+    /// Of each group, its few tables.
+    groups: Vec<Vec<Ring>>,
+    /// Groups without a free chunk: chunks are never given back.
+    full: Vec<bool>,
+    /// By table, [`batch_of`] it.
+    batches: Vec<usize>,
+}
+
+impl RecordGc {
+    /// Of a pool with so many groups.
+    pub fn new(groups: usize) -> RecordGc {
+        let (full, groups) = (vec![false; groups], (0..groups).map(|_| Vec::new()).collect());
+        RecordGc { groups, full, batches: Vec::new() }
+    }
+
+    /// As [`RecordGc::new`], of a thread; by table, [`batch_of`] it.
+    pub fn of_thread(groups: usize, batches: Vec<usize>) -> RecordGc {
+        RecordGc { batches, ..RecordGc::new(groups) }
+    }
+
+    fn ring(&mut self, group: GroupId, table: TableId) -> &mut Ring {
+        let rings = &mut self.groups[usize::from(group.0)];
+        let known = rings.iter().position(|ring| ring.table == table);
+        let index = known.unwrap_or_else(|| {
+            let batch = self.batches.get(usize::from(table.0)).copied().unwrap_or(BATCH);
+            rings.push(Ring { table, batch, waiting: VecDeque::new() });
+            rings.len() - 1
+        });
+        &mut rings[index]
+    }
+
+    /// Takes a record whose last reader is gone after `free_after`. It waits behind those put before it, whatever
+    /// their time. Whether it is time to ask for the [`RecordGc::surplus`].
+    #[inline]
+    pub fn put(&mut self, free_after: Nanos, record: Address, table: TableId) -> bool {
+        let ring = self.ring(record.group(), table);
+        ring.waiting.push_back((free_after, record));
+        ring.waiting.len().is_multiple_of(ring.batch)
+    }
+
+    /// The record that has waited longest, if nobody can do with it any more, or there is no other memory, or more than
+    /// `enough` wait.
+    #[inline]
+    pub fn take(
+        &mut self,
+        now: Nanos,
+        (group, table): (GroupId, TableId),
+        enough: usize,
+    ) -> Option<Address> {
+        let is_full = self.full[usize::from(group.0)];
+        let rings = &mut self.groups[usize::from(group.0)];
+        let ring = &mut rings.iter_mut().find(|ring| ring.table == table)?.waiting;
+        let &(free_after, record) = ring.front()?;
+        (is_full || free_after < now || ring.len() > enough).then(|| {
+            ring.pop_front();
+            record
+        })
+    }
+
+    /// What a thread does not need for itself: of many, some that have waited longest, whether their time has come or not;
+    /// if the group is full, all.
+    pub fn surplus(&mut self, group: GroupId, table: TableId) -> Vec<Waiting> {
+        let is_full = self.full[usize::from(group.0)];
+        let &mut Ring { ref mut waiting, batch, .. } = self.ring(group, table);
+        match waiting.len() {
+            _ if is_full => waiting.drain(..).collect(),
+            len if len >= 2 * batch => waiting.drain(..batch).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes over a record that may be used at once, before those that wait.
+    pub fn put_ready(&mut self, record: Address, table: TableId) {
+        self.ring(record.group(), table).waiting.push_front((Nanos(0), record));
+    }
+
+    /// As many as `batch` that may be used now as by [`RecordGc::take`], those first that have waited longest.
+    pub fn some(
+        &mut self,
+        now: Nanos,
+        of: (GroupId, TableId),
+        (enough, batch): (usize, usize),
+    ) -> Vec<Address> {
+        std::iter::from_fn(|| self.take(now, of, enough)).take(batch).collect()
+    }
+
+    /// There is no other memory in a group: from now on nothing waits there for its time.
+    pub fn note_full(&mut self, group: GroupId) {
+        self.full[usize::from(group.0)] = true;
+    }
+
+    /// Whether there is no other memory in a group.
+    pub fn is_full(&self, group: GroupId) -> bool {
+        self.full[usize::from(group.0)]
+    }
+
+    /// Takes over all of another's.
+    pub fn take_over(&mut self, mut other: RecordGc) {
+        for group in 0..other.groups.len() {
+            for ring in std::mem::take(&mut other.groups[group]) {
+                self.ring(GroupId(group as u16), ring.table).waiting.extend(ring.waiting);
+            }
+        }
+    }
+
+    /// How many records are here.
+    pub fn waiting(&self) -> usize {
+        self.groups.iter().flatten().map(|ring| ring.waiting.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: TableId = TableId(3);
+    const MANY: usize = usize::MAX;
+
+    #[test]
+    fn a_record_comes_back_after_its_time_or_if_there_is_nothing_else() {
+        let (one, two) = (Address::new(GroupId(1), 4096), Address::new(GroupId(1), 8192));
+        let mut gc = RecordGc::new(2);
+        gc.put(Nanos(10), one, TABLE);
+        gc.put(Nanos(20), two, TABLE);
+        assert_eq!(gc.take(Nanos(10), (GroupId(1), TABLE), MANY), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(0), TABLE), MANY), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TableId(4)), MANY), None);
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TABLE), MANY), Some(one));
+        assert_eq!((gc.take(Nanos(11), (GroupId(1), TABLE), MANY), gc.waiting()), (None, 1));
+        gc.note_full(GroupId(0));
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TABLE), MANY), None);
+        gc.note_full(GroupId(1));
+        assert_eq!(gc.take(Nanos(11), (GroupId(1), TABLE), MANY), Some(two));
+        assert_eq!((gc.take(Nanos(99), (GroupId(1), TABLE), MANY), gc.waiting()), (None, 0));
+    }
+
+    #[test]
+    fn nothing_overtakes_what_was_put_before() {
+        let record = |offset| Address::new(GroupId(0), offset);
+        let mut gc = RecordGc::new(1);
+        gc.put(Nanos(30), record(64), TABLE);
+        gc.put(Nanos(5), record(128), TABLE);
+        assert_eq!(gc.take(Nanos(10), (GroupId(0), TABLE), MANY), None);
+        assert_eq!(gc.take(Nanos(31), (GroupId(0), TABLE), MANY), Some(record(64)));
+        assert_eq!(gc.take(Nanos(31), (GroupId(0), TABLE), MANY), Some(record(128)));
+    }
+
+    #[test]
+    fn of_large_records_a_thread_keeps_few() {
+        assert_eq!([0, 1, 7, 64, 255, 4096].map(batch_of), [1, 1, 1, 16, 63, 64]);
+        let group = GroupId(0);
+        let mut gc = RecordGc::of_thread(1, vec![1, 1, 1, 16]);
+        let has_many = |at: u64| gc.put(Nanos(0), Address::new(group, 64 * at), TABLE);
+        assert_eq!((1..=32).map(has_many).filter(|&it| it).count(), 2);
+        assert_eq!(gc.surplus(group, TABLE).len(), 16);
+        assert!(gc.surplus(group, TABLE).is_empty());
+    }
+
+    #[test]
+    fn a_thread_keeps_what_it_needs_and_all_is_taken_over() {
+        let group = GroupId(0);
+        let mut gc = RecordGc::new(1);
+        let put = |gc: &mut RecordGc, from: u64, count: usize| {
+            for at in from..from + count as u64 {
+                gc.put(Nanos(at), Address::new(group, 64 * (at + 1)), TABLE);
+            }
+        };
+        put(&mut gc, 0, 2 * BATCH - 1);
+        assert!(gc.surplus(group, TABLE).is_empty());
+        put(&mut gc, 1000, 2);
+        assert_eq!(gc.surplus(group, TABLE).len(), BATCH, "others see to it that they wait");
+        gc.note_full(group);
+        let mut all = RecordGc::new(1);
+        for (free_after, record) in gc.surplus(group, TABLE) {
+            all.put(free_after, record, TABLE);
+        }
+        assert_eq!((gc.waiting(), all.waiting()), (0, BATCH + 1));
+        assert!(
+            all.some(Nanos(0), (group, TABLE), (MANY, BATCH)).is_empty(),
+            "their time has not come"
+        );
+        assert_eq!(all.some(Nanos(1 << 20), (group, TABLE), (MANY, BATCH)).len(), BATCH);
+        put(&mut gc, 0, 3);
+        assert_eq!(all.some(Nanos(0), (group, TABLE), (0, BATCH)).len(), 1, "whatever its time");
+        all.take_over(gc);
+        assert_eq!(all.take(Nanos(0), (group, TABLE), 2), Some(Address::new(group, 64)));
+        assert_eq!(all.take(Nanos(0), (group, TABLE), 2), None);
+        put(&mut all, 3, 1);
+        assert_eq!(all.waiting(), 3);
+        all.put_ready(Address::new(group, 4096), TABLE);
+        assert_eq!(all.take(Nanos(1), (group, TABLE), MANY), Some(Address::new(group, 4096)));
+    }
+}

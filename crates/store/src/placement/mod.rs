@@ -1,0 +1,10 @@
+//! Where things lie: the plan of a database, its replica groups, and the compute nodes that own its shards.
+//!
+//! Invariant: the plan is a function of schemas and options; what changes later, groups and shards, are values that a
+//! service hands in.
+
+pub mod catalog;
+mod plan_sizes;
+pub mod replica_groups;
+pub mod routing;
+pub mod shard_map;

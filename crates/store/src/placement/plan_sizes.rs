@@ -1,0 +1,108 @@
+//! Whether what a plan asks for can be planned at all.
+//!
+//! Invariant: what passes fits one replica group's offsets by a count that leaves things out and never counts too
+//! much. So the plan's arithmetic, in 64 bits, does not overflow, and nothing is refused that would have fitted.
+
+use crate::ids::UsageError;
+use crate::layout::LayoutKind;
+use crate::placement::catalog::Options;
+use crate::schema::TableSchema;
+use tarn_fabric::address::GROUP_BYTES_MAX;
+
+/// What one group can hold.
+const MOST: u128 = GROUP_BYTES_MAX as u128;
+
+fn refuse(field: &str, value: impl ToString, allowed: String) -> Result<(), UsageError> {
+    Err(UsageError { field: field.to_owned(), value: value.to_string(), allowed })
+}
+
+/// Refuses tables or log areas that no group has the offsets for; `sharing` groups share a table's records.
+///
+/// # Errors
+/// Names the first that is too large, and how large it may be.
+pub fn validate(
+    schemas: &[TableSchema],
+    options: &Options,
+    sharing: u64,
+) -> Result<(), UsageError> {
+    let logs = u128::from(options.coordinators_max) * u128::from(options.log_bytes);
+    if logs > MOST {
+        let most = MOST / u128::from(options.log_bytes);
+        let allowed = format!("at most {most}, of {} bytes of log each", options.log_bytes);
+        return refuse("coordinators_max", options.coordinators_max, allowed);
+    }
+    let mut free = MOST;
+    for schema in schemas {
+        let each_100 = least_bytes_100(schema, options);
+        let records = u128::from(schema.expected_records.div_ceil(sharing).max(1));
+        let taken = records * each_100 / 100;
+        if taken > free {
+            let most = free * 100 / each_100 * u128::from(sharing);
+            let allowed = format!("at most {most} in so many groups; add memory nodes");
+            let field = format!("records of table {}", schema.name);
+            return refuse(&field, schema.expected_records, allowed);
+        }
+        free -= taken;
+    }
+    Ok(())
+}
+
+/// What a hundred records take at the least: their slots and what lies apart.
+fn least_bytes_100(schema: &TableSchema, options: &Options) -> u128 {
+    let slot = options.slot(schema);
+    let waiting = match options.layout {
+        LayoutKind::MultiVersion { .. } => u128::from(options.versions_spare_percent),
+        _ => 0,
+    };
+    let bodies = (100 * slot.cells() as u128 + waiting) * slot.body_bytes() as u128;
+    u128::from(options.slots_per_100_records) * slot.slot_bytes as u128 + bodies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::catalog::Catalog;
+    use crate::schema::ColumnType;
+
+    fn refused(schemas: &[TableSchema], options: &Options) -> String {
+        Catalog::plan(schemas, options, 1).err().map_or(String::new(), |error| error.to_string())
+    }
+
+    #[test]
+    fn absurd_sizes_are_refused_by_name() {
+        let table = |records| TableSchema::new("t", records).column("v", ColumnType::U64);
+        let options = Options::default();
+        for records in [u64::MAX, 1 << 62, 1 << 58, 1 << 40] {
+            let said = refused(&[table(records)], &options);
+            let start = format!("records of table t = {records}; allowed: at most ");
+            assert!(said.starts_with(&start), "{said}");
+        }
+        let second = TableSchema { name: "u".into(), ..table(1 << 40) };
+        let said = refused(&[table(10), second], &options);
+        assert!(said.starts_with("records of table u = "), "{said}");
+        let with = |change: &dyn Fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            refused(&[table(10)], &options)
+        };
+        let said = with(&|options| options.spare_bytes = u64::MAX);
+        assert!(said.starts_with("spare_bytes = "), "{said}");
+        let said = with(&|options| options.coordinators_max = u32::MAX);
+        assert!(said.starts_with("coordinators_max = "), "{said}");
+        let said = with(&|options| options.slots_per_100_records = u32::MAX);
+        assert_eq!(said, "", "ten records have room for that many slots");
+    }
+
+    /// The largest number that is allowed can be planned for, or is refused by the plan itself.
+    #[test]
+    fn what_passes_does_not_overflow() {
+        let layouts = [LayoutKind::SingleVersion, LayoutKind::Ticketed];
+        for layout in layouts {
+            let options = Options { layout, ..Options::default() };
+            for shift in 20..64 {
+                let table = TableSchema::new("t", 1 << shift).column("v", ColumnType::Bytes(900));
+                let _ = Catalog::plan(&[table], &options, 1);
+            }
+        }
+    }
+}

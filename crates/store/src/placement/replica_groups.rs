@@ -1,0 +1,308 @@
+//! Which memory nodes hold which replica group, in one configuration.
+//!
+//! Invariant: position 0 is the primary; locks live there and there alone, and reads go there. After
+//! it come the other members of the group, then copies that are still joining: these get every WRITE
+//! of log and data, are never read by transactions, and do not count when recovery decides. A map is
+//! immutable; a new configuration brings a new one (`configuration` of the engine).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tarn_fabric::address::{Address, GroupId, NodeSlot, Target};
+
+/// The nodes of one group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Copies {
+    /// Members, primary first, then joining ones.
+    nodes: Vec<NodeSlot>,
+    /// How many of them are members.
+    members: usize,
+}
+
+/// The nodes of every group, primary first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplicaGroups {
+    groups: Vec<Copies>,
+}
+
+impl ReplicaGroups {
+    /// From the nodes of every group, primary first; all of them are members.
+    ///
+    /// # Panics
+    /// If there is no group, or a group has no node.
+    pub fn new(groups: Vec<Vec<NodeSlot>>) -> ReplicaGroups {
+        assert!(!groups.is_empty());
+        let copies = |nodes: Vec<NodeSlot>| {
+            assert!(!nodes.is_empty(), "a primary in every group");
+            Copies { members: nodes.len(), nodes }
+        };
+        ReplicaGroups { groups: groups.into_iter().map(copies).collect() }
+    }
+
+    /// Of a group that there is not (its address was read from memory that is damaged) the first one's: the fabric knows
+    /// no such group there either, and says so.
+    #[inline]
+    fn of(&self, group: GroupId) -> &Copies {
+        self.groups.get(usize::from(group.0)).unwrap_or(&self.groups[0])
+    }
+
+    /// How many groups there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// How many copies there are of `group`, joining ones included.
+    #[inline]
+    pub fn replicas(&self, group: GroupId) -> usize {
+        self.of(group).nodes.len()
+    }
+
+    /// The group's members, primary first.
+    pub fn members(&self, group: GroupId) -> &[NodeSlot] {
+        let Copies { nodes, members } = self.of(group);
+        &nodes[..*members]
+    }
+
+    /// The nodes whose copies of the group are not complete yet.
+    pub fn joining(&self, group: GroupId) -> &[NodeSlot] {
+        let Copies { nodes, members } = self.of(group);
+        &nodes[*members..]
+    }
+
+    /// Whether any group has a copy that is not complete yet.
+    pub fn is_joining(&self) -> bool {
+        self.groups.iter().any(|copies| copies.members < copies.nodes.len())
+    }
+
+    /// The address at its primary.
+    #[inline]
+    pub fn primary(&self, address: Address) -> Target {
+        address.at(self.of(address.group()).nodes[0])
+    }
+
+    /// The address at the copy at `position`; 0 is the primary.
+    #[inline]
+    pub fn replica(&self, address: Address, position: usize) -> Target {
+        address.at(self.of(address.group()).nodes[position])
+    }
+
+    /// The address at every copy, primary first: where a WRITE goes.
+    #[inline]
+    pub fn all(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
+        self.of(address.group()).nodes.iter().map(move |&node| address.at(node))
+    }
+
+    /// The address at every member, primary first: what counts.
+    pub fn counted(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
+        self.members(address.group()).iter().map(move |&node| address.at(node))
+    }
+
+    /// The address at every copy but the primary.
+    #[inline]
+    pub fn backups(&self, address: Address) -> impl Iterator<Item = Target> + '_ {
+        self.all(address).skip(1)
+    }
+
+    /// Every memory node, ascending.
+    pub fn nodes(&self) -> Vec<NodeSlot> {
+        let nodes = self.groups.iter().flat_map(|copies| copies.nodes.iter().copied());
+        let mut nodes: Vec<NodeSlot> = nodes.collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Without a node: the next member of each of its groups is primary. `None` if a group has no
+    /// member left; its bytes are lost.
+    pub fn without(&self, node: NodeSlot) -> Option<ReplicaGroups> {
+        let mut map = self.clone();
+        for copies in &mut map.groups {
+            let members = copies.nodes[..copies.members].iter().filter(|&&it| it != node).count();
+            copies.nodes.retain(|&it| it != node);
+            copies.members = members;
+        }
+        map.groups.iter().all(|copies| copies.members > 0).then_some(map)
+    }
+
+    /// With another member of `group` as its primary.
+    ///
+    /// # Panics
+    /// If the node is no member of it.
+    #[must_use]
+    pub fn with_primary(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
+        let position = self.members(group).iter().position(|&it| it == node);
+        let mut map = self.clone();
+        map.groups[usize::from(group.0)].nodes.swap(0, position.expect("a member of the group"));
+        map
+    }
+
+    /// With a copy of `group` that begins to join.
+    ///
+    /// # Panics
+    /// If the node has one already.
+    #[must_use]
+    pub fn with_joining(&self, group: GroupId, node: NodeSlot) -> ReplicaGroups {
+        let mut map = self.clone();
+        let nodes = &mut map.groups[usize::from(group.0)].nodes;
+        assert!(!nodes.contains(&node), "{node:?} holds {group:?} already");
+        nodes.push(node);
+        map
+    }
+
+    /// With primaries moved to other members of their groups, one group at a time, as long as that makes
+    /// their numbers more even over the nodes.
+    #[must_use]
+    pub fn balanced(&self) -> ReplicaGroups {
+        let mut map = self.clone();
+        while let Some((group, position)) = map.heavy() {
+            map.groups[group].nodes.swap(0, position);
+        }
+        map
+    }
+
+    /// A group whose primary is that of two groups more than another member, and the lightest such one.
+    fn heavy(&self) -> Option<(usize, usize)> {
+        let load = |node: NodeSlot| self.groups.iter().filter(|it| it.nodes[0] == node).count();
+        self.groups.iter().enumerate().find_map(|(group, copies)| {
+            let lightest = (1..copies.members).min_by_key(|&at| load(copies.nodes[at]))?;
+            let is_lighter = load(copies.nodes[lightest]) + 1 < load(copies.nodes[0]);
+            is_lighter.then_some((group, lightest))
+        })
+    }
+
+    /// With every joining copy a member.
+    #[must_use]
+    pub fn joined(&self) -> ReplicaGroups {
+        let mut map = self.clone();
+        map.groups.iter_mut().for_each(|copies| copies.members = copies.nodes.len());
+        map
+    }
+}
+
+/// A group as the hot path sees it.
+struct Brief {
+    primary: Cell<NodeSlot>,
+    replicas: Cell<u16>,
+}
+
+/// One thread's copy of the map of the configuration that it runs in.
+///
+/// Invariant: it changes only while no transaction of the thread runs, so that a transaction sees
+/// one map from its beginning to its end.
+pub struct ThreadGroups {
+    briefs: Box<[Brief]>,
+    whole: RefCell<Rc<ReplicaGroups>>,
+}
+
+impl ThreadGroups {
+    /// A copy of `map`.
+    pub fn new(map: &ReplicaGroups) -> ThreadGroups {
+        let brief = |copies: &Copies| Brief {
+            primary: Cell::new(copies.nodes[0]),
+            replicas: Cell::new(copies.nodes.len() as u16),
+        };
+        let briefs = map.groups.iter().map(brief).collect();
+        ThreadGroups { briefs, whole: RefCell::new(Rc::new(map.clone())) }
+    }
+
+    /// Becomes a copy of another map of the same groups.
+    pub fn become_copy_of(&self, map: &ReplicaGroups) {
+        assert_eq!(self.count(), map.count(), "configurations have the same groups");
+        for (brief, copies) in self.briefs.iter().zip(&map.groups) {
+            brief.primary.set(copies.nodes[0]);
+            brief.replicas.set(copies.nodes.len() as u16);
+        }
+        *self.whole.borrow_mut() = Rc::new(map.clone());
+    }
+
+    /// The map, which stays as it is for whoever holds it.
+    pub fn whole(&self) -> Rc<ReplicaGroups> {
+        Rc::clone(&self.whole.borrow())
+    }
+
+    /// How many groups there are.
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.briefs.len()
+    }
+
+    /// As [`ReplicaGroups::replicas`].
+    #[inline]
+    pub fn replicas(&self, group: GroupId) -> usize {
+        usize::from(self.briefs[usize::from(group.0)].replicas.get())
+    }
+
+    /// As [`ReplicaGroups::primary`].
+    #[inline]
+    pub fn primary(&self, address: Address) -> Target {
+        address.at(self.briefs[usize::from(address.group().0)].primary.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> ReplicaGroups {
+        let node = |slot: u16| NodeSlot(slot % 3);
+        ReplicaGroups::new((0..3).map(|group| vec![node(group), node(group + 1)]).collect())
+    }
+
+    /// An address out of damaged memory names some node, and the fabric refuses it: no panic.
+    #[test]
+    fn a_group_that_there_is_not_is_at_nodes_that_there_are() {
+        let groups = ReplicaGroups::new(vec![vec![NodeSlot(2), NodeSlot(0)], vec![NodeSlot(1)]]);
+        let address = Address::new(GroupId(7), 64);
+        assert_eq!(groups.primary(address), address.at(NodeSlot(2)));
+        assert_eq!(groups.all(address).count(), 2);
+        assert_eq!(groups.members(GroupId(u16::MAX)), [NodeSlot(2), NodeSlot(0)]);
+    }
+
+    #[test]
+    fn a_dead_node_leaves_and_a_spare_joins() {
+        let group = GroupId;
+        let less = three().without(NodeSlot(1)).expect("a member in every group");
+        assert_eq!(less.members(group(0)), [NodeSlot(0)]);
+        assert_eq!(less.members(group(1)), [NodeSlot(2)]);
+        let more = less.with_joining(group(1), NodeSlot(3));
+        assert_eq!(
+            (more.members(group(1)), more.joining(group(1))),
+            (&[NodeSlot(2)][..], &[NodeSlot(3)][..])
+        );
+        let address = Address::new(group(1), 64);
+        assert_eq!((more.all(address).count(), more.counted(address).count()), (2, 1));
+        assert!(more.is_joining() && !more.joined().is_joining());
+        assert_eq!(more.joined().members(group(1)), [NodeSlot(2), NodeSlot(3)]);
+        // A copy that was not complete does not save a group.
+        assert_eq!(more.without(NodeSlot(2)), None);
+    }
+
+    #[test]
+    fn primaries_are_spread_again() {
+        let node = NodeSlot;
+        let groups =
+            (0..3).map(|group| (0..3).map(|it| node((group + it) % 3)).collect()).collect();
+        let mut map = ReplicaGroups::new(groups);
+        assert_eq!(map.balanced(), map, "each is primary of one group");
+        map = map.without(node(0)).expect("members");
+        for group in 0..3 {
+            map = map.with_joining(GroupId(group), node(3));
+        }
+        assert_eq!(map.balanced(), map, "a copy that joins is no primary");
+        let map = map.joined().balanced();
+        let mut primaries = [0, 1, 2].map(|group| map.members(GroupId(group))[0]);
+        primaries.sort_unstable();
+        assert_eq!(primaries, [node(1), node(2), node(3)]);
+        assert!((0..3).all(|group| map.members(GroupId(group)).len() == 3));
+    }
+
+    #[test]
+    fn a_threads_copy_follows() {
+        let thread = ThreadGroups::new(&three());
+        let (held, address) = (thread.whole(), Address::new(GroupId(1), 64));
+        assert_eq!(thread.primary(address).node(), NodeSlot(1));
+        thread.become_copy_of(&three().without(NodeSlot(1)).expect("members"));
+        assert_eq!(thread.primary(address).node(), NodeSlot(2));
+        assert_eq!((thread.replicas(GroupId(1)), held.replicas(GroupId(1))), (1, 2));
+    }
+}

@@ -1,0 +1,97 @@
+//! Routing: at which compute node a transaction is to run.
+//!
+//! Invariant: a matter of speed alone. Wherever a transaction runs, its locks are granted by the owners of
+//! its shards; a stale map sends it to a node that has to ask another.
+//!
+//! LOTUS (§4.3): what only reads takes no lock and runs anywhere; what writes runs where the shard of its
+//! first record is, because the others are likely to be there too.
+
+use crate::placement::catalog::Catalog;
+use crate::placement::shard_map::{ShardId, ShardMap};
+use crate::schema::TableId;
+use rand::RngExt as _;
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::rng::Rng;
+
+/// Places transactions by one view of the shard map.
+pub struct Router<'a> {
+    catalog: &'a Catalog,
+    map: &'a ShardMap,
+    /// Where transactions may run.
+    nodes: Vec<NodeSlot>,
+}
+
+impl<'a> Router<'a> {
+    /// One that places transactions on `nodes`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn new(catalog: &'a Catalog, map: &'a ShardMap, nodes: Vec<NodeSlot>) -> Router<'a> {
+        assert!(!nodes.is_empty(), "somewhere to run");
+        Router { catalog, map, nodes }
+    }
+
+    /// The shard of a table's key word.
+    pub fn shard_of(&self, (table, key): (TableId, u64)) -> ShardId {
+        self.catalog.table(table).shard_of(key)
+    }
+
+    /// Where a transaction is to run whose first record is in the shard of this table's key word; anywhere,
+    /// if it only reads, or its first record is not known, or nobody that is left owns the shard.
+    #[inline]
+    pub fn place(
+        &self,
+        read_only: bool,
+        first_key: Option<(TableId, u64)>,
+        rng: &mut Rng,
+    ) -> NodeSlot {
+        let owner = first_key.filter(|_| !read_only).and_then(|(table, key)| {
+            let entry = self.map.entry(self.catalog.table(table).shard_of(key))?;
+            self.nodes.contains(&entry.owner.slot).then_some(entry.owner.slot)
+        });
+        owner.unwrap_or_else(|| self.nodes[rng.random_range(0..self.nodes.len())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::catalog::Options;
+    use crate::placement::shard_map::{ShardEntry, ShardState};
+    use crate::schema::{ColumnType, TableSchema};
+    use tarn_fabric::address::{Incarnation, NodeId};
+    use tarn_fabric::rng::seeded;
+
+    const TABLE: TableId = TableId(0);
+
+    #[test]
+    fn writers_go_to_the_owner_and_readers_anywhere() {
+        let schema = TableSchema::new("t", 100).critical_bits(0xff0).column("a", ColumnType::U64);
+        let catalog = Catalog::plan(&[schema], &Options::default(), 1).expect("a plan");
+        let map = ShardMap::default();
+        let slots = [0, 1, 2].map(NodeSlot);
+        let router = Router::new(&catalog, &map, slots.to_vec());
+        let mut rng = seeded(1, 1);
+        let anywhere = |place: &mut dyn FnMut() -> NodeSlot| {
+            let found: std::collections::BTreeSet<NodeSlot> = (0..60).map(|_| place()).collect();
+            assert_eq!(found.len(), 3, "all of them");
+        };
+        anywhere(&mut || router.place(false, Some((TABLE, 0x40)), &mut rng));
+        for shard in ShardId::all() {
+            let owner =
+                NodeId { slot: slots[usize::from(shard.0) % 3], incarnation: Incarnation(1) };
+            map.learn(shard, ShardEntry { owner, state: ShardState::Open, epoch: 1 });
+        }
+        for key in 0..200u64 {
+            let shard = ShardId((key >> 4 & 0xff) as u16);
+            let owner = map.entry(shard).expect("an owner").owner.slot;
+            assert_eq!(router.place(false, Some((TABLE, key)), &mut rng), owner);
+        }
+        anywhere(&mut || router.place(true, Some((TABLE, 0x40)), &mut rng));
+        anywhere(&mut || router.place(false, None, &mut rng));
+        let owner = map.entry(ShardId(4)).expect("an owner").owner.slot;
+        let others: Vec<NodeSlot> = slots.into_iter().filter(|&slot| slot != owner).collect();
+        let router = Router::new(&catalog, &map, others.clone());
+        assert!(others.contains(&router.place(false, Some((TABLE, 0x40)), &mut rng)));
+    }
+}

@@ -1,0 +1,389 @@
+//! Shards: which compute node grants the locks of a record.
+//!
+//! Invariants: every key is in one of 4,096 shards for ever, a pure function of its table's schema and the
+//! key. A shard has one owner at a time: the map of record is the membership service's, which changes one
+//! entry at a time, from what the changer has seen, and counts each change in the entry's epoch. A node's
+//! view of it lags behind and never goes back.
+//!
+//! LOTUS (§4.2) shards by the low bits of a "critical field" of the key, so that what a transaction
+//! locks is likely to be in one shard. It moves shards by a message; a message that comes twice makes two
+//! owners, therefore the map decides here and messages are hints. (A compare-and-set on a word in memory
+//! nodes would do no better: on a replicated word it is not atomic.)
+//!
+//! ```text
+//! 63        32 | 31 28 | 27   22 | 21     12 | 11         0
+//!   epoch      | state | (zero)  | slot (10) | incarnation 12      an entry; zero is nobody's
+//! ```
+
+use crate::schema::{KeyWidth, TableSchema};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::address::{Address, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::rng::mix;
+
+/// How many shards there are: the low 12 bits of critical fields tell them apart.
+pub const SHARDS: usize = 1 << SHARD_BITS;
+const SHARD_BITS: u32 = 12;
+
+/// A shard, 0 to 4,095.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// All of them, in order.
+    pub fn all() -> impl Iterator<Item = ShardId> {
+        (0..SHARDS as u16).map(ShardId)
+    }
+
+    #[inline]
+    fn of_bits(bits: u64) -> ShardId {
+        ShardId((bits & (SHARDS as u64 - 1)) as u16)
+    }
+
+    #[inline]
+    fn of_hash(hash: u64) -> ShardId {
+        ShardId((hash >> (u64::BITS - SHARD_BITS)) as u16)
+    }
+}
+
+/// Whether a shard's owner grants its locks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum ShardState {
+    /// It does.
+    Open = 1,
+    /// Not any more: those that hold some finish, then another node takes over (`resharding` of the engine).
+    Closed = 2,
+    /// Its owner's life is over; nobody does until what rests on its locks has ended.
+    Recovering = 3,
+}
+
+/// What the map says about a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ShardEntry {
+    /// Whose it is, in which life.
+    pub owner: NodeId,
+    /// Whether it may be used.
+    pub state: ShardState,
+    /// How often the entry has changed: the later of two is the greater.
+    pub epoch: u32,
+}
+
+impl ShardEntry {
+    /// As one word: the later of two entries is the greater word.
+    #[inline]
+    pub fn word(self) -> u64 {
+        let owner = u64::from(self.owner.slot.0) << 12 | u64::from(self.owner.incarnation.0);
+        u64::from(self.epoch) << 32 | (self.state as u64) << 28 | owner
+    }
+
+    /// From its word; `None` if the shard has never had an owner.
+    #[inline]
+    pub fn from_word(word: u64) -> Option<ShardEntry> {
+        let state = match word >> 28 & 0xf {
+            1 => ShardState::Open,
+            2 => ShardState::Closed,
+            3 => ShardState::Recovering,
+            _ => return None,
+        };
+        let owner = NodeId {
+            slot: NodeSlot((word >> 12 & 0x3ff) as u16),
+            incarnation: Incarnation((word & 0xfff) as u16),
+        };
+        Some(ShardEntry { owner, state, epoch: (word >> 32) as u32 })
+    }
+
+    /// The entry that follows it.
+    ///
+    /// # Panics
+    /// After 2^32 changes.
+    #[must_use]
+    pub fn next(self, owner: NodeId, state: ShardState) -> ShardEntry {
+        ShardEntry { owner, state, epoch: self.epoch.checked_add(1).expect("2^32 changes") }
+    }
+
+    /// Whether this life of a node grants the shard's locks.
+    #[inline]
+    pub fn is_served_by(self, node: NodeId) -> bool {
+        self.owner == node && self.state == ShardState::Open
+    }
+}
+
+/// Stands for a life that grants a shard's locks: the part of an entry's word that says so, whatever the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Serving(u32);
+
+impl Serving {
+    /// That of a life.
+    pub fn by(node: NodeId) -> Serving {
+        let entry = ShardEntry { owner: node, state: ShardState::Open, epoch: 0 };
+        Serving(entry.word() as u32)
+    }
+}
+
+/// How a table's keys come to their shards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sharding {
+    /// By adjacent bits of the key word.
+    Field {
+        /// The lowest of them.
+        shift: u32,
+        /// Those that count, once shifted.
+        mask: u64,
+    },
+    /// By bits that are not adjacent, lowest run first, 12 bits in all at the most.
+    Runs(Box<[Run]>),
+    /// By a hash of the key word, which is itself one if keys are long.
+    Hash {
+        /// So that tables differ.
+        salt: u64,
+    },
+}
+
+/// Adjacent bits of a key word, and where they go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    mask: u64,
+    /// From their place in the word down to their place in the shard's number.
+    shift: u32,
+}
+
+impl Sharding {
+    /// That of a table; `salt` is its own.
+    pub fn of(schema: &TableSchema, salt: u64) -> Sharding {
+        let bits = schema.critical_bits;
+        if bits == 0 || schema.key != KeyWidth::Word {
+            return Sharding::Hash { salt };
+        }
+        let shift = bits.trailing_zeros();
+        let mask = bits >> shift;
+        if mask & mask.wrapping_add(1) == 0 {
+            return Sharding::Field { shift, mask };
+        }
+        Sharding::Runs(runs(bits))
+    }
+
+    /// The shard of a key.
+    #[inline]
+    pub fn shard_of(&self, key: u64) -> ShardId {
+        match self {
+            Sharding::Field { shift, mask } => ShardId::of_bits(key >> shift & mask),
+            Sharding::Runs(runs) => {
+                let part = |run: &Run| (key & run.mask) >> run.shift;
+                ShardId::of_bits(runs.iter().map(part).fold(0, |bits, part| bits | part))
+            }
+            Sharding::Hash { salt } => ShardId::of_hash(mix(key ^ salt)),
+        }
+    }
+}
+
+/// The runs of one bits of a mask, as far as the shard's number goes.
+fn runs(bits: u64) -> Box<[Run]> {
+    let (mut runs, mut left, mut placed) = (Vec::new(), bits, 0);
+    while left != 0 && placed < SHARD_BITS {
+        let start = left.trailing_zeros();
+        let length = (left >> start).trailing_ones();
+        let mask = left & (u64::MAX >> (u64::BITS - length)) << start;
+        runs.push(Run { mask, shift: start - placed });
+        left &= !mask;
+        placed += length;
+    }
+    runs.into()
+}
+
+/// The shard of what has an address and no key: buckets and nodes of indexes. By the hash, since addresses
+/// of their kind are multiples of their size: by their low bits they would be in a few shards.
+#[inline]
+pub fn shard_of_address(address: Address) -> ShardId {
+    ShardId::of_hash(mix(address.to_word()))
+}
+
+/// The map of record, which a service keeps.
+pub trait ShardRecord {
+    /// What it says of a shard; `None` if the shard has never had an owner.
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry>;
+
+    /// How often the map of record has changed: a node that has taken over so many changes need not look.
+    fn shard_changes(&self) -> u64;
+}
+
+impl<T: ShardRecord + ?Sized> ShardRecord for &T {
+    fn shard(&self, shard: ShardId) -> Option<ShardEntry> {
+        (**self).shard(shard)
+    }
+
+    fn shard_changes(&self) -> u64 {
+        (**self).shard_changes()
+    }
+}
+
+/// A node's view of the map.
+#[derive(Debug)]
+pub struct ShardMap {
+    words: Box<[AtomicU64]>,
+    /// The record's changes that it has taken over.
+    changes: AtomicU64,
+}
+
+impl Default for ShardMap {
+    fn default() -> ShardMap {
+        let words = (0..SHARDS).map(|_| AtomicU64::new(0)).collect();
+        ShardMap { words, changes: AtomicU64::new(0) }
+    }
+}
+
+impl ShardMap {
+    /// What the node believes of a shard; `None` if nobody has owned it yet, or there is no such shard.
+    #[inline]
+    pub fn entry(&self, shard: ShardId) -> Option<ShardEntry> {
+        ShardEntry::from_word(self.words.get(usize::from(shard.0))?.load(Ordering::Acquire))
+    }
+
+    /// Whether this life grants the shard's locks, as far as it knows. What the owner itself has closed
+    /// it knows to be closed.
+    #[inline]
+    pub fn is_served_by(&self, shard: ShardId, node: NodeId) -> bool {
+        self.is_served(shard, Serving::by(node))
+    }
+
+    /// As [`ShardMap::is_served_by`].
+    #[inline(always)]
+    pub fn is_served(&self, shard: ShardId, serving: Serving) -> bool {
+        let word = self.words.get(usize::from(shard.0));
+        word.is_some_and(|word| Serving(word.load(Ordering::Acquire) as u32) == serving)
+    }
+
+    /// Takes over what the `record` says of a shard, and returns what the node believes then.
+    pub fn reread(&self, record: impl ShardRecord, shard: ShardId) -> Option<ShardEntry> {
+        if let Some(entry) = record.shard(shard) {
+            self.learn(shard, entry);
+        }
+        self.entry(shard)
+    }
+
+    /// Takes over the whole record if it has changed; whether it has.
+    pub fn refresh(&self, record: impl ShardRecord) -> bool {
+        let changes = record.shard_changes();
+        if self.changes.load(Ordering::Acquire) >= changes {
+            return false;
+        }
+        for shard in ShardId::all() {
+            self.reread(&record, shard);
+        }
+        // Not before: who finds it need not look.
+        self.changes.fetch_max(changes, Ordering::AcqRel);
+        true
+    }
+
+    /// **Breaks the invariant**: the node takes the shard for its own, whatever the record says.
+    pub fn planted_take(&self, shard: ShardId, node: NodeId) {
+        if let Some(entry) = self.entry(shard) {
+            self.learn(shard, entry.next(node, ShardState::Open));
+        }
+    }
+
+    /// Learns an entry of the record; an older one than the node's own is nothing new.
+    pub fn learn(&self, shard: ShardId, entry: ShardEntry) {
+        if let Some(word) = self.words.get(usize::from(shard.0)) {
+            word.fetch_max(entry.word(), Ordering::AcqRel);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Bit for bit: the bits of `key` under `mask`, pushed together.
+    fn extracted(key: u64, mask: u64) -> u64 {
+        let ones = (0..64).filter(|bit| mask >> bit & 1 == 1);
+        ones.enumerate().fold(0, |bits, (to, from)| bits | (key >> from & 1) << to)
+    }
+
+    fn schema(critical_bits: u64) -> TableSchema {
+        TableSchema::new("t", 1).critical_bits(critical_bits)
+    }
+
+    proptest! {
+        #[test]
+        fn the_shard_is_the_low_bits_of_the_critical_field(key: u64, mask in 1u64..) {
+            let shard = Sharding::of(&schema(mask), 1).shard_of(key);
+            prop_assert_eq!(u64::from(shard.0), extracted(key, mask) & 4095);
+        }
+
+        #[test]
+        fn adjacent_bits_are_shifted(key: u64, shift in 0u32..64, width in 1u32..=64) {
+            let mask = (u64::MAX >> (64 - width)) << shift;
+            let sharding = Sharding::of(&schema(mask), 1);
+            let is_shifted = matches!(sharding, Sharding::Field { .. });
+            prop_assert!(is_shifted);
+            prop_assert_eq!(u64::from(sharding.shard_of(key).0), extracted(key, mask) & 4095);
+        }
+
+        #[test]
+        fn entries_come_apart_as_they_were_packed(
+            slot in 0u16..1024, incarnation in 1u16..4096, state in 0usize..3, epoch: u32,
+        ) {
+            let owner = NodeId { slot: NodeSlot(slot), incarnation: Incarnation(incarnation) };
+            let states = [ShardState::Open, ShardState::Closed, ShardState::Recovering];
+            let entry = ShardEntry { owner, state: states[state], epoch };
+            prop_assert_eq!(ShardEntry::from_word(entry.word()), Some(entry));
+        }
+    }
+
+    /// Without a critical field, with long keys, and for addresses of equal alignment.
+    #[test]
+    fn hashes_spread_evenly() {
+        let hashed = Sharding::of(&schema(0), mix(1));
+        let mut long = schema(u64::MAX);
+        long.key = KeyWidth::Bytes(20);
+        assert_eq!(Sharding::of(&long, mix(1)), hashed, "its key word is a hash already");
+        let address = |it: u64| Address::new(tarn_fabric::address::GroupId(3), it * 4096);
+        let shards: [&dyn Fn(u64) -> ShardId; 2] =
+            [&|it| hashed.shard_of(it), &|it| shard_of_address(address(it))];
+        for shard in shards {
+            let mut counts = vec![0u64; SHARDS];
+            (0..400 * SHARDS as u64).for_each(|it| counts[usize::from(shard(it).0)] += 1);
+            let (least, most) = (counts.iter().min(), counts.iter().max());
+            // Binomial with mean 400, standard deviation 20: five of them either way.
+            assert!(least > Some(&300) && most < Some(&500), "{least:?} to {most:?}");
+        }
+    }
+
+    /// A record of no shard.
+    struct Nothing;
+
+    impl ShardRecord for Nothing {
+        fn shard(&self, _: ShardId) -> Option<ShardEntry> {
+            None
+        }
+
+        fn shard_changes(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn there_are_no_other_shards() {
+        let (view, none) = (ShardMap::default(), ShardId(SHARDS as u16));
+        let node = NodeId { slot: NodeSlot(0), incarnation: Incarnation(1) };
+        view.learn(none, ShardEntry { owner: node, state: ShardState::Open, epoch: 1 });
+        assert_eq!((view.entry(none), view.is_served_by(none, node)), (None, false));
+        assert_eq!(view.reread(Nothing, none), None);
+    }
+
+    #[test]
+    fn a_view_never_goes_back() {
+        let view = ShardMap::default();
+        let node = |slot| NodeId { slot: NodeSlot(slot), incarnation: Incarnation(1) };
+        assert_eq!(view.entry(ShardId(7)), None);
+        let first = ShardEntry { owner: node(0), state: ShardState::Open, epoch: 1 };
+        let closed = first.next(node(0), ShardState::Closed);
+        let moved = closed.next(node(1), ShardState::Open);
+        for learnt in [first, moved, closed, first] {
+            view.learn(ShardId(7), learnt);
+        }
+        assert_eq!(view.entry(ShardId(7)), Some(moved));
+        assert!(view.is_served_by(ShardId(7), node(1)) && !view.is_served_by(ShardId(7), node(0)));
+    }
+}
