@@ -2,7 +2,7 @@
 //! order than ours may show.
 //!
 //! Run with `cargo xtask loom`; an ordinary build has nothing here. The code is the table's own, on loom's
-//! atomics (`crates/engine/src/lock/sync.rs`), with buckets of two slots.
+//! atomics (`crates/engine/src/services/lock/sync.rs`), with buckets of two slots.
 //!
 //! Invariant checked: each model passes, and fails when any one ordering that it is to justify is taken
 //! away, or the paper's text is put in place of the bit. Models are bounded: at most three preemptions, two or
@@ -13,12 +13,12 @@
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use std::sync::Arc;
-use tarn_engine::lock::modelled::{BUCKET_BYTES, Site, plant};
-use tarn_engine::lock::name::LockMode;
-use tarn_engine::lock::table::{Bits, LockTable};
-use tarn_engine::lock::versions::{Stamp, VersionCache, Whose};
-use tarn_engine::read_lease::readers::{NodeReaders, RecordName};
 use tarn_engine::services::Transport;
+use tarn_engine::services::lock::modelled::{BUCKET_BYTES, Site, plant};
+use tarn_engine::services::lock::name::LockMode;
+use tarn_engine::services::lock::table::{Bits, LockTable};
+use tarn_engine::services::lock::versions::{Stamp, VersionCache, Whose};
+use tarn_engine::services::readers::{NodeReaders, RecordName};
 use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
 use tarn_fabric::rpc::RpcConfig;
 use tarn_store::schema::TableId;

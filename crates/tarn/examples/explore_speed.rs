@@ -10,11 +10,11 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::load::{Loader, Part};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::cluster::membership::EmbeddedMembership;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 use tarn_fabric::executor::block_on;
 use tarn_sim::explore::{

@@ -6,11 +6,11 @@
 use crate::memory::check_caches;
 use std::io;
 use std::sync::Arc;
-use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::cluster::lease::LeasePolicy;
+use tarn_engine::cluster::membership::EmbeddedMembership;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::read_lease::LeasePolicy;
 use tarn_engine::services::ServiceOptions;
+use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{Address, GroupId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;

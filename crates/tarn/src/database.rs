@@ -2,7 +2,7 @@
 //!
 //! Invariant: no two transactions ever share an owner tag, nor two sessions at once a log area. A session gets a thread
 //! number that no other has in its compute node's life; tags go on behind those of the thread that had it before
-//! ([`tarn_engine::threads`]), so that numbers come again without end. If all numbers are in use at once, another
+//! ([`tarn_engine::cluster::threads`]), so that numbers come again without end. If all numbers are in use at once, another
 //! compute node joins. All of them share the memory that their threads leave. A log area is given back by the session
 //! that ends; while a transaction in doubt needs it, no other session gets it.
 //! Under a protocol whose locks lie in compute nodes the first node grants all of them, and stays for as long as
@@ -16,9 +16,9 @@ use crate::rows::{Record, Table};
 use crate::session::Session;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::coordinator::Retry;
-use tarn_engine::services;
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::Retry;
+use tarn_engine::site::{ComputeNode, Context};
 use tarn_fabric::local::Backing;
 use tarn_store::ids::{THREADS_MAX, UsageError};
 use tarn_store::schema::TableSchema;
@@ -154,7 +154,7 @@ impl Builder {
         self.config.compute_nodes = usize::from(COMPUTE_NODES);
         let cluster = Cluster::new(&self.schemas, &self.config).map_err(in_builders_words)?;
         let first = cluster.join(0)?;
-        services::share_out(cluster.database(), &[first.id]);
+        serve::share_out(cluster.database(), &[first.id]);
         let seats = Seats { nodes: vec![Arc::clone(&first)], free: Vec::new(), next_number: 0 };
         let (retry, seats) = (self.retry, Mutex::new(seats));
         let shared = Shared { cluster, retry, seats, first };

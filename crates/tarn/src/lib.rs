@@ -84,8 +84,8 @@ pub use database::{Builder, Tarn};
 pub use error::Error;
 pub use rows::{Field, PrimaryKey, Record, RecordHandle, Table};
 pub use session::Session;
-pub use tarn_engine::coordinator::Retry;
-pub use tarn_engine::transaction::{Block, Transaction};
+pub use tarn_engine::session::coordinator::Retry;
+pub use tarn_engine::session::transaction::{Block, Transaction};
 pub use tarn_fabric::clock::Nanos;
 pub use tarn_fabric::executor::{Executor, block_on};
 pub use tarn_fabric::local::Backing;
@@ -95,7 +95,7 @@ pub use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 /// Named by [`row!`] and by nobody else.
 #[doc(hidden)]
 pub mod __private {
-    pub use tarn_engine::working_set::Handle;
+    pub use tarn_engine::transaction::working_set::Handle;
     pub use tarn_store::schema::row::Row;
 }
 

@@ -4,8 +4,8 @@
 //! not say.
 
 use std::marker::PhantomData;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 use tarn_store::ids::{Explanation, Failure, UsageError};
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId, TableSchema};
@@ -187,7 +187,7 @@ impl<R> Copy for RecordHandle<R> {}
 /// A table of the database, by the type of its rows: of that database alone. A transaction of another one fails, and says so.
 pub struct Table<R> {
     id: TableId,
-    /// [`Database::number`](tarn_engine::context::Database::number).
+    /// [`Database::number`](tarn_engine::site::Database::number).
     database: u64,
     row: PhantomData<fn() -> R>,
 }

@@ -4,9 +4,9 @@
 //! the same transaction again; `run` may keep only what committed.
 
 use crate::untold::Untold;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::load::Loader;
+use tarn_engine::admin::load::Loader;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 use tarn_store::ids::{Failure, Mode, UsageError};

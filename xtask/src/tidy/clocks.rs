@@ -10,7 +10,8 @@ use super::tree::Tree;
 
 const ENGINE: &str = "crates/engine/src/";
 /// The files that stamp histories.
-const STAMPS: [&str; 2] = ["crates/engine/src/coordinator.rs", "crates/engine/src/recorder.rs"];
+const STAMPS: [&str; 2] =
+    ["crates/engine/src/session/coordinator.rs", "crates/engine/src/steps/recorder.rs"];
 
 /// One failure per mention of real time or of threads.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -52,7 +53,7 @@ mod tests {
     use crate::tidy::planted::{Fixture, lines_of};
 
     fn lines(code: &str) -> Vec<usize> {
-        let fixture = Fixture::new(&[("crates/engine/src/coordinator.rs", code)]);
+        let fixture = Fixture::new(&[("crates/engine/src/session/coordinator.rs", code)]);
         lines_of(&check(&fixture.tree()))
     }
 
@@ -81,7 +82,10 @@ mod tests {
             "//! X.\nuse std::time::Instant;",
         )]);
         assert_eq!(check(&fixture.tree()), []);
-        let test = Fixture::new(&[("crates/engine/src/lock/tests.rs", "//! X.\nuse std::thread;")]);
+        let test = Fixture::new(&[(
+            "crates/engine/src/services/lock/tests.rs",
+            "//! X.\nuse std::thread;",
+        )]);
         assert_eq!(check(&test.tree()), []);
     }
 }

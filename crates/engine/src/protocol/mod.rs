@@ -6,17 +6,19 @@
 //! enum whose asynchronous calls cost a branch and no allocation. What a protocol says of itself, and its
 //! variants, are in `info.rs`.
 
-mod info;
+pub(crate) mod fuse;
+pub mod settle;
 
-pub use info::{Isolation, Limit, Only, ProtocolCaps, ProtocolInfo, Switch, Switches};
-
-use crate::access::together::{Came, Together};
-use crate::context::Context;
-use crate::fuse;
-use crate::recovery::{self, Asker, Logged, Turn, Unsettled};
-use crate::services::Needs;
-use crate::working_set::{Added, Further, Handle, Txn};
-use info::UNSAFE_PREFIX;
+use crate::cluster::info::{Isolation, Needs, ProtocolInfo, Switches, UNSAFE_PREFIX};
+use crate::protocol::settle::{Logged, logged_by, plant_undone_by, settle_dead};
+use crate::requests::fence::revoke_everywhere;
+use crate::site::system::System;
+use crate::site::{Context, Database};
+use crate::steps::access::together::{Came, Together};
+use crate::steps::settle::{Asker, Turn, Unsettled, is_settled, plan_free};
+use crate::transaction::working_set::{Added, Further, Handle, Txn};
+use std::any::Any;
+use std::sync::Arc;
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::local::Near;
 use tarn_fabric::round::Round;
@@ -199,7 +201,7 @@ pub trait Protocol: Sized {
     /// The fabric's, here and in the hooks below; all of them are idempotent.
     async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
         match self.fences() {
-            true => recovery::revoke_everywhere(cx, whom).await,
+            true => revoke_everywhere(cx, whom).await,
             false => Ok(()),
         }
     }
@@ -243,7 +245,7 @@ pub trait Protocol: Sized {
 
     /// Adds the verb that takes away a lock whose owner's life is recovered.
     fn free_stray(&self, cx: &Context, round: &mut Round, lock: (Address, u64)) {
-        recovery::plan_free(cx, round, lock);
+        plan_free(cx, round, lock);
     }
 
     /// Whether a coordinator that begins under this number may use its log area: not while it holds what
@@ -253,7 +255,7 @@ pub trait Protocol: Sized {
     /// As `fence`.
     async fn may_log(&self, cx: &Context, coordinator: u32) -> Result<bool, Failure> {
         match self.settles() {
-            true => recovery::is_settled(cx, coordinator).await,
+            true => is_settled(cx, coordinator).await,
             false => Ok(true),
         }
     }
@@ -287,7 +289,7 @@ macro_rules! protocols {
         }
 
         /// Every protocol that can be asked for by name. What all of them promise is held against each; what one does not promise
-        /// its [`ProtocolCaps`] say.
+        /// its [`crate::cluster::info::ProtocolCaps`] say.
         pub const ALL: &[ProtocolInfo] = &[$(<$module::$name as Protocol>::INFO),+];
 
         impl AnyProtocol {
@@ -547,7 +549,7 @@ macro_rules! protocols {
                 match self { $(AnyProtocol::$name(it) => it.fence(cx, whom).await),+ }
             }
 
-            /// See [`recovery::settle_dead`]: what a protocol has found in logs is of its own type, so that
+            /// See [`settle::settle_dead`]: what a protocol has found in logs is of its own type, so that
             /// all hooks are called in one place.
             ///
             /// # Errors
@@ -559,11 +561,11 @@ macro_rules! protocols {
                 turn: &Turn<'_>,
             ) -> Result<Vec<(TxnId, Resolution)>, Failure> {
                 match self {
-                    $(AnyProtocol::$name(it) => recovery::settle_dead(it, cx, dead, turn).await),+
+                    $(AnyProtocol::$name(it) => settle_dead(it, cx, dead, turn).await),+
                 }
             }
 
-            /// See [`recovery::logged`].
+            /// See [`settle::logged_by`].
             ///
             /// # Errors
             /// As there.
@@ -573,17 +575,17 @@ macro_rules! protocols {
                 life: NodeId,
             ) -> Result<Vec<Logged>, Failure> {
                 match self {
-                    $(AnyProtocol::$name(it) => recovery::logged_by(it, cx, life).await),+
+                    $(AnyProtocol::$name(it) => logged_by(it, cx, life).await),+
                 }
             }
 
-            /// See [`recovery::plant_undone`].
+            /// See [`settle::plant_undone_by`].
             ///
             /// # Errors
             /// As there.
             pub(crate) async fn plant_undone(&self, cx: &Context, id: TxnId) -> Result<(), Failure> {
                 match self {
-                    $(AnyProtocol::$name(it) => recovery::plant_undone_by(it, cx, id).await),+
+                    $(AnyProtocol::$name(it) => plant_undone_by(it, cx, id).await),+
                 }
             }
 
@@ -603,6 +605,41 @@ macro_rules! protocols {
     };
 }
 
+impl AnyProtocol {
+    /// The protocol of a database.
+    ///
+    /// # Panics
+    /// If the database runs something else: our bug.
+    pub fn of(database: &Database) -> Arc<AnyProtocol> {
+        let protocol: Arc<dyn Any + Send + Sync> = Arc::clone(&database.protocol) as _;
+        protocol.downcast().expect("a database runs a protocol")
+    }
+}
+
+/// The protocol of the database of `cx`: for what is rare.
+pub(crate) fn of(cx: &Context) -> &AnyProtocol {
+    let protocol: &(dyn Any + Send + Sync) = &*cx.database().protocol;
+    protocol.downcast_ref().expect("a database runs a protocol")
+}
+
+impl System for AnyProtocol {
+    fn info(&self) -> ProtocolInfo {
+        AnyProtocol::info(self)
+    }
+
+    fn isolation(&self) -> Isolation {
+        AnyProtocol::isolation(self)
+    }
+
+    fn unsafe_without(&self) -> Option<&'static str> {
+        AnyProtocol::unsafe_without(self)
+    }
+
+    fn needs(&self) -> Needs {
+        AnyProtocol::needs(self)
+    }
+}
+
 // One line a protocol.
 protocols! {
     ford::Ford,
@@ -617,6 +654,7 @@ protocols! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::info::ProtocolCaps;
 
     #[test]
     fn ordered_indexes_are_refused_where_there_are_none_before_anything_is_laid_out() {

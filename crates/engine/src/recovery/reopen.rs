@@ -8,23 +8,12 @@
 //! Recovery without a rebuilt lock table: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated
 //! Locks". Its text has the dead node's machine serve again; by default ours deals the shards out among the living.
 
-use crate::context::Context;
-use crate::membership::{Heirs, Membership, Reopening, Standing};
+use crate::cluster::membership::{Heirs, Membership, Reopening, Standing};
+use crate::services::Inheritance;
+use crate::site::Context;
 use std::collections::BTreeMap;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
-
-/// Who gets the shards of a life that is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Inheritance {
-    /// Those who own some, in turn.
-    Survivors,
-    /// The slot's next life, if it is a member so soon after the recovery; else survivors.
-    NextLife {
-        /// By the clock of whoever looks.
-        within: Nanos,
-    },
-}
 
 /// One coroutine's part in it.
 #[derive(Default)]

@@ -5,11 +5,11 @@
 //! segment that comes into being later holds none of theirs. Buckets that no key leads to yet (the next
 //! ones of a segment) are looked at too: a split may have died on them.
 
-use super::stray::{is_stray, plan_free};
-use super::{Answer, Bulk, Wish};
-use crate::context::Context;
-use crate::metrics::RecoveryEvent;
-use crate::trees::{Place, Step, Walk};
+use crate::site::Context;
+use crate::site::metrics::RecoveryEvent;
+use crate::steps::settle::{Answer, Bulk, Wish};
+use crate::steps::settle::{is_stray, plan_free};
+use crate::steps::trees::{Place, Step, Walk};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::Round;
 use tarn_store::ids::Failure;

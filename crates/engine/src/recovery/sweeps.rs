@@ -6,85 +6,10 @@
 
 use super::sweep::Pass;
 use super::{Pace, Swept};
-use crate::context::Context;
-use crate::membership::{Membership, Standing};
-use std::sync::{Mutex, MutexGuard};
-use tarn_fabric::address::NodeId;
+use crate::cluster::recovering::Claimed;
+use crate::site::Context;
 use tarn_fabric::clock::Nanos;
-use tarn_store::ids::{Failure, ViewNumber};
-
-/// What the cluster knows of sweeps: memory of one process so far, as its configurations are.
-#[derive(Default, Debug)]
-pub struct Sweeps(Mutex<State>);
-
-#[derive(Default, Debug)]
-struct State {
-    /// The view after the last recovery.
-    wanted: Option<ViewNumber>,
-    /// The view in which the last pass began that came to its end.
-    covered: Option<ViewNumber>,
-    /// Whose pass is under way, and its number.
-    by: Option<(NodeId, u64)>,
-    /// Passes begun.
-    passes: u64,
-}
-
-/// The right to make a pass, until this is dropped.
-struct Claimed<'a> {
-    sweeps: &'a Sweeps,
-    number: u64,
-    began_in: ViewNumber,
-}
-
-impl Sweeps {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no panic under this lock")
-    }
-
-    /// A life was recovered, in this view or an earlier one.
-    pub(super) fn want(&self, view: ViewNumber) {
-        let mut state = self.state();
-        state.wanted = state.wanted.max(Some(view));
-    }
-
-    /// Whether locks may be left of lives that were recovered since the last whole pass began.
-    pub fn is_due(&self) -> bool {
-        let state = self.state();
-        state.wanted > state.covered
-    }
-
-    fn claim(&self, me: NodeId, membership: &dyn Membership) -> Option<Claimed<'_>> {
-        if !self.is_due() || !membership.unrecovered().is_empty() {
-            return None;
-        }
-        let mut state = self.state();
-        let is_over = |(node, _): (NodeId, u64)| membership.standing(node) == Standing::Recovered;
-        if !state.by.is_none_or(is_over) {
-            return None;
-        }
-        state.passes += 1;
-        let number = state.passes;
-        state.by = Some((me, number));
-        Some(Claimed { sweeps: self, number, began_in: membership.view() })
-    }
-}
-
-impl Claimed<'_> {
-    /// The pass has come to its end.
-    fn end(self) {
-        let mut state = self.sweeps.state();
-        state.covered = state.covered.max(Some(self.began_in));
-    }
-}
-
-impl Drop for Claimed<'_> {
-    fn drop(&mut self) {
-        let mut state = self.sweeps.state();
-        if state.by.is_some_and(|(_, number)| number == self.number) {
-            state.by = None;
-        }
-    }
-}
+use tarn_store::ids::Failure;
 
 /// One coroutine's part in it: a step at a time, between its looks for the dead.
 #[derive(Default)]
@@ -133,56 +58,5 @@ pub async fn sweep(cx: &Context, pace: Pace) -> Result<Swept, Failure> {
             return Ok(pass.swept);
         }
         cx.port.sleep(pace.after_sweeping(cx.port.now() - began)).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::membership::EmbeddedMembership;
-    use tarn_fabric::address::NodeSlot;
-
-    #[test]
-    fn one_pass_for_all_and_one_at_a_time() {
-        let membership = EmbeddedMembership::new(3);
-        let [one, two, three] =
-            [0, 1, 2].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
-        let sweeps = Sweeps::default();
-        assert!(sweeps.claim(one, &membership).is_none(), "nobody died");
-        let recover = |dead: NodeId, by| {
-            membership.claim_recovery(dead, by);
-            assert!(membership.recovered(dead, by));
-            sweeps.want(membership.view());
-        };
-        membership.expel(three);
-        membership.expel(two);
-        recover(three, one);
-        assert!(sweeps.claim(one, &membership).is_none(), "another waits for its recovery");
-        recover(two, one);
-        let claimed = sweeps.claim(one, &membership).expect("due");
-        assert!(sweeps.claim(one, &membership).is_none(), "one at a time");
-        drop(claimed);
-        let claimed = sweeps.claim(one, &membership).expect("left half done");
-        claimed.end();
-        assert!(!sweeps.is_due(), "one pass for both");
-    }
-
-    #[test]
-    fn a_dead_sweepers_pass_is_anybodys() {
-        let membership = EmbeddedMembership::new(2);
-        let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
-        let sweeps = Sweeps::default();
-        sweeps.want(membership.view());
-        let of_the_dead = sweeps.claim(two, &membership).expect("due");
-        membership.expel(two);
-        membership.claim_recovery(two, one);
-        assert!(membership.recovered(two, one));
-        sweeps.want(membership.view());
-        let claimed = sweeps.claim(one, &membership).expect("the sweeper is dead");
-        // What the dead one drops is no longer its own.
-        drop(of_the_dead);
-        assert!(sweeps.claim(one, &membership).is_none());
-        claimed.end();
-        assert!(!sweeps.is_due());
     }
 }

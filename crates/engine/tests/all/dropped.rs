@@ -7,8 +7,8 @@
 use crate::common::*;
 use std::pin::pin;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;

@@ -11,8 +11,8 @@ use crate::growth::{
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::recovery;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_fabric::executor::block_on;
 use tarn_store::layout::{LayoutKind, Records};
 use tarn_store::schema::{Cells, TableId};
@@ -185,7 +185,7 @@ fn a_split_whose_coordinator_dies_at_any_moment_loses_nothing() {
         (0..400).for_each(|_| fabric.step());
         other.serve();
         assert!(splits(&other) > 0, "after {steps} steps");
-        let audit = fabric.block_on(tarn_engine::inspect::audit(&other)).unwrap();
+        let audit = fabric.block_on(tarn_engine::admin::inspect::audit(&other)).unwrap();
         assert!(audit.is_clean() && audit.records == 80, "after {steps} steps: {audit}");
     }
     assert!(began[0] > 0 && began[1] > 0, "{began:?} before its end, and behind");

@@ -4,8 +4,8 @@
 //! whose contents stay as many does not grow.
 
 use crate::common::*;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
 use tarn_store::ids::{Explanation, Failure};
@@ -24,7 +24,7 @@ fn world() -> World {
 fn in_batches(
     by: &mut Coordinator,
     keys: &[u64],
-    mut wish: impl FnMut(&mut tarn_engine::transaction::Transaction<'_>, u64) -> Handle,
+    mut wish: impl FnMut(&mut tarn_engine::session::transaction::Transaction<'_>, u64) -> Handle,
 ) {
     for batch in keys.chunks(5) {
         block_on(by.transact(async |tx| {

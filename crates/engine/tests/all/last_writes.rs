@@ -4,7 +4,7 @@
 //! version than were written last are each noticed, also if only a loader wrote them.
 
 use crate::common::{Shape, World, fill, narrow};
-use tarn_engine::last_writes::{LastWrites, stored};
+use tarn_engine::admin::last_writes::{LastWrites, stored};
 use tarn_fabric::executor::block_on;
 use tarn_store::history::{RecordedWrite, WriteKind};
 use tarn_store::schema::TableId;

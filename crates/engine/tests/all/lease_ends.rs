@@ -7,9 +7,9 @@ use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::cell::Cell;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::site::Context;
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 

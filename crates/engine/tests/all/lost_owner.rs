@@ -10,12 +10,13 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::membership::{Heirs, Reopening};
+use tarn_engine::cluster::membership::{Heirs, Reopening};
 use tarn_engine::recovery;
-use tarn_engine::services::{self, ServiceOptions};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::requests::serve;
+use tarn_engine::services::ServiceOptions;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::site::{ComputeNode, Context};
 use tarn_fabric::address::NodeSlot;
 use tarn_store::ids::Failure;
 use tarn_store::placement::catalog::Placement;
@@ -195,7 +196,7 @@ fn lose_owner(polls: usize, (replicas, variant): (usize, &str), then: Then) -> O
     if !heir_first {
         // What it has begun to write is settled first: by its coordinator, or by its thread's service.
         match then {
-            Then::Rests => trio.drive(&[OWN, HEIR], services::settle(&trio.nodes[OWN])),
+            Then::Rests => trio.drive(&[OWN, HEIR], serve::settle(&trio.nodes[OWN])),
             _ => trio.add_one(&mut by, &[(TABLES[1], trio.key_of(TABLES[1], HEIR))]),
         }
         assert!(trio.inherit(), "nothing rests on the dead one's locks");

@@ -10,11 +10,11 @@ use crate::common::*;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::metrics::RecoveryEvent;
+use tarn_engine::admin::{inspect, mend};
 use tarn_engine::recovery::{self, Attempt};
-use tarn_engine::{inspect, mend};
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::Context;
+use tarn_engine::site::metrics::RecoveryEvent;
 use tarn_fabric::address::NodeSlot;
 use tarn_store::ids::{Explanation, Failure, Resolution};
 use tarn_store::placement::catalog::Placement;
@@ -123,7 +123,7 @@ impl Stage {
 
     /// Dead memory nodes leave the map; whoever of these nodes still runs goes on meanwhile.
     fn mend(&self, also: &[&Rc<Context>]) {
-        let services = also.iter().map(|cx| tarn_engine::services::settle(cx));
+        let services = also.iter().map(|cx| tarn_engine::requests::serve::settle(cx));
         let mut services: Vec<_> = services.map(Box::pin).collect();
         let configurations = &self.fabric.database.configurations;
         let mut nobody = |_| {};
@@ -142,7 +142,7 @@ impl Stage {
     /// Reads without locks, and changes with them, what the tables have; what was read.
     fn values(&self, tables: &[TableId]) -> Vec<u64> {
         let mut by = self.by(&self.other, 2);
-        let read = async |tx: &mut tarn_engine::transaction::Transaction<'_>| {
+        let read = async |tx: &mut tarn_engine::session::transaction::Transaction<'_>| {
             let mut values = Vec::new();
             for &table in tables {
                 values.push(tx.get_row(table, KEY).await?.expect("there").u64(A));
@@ -314,7 +314,7 @@ fn a_number_is_free_on_other_threads_when_its_last_writes_are_over() {
         stage.land(0);
         assert_eq!(stage.drive(setting, STEPS_MAX), Some(Ok(())));
     }
-    assert_eq!(stage.drive(tarn_engine::services::settle(&second), STEPS_MAX), Some(()));
+    assert_eq!(stage.drive(tarn_engine::requests::serve::settle(&second), STEPS_MAX), Some(()));
     assert_eq!(stage.values(&[ONE, TWO]), [2, 3]);
     stage.assert_clean();
 }

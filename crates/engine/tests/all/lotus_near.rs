@@ -8,8 +8,9 @@ use crate::common::mix::{self, ANYTHING, COMING_AND_GOING, CROWDED_HALVES, HALVE
 use crate::common::*;
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::context::ComputeNode;
-use tarn_engine::services::{self, ServiceOptions};
+use tarn_engine::requests::serve;
+use tarn_engine::services::ServiceOptions;
+use tarn_engine::site::ComputeNode;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::{Rng, seeded};
@@ -49,7 +50,7 @@ fn join(world: &World, seed: u64) -> Vec<Arc<ComputeNode>> {
         _ => {
             let small = ServiceOptions { lock_table_bytes: 1 << 16, ..ServiceOptions::near(1, 2) };
             let nodes: Vec<_> = (0..2).map(|slot| serving(slot, &small)).collect();
-            services::share_out(&world.database, &[nodes[0].id, nodes[1].id]);
+            serve::share_out(&world.database, &[nodes[0].id, nodes[1].id]);
             nodes
         }
     }

@@ -7,9 +7,9 @@
 
 use crate::common::*;
 use std::collections::BTreeMap;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::load::{Loader, Part};
+use tarn_engine::admin::load::{Loader, Part};
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
 use tarn_store::layout::BucketShape;

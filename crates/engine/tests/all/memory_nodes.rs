@@ -9,8 +9,8 @@ use crate::common::mix::{
     ANYTHING, COMING_AND_GOING, CROWDED, HALVES, Mix, OVERWRITING, PHANTOMS, RANGES,
 };
 use crate::common::scene::{Death, NODES, Rotation, Scene, When, run};
-use tarn_engine::metrics::{RecoveryEvent, Tally};
 use tarn_engine::protocol::ALL;
+use tarn_engine::site::metrics::{RecoveryEvent, Tally};
 
 const FORD: &str = ALL[0].name;
 /// Its logs have new bytes, and its locks two modes.

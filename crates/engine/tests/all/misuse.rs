@@ -4,10 +4,10 @@
 //! A mistake that rests on a read that is no longer so is none: the transaction is tried again.
 
 use crate::common::*;
-use tarn_engine::coordinator::Coordinator;
 use tarn_engine::protocol::ALL;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{Explanation, Failure};
 use tarn_store::schema::{Cells, TableId};

@@ -6,11 +6,11 @@
 use crate::common::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::inspect;
+use tarn_engine::admin::inspect;
 use tarn_engine::protocol::ALL;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, ColumnType, TableId, TableSchema};

@@ -3,7 +3,7 @@
 //! Invariant checked: one coordinator at a time; every test ends with a clean audit.
 
 use crate::common::*;
-use tarn_engine::transaction::{IndexKey, Scan, Transaction};
+use tarn_engine::session::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
 use tarn_store::layout::LayoutKind;
 use tarn_store::schema::{Cells, TableId, TableSchema};

@@ -8,8 +8,8 @@ use crate::common::*;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::Transaction;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};
 

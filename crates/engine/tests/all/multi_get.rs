@@ -14,11 +14,11 @@ use std::rc::Rc;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tarn_check::{Isolation, check};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::membership::ReadLeaseChange;
-use tarn_engine::metrics::Tally;
+use tarn_engine::cluster::membership::ReadLeaseChange;
 use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::{self, Pace};
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::{Executor, block_on};
@@ -48,7 +48,7 @@ fn got(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Result<Vec<Option<
 }
 
 fn read(by: &mut Coordinator, table: TableId, keys: &[u64]) -> Vec<Option<u64>> {
-    let body = async |tx: &mut tarn_engine::transaction::Transaction<'_>| {
+    let body = async |tx: &mut tarn_engine::session::transaction::Transaction<'_>| {
         let handles: Vec<_> = keys.iter().map(|&key| tx.read(table, key, Cells::ALL)).collect();
         tx.fetch().await?;
         Ok(handles.iter().map(|&it| tx.get(it).map(|row| row.u64(A))).collect())

@@ -13,12 +13,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::lock::name::{LockMode, LockName};
-use tarn_engine::lock::set::LockSet;
-use tarn_engine::lock::table::Bits;
-use tarn_engine::resharding::{Move, Planted, move_shard};
-use tarn_engine::services::{self, ServiceOptions, Transport};
+use tarn_engine::requests::resharding::{Move, move_shard};
+use tarn_engine::requests::serve;
+use tarn_engine::services::lock::name::{LockMode, LockName};
+use tarn_engine::services::lock::table::Bits;
+use tarn_engine::services::{Planted, ServiceOptions, Transport};
+use tarn_engine::site::{ComputeNode, Context};
+use tarn_engine::transaction::lock_set::LockSet;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::Executor;
@@ -131,7 +132,7 @@ fn run(seed: u64, services: &ServiceOptions) -> Oracle {
     let bits = |node: &Arc<ComputeNode>| node.services().map(|it| it.locks.bits());
     let wanted = services.planted_bits.unwrap_or(Bits::Shared);
     assert!(nodes.iter().all(|node| bits(node) == Some(wanted)), "others reach its table");
-    services::share_out(&world.database, &ids);
+    serve::share_out(&world.database, &ids);
     let oracle = Oracle::default();
     oracle.at_work.store(i64::from(NODES) * COROUTINES as i64, Ordering::SeqCst);
     std::thread::scope(|scope| {
@@ -147,7 +148,7 @@ fn run(seed: u64, services: &ServiceOptions) -> Oracle {
                 executor.spawn(move_shards(Rc::clone(&cx), oracle, *to, own));
                 let its = Rc::clone(&cx);
                 let stop = || oracle.at_work.load(Ordering::SeqCst) == 0;
-                executor.spawn(async move { services::run(&its, stop).await });
+                executor.spawn(async move { serve::run(&its, stop).await });
                 executor.run();
             });
         }

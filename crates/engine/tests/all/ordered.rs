@@ -7,9 +7,9 @@
 use crate::common::*;
 use rand::RngExt;
 use std::collections::BTreeMap;
-use tarn_engine::load::{Loader, Part};
+use tarn_engine::admin::load::{Loader, Part};
 use tarn_engine::protocol::ALL;
-use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, ScanHandle, Transaction};
+use tarn_engine::session::transaction::{IndexKey, Scan, ScanEntry, ScanHandle, Transaction};
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId, TableSchema};

@@ -5,10 +5,10 @@
 //! changes as of the beginning of its fetch; what is loaded later is found by whoever worked before.
 
 use crate::common::*;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::load::{Loader, Part};
-use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
-use tarn_engine::trees;
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::{IndexKey, Scan, ScanHandle, Transaction};
+use tarn_engine::steps::trees;
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;

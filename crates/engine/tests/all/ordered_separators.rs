@@ -6,9 +6,9 @@
 use crate::common::race::poll;
 use crate::common::*;
 use std::pin::pin;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
-use tarn_engine::trees;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::{IndexKey, Scan, ScanHandle, Transaction};
+use tarn_engine::steps::trees;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;

@@ -10,9 +10,10 @@ use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::transaction::{IndexKey, Scan};
-use tarn_engine::{inspect, mend, recovery};
+use tarn_engine::admin::{inspect, mend};
+use tarn_engine::recovery;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::{IndexKey, Scan};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_store::schema::{IndexId, Key, TableId};
 

@@ -10,10 +10,11 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::mend::{self, Mended};
-use tarn_engine::reconfigure::{Changed, change, replaced};
+use tarn_engine::admin::mend::{self, Mended};
+use tarn_engine::recovery::reconfigure::{Changed, change, replaced};
 use tarn_engine::recovery::{self, Attempt};
+use tarn_engine::site::Context;
+use tarn_engine::steps::settle::is_settled;
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution};
@@ -164,9 +165,9 @@ fn logged_at_the_spare_alone() -> (WeakFabric, Rc<Context>, NodeId) {
 #[test]
 fn an_area_is_asked_for_at_the_copies_that_there_are() {
     let (fabric, idle, dead) = logged_at_the_spare_alone();
-    assert_eq!(fabric.block_on(recovery::is_settled(&idle, 1)), Ok(false));
+    assert_eq!(fabric.block_on(is_settled(&idle, 1)), Ok(false));
     recovered(&fabric, &idle, dead);
-    assert_eq!(fabric.block_on(recovery::is_settled(&idle, 1)), Ok(true));
+    assert_eq!(fabric.block_on(is_settled(&idle, 1)), Ok(true));
     fabric.end();
 }
 

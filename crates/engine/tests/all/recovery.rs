@@ -10,14 +10,15 @@ use crate::common::weak::WeakFabric;
 use crate::common::*;
 use std::cell::Cell;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::clearance::Lease;
-use tarn_engine::context::ComputeNode;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::inspect;
-use tarn_engine::membership::{EmbeddedMembership, LeaseTerms, Membership, Standing};
-use tarn_engine::metrics::{RecoveryEvent, Tally};
+use tarn_engine::admin::inspect;
+use tarn_engine::cluster::membership::{EmbeddedMembership, LeaseTerms, Membership, Standing};
 use tarn_engine::protocol::ALL;
 use tarn_engine::recovery::{self, Attempt, Pace};
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::ComputeNode;
+use tarn_engine::site::clearance::Lease;
+use tarn_engine::site::metrics::{RecoveryEvent, Tally};
+use tarn_engine::steps::settle::logs;
 use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::error::FabricError;
@@ -288,7 +289,7 @@ fn locked_without_log() -> (World, NodeId) {
         let victim = Box::leak(Box::new(coordinator(&cx, 0)));
         assert!(die_after(polls, change_both(victim)).is_none());
         let id = cx.node.id;
-        let heads = block_on(recovery::logs::heads(&cx, 0..1)).unwrap().found;
+        let heads = block_on(logs::heads(&cx, 0..1)).unwrap().found;
         if world.audit().locks_left > 0 && heads.is_empty() {
             return (world, id);
         }
@@ -336,7 +337,7 @@ fn a_dead_coordinators_number_waits_for_its_recovery() {
         let ended = die_after(polls, change_both(victim));
         world.database.membership.expel(cx.node.id);
         let tags = || -> Vec<OwnerTag> {
-            let heads = block_on(recovery::logs::heads(&by, 0..1)).unwrap().found;
+            let heads = block_on(logs::heads(&by, 0..1)).unwrap().found;
             heads.iter().map(|head| head.tag).collect()
         };
         let logged = tags();

@@ -3,7 +3,7 @@
 //! Invariant checked: one coordinator at a time; a key is its bytes and never its hash.
 
 use crate::common::*;
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;
 use tarn_store::layout::DIRECTORY_STAMP_AT;

@@ -7,9 +7,9 @@
 
 use crate::common::*;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::transaction::{IndexKey, Scan, Transaction};
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::{IndexKey, Scan, Transaction};
+use tarn_engine::site::Context;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::index::btree::work::{TreeTask, TreeWork};

@@ -5,8 +5,8 @@
 
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::transaction::{IndexKey, Scan, Transaction};
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::{IndexKey, Scan, Transaction};
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::AbortReason;
 use tarn_store::schema::{Cells, TableId};

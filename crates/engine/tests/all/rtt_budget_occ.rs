@@ -5,7 +5,7 @@
 
 use crate::common::budget::{Cost, add_one, measure, read, reading};
 use crate::common::*;
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::transaction::Transaction;
 use tarn_store::schema::{Cells, TableId};
 
 const NARROW: TableId = TableId(0);

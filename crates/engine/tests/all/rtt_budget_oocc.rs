@@ -6,8 +6,8 @@
 
 use crate::common::budget::{Cost, add_one, measure, phase, read, reading};
 use crate::common::*;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{AbortReason, Failure};

@@ -5,9 +5,9 @@
 
 use crate::common::*;
 use std::rc::Rc;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::transaction::{Block, Transaction};
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::{Block, Transaction};
+use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};

@@ -7,10 +7,10 @@
 
 use crate::common::*;
 use std::collections::BTreeMap;
-use tarn_engine::coordinator::Coordinator;
 use tarn_engine::protocol::ALL;
-use tarn_engine::transaction::{IndexKey, Scan, ScanHandle, Transaction};
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::{IndexKey, Scan, ScanHandle, Transaction};
+use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, IndexId, IndexPart, TableId, TableSchema};

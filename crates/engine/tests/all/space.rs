@@ -5,10 +5,12 @@
 
 use crate::common::*;
 use std::rc::Rc;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::protocol::{ALL, ProtocolInfo};
-use tarn_engine::transaction::Transaction;
-use tarn_engine::{inspect, recovery};
+use tarn_engine::admin::inspect;
+use tarn_engine::cluster::info::ProtocolInfo;
+use tarn_engine::protocol::ALL;
+use tarn_engine::recovery;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;

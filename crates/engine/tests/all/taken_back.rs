@@ -11,10 +11,10 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as Waiting, Poll, Waker};
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::mend;
+use tarn_engine::admin::mend;
 use tarn_engine::recovery::logged;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::Context;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{AbortReason, Failure};
@@ -63,7 +63,7 @@ fn scene_of(
 }
 
 fn set(by: &mut Coordinator, table: TableId, key: u64, value: u64) {
-    let body = async |tx: &mut tarn_engine::transaction::Transaction<'_>| {
+    let body = async |tx: &mut tarn_engine::session::transaction::Transaction<'_>| {
         let row = tx.update(table, key, Cells::ALL);
         tx.fetch().await?;
         tx.set(row, A, value);

@@ -6,7 +6,7 @@
 use crate::common::budget::add_one;
 use crate::common::*;
 use std::cell::Cell;
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_store::ids::Failure;

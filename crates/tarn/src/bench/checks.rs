@@ -8,8 +8,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use tarn_check::{History, Isolation, check};
-use tarn_engine::inspect::Audit;
-use tarn_engine::protocol::{self, AnyProtocol};
+use tarn_engine::admin::inspect::Audit;
+use tarn_engine::cluster::info;
+use tarn_engine::site::system::System;
 use tarn_workloads::{Invariant, Workload};
 
 /// See the module's text.
@@ -154,10 +155,10 @@ impl Checks {
 }
 
 /// What histories of a protocol are held against: what its variant guarantees.
-pub fn guaranteed(protocol: &AnyProtocol) -> Isolation {
+pub fn guaranteed(protocol: &dyn System) -> Isolation {
     match protocol.isolation() {
-        protocol::Isolation::StrictSerializable => Isolation::StrictSerializable,
-        protocol::Isolation::SnapshotIsolation => Isolation::SnapshotIsolation,
+        info::Isolation::StrictSerializable => Isolation::StrictSerializable,
+        info::Isolation::SnapshotIsolation => Isolation::SnapshotIsolation,
     }
 }
 
@@ -285,6 +286,7 @@ mod tests {
     use super::*;
     use tarn_check::WriteKind::Update;
     use tarn_check::{RecordId, Transaction};
+    use tarn_engine::protocol::{self, AnyProtocol};
 
     /// Each reads what the other overwrites; by hand, as no protocol offers snapshot isolation yet.
     fn write_skew() -> History {

@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 use tarn_store::history::RecordedTxn;

@@ -14,11 +14,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::inspect::{Audit, audit};
-use tarn_engine::load::{Loader, Part};
-use tarn_engine::metrics::Tally;
-use tarn_engine::services;
+use tarn_engine::admin::inspect::{Audit, audit};
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::requests::serve;
+use tarn_engine::site::metrics::Tally;
+use tarn_engine::site::{ComputeNode, Context};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::block_on;
@@ -164,7 +164,7 @@ where
     pub fn phase(&mut self, length: Length) -> Result<Phase, OpenError> {
         let nodes = self.nodes()?;
         let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
-        services::share_out(self.cluster.database(), &owners);
+        serve::share_out(self.cluster.database(), &owners);
         let signals = Signals::default();
         let this = &*self;
         let inboxes = Inboxes::new(this.config.threads, this.config.threads_per_node);

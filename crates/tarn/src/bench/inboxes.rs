@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::Rng;
 use tarn_store::schema::TableId;

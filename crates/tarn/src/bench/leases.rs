@@ -8,8 +8,9 @@ use crate::cluster::ClusterConfig;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use tarn_engine::context::Database;
-use tarn_engine::read_lease::{Adjustment, SAMPLE, Stage};
+use tarn_engine::cluster::lease::{SAMPLE, Stage};
+use tarn_engine::services::lease_desk::Adjustment;
+use tarn_engine::site::Database;
 
 /// See the module's text.
 #[derive(Clone, Debug, Serialize)]

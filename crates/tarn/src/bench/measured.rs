@@ -8,7 +8,7 @@ use super::lines::{length, parts, row};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use tarn_engine::protocol::ProtocolInfo;
+use tarn_engine::cluster::info::ProtocolInfo;
 use tarn_fabric::counters::VERB_NAMES;
 use tarn_store::ids::AbortReason;
 use tarn_workloads::Workload;

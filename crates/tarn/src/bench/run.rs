@@ -124,7 +124,7 @@ where
     let mut failures = Vec::new();
     let history = match plan.verify {
         Some(length) => verify(&mut driver, plan, length, recording, &mut failures, watch)?,
-        None => HistoryReport::not_recorded(guaranteed(&driver.cluster().database().protocol)),
+        None => HistoryReport::not_recorded(guaranteed(&*driver.cluster().database().protocol)),
     };
     watch.phase("measured phase", plan.measured);
     let mut phase = driver.phase(Length {
@@ -187,7 +187,7 @@ where
         record: true,
     })?;
     failures.append(&mut phase.failures);
-    recording.judge(&phase, guaranteed(&driver.cluster().database().protocol))
+    recording.judge(&phase, guaranteed(&*driver.cluster().database().protocol))
 }
 
 /// What was run and what came of it; the rest is filled in by the caller.

@@ -8,11 +8,12 @@ use super::driver::Length;
 use super::inboxes::Routed;
 use hdrhistogram::Histogram;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::metrics::Tally;
-use tarn_engine::read_lease::manager::LeaseKeeper;
-use tarn_engine::services::{self, Transport};
+use tarn_engine::requests::read_lease::manager::LeaseKeeper;
+use tarn_engine::requests::serve;
+use tarn_engine::services::Transport;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::Context;
+use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::counters::Counts;
 use tarn_fabric::executor::Executor;
@@ -59,7 +60,7 @@ pub(super) fn run<W: Workload>(
     }
     // With one node a thread serves nobody, and in mapped memory nothing runs on after a reply.
     if cx.node.services().is_some_and(|its| its.transport() != Transport::Own) {
-        executor.spawn(services::run(cx, || !cx.has_coordinators()));
+        executor.spawn(serve::run(cx, || !cx.has_coordinators()));
     }
     // The first thread of each node sees to its leases.
     let keeper = (cx.port.endpoint().thread == 0).then(|| LeaseKeeper::near(Rc::clone(cx)));

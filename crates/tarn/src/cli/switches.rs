@@ -5,7 +5,8 @@
 
 use super::{Stop, Verdict, print_object, say};
 use serde::Serialize;
-use tarn_engine::protocol::{AnyProtocol, Switch};
+use tarn_engine::cluster::info::Switch;
+use tarn_engine::protocol::AnyProtocol;
 
 /// Lists the switches of a protocol, each a rule or a deviation from the paper's text, with what it does
 /// while it is on. All are on in the variant corrected.

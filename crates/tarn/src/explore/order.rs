@@ -11,7 +11,8 @@ use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use tarn_engine::protocol::{AnyProtocol, ProtocolCaps};
+use tarn_engine::cluster::info::ProtocolCaps;
+use tarn_engine::protocol::AnyProtocol;
 use tarn_sim::explore::{Bounds, FaultBudget};
 use tarn_store::ids::UsageError;
 

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use tarn_engine::membership::{
+use tarn_engine::cluster::lease::{LeasePolicy, LeaseWord};
+use tarn_engine::cluster::membership::{
     Claim, EmbeddedMembership, Heirs, Management, Membership, ReadLeaseChange, Renewal, Reopening,
     ShardChange, Standing, Succession, Timestamper,
 };
-use tarn_engine::read_lease::{LeasePolicy, LeaseWord};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::rng::mix;
 use tarn_store::ids::{UsageError, ViewNumber};

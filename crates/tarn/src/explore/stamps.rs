@@ -1,6 +1,6 @@
 //! The explorer's source of timestamps, a word of the pool, in every order.
 //!
-//! Invariant checked: what each source promises (`tarn_engine::timestamp`) holds of two nodes that each take a
+//! Invariant checked: what each source promises (`tarn_engine::requests::timestamp`) holds of two nodes that each take a
 //! start and a commit, and one that takes a start after its commit: commits are given once and ascend, a
 //! start is not below what was acknowledged before it was asked for, nor above what is given later.
 
@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 use tarn_sim::explore::{Actor, End, ExploreConfig, ExploreFabric, Model, Outcome, explore};
 use tarn_store::ids::Timestamp;
 

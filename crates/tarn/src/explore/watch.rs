@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Task, Poll};
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 
 /// See the module's text.
 pub struct Watched {

@@ -7,9 +7,9 @@
 use super::report::Checks;
 use crate::bench::run::RunError;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::inspect::audit;
+use tarn_engine::admin::inspect::audit;
 use tarn_engine::recovery::{Pace, sweep};
+use tarn_engine::site::Context;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_workloads::Workload;

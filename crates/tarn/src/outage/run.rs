@@ -12,13 +12,13 @@ use crate::cluster::OpenError;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::load::{Loader, Part};
-use tarn_engine::mend::{Mended, mend};
-use tarn_engine::reconfigure::Terms;
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::admin::mend::{Mended, mend};
+use tarn_engine::recovery::reconfigure::Terms;
 use tarn_engine::recovery::{self, Pace, Share};
-use tarn_engine::{clearance, services};
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::{ComputeNode, Context, clearance};
 use tarn_fabric::address::{GroupId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -124,7 +124,7 @@ impl<W: Workload + 'static> Cast<W> {
         }
         let (port, desk) = (cx.port.clone(), Rc::clone(&self.desk));
         let serving = async move {
-            services::run(&cx, || desk.stop.get() && !cx.has_coordinators()).await;
+            serve::run(&cx, || desk.stop.get() && !cx.has_coordinators()).await;
         };
         scheduler.spawn(&port, Mortal::new(Box::pin(serving), is_dead, &self.graveyard));
     }
@@ -296,7 +296,7 @@ fn play<W: Workload + 'static>(
         owners.push(node.id);
         cast.bring(stage, scheduler, &node)?;
     }
-    services::share_out(&stage.database, &owners);
+    serve::share_out(&stage.database, &owners);
     let start = desk.start.get();
     let at = |ms: f64| start + Nanos((ms * 1e6) as u64);
     let (crash_at, end) = (at(shape.crash_at_ms), at(shape.virtual_ms));

@@ -22,8 +22,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tarn_check::Isolation;
-use tarn_engine::coordinator::Retry;
 use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::session::coordinator::Retry;
 use tarn_fabric::clock::Nanos;
 use tarn_sim::profile::Profile;
 use tarn_store::ids::UsageError;
@@ -371,7 +371,7 @@ impl<W: Workload> Stage<W> {
     }
 
     fn isolation(&self) -> Isolation {
-        guaranteed(&self.driver.cluster().database().protocol)
+        guaranteed(&*self.driver.cluster().database().protocol)
     }
 
     /// Judges the memory that the series so far left.

@@ -7,8 +7,8 @@ use super::report::{Faults, Sum};
 use super::{Subject, mixture};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tarn_engine::metrics::{PHASES_MAX, RecoveryEvent, Tally};
-use tarn_engine::protocol::{Limit, Only};
+use tarn_engine::cluster::info::{Limit, Only};
+use tarn_engine::site::metrics::{PHASES_MAX, RecoveryEvent, Tally};
 use tarn_store::ids::AbortReason;
 
 /// How a node died.

@@ -9,7 +9,7 @@ use super::read_leases::ReadLeases;
 use rand::RngExt as _;
 use serde::Serialize;
 use std::fmt;
-use tarn_engine::membership::LeaseTerms;
+use tarn_engine::cluster::membership::LeaseTerms;
 use tarn_fabric::rng::{Rng, seeded};
 use tarn_sim::config::Chaos;
 use tarn_store::layout::BucketShape;

@@ -12,9 +12,9 @@ use crate::bench::checks::guaranteed;
 use serde::Serialize;
 use std::rc::Rc;
 use tarn_check::{History, check};
-use tarn_engine::context::Context;
-use tarn_engine::inspect::{Audit, audit};
-use tarn_engine::last_writes::LastWrites;
+use tarn_engine::admin::inspect::{Audit, audit};
+use tarn_engine::admin::last_writes::LastWrites;
+use tarn_engine::site::Context;
 use tarn_fabric::executor::block_on;
 use tarn_store::history::{RecordedTxn, RecordedWrite};
 use tarn_store::ids::{Failure, UsageError};
@@ -64,7 +64,7 @@ pub(super) fn judge<W: Workload>(
     evidence: Evidence<'_, W::Tally>,
 ) -> Result<Option<Finding>, UsageError> {
     let Evidence { recorded, history, tally, failures } = evidence;
-    let report = check(recorded, guaranteed(&cluster.database.protocol));
+    let report = check(recorded, guaranteed(&*cluster.database.protocol));
     if !report.is_accepted() {
         return Ok(Some(Finding { kind: FindingKind::History, text: report.to_string() }));
     }

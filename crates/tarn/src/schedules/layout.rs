@@ -3,8 +3,8 @@
 //! Invariant: every column is whole words, so that a row can say one number in each of them.
 
 use std::str::FromStr;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 use tarn_store::schema::{ColumnId, ColumnType, TableSchema};
 
 const A: ColumnId = ColumnId(0);

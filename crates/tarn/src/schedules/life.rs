@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll};
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::backend::Endpoint;
 use tarn_sim::fabric::SimFabric;

@@ -34,9 +34,9 @@ mod work;
 
 use crate::bench::checks::guaranteed;
 use drawn::Drawn;
-use tarn_engine::protocol::{ALL, AnyProtocol, ProtocolInfo};
-use tarn_engine::resharding::Planted;
-use tarn_engine::services::Needs;
+use tarn_engine::cluster::info::{Needs, ProtocolInfo};
+use tarn_engine::protocol::{ALL, AnyProtocol};
+use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
 /// What is tested.
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_workload_with_ordered_indexes_is_refused_where_there_are_none() {
-        let caps = tarn_engine::protocol::ProtocolCaps { ranges: false, ..ALL[0].caps };
+        let caps = tarn_engine::cluster::info::ProtocolCaps { ranges: false, ..ALL[0].caps };
         let text =
             without_ranges("tpcc", &ProtocolInfo { name: "plain", caps, ..ALL[0] }).to_string();
         let said = "workload = tpcc; allowed: mixture, smallbank, ycsb, tatp, kvs with plain";

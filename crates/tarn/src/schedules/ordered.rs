@@ -6,7 +6,7 @@
 
 use super::mixture::{Layout, Wish};
 use rand::RngExt as _;
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::transaction::Transaction;
 use tarn_fabric::rng::{Rng, mix};
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::range::{IndexKey, Scan, ScanHandle};

@@ -16,14 +16,15 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::context::{ComputeNode, Context};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::membership::Membership as _;
-use tarn_engine::metrics::Tally;
-use tarn_engine::read_lease::manager::LeaseKeeper;
-use tarn_engine::recorder::HistorySink;
-use tarn_engine::recorder::decisions;
-use tarn_engine::{recovery, services};
+use tarn_engine::cluster::membership::Membership as _;
+use tarn_engine::recovery;
+use tarn_engine::requests::read_lease::manager::LeaseKeeper;
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::metrics::Tally;
+use tarn_engine::site::{ComputeNode, Context};
+use tarn_engine::steps::recorder::decisions;
+use tarn_engine::transaction::HistorySink;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_sim::scheduler::{Ended, Scheduler};
@@ -111,7 +112,7 @@ impl<'a, W: Workload> Play<'a, W> {
             play.begin_life(slot)?;
         }
         let owners: Vec<_> = play.members.iter().map(|member| member.life.id).collect();
-        services::share_out(&cluster.database, &owners);
+        serve::share_out(&cluster.database, &owners);
         if drawn.has_faults() {
             play.begin_standby()?;
         }
@@ -231,7 +232,7 @@ impl<'a, W: Workload> Play<'a, W> {
         let (serving, desk, has_faults) = (Rc::clone(cx), self.desk, self.drawn.has_faults());
         lives.spawn(life, cx, async move {
             let is_over = || !has_faults || desk.is_over.get();
-            services::run(&serving, || is_over() && !serving.has_coordinators()).await;
+            serve::run(&serving, || is_over() && !serving.has_coordinators()).await;
         });
     }
 

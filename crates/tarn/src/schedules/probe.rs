@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::run::Desk;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::Failure;
 use tarn_store::index::{group_of, hash_of};

@@ -17,8 +17,8 @@ use crate::machine;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use tarn_engine::metrics::Tally;
-use tarn_engine::protocol::Only;
+use tarn_engine::cluster::info::Only;
+use tarn_engine::site::metrics::Tally;
 use tarn_fabric::rng::mix;
 
 /// Transactions meet in a seed if so large a share of its tries is aborted.

@@ -18,7 +18,7 @@ use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tarn_check::History;
-use tarn_engine::metrics::Tally;
+use tarn_engine::site::metrics::Tally;
 use tarn_fabric::clock::Nanos;
 use tarn_store::history::{RecordedTxn, enter};
 use tarn_store::ids::{AbortReason, UsageError};

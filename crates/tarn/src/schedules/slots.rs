@@ -8,7 +8,7 @@ use super::life::Life;
 use super::play::{Member, Play};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::membership::{Membership as _, Standing};
+use tarn_engine::cluster::membership::{Membership as _, Standing};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::UsageError;

@@ -14,8 +14,8 @@ use rand::RngExt as _;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::resharding::load::Load;
+use tarn_engine::services::shard_load::Load;
+use tarn_engine::site::Context;
 use tarn_store::placement::routing::Router;
 use tarn_store::schema::TableId;
 
@@ -185,7 +185,7 @@ mod tests {
     use crate::cluster::ClusterConfig;
     use crate::simulate::driver::{Driver, Length};
     use crate::simulate::{Config, stamps};
-    use tarn_engine::membership::{EmbeddedMembership, Membership as _};
+    use tarn_engine::cluster::membership::{EmbeddedMembership, Membership as _};
     use tarn_fabric::address::NodeSlot;
     use tarn_sim::config::{Mode, SimConfig};
     use tarn_sim::profile::Profile;

@@ -19,13 +19,13 @@ use crate::trace::recorder::Recorder;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::inspect::{Audit, audit};
-use tarn_engine::load::{Loader, Part};
-use tarn_engine::read_lease::manager::LeaseKeeper;
-use tarn_engine::resharding::balance;
-use tarn_engine::services;
+use tarn_engine::admin::inspect::{Audit, audit};
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::requests::read_lease::manager::LeaseKeeper;
+use tarn_engine::requests::resharding::balance;
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::Context;
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::executor::block_on;
@@ -215,7 +215,7 @@ impl<W: Workload> Driver<W> {
         let nodes: Vec<Arc<_>> =
             slots.map(|slot| self.cluster.join(slot)).collect::<Result<_, _>>()?;
         let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
-        services::share_out(self.cluster.database(), &owners);
+        serve::share_out(self.cluster.database(), &owners);
         // A thread without coordinators answers those of its number at other nodes, if a protocol asks there.
         let is_needed = |seats: &Seats| {
             !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
@@ -352,7 +352,7 @@ impl<W: Workload> Driver<W> {
             if cx.answers() {
                 // Until then somebody may begin to ask it, whether it has coordinators or not.
                 let is_over = || signals.has_stopped() && !cx.has_coordinators();
-                scheduler.spawn(&cx.port, services::run(cx, is_over));
+                scheduler.spawn(&cx.port, serve::run(cx, is_over));
             }
         }
         self.balance(&mut scheduler, &all, &signals);

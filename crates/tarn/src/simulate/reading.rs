@@ -5,7 +5,7 @@
 use super::driver::{Crew, SimPhase};
 use crate::bench::desk::Desk;
 use crate::bench::driver::Phase;
-use tarn_engine::metrics::Tally;
+use tarn_engine::site::metrics::Tally;
 use tarn_fabric::counters::Counts;
 use tarn_sim::usage::Usage;
 

@@ -107,7 +107,7 @@ pub fn run<W: Workload>(
     watch.loaded(records, wall.load_seconds);
 
     let start = Instant::now();
-    let isolation = guaranteed(&driver.cluster().database().protocol);
+    let isolation = guaranteed(&*driver.cluster().database().protocol);
     let mut failures = Vec::new();
     let history = match plan.verify_ms {
         _ if is_unsafe => HistoryReport::of_unsafe_variant(isolation),
@@ -165,7 +165,7 @@ fn verify<W: Workload>(
     let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
     let mut phase = recorded.phase;
     failures.append(&mut phase.failures);
-    recording.judge(&phase, guaranteed(&driver.cluster().database().protocol))
+    recording.judge(&phase, guaranteed(&*driver.cluster().database().protocol))
 }
 
 fn report_of<W: Workload>(

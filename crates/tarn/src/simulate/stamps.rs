@@ -6,12 +6,11 @@
 
 use crate::simulate::cluster::{SimCluster, refused};
 use std::sync::Arc;
-use tarn_engine::context::{ComputeNode, Context, Database};
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::timestamp::{
-    ClientConfig, ClockStamps, STAMP, ServiceConfig, StampClient, StampService, Timestamps,
-    pool_word,
-};
+use tarn_engine::requests::timestamp::{ServiceConfig, StampService, pool_word};
+use tarn_engine::services::timestamp::STAMP;
+use tarn_engine::services::timestamp::{ClientConfig, ClockStamps, StampClient, Timestamps};
+use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;

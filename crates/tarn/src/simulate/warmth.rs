@@ -11,7 +11,7 @@ use rand::RngExt as _;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 use tarn_fabric::address::{Address, NodeSlot};
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;

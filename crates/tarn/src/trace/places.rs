@@ -5,7 +5,7 @@
 
 use super::{Batch, Transaction, VerbSeen};
 use std::collections::BTreeMap;
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 use tarn_fabric::address::Address;
 use tarn_fabric::executor::block_on;
 use tarn_fabric::round::Round;

@@ -9,13 +9,14 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn::cluster::{Cluster, ClusterConfig};
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::protocol::ALL;
-use tarn_engine::reconfigure::{self, Terms};
-use tarn_engine::services;
-use tarn_engine::timestamp::{Timestamps, pool_word};
-use tarn_engine::transaction::Transaction;
+use tarn_engine::recovery::reconfigure::{self, Terms};
+use tarn_engine::requests::serve;
+use tarn_engine::requests::timestamp::pool_word;
+use tarn_engine::services::timestamp::Timestamps;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::site::Context;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::local::Backing;
 use tarn_store::ids::Failure;
@@ -43,7 +44,7 @@ impl Stage {
         };
         let cluster = Cluster::new(&[schema], &config).expect("a cluster");
         let lives = [0, 1].map(|slot| cluster.join(slot).expect("a life"));
-        services::share_out(cluster.database(), &lives.each_ref().map(|node| node.id));
+        serve::share_out(cluster.database(), &lives.each_ref().map(|node| node.id));
         let nodes = lives.iter().map(|node| {
             let mut cx = cluster.context(node, 0).expect("a thread");
             if pool {

@@ -11,8 +11,9 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context as Waiting, Poll, Waker};
 use tarn::{Error, Failure, Nanos, Resolution, Retry, Session, Table, Tarn, TxnId, block_on, row};
-use tarn_engine::protocol::{ALL, ProtocolCaps, ProtocolInfo};
-use tarn_engine::services::share_out;
+use tarn_engine::cluster::info::{ProtocolCaps, ProtocolInfo};
+use tarn_engine::protocol::ALL;
+use tarn_engine::requests::serve::share_out;
 use tarn_fabric::address::{Incarnation, NodeId, NodeSlot};
 
 row! {

@@ -12,7 +12,8 @@ use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::report::Sum;
 use tarn::explore::run::run;
 use tarn::schedules::mixture::Layout;
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::cluster::info::ProtocolInfo;
+use tarn_engine::protocol::ALL;
 use tarn_sim::explore::Bounds;
 
 /// Verbs that landed, and what else happened, of a whole execution.

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use tarn::explore::model::LitmusModel;
 use tarn::explore::order::{FaultKind, Order};
 use tarn::explore::run::{prepare, run};
-use tarn_engine::metrics::{RecoveryEvent, Tally};
+use tarn_engine::site::metrics::{RecoveryEvent, Tally};
 use tarn_sim::explore::{Actor, Bounds, End, ExploreFabric, Explored, Model, explore};
 
 /// A litmus, and what its contexts have counted, over all final states.

@@ -6,9 +6,10 @@ use crate::common::each_that;
 use std::rc::Rc;
 use tarn::cluster::{Cluster, ClusterConfig};
 use tarn::{Backing, Nanos, Retry, Tarn, row};
-use tarn_engine::coordinator::Coordinator;
 use tarn_engine::protocol::ALL;
-use tarn_engine::{recovery, services};
+use tarn_engine::recovery;
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_fabric::error::FabricError;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::{Explanation, Failure};
@@ -39,7 +40,7 @@ fn a_zombies_transaction_ends_and_says_why() {
         };
         let cluster = Cluster::new(&[schema], &config).expect("a cluster");
         let lives = [0, 1].map(|slot| cluster.join(slot).expect("a life"));
-        services::share_out(cluster.database(), &lives.each_ref().map(|node| node.id));
+        serve::share_out(cluster.database(), &lives.each_ref().map(|node| node.id));
         let nodes = lives.each_ref().map(|life| Rc::new(cluster.context(life, 0).expect("one")));
         let mut by = Coordinator::new(Rc::clone(&nodes[0]), 0, RETRY);
         for key in 0..16u64 {

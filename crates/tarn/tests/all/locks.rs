@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::task::{Context as Waiting, Poll};
 
 use rand::RngExt as _;
-use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::lock::name::{LockMode, LockName};
-use tarn_engine::lock::set::LockSet;
-use tarn_engine::membership::{EmbeddedMembership, Heirs, Membership, Reopening};
+use tarn_engine::cluster::membership::{EmbeddedMembership, Heirs, Membership, Reopening};
 use tarn_engine::protocol::{ALL, AnyProtocol};
-use tarn_engine::resharding::{Move, move_shard};
-use tarn_engine::services::{self, ServiceOptions, Transport};
+use tarn_engine::requests::resharding::{Move, move_shard};
+use tarn_engine::requests::serve;
+use tarn_engine::services::lock::name::{LockMode, LockName};
+use tarn_engine::services::{ServiceOptions, Transport};
+use tarn_engine::site::{ComputeNode, Context, Database};
+use tarn_engine::transaction::lock_set::LockSet;
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rpc::RpcConfig;
@@ -31,8 +32,7 @@ use tarn_sim::scheduler::{Ended, Scheduler};
 use tarn_store::ids::Timestamp;
 use tarn_store::placement::catalog::Options;
 use tarn_store::placement::replica_groups::ReplicaGroups;
-use tarn_store::placement::shard_map::ShardRecord;
-use tarn_store::placement::shard_map::{ShardId, ShardState};
+use tarn_store::placement::shard_map::{ShardId, ShardRecord, ShardState};
 use tarn_store::schema::{ColumnType, TableSchema};
 
 const NODES: u16 = 3;
@@ -173,7 +173,7 @@ fn stage(seed: u64, rpc: RpcConfig, transport: Transport) -> Stage {
     };
     let nodes: Vec<_> = (0..NODES).map(node).collect();
     let ids: Vec<_> = nodes.iter().map(|node| node.id).collect();
-    services::share_out(&database, &ids);
+    serve::share_out(&database, &ids);
     let threads = |node: &Arc<ComputeNode>| {
         let node = Arc::clone(node);
         let fabric = fabric.clone();
@@ -298,7 +298,7 @@ fn run(seed: u64, (rpc, transport): (RpcConfig, Transport), dies: bool, moves: b
         }
         let oracle = &oracle;
         let stop = move || left.get() == 0 && oracle.chores.get() == 0;
-        let serve = services::run(cx, stop);
+        let serve = serve::run(cx, stop);
         scheduler.spawn(&cx.port, mortal(serve, &mine, &corpses));
     }
     let first = Rc::clone(&stage.contexts[0]);

@@ -8,7 +8,7 @@ use tarn::schedules::Subject;
 use tarn::schedules::run::{Ran, run_seed};
 use tarn_check::{Isolation, check};
 use tarn_engine::protocol::ALL;
-use tarn_engine::resharding::Planted;
+use tarn_engine::services::Planted;
 
 /// Seeds from the named one on within which a bug shows.
 const WITHIN: u64 = 40;

@@ -10,7 +10,8 @@ use serde_json::Value;
 use tarn::schedules::Subject;
 use tarn::schedules::many::{Order, run_all};
 use tarn::schedules::report::Sum;
-use tarn_engine::protocol::{ALL, Only, ProtocolInfo};
+use tarn_engine::cluster::info::{Only, ProtocolInfo};
+use tarn_engine::protocol::ALL;
 
 /// Seeds within which every planted bug shows; the median over twenty first seeds is below 120 for each.
 const FOUND_WITHIN: u64 = 2_000;

@@ -3,7 +3,8 @@
 //! Invariant: each test has a database of its own.
 
 use tarn::{Error, Failure, Session, Tarn, row};
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::cluster::info::ProtocolInfo;
+use tarn_engine::protocol::ALL;
 use tarn_fabric::address::GroupId;
 use tarn_fabric::round::Round;
 

@@ -11,12 +11,12 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::membership::EmbeddedMembership;
+use tarn_engine::cluster::membership::EmbeddedMembership;
 use tarn_engine::protocol::{ALL, AnyProtocol};
-use tarn_engine::timestamp::{
-    ClientConfig, ClockStamps, STAMP, ServiceConfig, StampClient, StampService, Timestamps,
-};
+use tarn_engine::requests::timestamp::{ServiceConfig, StampService};
+use tarn_engine::services::timestamp::STAMP;
+use tarn_engine::services::timestamp::{ClientConfig, ClockStamps, StampClient, Timestamps};
+use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::{NodeId, NodeSlot};
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::seeded;

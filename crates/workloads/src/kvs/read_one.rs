@@ -1,7 +1,7 @@
 //! ReadOne: one record's value.
 
 use super::{TABLE, Tally, VALUE, updates_told};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

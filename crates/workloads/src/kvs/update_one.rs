@@ -1,7 +1,7 @@
 //! UpdateOne: one record's value, one further.
 
 use super::{TABLE, Tally, VALUE, updates_told, value};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

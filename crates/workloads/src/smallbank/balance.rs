@@ -3,7 +3,7 @@
 //! Invariant: read-only; both reads in one fetch.
 
 use super::{CHECKING, SAVINGS, balance_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

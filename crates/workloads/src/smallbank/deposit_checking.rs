@@ -3,7 +3,7 @@
 //! Invariant: the tally grows by what the balance grows.
 
 use super::{BALANCE, CHECKING, DEPOSIT_CENTS, Tally, balance_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

@@ -3,7 +3,7 @@
 //! Invariant: money is moved, not changed; an account that has too little is left alone.
 
 use super::{BALANCE, CHECKING, SEND_CENTS, Tally, balance_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::Cells;
 

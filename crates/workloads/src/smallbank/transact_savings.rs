@@ -3,7 +3,7 @@
 //! Invariant: the balance stays at or above zero, or the transaction is rolled back.
 
 use super::{BALANCE, SAVINGS, Tally, balance_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::Cells;
 

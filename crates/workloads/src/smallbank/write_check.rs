@@ -4,7 +4,7 @@
 //! read of savings makes write skew possible: two accounts are read, one is written.
 
 use super::{BALANCE, CHECKING, CHECK_CENTS, PENALTY_CENTS, SAVINGS, Tally, balance_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

@@ -6,8 +6,8 @@ use super::graph::{EDGES, OBJECTS, edge_rows, reverse_of, timestamp};
 use super::{Tally, TaoBench};
 use crate::workload::Invariant;
 use std::collections::BTreeMap;
-use tarn_engine::context::Context;
-use tarn_engine::inspect::scan;
+use tarn_engine::site::Context;
+use tarn_engine::admin::inspect::scan;
 use tarn_store::ids::Failure;
 use tarn_store::schema::TableId;
 

@@ -5,11 +5,11 @@
 use super::graph::timestamp;
 use super::sizes::OPERATIONS_MAX;
 use super::{Input, Tally, TaoBench};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 #[inline]
 pub(super) async fn run(

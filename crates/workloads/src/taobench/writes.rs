@@ -7,11 +7,11 @@ use super::graph::{EDGES, TIMESTAMP, VALUE, timestamp, value};
 use super::operation::{Operation, What};
 use super::sizes::WRITES_MAX;
 use super::{Input, Tally, TaoBench, Written};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 /// An operation's record and, of an edge that goes both ways, the reverse edge's.
 type Asked = Option<(Handle, Option<Handle>)>;

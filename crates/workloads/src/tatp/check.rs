@@ -7,8 +7,8 @@ use super::population::{Population, belongings, fixed_columns};
 use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER, byte2, digits, end_time, forwarded_to, hex, is_active, msc_location, number, numberx, parts, s_id, sub_nbr};
 use super::{Tally, Tatp};
 use crate::workload::{Invariant, Workload};
-use tarn_engine::context::Context;
-use tarn_engine::inspect::scan;
+use tarn_engine::site::Context;
+use tarn_engine::admin::inspect::scan;
 use tarn_store::ids::Failure;
 use tarn_store::schema::row::Row;
 

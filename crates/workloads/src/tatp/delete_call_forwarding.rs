@@ -4,7 +4,7 @@
 
 use super::tables::{CALL_FORWARDING, forwarding};
 use super::{Found, subscriber_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 
 #[inline]

@@ -4,7 +4,7 @@
 
 use super::Found;
 use super::tables::{ACCESS_INFO, typed};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

@@ -4,7 +4,7 @@
 
 use super::Found;
 use super::tables::{CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, end_time, forwarded_to, forwarding, is_active, numberx, typed};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

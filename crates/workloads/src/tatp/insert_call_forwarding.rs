@@ -5,7 +5,7 @@
 
 use super::tables::{CALL_FORWARDING, SPECIAL_FACILITY, end_time, forwarded_to, forwarding, numberx, typed};
 use super::{Found, subscriber_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

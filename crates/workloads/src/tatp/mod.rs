@@ -34,9 +34,9 @@ use population::Population;
 use profiles::{VARIANTS, Variant};
 use rand::Rng as _;
 use tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBER_NUMBER, bits, data_a, s_id, typed, vlr_location};
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::load::Loader;
+use tarn_engine::site::Context;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::admin::load::Loader;
 use tarn_store::ids::{Failure, Mode, UsageError};
 use tarn_store::schema::procedure::Procedure;
 use tarn_store::schema::{Cells, TableSchema};
@@ -380,7 +380,7 @@ impl Workload for Tatp {
 /// The subscriber with this number, if there is one: the first fetch of three transactions.
 #[inline]
 async fn subscriber_of(
-    tx: &mut tarn_engine::transaction::Transaction<'_>,
+    tx: &mut tarn_engine::session::transaction::Transaction<'_>,
     number: u64,
 ) -> Result<Option<u64>, Failure> {
     let number = tx.read(SUBSCRIBER_NUMBER, number, Cells::ALL);

@@ -5,7 +5,7 @@
 
 use super::tables::{ACCESS_INFO, CALL_FORWARDING, SPECIAL_FACILITY, START_TIMES, SUBSCRIBER, SUBSCRIBERS_MAX, SUBSCRIBER_NUMBER, bits, byte2, data1, data2, data3, data4, data_a, data_b, digits, end_time, error_control, forwarded_to, forwarding, hex, is_active, msc_location, number, numberx, s_id, sub_nbr, typed, vlr_location};
 use crate::distribution::Dice;
-use tarn_engine::load::Loader;
+use tarn_engine::admin::load::Loader;
 use tarn_store::ids::{Failure, UsageError};
 use tarn_fabric::rng::mix;
 

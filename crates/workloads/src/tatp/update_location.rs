@@ -5,7 +5,7 @@
 
 use super::tables::{SUBSCRIBER, vlr_location};
 use super::{Found, subscriber_of};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
 

@@ -7,7 +7,7 @@
 use super::random::last_name;
 use super::tables::{CUSTOMER_BY_NAME, LAST_BYTES, district_prefix};
 use tarn_store::schema::Key;
-use tarn_engine::transaction::{Scan, ScanHandle, Transaction};
+use tarn_engine::session::transaction::{Scan, ScanHandle, Transaction};
 
 /// More customers of one name than any district has: of 3,000, some 50 share the commonest.
 const NAMESAKES_MAX: u32 = 512;

@@ -12,11 +12,11 @@ use super::lines::lines_of;
 use super::missing::Wanted;
 use super::scale::{DISTRICTS, LINES_MAX};
 use super::tables::{CUSTOMER, NEW_ORDER, NEW_ORDER_OLDEST, ORDERS, ORDER_LINE, c_balance, c_delivery_cnt, customer_key, district_of, line_key, o_c_id, o_carrier_id, o_lines, ol_amount, ol_delivery_d, oldest_bounds};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, ColumnId, Key};
-use tarn_engine::transaction::{Scan, Transaction};
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::{Scan, Transaction};
+use tarn_engine::transaction::working_set::Handle;
 
 const fn bit(column: ColumnId) -> u64 {
     1 << column.0

@@ -14,8 +14,8 @@ use super::tables::{ORDERS, ORDER_LINE, line_count, line_key, o_lines};
 use tarn_store::ids::Failure;
 use tarn_store::schema::row::Row;
 use tarn_store::schema::Cells;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 /// Fetches the lines of orders that were read, and shows each with the position of its order.
 pub(super) async fn read_lines(

@@ -11,12 +11,12 @@
 
 use super::Tally;
 use std::cell::Cell;
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::row::Row;
 use tarn_store::schema::{Cells, TableId};
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 /// What a try has missed, if anything.
 #[derive(Default)]
@@ -104,9 +104,9 @@ mod tests {
     use std::rc::Rc;
     use std::sync::Arc;
     use tarn_store::placement::catalog::{Catalog, Options};
-    use tarn_engine::context::{ComputeNode, Context, Database};
-    use tarn_engine::coordinator::Retry;
-    use tarn_engine::membership::{EmbeddedMembership, Membership as _};
+    use tarn_engine::site::{ComputeNode, Context, Database};
+    use tarn_engine::session::coordinator::Retry;
+    use tarn_engine::cluster::membership::{EmbeddedMembership, Membership as _};
     use tarn_engine::protocol::{ALL, AnyProtocol};
     use tarn_store::placement::replica_groups::ReplicaGroups;
     use tarn_store::schema::{ColumnType, TableSchema};

@@ -16,11 +16,11 @@ use super::missing::Wanted;
 use super::random::is_original;
 use super::scale::LINES_MAX;
 use super::tables::{CUSTOMER, DISTRICT, ITEM, NEW_ORDER, ORDERS, ORDER_LINE, STOCK, WAREHOUSE, c_credit, c_discount, c_last, customer_key, d_next_o_id, d_tax, district_key, i_data, i_name, i_price, line_key, o_c_id, o_entry_d, o_lines, ol_amount, ol_dist_info, ol_i_id, ol_quantity, ol_supply_w_id, order_key, pack_lines, s_data, s_dist, s_order_cnt, s_quantity, s_remote_cnt, s_ytd, stock_key, w_tax, warehouse_key};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::{AbortReason, Failure};
 use tarn_store::schema::{Cells, ColumnId};
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 const CUSTOMER_CELLS: Cells = Cells(bit(c_discount()) | bit(c_last()) | bit(c_credit()));
 const DISTRICT_CELLS: Cells = Cells(bit(d_next_o_id()) | bit(d_tax()));

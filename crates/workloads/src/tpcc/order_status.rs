@@ -11,10 +11,10 @@ use super::input::Who;
 use super::missing::Wanted;
 use super::lines::read_lines;
 use super::tables::{CUSTOMER, ORDERS, ORDERS_BY_CUSTOMER, c_balance, c_first, c_last, c_middle, customer_key, customer_of, district_prefix, ol_amount};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, ColumnId, Key};
-use tarn_engine::transaction::{Scan, Transaction};
+use tarn_engine::session::transaction::{Scan, Transaction};
 
 const fn bit(column: ColumnId) -> u64 {
     1 << column.0

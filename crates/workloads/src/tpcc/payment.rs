@@ -13,11 +13,11 @@ use super::input::Who;
 use super::missing::Wanted;
 use super::tables::{CUSTOMER, CUSTOMER_DATA_BYTES, C_ADDRESS, DISTRICT, D_ADDRESS, HISTORY, HISTORY_DATA_BYTES, WAREHOUSE, W_ADDRESS, c_balance, c_credit, c_credit_lim, c_data, c_discount, c_first, c_last, c_middle, c_payment_cnt, c_phone, c_since, c_ytd_payment, customer_key, customer_of, d_name, d_ytd, district_key, h_amount, h_c_d_id, h_c_id, h_c_w_id, h_d_id, h_data, h_date, w_name, w_ytd, warehouse_key};
 use std::io::Write as _;
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, ColumnId};
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 const fn bit(column: ColumnId) -> u64 {
     1 << column.0

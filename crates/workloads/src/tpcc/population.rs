@@ -7,7 +7,7 @@ use super::random::{NAME_CONSTANT_LOAD, Nurand, Text, last_name, noise};
 use super::scale::{DISTRICTS, FIRST_PAYMENT_CENTS, Scale, loaded_lines};
 use super::tables::{ADDRESS, CUSTOMER, CUSTOMER_DATA_BYTES, C_ADDRESS, DISTRICT, D_ADDRESS, HISTORY, ITEM, NEW_ORDER, ORDERS, ORDER_LINE, STOCK, WAREHOUSE, W_ADDRESS, c_balance, c_credit, c_credit_lim, c_data, c_discount, c_first, c_last, c_middle, c_payment_cnt, c_phone, c_since, c_ytd_payment, customer_key, d_name, d_next_o_id, d_tax, d_ytd, district_key, h_amount, h_c_d_id, h_c_id, h_c_w_id, h_d_id, h_data, h_date, history_key, i_data, i_im_id, i_name, i_price, line_key, o_c_id, o_carrier_id, o_entry_d, o_lines, ol_amount, ol_delivery_d, ol_dist_info, ol_i_id, ol_quantity, ol_supply_w_id, order_key, pack_lines, s_data, s_dist, s_quantity, stock_key, w_name, w_tax, w_ytd, warehouse_key};
 use crate::distribution::Dice;
-use tarn_engine::load::{Loader, RowMut};
+use tarn_engine::admin::load::{Loader, RowMut};
 use tarn_store::ids::Failure;
 use tarn_store::schema::ColumnId;
 

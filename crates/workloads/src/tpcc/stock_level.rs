@@ -9,11 +9,11 @@ use super::Tally;
 use super::lines::read_lines;
 use super::missing::Wanted;
 use super::tables::{DISTRICT, ORDERS, STOCK, d_next_o_id, district_key, o_lines, ol_i_id, order_key, s_quantity, stock_key};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::Cells;
-use tarn_engine::transaction::Transaction;
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::transaction::working_set::Handle;
 
 /// So many orders are looked at.
 const ORDERS_SEEN: u32 = 20;

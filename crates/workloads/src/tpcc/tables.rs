@@ -30,7 +30,7 @@ use super::CriticalField;
 use super::scale::Scale;
 use tarn_store::placement::catalog::Options;
 use tarn_store::schema::{ColumnId, ColumnType, IndexId, IndexPart, TableId, TableSchema};
-use tarn_engine::transaction::IndexKey;
+use tarn_engine::session::transaction::IndexKey;
 
 pub(super) const WAREHOUSE: TableId = TableId(0);
 pub(super) const DISTRICT: TableId = TableId(1);

@@ -4,7 +4,7 @@
 
 use super::{Input, TABLE, Tally, Ycsb};
 use crate::field;
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 use tarn_store::schema::row::Row;
 

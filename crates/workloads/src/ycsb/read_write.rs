@@ -4,7 +4,7 @@
 //! operation sees what those before it in its transaction wrote.
 
 use super::{Input, Operation, Tally, Ycsb};
-use tarn_engine::coordinator::Coordinator;
+use tarn_engine::session::coordinator::Coordinator;
 use tarn_store::ids::Failure;
 
 #[inline]

@@ -4,8 +4,8 @@
 use crate::common::{Cluster, Shape, small};
 use std::fmt::Debug;
 use std::rc::Rc;
-use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::protocol::ALL;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
 use tarn_store::ids::UsageError;

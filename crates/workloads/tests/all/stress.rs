@@ -8,7 +8,8 @@
 
 use crate::common::{Cluster, Shape, Stress, all_ok, recorded, small};
 use std::time::Instant;
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::cluster::info::ProtocolInfo;
+use tarn_engine::protocol::ALL;
 use tarn_fabric::local::preempt::{Rates, arm};
 use tarn_fabric::local::{LineAtomicity, pin_to_core};
 use tarn_workloads::Workload;

@@ -2,7 +2,8 @@
 //! other happens here (torn reads, locks taken between two verbs of a batch).
 
 use crate::common::{Cluster, Shape, all_ok, scaled_down, small};
-use tarn_engine::protocol::{ALL, ProtocolInfo};
+use tarn_engine::cluster::info::ProtocolInfo;
+use tarn_engine::protocol::ALL;
 use tarn_store::ids::UsageError;
 use tarn_workloads::{NAMES, Workload, with_workload};
 

@@ -5,8 +5,8 @@
 
 use crate::common::{Cluster, Shape, all_ok, recorded, small};
 use std::rc::Rc;
-use tarn_engine::coordinator::{Coordinator, Retry};
 use tarn_engine::protocol::ALL;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
 use tarn_fabric::executor::block_on;
 use tarn_fabric::rng::seeded;
 use tarn_store::schema::{Cells, ColumnId, TableId};

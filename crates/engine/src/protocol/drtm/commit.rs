@@ -8,15 +8,15 @@
 use super::leases::confirm;
 use super::switches::{On, Phase};
 use super::{Drtm, enter};
-use crate::context::Context;
-use crate::doubts::{begin_doubt, unknown};
-use crate::in_place::{Writes, prepare};
-use crate::log::chain;
-use crate::log::send::{add_data, send_log, write_and_unlock_early};
-use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
+use crate::site::Context;
+use crate::steps::{begin_doubt, unknown};
+use crate::steps::in_place::{Writes, prepare};
+use crate::steps::log::chain;
+use crate::steps::log::send::{add_data, send_log, write_and_unlock_early};
+use crate::steps::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
 use tarn_store::ids::Failure;
-use crate::structure::leaves;
-use crate::working_set::Txn;
+use crate::steps::structure::leaves;
+use crate::transaction::working_set::Txn;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(drtm: &Drtm, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {

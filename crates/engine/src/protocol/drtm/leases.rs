@@ -9,12 +9,12 @@
 //! Wei, Shi, Chen, Chen, Chen, "Fast In-memory Transaction Processing using RDMA and HTM", SOSP 2015, section 4; see docs/protocols/drtm.md.
 
 use super::{Drtm, On, Phase, enter};
-use crate::access::{Taken, Which, validate_those};
-use crate::context::Context;
+use crate::steps::access::{Taken, Which, validate_those};
+use crate::site::Context;
 use tarn_store::layout::{LOCK_AT, LockMode, LockWord};
-use crate::node_locks::{HELD, ask_lease};
+use crate::steps::node_locks::{HELD, ask_lease};
 use tarn_store::ids::{Failure, Mode};
-use crate::working_set::{Entry, HeldAs, Leases, Lock, Progress, Txn};
+use crate::transaction::working_set::{Entry, HeldAs, Leases, Lock, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 
@@ -105,7 +105,7 @@ pub(super) fn ask_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     lock.asked_again += 1;
 }
 
-/// What became of a lock; see [`crate::access::Access::taken`].
+/// What became of a lock; see [`crate::steps::access::Access::taken`].
 pub(super) fn taken(drtm: &Drtm, cx: &Context, txn: &mut Txn, index: u32) -> Taken {
     let Txn { locks, round, leases, .. } = txn;
     let lock = &mut locks[index as usize];

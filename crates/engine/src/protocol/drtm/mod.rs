@@ -23,21 +23,22 @@ mod commit;
 mod leases;
 mod switches;
 
-use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::{self, Access, Guard, Judged, Look, Taken};
+use crate::steps::settle::{Asker, Unsettled, Whose, enumerate_logged};
+use crate::protocol::settle::resolve_logged;
+use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
+use super::Protocol;
+use crate::steps::access::{self, Access, Guard, Judged, Look, Taken};
 use tarn_store::placement::catalog::{Options, Table};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::layout::{LayoutKind, LockWord};
-use crate::node_locks::{self, Keeps, suspect_all_locks};
+use crate::steps::node_locks::{self, Keeps, suspect_all_locks};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
-use crate::recovery::undo::{self, Left};
-use crate::recovery::{self, Asker, Unsettled, Whose};
-use crate::services::Needs;
-use crate::structure::{Rule, Step, Structure, trees};
-use crate::working_set::{Added, Further, Handle, Leases, Txn};
+use crate::steps::settle::undo::{self, Left};
+use crate::steps::structure::{Rule, Step, Structure, trees};
+use crate::transaction::working_set::{Added, Further, Handle, Leases, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
 
@@ -268,7 +269,7 @@ impl Protocol for Drtm {
         asker: Asker,
     ) -> Result<Resolution, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
+        resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
     fn fences(&self) -> bool {
@@ -281,7 +282,7 @@ impl Protocol for Drtm {
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::enumerate_logged(cx, dead).await
+        enumerate_logged(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {

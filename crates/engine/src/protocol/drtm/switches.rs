@@ -3,7 +3,7 @@
 //! Invariant: the positions of [`On`] and [`Phase`] are those in [`SWITCHES`] and [`PHASES`].
 
 use tarn_store::ids::AbortReason;
-use crate::protocol::{Limit, Only, Switch};
+use crate::cluster::info::{Limit, Only, Switch};
 
 /// The switches, by position in [`SWITCHES`].
 #[derive(Clone, Copy)]

@@ -7,16 +7,16 @@
 
 use super::switches::{On, Phase};
 use super::{Dslr, enter};
-use crate::access::{Which, validate_those};
-use crate::context::Context;
-use crate::doubts::{begin_doubt, unknown};
-use crate::in_place::{Writes, prepare};
-use crate::log::chain;
-use crate::log::send::{add_data, send_log};
-use crate::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
+use crate::steps::access::{Which, validate_those};
+use crate::site::Context;
+use crate::steps::{begin_doubt, unknown};
+use crate::steps::in_place::{Writes, prepare};
+use crate::steps::log::chain;
+use crate::steps::log::send::{add_data, send_log};
+use crate::steps::node_locks::{add_unlocks, post_release, put_away, settle_unlocks};
 use tarn_store::ids::Failure;
-use crate::structure::leaves;
-use crate::working_set::Txn;
+use crate::steps::structure::leaves;
+use crate::transaction::working_set::Txn;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(dslr: &Dslr, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {

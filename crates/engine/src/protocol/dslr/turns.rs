@@ -8,12 +8,12 @@
 //! Yoon, Chowdhury, Mozafari, "Distributed Lock Management with RDMA: Decentralization without Starvation", SIGMOD 2018; see docs/protocols/dslr.md.
 
 use super::{Dslr, On, Phase, enter};
-use crate::access::Taken;
-use crate::context::Context;
+use crate::steps::access::Taken;
+use crate::site::Context;
 use tarn_store::layout::{COUNT_MAX, LOCK_AT, Ticket, TicketWord};
-use crate::node_locks::{HELD, add_unlocks};
+use crate::steps::node_locks::{HELD, add_unlocks};
 use tarn_store::ids::{AbortReason, Failure, Mode};
-use crate::working_set::{HeldAs, Lock, Txn};
+use crate::transaction::working_set::{HeldAs, Lock, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::clock::Nanos;
 use tarn_fabric::rng::mix;
@@ -57,7 +57,7 @@ pub(super) fn come_again(cx: &Context, txn: &mut Txn, index: u32, mode: Mode) {
     (lock.granted, lock.asked_again) = (false, UPGRADED);
 }
 
-/// What became of a ticket; see [`crate::access::Access::taken`].
+/// What became of a ticket; see [`crate::steps::access::Access::taken`].
 pub(super) fn taken(dslr: &Dslr, txn: &mut Txn, (index, mode): (u32, Mode)) -> Taken {
     let Txn { locks, round, .. } = txn;
     let lock = &mut locks[index as usize];

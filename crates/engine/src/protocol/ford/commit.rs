@@ -5,17 +5,17 @@
 //! data, or has it in the same batch before; an abort releases exactly what was granted.
 
 use super::{Ford, On, Phase, enter, published, short};
-use crate::context::Context;
-use crate::in_place::{Writes, prepare};
-use crate::access::{is_needless, validate};
-use crate::doubts::{begin_doubt, unknown};
-use crate::log::chain;
-use crate::log::send::{add_data, send_log, write_and_unlock_early};
-use crate::log::encode::encode_undo;
-use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
+use crate::site::Context;
+use crate::steps::in_place::{Writes, prepare};
+use crate::steps::access::{is_needless, validate};
+use crate::steps::{begin_doubt, unknown};
+use crate::steps::log::chain;
+use crate::steps::log::send::{add_data, send_log, write_and_unlock_early};
+use crate::steps::log::encode::encode_undo;
+use crate::steps::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
 use tarn_store::ids::Failure;
-use crate::structure::leaves;
-use crate::working_set::Txn;
+use crate::steps::structure::leaves;
+use crate::transaction::working_set::Txn;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(ford: &Ford, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {

@@ -9,9 +9,9 @@
 //! writes it holds the lock at the primary, and clears it by a later WRITE on the same connection; a
 //! WRITE of an earlier holder that comes late leaves a 0 there before its time.
 
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::LOCK_AT;
-use crate::working_set::Txn;
+use crate::transaction::working_set::Txn;
 use tarn_fabric::address::GroupId;
 
 /// What a flush READ asks for. The public code asks for one byte; a word costs a NIC the same.

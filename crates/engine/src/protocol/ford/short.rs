@@ -6,13 +6,13 @@
 //! one node. A changed record is logged and written from VERSION to the end of its row.
 
 use super::{Ford, On, Phase, enter};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{Slot, VERSION_AT, Version};
 use tarn_store::log::pieces::OldBytes;
-use crate::log::encode::logged;
+use crate::steps::log::encode::logged;
 use tarn_store::log::undo;
-use crate::node_locks::add_release;
-use crate::working_set::{Entry, NO_LOCK, Txn};
+use crate::steps::node_locks::add_release;
+use crate::transaction::working_set::{Entry, NO_LOCK, Txn};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 
 /// Most of a log entry that one lock takes: the record, its piece's header, its old bytes.

@@ -5,12 +5,12 @@
 //! is over all of it.
 
 use super::short;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::placement::catalog::Table;
 use tarn_store::layout::RecordLayout;
-use crate::lock::name::LockName;
+use crate::services::lock::name::LockName;
 use tarn_store::schema::Cells;
-use crate::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
+use crate::transaction::working_set::{Added, Entry, Further, Handle, Intent, Progress, Txn};
 
 /// Takes up a record that the transaction has not.
 #[inline(always)]

@@ -9,13 +9,13 @@
 //! Disaggregated Transactions with Disaggregated Locks", §4.4; there entries are dropped when other nodes lock.)
 
 use super::{Lotus, On, Phase, enter, execute, snapshot};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{Choice, RecordLayout, Slot};
-use crate::lock::name::{LockMode, LockName, NameKind};
-use crate::lock::versions::{Stamp, Whose};
+use crate::services::lock::name::{LockMode, LockName, NameKind};
+use crate::services::lock::versions::{Stamp, Whose};
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::{Cells, TableId};
-use crate::working_set::{Entry, Intent, Txn};
+use crate::transaction::working_set::{Entry, Intent, Txn};
 
 /// A record whose version table this node may remember, and the stamp of this moment; `None` if its locks are
 /// another's, or its table leads nowhere.

@@ -7,16 +7,15 @@
 use super::prepare::{drop_vain_links, encode_log, links, prepare};
 use super::short_commit::{Weight, self as short};
 use super::{Lotus, On, Phase, cached, enter, ideal, nodes};
-use crate::context::Context;
-use crate::doubts::{begin_doubt, unknown};
+use crate::site::Context;
+use crate::steps::{begin_doubt, recorder, unknown};
 use tarn_store::layout::{Cell, PACKED_VERSIONS_AT, RecordLayout, Version, VersionWord};
-use crate::log::send::add_log;
+use crate::steps::log::send::add_log;
 use tarn_store::log::versions::{DECISION_BYTES, decision, decision_at};
 use tarn_store::ids::Failure;
-use crate::recorder;
-use crate::structure::leaves;
-use crate::timestamp::Timestamps;
-use crate::working_set::{Txn, Written};
+use crate::steps::structure::leaves;
+use crate::services::timestamp::Timestamps;
+use crate::transaction::working_set::{Txn, Written};
 use tarn_fabric::address::GroupId;
 use tarn_fabric::backend::Detached;
 use tarn_fabric::error::FabricError;
@@ -179,7 +178,7 @@ fn is_logged(cx: &Context, txn: &Txn, group: GroupId) -> bool {
         || links(txn).any(|(next, _)| next.group() == group)
 }
 
-/// C2: T_commit is taken, and the versions are given it. The locks hold: see [`crate::lock::set::LockSet::secure`].
+/// C2: T_commit is taken, and the versions are given it. The locks hold: see [`crate::transaction::lock_set::LockSet::secure`].
 async fn take_timestamp(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
     enter(cx, Phase::Stamp);
     let commit = cx.timestamps.commit(cx).await.map_err(|_| unknown(cx, txn))?;

@@ -7,14 +7,14 @@
 use super::find::{self, Place};
 use super::{Lotus, On, Phase, cached, enter, ideal, insert, near, nodes, short, snapshot};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{Committed, RecordLayout, Version, is_record_of};
-use crate::lock::name::{LockMode, LockName};
+use crate::services::lock::name::{LockMode, LockName};
 use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::schema::Cells;
 use tarn_store::placement::shard_map::shard_of_address;
-use crate::structure::scans;
-use crate::working_set::{Entry, Intent, NO_LOOKUP, Progress, Txn};
+use crate::steps::structure::scans;
+use crate::transaction::working_set::{Entry, Intent, NO_LOOKUP, Progress, Txn};
 use tarn_fabric::round::{BufferOffset, Round};
 
 /// Fetches every entry that is not fetched yet.

@@ -9,12 +9,12 @@
 
 use super::{Lotus, On, Phase, enter};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::hash::{Answer, Lookup, Wanted, head_at_home, home};
 use tarn_store::index::hash_of;
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
-use crate::transaction::begin_lookup;
-use crate::working_set::{Entry, Progress, Txn};
+use crate::steps::index::begin_lookup;
+use crate::transaction::working_set::{Entry, Progress, Txn};
 use tarn_store::ids::Mode;
 use tarn_fabric::address::Address;
 

@@ -8,13 +8,13 @@
 //! one. Locks of index nodes are left out.
 
 use super::{Lotus, On};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::hash::home;
 use tarn_store::index::hash_of;
-use crate::lock::name::{LockName, NameKind};
+use crate::services::lock::name::{LockName, NameKind};
 use tarn_store::schema::TableId;
 use tarn_store::ids::Mode;
-use crate::working_set::Txn;
+use crate::transaction::working_set::Txn;
 use tarn_fabric::address::Address;
 
 /// An entry's locks were granted: their FAAs go with its READ.

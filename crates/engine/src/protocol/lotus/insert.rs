@@ -6,12 +6,12 @@
 
 use super::execute::reserve_payload;
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::growth::Shard;
-use crate::index::room::room_in_new;
+use crate::steps::index::room::room_in_new;
 use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
 use tarn_store::ids::{AbortReason, Failure, Mode};
-use crate::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
+use crate::transaction::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;
 

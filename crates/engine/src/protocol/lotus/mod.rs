@@ -35,19 +35,20 @@ mod short;
 mod short_commit;
 mod snapshot;
 
-use super::{Isolation, Limit, Only, Protocol, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use crate::steps::settle::{Asker, Unsettled, is_settled, is_stray};
+use crate::requests::fence::revoke_everywhere;
+use crate::cluster::info::{Isolation, Limit, Needs, Only, ProtocolCaps, ProtocolInfo, Switch, Switches};
+use super::Protocol;
 use tarn_store::placement::catalog::{Options, Table};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::history::Undone;
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::layout::{Discards, LayoutKind, Records, Rules};
 use tarn_store::ids::{AbortReason, Failure, Mode, Resolution, TxnId};
-use crate::recovery::{self, Asker, Unsettled};
-use crate::services::Needs;
 use tarn_store::schema::TableId;
-use crate::structure::{buckets, sweeps, trees};
-use crate::working_set::{Added, Entry, Further, Handle, Txn};
+use crate::steps::structure::{buckets, sweeps, trees};
+use crate::transaction::working_set::{Added, Entry, Further, Handle, Txn};
 use recover::Left;
 use tarn_fabric::local::Near;
 use tarn_fabric::address::{Address, NodeId};
@@ -313,7 +314,7 @@ impl Lotus {
     /// Whether an INVISIBLE version is what a recovered life left without a log: none.
     #[inline]
     fn is_stray(&self, cx: &Context, txn: u64) -> bool {
-        self.on(On::StrayCells) && recovery::is_stray(cx, txn)
+        self.on(On::StrayCells) && is_stray(cx, txn)
     }
 }
 
@@ -488,7 +489,7 @@ impl Protocol for Lotus {
 
     async fn fence(&self, cx: &Context, whom: NodeId) -> Result<(), Failure> {
         match self.on(On::FenceBeforeRecovery) {
-            true => recovery::revoke_everywhere(cx, whom).await,
+            true => revoke_everywhere(cx, whom).await,
             false => Ok(()),
         }
     }
@@ -521,7 +522,7 @@ impl Protocol for Lotus {
             true => Ok(!cx.is_closing(coordinator)
                 && cx.is_number_free(coordinator).await?
                 && !cx.is_closing(coordinator)
-                && recovery::is_settled(cx, coordinator).await?),
+                && is_settled(cx, coordinator).await?),
             false => Ok(true),
         }
     }

@@ -8,15 +8,15 @@
 
 use super::{Lotus, On, Phase, commit, enter, prepare};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{LOCK_AT, VERSION_AT, Version, version_at};
-use crate::lock::name::{LockMode, LockName};
-use crate::node_locks::HELD;
+use crate::services::lock::name::{LockMode, LockName};
+use crate::steps::node_locks::HELD;
 use tarn_store::ids::{AbortReason, Failure, Timestamp};
 use tarn_store::placement::shard_map::shard_of_address;
-use crate::structure::{Part, Rule, Step, Structure};
-use crate::working_set::{HeldAs, Intent, Lock, LockKind, Txn};
+use crate::steps::structure::{Part, Rule, Step, Structure};
+use crate::transaction::working_set::{HeldAs, Intent, Lock, LockKind, Txn};
 use tarn_fabric::address::{Address, GroupId};
 use tarn_fabric::round::BufferOffset;
 

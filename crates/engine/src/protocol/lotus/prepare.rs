@@ -7,13 +7,13 @@
 
 use super::{Lotus, nodes};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{CELL_PREV_TS_AT, Cell, CellAddress, Cells, KEY_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, Packed, PayloadAt, RecordLayout, SHAPE_AT, VERSION_AT, Version, VersionWord, seal_record};
-use crate::log::chain;
+use crate::steps::log::chain;
 use tarn_store::log::pieces::OldBytes;
 use tarn_store::log::versions::{self, Writing};
 use tarn_store::ids::{AbortReason, Failure, Mode, Timestamp};
-use crate::working_set::{Allocated, Entry, Memory, NO_LOOKUP, Piece, Txn, Written};
+use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOOKUP, Piece, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES};
 use tarn_fabric::round::BufferOffset;
 

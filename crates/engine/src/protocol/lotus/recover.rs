@@ -12,14 +12,14 @@
 
 use super::nodes::{HEAD_BYTES, undone_version};
 use super::{Lotus, On, Phase, enter};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{CELLS_AT, CELL_TXN_AT, Cell, LOCK_AT, PACKED_VERSIONS_AT, PACKED_WRITER_AT, RecordLayout, Version, VersionWord, version_at};
 use tarn_store::log::{Entry, SETTLING};
 use tarn_store::log::versions::{DECISION_BYTES, LoggedVersion, VersionLog, decided, decision, decision_at};
-use crate::metrics::RecoveryEvent;
+use crate::site::metrics::RecoveryEvent;
 use tarn_store::ids::{Explanation, Failure, OwnerTag, Resolution, Timestamp, TxnId};
-use crate::recovery::logs::Head;
-use crate::recovery::{Answer, Asker, Bulk, Wish, is_gone, logs};
+use crate::steps::settle::logs::Head;
+use crate::steps::settle::{Answer, Asker, Bulk, Wish, is_gone, logs};
 use tarn_fabric::address::{Address, NodeId, Target};
 use tarn_fabric::round::{BufferOffset, Round};
 
@@ -46,7 +46,7 @@ impl Entry for Left {
     }
 }
 
-type Unsettled = crate::recovery::Unsettled<Left>;
+type Unsettled = crate::steps::settle::Unsettled<Left>;
 
 /// What one replica has of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,14 +9,14 @@
 use super::execute::{advance, take_versions};
 use super::{Lotus, On, Phase, enter, snapshot};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::hash::{head_at_home, home};
 use tarn_store::layout::{Packed, RecordLayout, Version};
-use crate::lock::name::{LockMode, LockName};
+use crate::services::lock::name::{LockMode, LockName};
 use tarn_store::ids::{Failure, Mode, Timestamp};
 use crate::services::Transport;
-use crate::transaction::begin_lookup;
-use crate::working_set::{Added, Entry, Intent, Progress, Txn};
+use crate::steps::index::begin_lookup;
+use crate::transaction::working_set::{Added, Entry, Intent, Progress, Txn};
 use tarn_fabric::address::LINE_BYTES;
 use tarn_fabric::round::{BufferOffset, Round};
 

@@ -7,12 +7,12 @@
 use super::prepare::{PACKED_BYTES, changes};
 use super::short::{LINE_WORDS, packed};
 use super::{Phase, enter};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{PACKED_VERSIONS_AT, PACKED_WRITER_AT, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, Replacing, decision, decision_at};
-use crate::recorder;
+use crate::steps::recorder;
 use tarn_store::ids::{Mode, Timestamp};
-use crate::working_set::{Entry, NO_PLACE, Txn, Written};
+use crate::transaction::working_set::{Entry, NO_PLACE, Txn, Written};
 use tarn_fabric::address::{Address, LINE_BYTES, Target};
 use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
 

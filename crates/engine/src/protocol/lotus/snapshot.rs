@@ -9,12 +9,12 @@ use super::execute::{advance, is_it, plan_record, show, take_place};
 use super::find::{self, Place};
 use super::nodes::is_newer;
 use super::{Lotus, On, Phase, cached, enter, near, short};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{Choice, RecordLayout, Version, VersionWord};
 use tarn_store::log::versions::{DECISION_BYTES, decided, decision_at};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Timestamp};
-use crate::structure::scans;
-use crate::working_set::{Entry, Progress, Stamps, Txn};
+use crate::steps::structure::scans;
+use crate::transaction::working_set::{Entry, Progress, Stamps, Txn};
 use tarn_fabric::address::GroupId;
 
 /// Undecided versions are read so many times before a log is asked.

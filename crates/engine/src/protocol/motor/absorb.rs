@@ -11,14 +11,14 @@ use super::switches::On;
 use super::value::{self, value_bytes};
 use super::Motor;
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::hash::{Answer, Wanted, same_head};
-use crate::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
+use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
 use tarn_store::layout::{LOCK_AT, NEWEST_AT, Shown, VALUE_AT, VERSION_AT, Version, is_seen_at};
-use crate::node_locks::{HELD, granted, note_grants};
+use crate::steps::node_locks::{HELD, granted, note_grants};
 use tarn_store::ids::{AbortReason, Failure, Mode};
 use tarn_store::schema::Cells;
-use crate::working_set::{Check, Entry, NO_LOCK, Progress, Txn};
+use crate::transaction::working_set::{Check, Entry, NO_LOCK, Progress, Txn};
 use tarn_fabric::address::Address;
 
 /// What a declared reader's round came to.

@@ -10,17 +10,17 @@ use super::prepare::{changes, prepare};
 use super::switches::{On, Phase};
 use super::validate::validate;
 use super::{Motor, enter};
-use crate::context::Context;
-use crate::doubts::{begin_doubt, unknown};
-use crate::index::changes::finish;
+use crate::site::Context;
+use crate::steps::{begin_doubt, unknown};
+use crate::steps::index::changes::finish;
 use tarn_store::layout::{LOCK_AT, version_at};
-use crate::log::chain;
-use crate::log::send::{add_data, add_pieces};
-use crate::log::encode::{encode_undo, undo_bytes};
-use crate::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
+use crate::steps::log::chain;
+use crate::steps::log::send::{add_data, add_pieces};
+use crate::steps::log::encode::{encode_undo, undo_bytes};
+use crate::steps::node_locks::{add_release, add_unlocks, is_on_one_node, post_release, settle_unlocks};
 use tarn_store::ids::Failure;
-use crate::structure::leaves;
-use crate::working_set::{Intent, Txn};
+use crate::steps::structure::leaves;
+use crate::transaction::working_set::{Intent, Txn};
 use tarn_fabric::round::BufferOffset;
 
 /// Commits the transaction; see the module's text for what is awaited.

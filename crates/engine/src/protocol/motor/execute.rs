@@ -9,15 +9,15 @@ use super::absorb::{Look, absorb};
 use super::switches::{On, Phase};
 use super::{Motor, enter, value};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
-use crate::index::room::{provide_blocks, wants_blocks};
+use crate::site::Context;
+use crate::steps::index::room::{provide_blocks, wants_blocks};
 use tarn_store::layout::DIRECTORY_BYTES;
-use crate::node_locks::{ask, suspect_all_locks};
+use crate::steps::node_locks::{ask, suspect_all_locks};
 use tarn_store::ids::{AbortReason, Explanation, Failure, Mode};
 use tarn_store::schema::Cells;
-use crate::structure::scans;
-use crate::transaction::ask_index;
-use crate::working_set::{Added, Entry, Further, Handle, Intent, LockKind, Progress, Stamps, Txn};
+use crate::steps::structure::scans;
+use crate::steps::index::ask_index;
+use crate::transaction::working_set::{Added, Entry, Further, Handle, Intent, LockKind, Progress, Stamps, Txn};
 
 /// How often one fetch of a snapshot looks again at what others hold, before it gives up.
 const LOOKS_AGAIN: u32 = 3;

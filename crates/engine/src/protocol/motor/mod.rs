@@ -37,20 +37,21 @@ mod switches;
 mod validate;
 mod value;
 
-use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
+use crate::steps::settle::{Asker, Unsettled, Whose, enumerate_logged};
+use crate::protocol::settle::resolve_logged;
+use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
+use super::Protocol;
 use tarn_store::placement::catalog::{Options, Table};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::layout::LayoutKind;
-use crate::node_locks::{self, Keeps, suspect_all_locks};
+use crate::steps::node_locks::{self, Keeps, suspect_all_locks};
 use tarn_store::ids::{Failure, Resolution, TxnId};
-use crate::recovery::undo::{self, Left};
-use crate::recovery::{self, Asker, Unsettled, Whose};
-use crate::services::Needs;
-use crate::structure::{buckets, trees};
-use crate::working_set::{Added, Further, Handle, Intent, Txn};
+use crate::steps::settle::undo::{self, Left};
+use crate::steps::structure::{buckets, trees};
+use crate::transaction::working_set::{Added, Further, Handle, Intent, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::NodeId;
 
@@ -211,7 +212,7 @@ impl Protocol for Motor {
         asker: Asker,
     ) -> Result<Resolution, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
+        resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
     fn fences(&self) -> bool {
@@ -224,7 +225,7 @@ impl Protocol for Motor {
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::enumerate_logged(cx, dead).await
+        enumerate_logged(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {

@@ -8,12 +8,12 @@
 use super::absorb::conflicts;
 use super::switches::{On, Phase};
 use super::{Motor, commit, enter};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::layout::{Version, is_seen_at};
 use tarn_store::ids::{AbortReason, Failure};
-use crate::structure::{Rule, Step, Structure};
-use crate::working_set::{LockKind, Txn};
+use crate::steps::structure::{Rule, Step, Structure};
+use crate::transaction::working_set::{LockKind, Txn};
 
 impl Structure for Motor {
     #[inline]

@@ -9,10 +9,10 @@
 
 use super::switches::{On, Phase};
 use super::{Motor, enter};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::layout::{LOCK_AT, NEWEST_AT, VALUE_AT, VERSION_AT, Version};
 use tarn_store::ids::{AbortReason, Failure};
-use crate::working_set::Txn;
+use crate::transaction::working_set::Txn;
 
 /// Bytes of a head up to NEWEST: one line's.
 const HEAD_BYTES: usize = NEWEST_AT + 8;

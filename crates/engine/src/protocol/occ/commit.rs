@@ -6,16 +6,16 @@
 
 use super::switches::{On, Phase};
 use super::{Occ, enter};
-use crate::access::validate;
-use crate::context::Context;
-use crate::doubts::{begin_doubt, unknown};
-use crate::in_place::{Writes, prepare};
-use crate::log::chain;
-use crate::log::send::{add_data, send_log, write_and_unlock_early};
-use crate::node_locks::{add_unlocks, post_release, settle_unlocks};
+use crate::steps::access::validate;
+use crate::site::Context;
+use crate::steps::{begin_doubt, unknown};
+use crate::steps::in_place::{Writes, prepare};
+use crate::steps::log::chain;
+use crate::steps::log::send::{add_data, send_log, write_and_unlock_early};
+use crate::steps::node_locks::{add_unlocks, post_release, settle_unlocks};
 use tarn_store::ids::Failure;
-use crate::structure::leaves;
-use crate::working_set::Txn;
+use crate::steps::structure::leaves;
+use crate::transaction::working_set::Txn;
 
 /// Commits the transaction; see the module's text for what is awaited.
 pub(super) async fn commit(occ: &Occ, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {

@@ -20,22 +20,24 @@
 mod commit;
 mod switches;
 
-use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::together::{self, Came, Together, far};
-use crate::access::{self, Access, Guard, Judged, Look, Which, near};
+use crate::steps::settle::{Asker, Unsettled, Whose, enumerate_logged};
+use crate::protocol::settle::resolve_logged;
+use crate::cluster::info::{Isolation, ProtocolCaps, ProtocolInfo, Switches};
+use super::Protocol;
+use crate::steps::access::together::{self, Came, Together, far};
+use crate::steps::access::{self, Access, Guard, Judged, Look, Which, near};
 use tarn_store::placement::catalog::{Options, Table};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::history::{Undone, WriteKind};
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::layout::LayoutKind;
-use crate::node_locks::{self, Keeps, suspect_all_locks};
+use crate::steps::node_locks::{self, Keeps, suspect_all_locks};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
-use crate::recovery::undo::{self, Left};
-use crate::recovery::{self, Asker, Unsettled, Whose};
-use crate::structure::{Rule, Step, Structure, buckets, trees};
-use crate::working_set::{Added, Further, Handle, Txn};
+use crate::steps::settle::undo::{self, Left};
+use crate::steps::structure::{Rule, Step, Structure, buckets, trees};
+use crate::transaction::working_set::{Added, Further, Handle, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::NodeId;
 use tarn_fabric::local::Near;
@@ -296,7 +298,7 @@ impl Protocol for Occ {
         asker: Asker,
     ) -> Result<Resolution, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
+        resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
     fn fences(&self) -> bool {
@@ -309,7 +311,7 @@ impl Protocol for Occ {
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::enumerate_logged(cx, dead).await
+        enumerate_logged(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {

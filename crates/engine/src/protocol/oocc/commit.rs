@@ -8,18 +8,18 @@
 use super::leases::{ask_readers, begin_wait, end_reading, end_stage, wait_out};
 use super::prepare::{prepare, prepare_growth};
 use super::{On, Oocc, Phase, enter};
-use crate::access::{Which, absorb_validation, add_validation, is_needless, validate};
-use crate::context::Context;
-use crate::doubts::{begin_doubt, unknown};
+use crate::steps::access::{Which, absorb_validation, add_validation, is_needless, validate};
+use crate::site::Context;
+use crate::steps::{begin_doubt, unknown};
 use tarn_store::log::SETTLING;
-use crate::log::chain;
-use crate::log::encode::encode_redo;
-use crate::log::send::{add_data, add_log, take_back, write_and_unlock_early};
-use crate::node_locks::{add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks, suspect_all_locks};
+use crate::steps::log::chain;
+use crate::steps::log::encode::encode_redo;
+use crate::steps::log::send::{add_data, add_log, take_back, write_and_unlock_early};
+use crate::steps::node_locks::{add_raises, add_release, add_unlocks, is_on_one_node, note_raises, post_release, settle_unlocks, suspect_all_locks};
 use tarn_store::ids::{AbortReason, Failure};
-use crate::read_lease::Stage;
-use crate::structure::leaves;
-use crate::working_set::{HeldAs, Lock, Txn};
+use crate::cluster::lease::Stage;
+use crate::steps::structure::leaves;
+use crate::transaction::working_set::{HeldAs, Lock, Txn};
 use tarn_fabric::address::Target;
 
 /// Commits the transaction; see the module's text for what is awaited.

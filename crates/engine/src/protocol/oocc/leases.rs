@@ -8,12 +8,12 @@
 //! it looks at again (docs/protocols/oocc.md).
 
 use super::{On, Oocc, Phase, enter};
-use crate::access::together::{self, Came, Together, far};
-use crate::access::{self, Which, near, validate_those};
-use crate::context::Context;
+use crate::steps::access::together::{self, Came, Together, far};
+use crate::steps::access::{self, Which, near, validate_those};
+use crate::site::Context;
 use tarn_store::ids::{Failure, Mode};
-use crate::read_lease::{LeaseWord, Stage};
-use crate::working_set::Txn;
+use crate::cluster::lease::{LeaseWord, Stage};
+use crate::transaction::working_set::Txn;
 use tarn_fabric::local::{Moment, Near};
 use tarn_fabric::round::Round;
 use tarn_fabric::window::{Closed, Wait};

@@ -30,23 +30,24 @@ mod leases;
 mod prepare;
 mod switches;
 
-use super::{Isolation, Protocol, ProtocolCaps, ProtocolInfo, Switches};
-use crate::access::together::{Came, Together};
-use crate::access::{self, Access, Guard, Judged, Look, near};
+use crate::steps::settle::{Asker, Unsettled, Whose, enumerate_logged};
+use crate::protocol::settle::resolve_logged;
+use crate::cluster::info::{Isolation, Needs, ProtocolCaps, ProtocolInfo, Switches};
+use super::Protocol;
+use crate::steps::access::together::{Came, Together};
+use crate::steps::access::{self, Access, Guard, Judged, Look, near};
 use tarn_store::placement::catalog::{Options, Table};
-use crate::context::Context;
+use crate::site::Context;
 use tarn_store::index::btree::scan::Visit;
 use tarn_store::index::btree::work::{TreeDone, TreeWork};
 use tarn_store::index::growth::{Grown, Shard};
 use tarn_store::layout::{LayoutKind, LockMode, LockWord};
-use crate::log::encode::redo_bytes;
-use crate::node_locks::{self, Keeps, suspect_all_locks};
+use crate::steps::log::encode::redo_bytes;
+use crate::steps::node_locks::{self, Keeps, suspect_all_locks};
 use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag, Resolution, TxnId};
-use crate::recovery::redo::{Left, Rules, self as recovery_of};
-use crate::recovery::{self, Asker, Unsettled, Whose};
-use crate::services::Needs;
-use crate::structure::{Rule, Step, Structure, buckets, trees};
-use crate::working_set::{Added, Further, Handle, HeldAs, LockKind, Txn};
+use crate::steps::settle::redo::{Left, Rules, self as recovery_of};
+use crate::steps::structure::{Rule, Step, Structure, buckets, trees};
+use crate::transaction::working_set::{Added, Further, Handle, HeldAs, LockKind, Txn};
 use switches::{ABORTS, LIMITS, On, PHASES, Phase, SWITCHES};
 use tarn_fabric::address::{Address, NodeId};
 use tarn_fabric::local::Near;
@@ -356,7 +357,7 @@ impl Protocol for Oocc {
         asker: Asker,
     ) -> Result<Resolution, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::resolve_logged(self, cx, (id, asker), coordinator).await
+        resolve_logged(self, cx, (id, asker), coordinator).await
     }
 
     fn fences(&self) -> bool {
@@ -369,7 +370,7 @@ impl Protocol for Oocc {
         dead: NodeId,
     ) -> Result<Vec<Unsettled<Left>>, Failure> {
         enter(cx, Phase::Resolve);
-        recovery::enumerate_logged(cx, dead).await
+        enumerate_logged(cx, dead).await
     }
 
     async fn decide(&self, cx: &Context, left: &mut [Unsettled<Left>]) -> Result<(), Failure> {

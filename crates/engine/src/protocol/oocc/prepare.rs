@@ -7,12 +7,12 @@
 use super::commit::Decided;
 use super::{On, Oocc};
 use tarn_store::placement::catalog::Table;
-use crate::context::Context;
-use crate::index::changes::{finish, give_back_body, raise_directory, set_new_version};
+use crate::site::Context;
+use crate::steps::index::changes::{finish, give_back_body, raise_directory, set_new_version};
 use tarn_store::layout::{KEY_AT, VERSION_AT, Version};
-use crate::log::encode::redo_bytes;
+use crate::steps::log::encode::redo_bytes;
 use tarn_store::ids::{Failure, Mode};
-use crate::working_set::{Entry, NO_LOCK, Piece, Txn};
+use crate::transaction::working_set::{Entry, NO_LOCK, Piece, Txn};
 use std::ops::Range;
 use tarn_fabric::address::Address;
 use tarn_fabric::round::BufferOffset;

@@ -4,9 +4,9 @@
 
 use crate::common::A;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::transaction::Transaction;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::Transaction;
+use tarn_engine::site::Context;
 use tarn_fabric::executor::block_on;
 use tarn_store::ids::Failure;
 use tarn_store::schema::{Cells, TableId};

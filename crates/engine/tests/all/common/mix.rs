@@ -4,9 +4,9 @@
 
 use super::{A, Shape, apart, double, half, narrow};
 use rand::RngExt as _;
-use tarn_engine::coordinator::Coordinator;
-use tarn_engine::transaction::{IndexKey, Scan, ScanEntry, Transaction};
-use tarn_engine::working_set::Handle;
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_engine::session::transaction::{IndexKey, Scan, ScanEntry, Transaction};
+use tarn_engine::transaction::working_set::Handle;
 use tarn_fabric::rng::Rng;
 use tarn_store::ids::{Failure, Mode};
 use tarn_store::schema::{Cells, ColumnId, IndexId, IndexPart, Key, TableId};

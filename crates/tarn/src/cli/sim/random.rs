@@ -17,7 +17,7 @@ use crate::schedules::{Subject, mixture};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tarn_engine::resharding::Planted;
+use tarn_engine::services::Planted;
 use tarn_store::ids::UsageError;
 
 const SCHEDULES: u64 = 1_000;

@@ -11,8 +11,8 @@ use crate::reproduce::stage::{Layout, System};
 use crate::simulate::stamps::Source;
 use crate::simulate::warmth::Warmth;
 use serde::Serialize;
-use tarn_engine::coordinator::Retry;
-use tarn_engine::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
+use tarn_engine::services::lock::versions::VERSION_CACHE_ENTRIES_DEFAULT;
+use tarn_engine::session::coordinator::Retry;
 use tarn_store::layout::BucketShape;
 use tarn_store::placement::catalog::Placement;
 

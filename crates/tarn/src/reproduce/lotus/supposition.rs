@@ -8,7 +8,7 @@ use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
 use crate::reproduce::stage::Layout;
 use crate::simulate::stamps::Source;
-use tarn_engine::coordinator::Retry;
+use tarn_engine::session::coordinator::Retry;
 use tarn_sim::profile::Change;
 use tarn_store::ids::UsageError;
 use tarn_store::layout::BucketShape;

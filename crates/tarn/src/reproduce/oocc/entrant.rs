@@ -8,7 +8,7 @@ use crate::reproduce::paper::case::{Bench, Case, Entrant, Kind};
 use crate::reproduce::stage::{Layout, System};
 use crate::simulate::stamps::Source;
 use crate::simulate::warmth::Warmth;
-use tarn_engine::coordinator::Retry;
+use tarn_engine::session::coordinator::Retry;
 use tarn_sim::profile::Standing;
 use tarn_store::layout::BucketShape;
 use tarn_store::placement::catalog::Placement;

@@ -6,7 +6,7 @@
 use crate::reproduce::Scale;
 use crate::reproduce::paper::Suppose;
 use crate::reproduce::paper::case::{Case, Kind};
-use tarn_engine::coordinator::Retry;
+use tarn_engine::session::coordinator::Retry;
 use tarn_sim::profile::Change;
 use tarn_store::ids::UsageError;
 use tarn_store::placement::catalog::Placement;

@@ -13,8 +13,8 @@ use crate::simulate::driver::{Driver, Length};
 use crate::simulate::stamps::Source;
 use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
+use tarn_engine::cluster::lease::LeasePolicy;
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::read_lease::LeasePolicy;
 use tarn_store::placement::catalog::Options;
 
 /// What is adjusted.

@@ -20,7 +20,7 @@ use crate::simulate::{Config, virtual_ms};
 use serde::Serialize;
 use tarn_engine::protocol::AnyProtocol;
 use tarn_engine::recovery::Pace;
-use tarn_engine::resharding::Terms;
+use tarn_engine::services::shard_rule::Terms;
 use tarn_workloads::Workload;
 use tarn_workloads::smallbank::SmallBank;
 use tarn_workloads::tatp::Tatp;

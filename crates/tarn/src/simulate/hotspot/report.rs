@@ -11,7 +11,7 @@ use crate::bench::lines::row;
 use crate::simulate::cluster::SimCluster;
 use serde::Serialize;
 use std::fmt;
-use tarn_engine::resharding::Terms;
+use tarn_engine::services::shard_rule::Terms;
 use tarn_workloads::Workload;
 
 /// Intervals of a stay of the hotspot that say what resharding has come to: the last of it, at most so many.

@@ -13,7 +13,7 @@ use crate::simulate::driver::{Driver, Length};
 use crate::simulate::run::Plan;
 use crate::simulate::virtual_ms;
 use std::rc::Rc;
-use tarn_engine::resharding::Terms;
+use tarn_engine::services::shard_rule::Terms;
 use tarn_fabric::clock::Nanos;
 use tarn_workloads::Workload;
 
@@ -107,6 +107,6 @@ fn recorded<W: Workload>(
     let length = Length { measured: it.recorded, record: true, ..length(it) };
     let mut phase = driver.phase(length, &|_| {})?.phase;
     let failures = std::mem::take(&mut phase.failures);
-    let isolation = guaranteed(&driver.cluster().database().protocol);
+    let isolation = guaranteed(&*driver.cluster().database().protocol);
     Ok((recording.judge(&phase, isolation)?, failures))
 }

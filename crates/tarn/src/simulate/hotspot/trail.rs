@@ -5,8 +5,8 @@
 use serde::Serialize;
 use std::cell::RefCell;
 use std::rc::Rc;
-use tarn_engine::context::Context;
-use tarn_engine::resharding::Move;
+use tarn_engine::requests::resharding::Move;
+use tarn_engine::site::Context;
 use tarn_fabric::address::NodeId;
 use tarn_fabric::clock::Nanos;
 use tarn_store::ids::AbortReason;

@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tarn_engine::protocol::{ALL, ProtocolCaps, ProtocolInfo};
+use tarn_engine::cluster::info::{ProtocolCaps, ProtocolInfo};
+use tarn_engine::protocol::ALL;
 
 /// How a run ended.
 pub struct Ended {

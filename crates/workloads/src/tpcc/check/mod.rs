@@ -17,7 +17,7 @@ use super::scale::Scale;
 use super::tally::Tally;
 use crate::workload::Invariant;
 use seen::Seen;
-use tarn_engine::context::Context;
+use tarn_engine::site::Context;
 use tarn_store::ids::Failure;
 
 pub(super) async fn check(

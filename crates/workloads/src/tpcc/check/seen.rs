@@ -7,8 +7,8 @@ use super::super::population::loaded_quantity;
 use super::super::scale::{DISTRICTS, Scale};
 use super::super::tables::{CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDER, ORDERS, ORDER_LINE, STOCK, WAREHOUSE, c_balance, c_ytd_payment, customer_of, d_next_o_id, d_ytd, district_of, h_amount, h_c_d_id, h_c_id, h_c_w_id, h_d_id, item_of, line_count, line_of, o_c_id, o_carrier_id, o_lines, ol_amount, ol_delivery_d, ol_i_id, ol_quantity, ol_supply_w_id, order_of, s_order_cnt, s_quantity, s_remote_cnt, s_ytd, w_ytd, warehouse_of};
 use super::super::tally::district_index;
-use tarn_engine::context::Context;
-use tarn_engine::inspect::{Stored, scan};
+use tarn_engine::site::Context;
+use tarn_engine::admin::inspect::{Stored, scan};
 use tarn_store::ids::Failure;
 
 /// A warehouse.

@@ -9,13 +9,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tarn_engine::context::{ComputeNode, Context, Database};
-use tarn_engine::coordinator::{Coordinator, Retry};
-use tarn_engine::inspect::{Audit, audit};
-use tarn_engine::load::{Loader, Part};
-use tarn_engine::membership::{EmbeddedMembership, Membership};
+use tarn_engine::admin::inspect::{Audit, audit};
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::cluster::membership::{EmbeddedMembership, Membership};
 use tarn_engine::protocol::AnyProtocol;
-use tarn_engine::services::{self, ServiceOptions};
+use tarn_engine::requests::serve;
+use tarn_engine::services::ServiceOptions;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::{ComputeNode, Context, Database};
 use tarn_fabric::address::NodeSlot;
 use tarn_fabric::executor::{Executor, block_on};
 use tarn_fabric::local::{Backing, LineAtomicity, LocalConfig, LocalFabric};
@@ -168,7 +169,7 @@ impl Cluster {
         let node = |&id| ComputeNode::serving(Arc::clone(&database), id, &services);
         let nodes: Vec<_> =
             ids.iter().map(|id| Arc::new(node(id).expect("a small lock table"))).collect();
-        services::share_out(&database, &ids);
+        serve::share_out(&database, &ids);
         let cx = context(&fabric, &nodes[0], seed);
         Cluster { cx, fabric, nodes }
     }

@@ -136,7 +136,8 @@ fn draw(done: &Done<'_>, sheet: &mut Sheet) {
 mod tests {
     use super::*;
     use crate::reproduce::paper::case::Kind;
-    use tarn_engine::protocol::{AnyProtocol, Switches};
+    use tarn_engine::cluster::info::Switches;
+    use tarn_engine::protocol::AnyProtocol;
 
     /// A step that changes nothing would be given a gain of chance.
     #[test]

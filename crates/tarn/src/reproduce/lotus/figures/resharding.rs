@@ -8,7 +8,7 @@ use super::{Done, Jobs, Section};
 use crate::reproduce::paper::case::{Bench, Missing};
 use crate::reproduce::paper::occasion::Heating;
 use crate::reproduce::paper::sheet::{Answer, Found};
-use tarn_engine::resharding::Terms;
+use tarn_engine::services::shard_rule::Terms;
 
 pub(super) const SECTION: Section = Section {
     name: "resharding",

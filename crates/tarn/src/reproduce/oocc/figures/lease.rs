@@ -9,7 +9,7 @@ use super::{
     extreme, less, median, millions, more, over, p99, quotient, throughput,
 };
 use crate::reproduce::paper::adjusting::{Adjusted, Adjusting};
-use tarn_engine::read_lease::LEASE_NS_MAX;
+use tarn_engine::cluster::lease::LEASE_NS_MAX;
 
 /// Of runs whose phases are short and whose parts are not looked at.
 const NOT_LOOKED_AT: &str = "not looked at";

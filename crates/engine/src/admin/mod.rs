@@ -1,0 +1,14 @@
+//! Beside transactions: loading, inspection, new copies of groups, repair.
+//!
+//! Invariant: loads and inspections run while no transaction does; copies are made beside them.
+
+pub mod inspect;
+#[cfg(test)]
+mod inspect_scene;
+mod inspect_trees;
+mod inspect_versions;
+pub mod last_writes;
+pub mod load;
+pub mod load_trees;
+pub mod mend;
+pub mod rereplicate;

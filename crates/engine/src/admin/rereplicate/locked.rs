@@ -1,0 +1,214 @@
+//! Copies units whose lock is in a compute node, under that lock.
+//!
+//! Invariant: what is not the same at the primary and at the copy is read again and written under a lock for
+//! reading, which is secured before the WRITE: so nobody who writes the unit is under way, and whoever writes it next does so
+//! behind the copier. What is the same needs no lock, whenever either was read: bytes that nobody writes stay the same, and
+//! those that somebody writes come to both. (For the lock-first protocol of Hu et al., "LOTUS: Optimizing Disaggregated
+//! Transactions with Disaggregated Locks"; the paper's copies are filled while the cluster rests.)
+
+use super::unit::{Kind, Unit, word};
+use super::{Copier, Copy, Stop};
+use crate::services::lock::name::{LockMode, LockName};
+use crate::site::Context;
+use crate::steps::settle::Wish;
+use crate::transaction::lock_set::LockSet;
+use std::future::poll_fn;
+use std::task::Poll;
+use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::layout::KEY_AT;
+use tarn_store::placement::catalog::Table;
+use tarn_store::placement::shard_map::{ShardId, shard_of_address};
+
+/// Locks asked for in one set, which is granted or refused as one; a message has room for so many.
+const LOCKS_AT_ONCE: usize = 32;
+
+/// Units that are locked, or were to be, until it is dropped.
+struct Locked<'a> {
+    cx: &'a Context,
+    held: LockSet,
+    units: Vec<Compared>,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.held.release(self.cx, None);
+    }
+}
+
+impl Locked<'_> {
+    /// Whether the locks of all its units were granted.
+    async fn ask(&mut self, table: &Table) -> Result<bool, Failure> {
+        for (name, shard) in self.units.iter().map(|it| it.lock(table)) {
+            self.held.ask(self.cx, name, shard, LockMode::Read);
+        }
+        match self.held.collect(self.cx, self.cx.next_tag()).await {
+            Ok(()) => Ok(true),
+            Err(failure) if failure.is_retryable() => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// A unit as it was read: at the primary, and at the copy.
+struct Compared {
+    unit: Unit,
+    images: Vec<Vec<u8>>,
+    copies: Vec<Vec<u8>>,
+}
+
+impl Compared {
+    fn is_equal(&self) -> bool {
+        self.images == self.copies
+    }
+
+    /// What is to be locked so that nobody writes it. Of a slot without a key: its bucket, which who takes it locks.
+    fn lock(&self, table: &Table) -> (LockName, ShardId) {
+        let of_bucket = |at: Address| (LockName::bucket(table.id.0, at), shard_of_address(at));
+        match self.unit.kind {
+            Kind::Header | Kind::Directory => of_bucket(self.unit.guard),
+            Kind::Slot { bucket } if table.slot.is_free(&self.images[0]) => of_bucket(bucket),
+            Kind::Slot { .. } => {
+                let key = word(&self.images[0], KEY_AT);
+                (LockName::row(table.id.0, key), table.shard_of(key))
+            }
+            Kind::Node => (LockName::node(0, self.unit.guard), shard_of_address(self.unit.guard)),
+        }
+    }
+}
+
+impl<'a> Copier<'a> {
+    /// Copies units until each was equal at both, or written under its lock.
+    pub(super) async fn copy_locked(
+        &mut self,
+        table: &Table,
+        units: Vec<Unit>,
+    ) -> Result<Vec<Copy>, Stop> {
+        let (mut pending, mut done) = (units, Vec::new());
+        loop {
+            let read = self.compare(table, pending).await?;
+            let (equal, differing): (Vec<_>, Vec<_>) =
+                read.into_iter().partition(Compared::is_equal);
+            done.extend(equal.into_iter().map(|it| (it.unit, it.images)));
+            let later = self.write_locked(table, differing, &mut done).await?;
+            if later.is_empty() {
+                return Ok(done);
+            }
+            self.done.again += later.len() as u64;
+            pending = later;
+            self.go_on()?;
+            self.cx.port.yield_now().await;
+        }
+    }
+
+    /// Reads units at the primary and at the copy, with all that their images lead to.
+    async fn compare(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Compared>, Failure> {
+        let none = |unit| Compared { unit, images: Vec::new(), copies: Vec::new() };
+        let mut read: Vec<Compared> = units.into_iter().map(none).collect();
+        loop {
+            let mut wishes = Vec::new();
+            for it in &read {
+                for &(at, bytes) in &it.unit.spans[it.images.len()..] {
+                    wishes.push(Wish::Read(self.cx.groups.primary(at), bytes));
+                    wishes.push(Wish::Read(at.at(self.to), bytes));
+                }
+            }
+            if wishes.is_empty() {
+                return Ok(read);
+            }
+            let mut found = self.read(&wishes).await?.into_iter();
+            for it in &mut read {
+                for _ in it.images.len()..it.unit.spans.len() {
+                    it.images.extend(found.next());
+                    it.copies.extend(found.next());
+                }
+                it.unit.spans = it.unit.spans_of(table, &it.images);
+            }
+        }
+    }
+
+    /// Asks for the locks of many units at once, so many in one set; those whose locks were granted, and the others.
+    async fn lock(
+        &self,
+        table: &Table,
+        units: Vec<Compared>,
+        in_one: usize,
+    ) -> Result<(Vec<Locked<'a>>, Vec<Compared>), Failure> {
+        let (mut sets, mut units) = (Vec::new(), units.into_iter().peekable());
+        while units.peek().is_some() {
+            let units = units.by_ref().take(in_one).collect();
+            sets.push(Locked { cx: self.cx, held: LockSet::default(), units });
+        }
+        let mut asking: Vec<_> = sets.iter_mut().map(|set| Box::pin(set.ask(table))).collect();
+        let mut answers: Vec<Option<Result<bool, Failure>>> = vec![None; asking.len()];
+        poll_fn(|waiting| {
+            for (asking, answer) in asking.iter_mut().zip(&mut answers) {
+                if answer.is_none()
+                    && let Poll::Ready(ended) = asking.as_mut().poll(waiting)
+                {
+                    *answer = Some(ended);
+                }
+            }
+            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        drop(asking);
+        let (mut granted, mut refused) = (Vec::new(), Vec::new());
+        for (mut set, answer) in sets.into_iter().zip(answers.into_iter().flatten()) {
+            match answer? {
+                true => granted.push(set),
+                false => refused.append(&mut set.units),
+            }
+        }
+        Ok((granted, refused))
+    }
+
+    /// Writes to the copy, under their locks, units that differ; which are to be looked at once more. Locks are asked for
+    /// many at once, and where any of them is refused, each by itself.
+    async fn write_locked(
+        &mut self,
+        table: &Table,
+        units: Vec<Compared>,
+        done: &mut Vec<Copy>,
+    ) -> Result<Vec<Unit>, Failure> {
+        let cx = self.cx;
+        let (mut locked, refused) = self.lock(table, units, LOCKS_AT_ONCE).await?;
+        let (alone, refused) = self.lock(table, refused, 1).await?;
+        locked.extend(alone);
+        let anew = |it: Unit| Unit { spans: vec![it.spans[0]], ..it };
+        let mut later: Vec<Unit> = refused.into_iter().map(|it| anew(it.unit)).collect();
+        let counts: Vec<usize> = locked.iter().map(|set| set.units.len()).collect();
+        let (mut units, mut names) = (Vec::new(), Vec::new());
+        for it in locked.iter_mut().flat_map(|set| set.units.drain(..)) {
+            names.push(it.lock(table));
+            units.push(anew(it.unit));
+        }
+        let mut read = self.compare(table, units).await?.into_iter().zip(names);
+        let (mut wishes, mut written) = (Vec::new(), Vec::new());
+        for (set, count) in locked.iter_mut().zip(counts) {
+            let holds = set.held.secure(cx).is_ok();
+            for (it, name) in read.by_ref().take(count) {
+                // A slot that came to be used, or was given up, is another lock's by now.
+                match holds && it.lock(table) == name {
+                    true => written.push(it),
+                    false => later.push(anew(it.unit)),
+                }
+            }
+        }
+        for it in &written {
+            let before = wishes.len();
+            // What a slot leads to comes before it.
+            let pairs = it.images.iter().zip(&it.copies);
+            for (&(at, _), (image, copy)) in it.unit.spans.iter().zip(pairs).rev() {
+                if image != copy {
+                    self.done.bytes += image.len() as u64;
+                    wishes.push(Wish::Write(at.at(self.to), image.clone()));
+                }
+            }
+            self.done.written += u64::from(wishes.len() > before);
+        }
+        self.write(wishes).await?;
+        done.extend(written.into_iter().map(|it| (it.unit, it.images)));
+        Ok(later)
+    }
+}

@@ -1,0 +1,285 @@
+//! Makes a joining copy complete while transactions run.
+//!
+//! Invariant: every WRITE of a transaction goes to the joining copy as well, from before the first byte
+//! is copied. What is copied are units, each of what one lock protects. How a unit is copied beside those who
+//! write it depends on where its lock is: in the memory node, `looked` compares LOCK and VERSION before and after;
+//! in a compute node, `locked` takes it. The arguments are in docs/design/0013-memory-node-recovery.md.
+
+mod locked;
+mod looked;
+mod unit;
+
+use crate::recovery::Pace;
+use crate::requests::timestamp::pool_word;
+use crate::services::timestamp::Timestamps;
+use crate::site::Context;
+use crate::steps::settle::{Answer, Bulk, Wish, is_stray};
+use crate::steps::trees::{Step, Walk};
+use tarn_fabric::address::{Address, GroupId, NodeSlot};
+use tarn_store::ids::Failure;
+use tarn_store::layout::index_plan::Index;
+use tarn_store::layout::{DIRECTORY_BYTES, Geometry, LOCK_AT, SEGMENTS_MAX};
+use tarn_store::placement::catalog::{SUPERBLOCK_BYTES, Table};
+use unit::{Kind, Unit, word};
+
+/// Chunk words that are copied at a time.
+const WORDS_AT_ONCE: u64 = 512;
+
+/// What a copier did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Copied {
+    /// Units looked at.
+    pub units: u64,
+    /// Units of which something was written.
+    pub written: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Units that were looked at once more, because somebody wrote them.
+    pub again: u64,
+}
+
+impl Copied {
+    pub(crate) fn add(&mut self, other: Copied) {
+        self.units += other.units;
+        self.written += other.written;
+        self.bytes += other.bytes;
+        self.again += other.again;
+    }
+}
+
+/// Why a copier does not go on.
+enum Stop {
+    /// It would not be believed.
+    BrokenOff,
+    /// The fabric's.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+/// A unit, and its images as they were copied.
+type Copy = (Unit, Vec<Vec<u8>>);
+
+/// One joining copy being filled.
+struct Copier<'a> {
+    cx: &'a Context,
+    bulk: Bulk<'a>,
+    to: NodeSlot,
+    pace: Pace,
+    /// Whether it is worth going on.
+    goes_on: &'a dyn Fn() -> bool,
+    done: Copied,
+}
+
+/// Copies all of a group to its joining copy on a node, at `pace`. `None` if it was broken off between two
+/// steps, because `goes_on` said so.
+///
+/// # Errors
+/// The fabric's: this node was expelled, or one of both nodes is down.
+pub async fn copy(
+    cx: &Context,
+    (group, to): (GroupId, NodeSlot),
+    pace: Pace,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Copied>, Failure> {
+    let (bulk, done) = (Bulk::new(cx), Copied::default());
+    let mut copier = Copier { cx, bulk, to, pace, goes_on, done };
+    match copier.copy_group(group).await {
+        Ok(()) => Ok(Some(copier.done)),
+        Err(Stop::BrokenOff) => Ok(None),
+        Err(Stop::Failed(failure)) => Err(failure),
+    }
+}
+
+impl Copier<'_> {
+    async fn copy_group(&mut self, group: GroupId) -> Result<(), Stop> {
+        let cx = self.cx;
+        self.copy_superblock(group).await?;
+        let catalog = &cx.database().catalog;
+        self.copy_words(catalog.chunk_word(group, 0), catalog.chunks()).await?;
+        for table in catalog.tables() {
+            self.copy_shard(table, group).await?;
+        }
+        for index in catalog.indexes() {
+            self.copy_tree(index, group).await?;
+        }
+        Ok(())
+    }
+
+    /// Broken off, if it is not worth going on.
+    fn go_on(&self) -> Result<(), Stop> {
+        if (self.goes_on)() { Ok(()) } else { Err(Stop::BrokenOff) }
+    }
+
+    /// All of it, but for a counter that changes all the time, at the primary alone.
+    async fn copy_superblock(&mut self, group: GroupId) -> Result<(), Stop> {
+        let end = SUPERBLOCK_BYTES / 8;
+        let start = Address::new(group, 0);
+        match self.cx.timestamps {
+            Timestamps::Pool(_) => {
+                let counter = pool_word().offset_bytes() / 8;
+                self.copy_words(start, counter).await?;
+                let behind = counter + 1;
+                self.copy_words(start.plus(behind as usize * 8), end - behind).await
+            }
+            _ => self.copy_words(start, end).await,
+        }
+    }
+
+    /// Words that change one by one, without a lock: at the primary by CAS first, then elsewhere.
+    async fn copy_words(&mut self, start: Address, count: u64) -> Result<(), Stop> {
+        for first in (0..count).step_by(WORDS_AT_ONCE as usize) {
+            let bytes = (WORDS_AT_ONCE.min(count - first) * 8) as usize;
+            let at = start.plus(first as usize * 8);
+            let reads =
+                [Wish::Read(self.cx.groups.primary(at), bytes), Wish::Read(at.at(self.to), bytes)];
+            loop {
+                let [image, copy] = &self.read(&reads).await?[..] else { unreachable!() };
+                if image == copy {
+                    break;
+                }
+                self.write(vec![Wish::Write(at.at(self.to), image.clone())]).await?;
+                // What changed at the primary meanwhile may have been overwritten: look again.
+            }
+        }
+        Ok(())
+    }
+
+    /// A split moves slots from a bucket to another, and their bodies stay where they are: who is moved
+    /// past the copier keeps a body that was never copied. Each split changes the header, so the shard is
+    /// walked until the header is as it was when the walk began.
+    async fn copy_shard(&mut self, table: &Table, group: GroupId) -> Result<(), Stop> {
+        let mut header = self.copy_header(table, group).await?;
+        loop {
+            self.copy_segments(table, group, &header).await?;
+            let now = self.copy_header(table, group).await?;
+            if now == header {
+                return Ok(());
+            }
+            header = now;
+        }
+    }
+
+    /// Copies the index header; its image, of a moment at which nothing split.
+    async fn copy_header(&mut self, table: &Table, group: GroupId) -> Result<Vec<u8>, Stop> {
+        let unit = Unit::new(Kind::Header, table.geometry.header(group), Geometry::HEADER_BYTES);
+        let mut copied = self.copy_units(table, vec![unit]).await?;
+        let (_, mut images) = copied.pop().expect("one unit");
+        Ok(images.swap_remove(0))
+    }
+
+    async fn copy_segments(
+        &mut self,
+        table: &Table,
+        group: GroupId,
+        header: &[u8],
+    ) -> Result<(), Stop> {
+        let geometry = &table.geometry;
+        let mut segments = vec![(Address::new(group, geometry.first_segment_at), geometry.buckets)];
+        for segment in 0..SEGMENTS_MAX {
+            let at = Geometry::segment_at(segment);
+            let start = Address::from_word(word(header, at));
+            segments.extend((!start.is_null()).then_some((start, geometry.buckets << segment)));
+        }
+        for (start, buckets) in segments {
+            for first in (0..buckets).step_by(self.pace.blocks.max(1)) {
+                let last = buckets.min(first + self.pace.blocks.max(1) as u64);
+                let began = self.cx.port.now();
+                self.copy_buckets(table, start, first..last).await?;
+                let took = self.cx.port.now() - began;
+                self.cx.port.sleep(self.pace.after_copying(took)).await;
+                self.go_on()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Directories first: they say which blocks there are. A block that is linked later is written by
+    /// those who link it.
+    async fn copy_buckets(
+        &mut self,
+        table: &Table,
+        start: Address,
+        which: std::ops::Range<u64>,
+    ) -> Result<(), Stop> {
+        let at = |bucket: u64| start.plus((bucket * table.geometry.bucket_bytes as u64) as usize);
+        let directory = |bucket| Unit::new(Kind::Directory, at(bucket), DIRECTORY_BYTES);
+        let directories = self.copy_units(table, which.map(directory).collect()).await?;
+        let blocks = directories.into_iter().flat_map(|(unit, _)| {
+            let bucket = unit.guard;
+            unit.spans.into_iter().map(move |(block, _)| (bucket, block))
+        });
+        let slot_bytes = table.slot.slot_bytes;
+        let slots = blocks.flat_map(|(bucket, block)| {
+            (0..table.geometry.slots).map(move |slot| {
+                let address = block.plus(DIRECTORY_BYTES + slot * slot_bytes);
+                Unit::new(Kind::Slot { bucket }, address, slot_bytes)
+            })
+        });
+        let slots: Vec<Unit> = slots.collect();
+        self.copy_units(table, slots).await?;
+        Ok(())
+    }
+
+    /// Copies the nodes of an ordered index that lie in `group`. A node that comes while the walk is under
+    /// way is written whole by who makes it, and entries that move to another node are written there: so
+    /// one walk is enough. Dead nodes are not copied: who has merged one uses it again in the same
+    /// configuration only, in which its mark reached the joining copy too.
+    async fn copy_tree(&mut self, index: &Index, group: GroupId) -> Result<(), Stop> {
+        let table = self.cx.table(index.table);
+        let mut walk = Walk::new(self.cx, index);
+        loop {
+            let began = self.cx.port.now();
+            let (mut nodes, mut last) = (Vec::new(), Step::End);
+            for _ in 0..self.pace.blocks.max(1) {
+                last = walk.next().await?;
+                let Step::Past(address) = last else { break };
+                if address.group() == group {
+                    nodes.push(Unit::new(Kind::Node, address, index.shape.node_bytes));
+                }
+            }
+            self.copy_units(table, nodes).await?;
+            if let Step::Held(address, lock) = last
+                && is_stray(self.cx, lock)
+            {
+                let at = self.cx.groups.primary(address.plus(LOCK_AT));
+                self.write(vec![Wish::Clear(at, lock)]).await?;
+            }
+            let took = self.cx.port.now() - began;
+            self.cx.port.sleep(self.pace.after_copying(took)).await;
+            self.go_on()?;
+            if last == Step::End {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Copies units; returns them with the images that were copied.
+    async fn copy_units(&mut self, table: &Table, units: Vec<Unit>) -> Result<Vec<Copy>, Stop> {
+        self.done.units += units.len() as u64;
+        match self.cx.has_services() {
+            true => self.copy_locked(table, units).await,
+            false => self.copy_looked(table, units).await,
+        }
+    }
+
+    async fn read(&mut self, wishes: &[Wish]) -> Result<Vec<Vec<u8>>, Failure> {
+        let bytes = self.bulk.run(wishes).await?.into_iter().map(|answer| match answer {
+            Answer::Done(bytes) => Ok(bytes),
+            Answer::Down => Err(Failure::Fabric),
+        });
+        bytes.collect()
+    }
+
+    /// Who drops this leaves WRITEs on their way: noted until they have come back.
+    async fn write(&mut self, wishes: Vec<Wish>) -> Result<(), Failure> {
+        self.cx.writes_copy.set(true);
+        let written = self.read(&wishes).await;
+        self.cx.writes_copy.set(false);
+        written.map(|_| ())
+    }
+}

@@ -1,0 +1,404 @@
+//! Configurations: the map of replica groups that transactions run on, and how one follows another.
+//!
+//! Invariant: a transaction runs in one configuration, and two configurations never run at once. A
+//! change is announced first: from then on no transaction begins anywhere. When every thread of every
+//! member is quiet (nothing runs, nothing is in doubt), and every life that was expelled is recovered,
+//! the next one is opened. So whatever the new primaries' LOCK words say, no older transaction
+//! contradicts it. See docs/design/0013-memory-node-recovery.md.
+//!
+//! A number stands for one map: each opened configuration has the number after the one before, and a change
+//! that does not take place leaves map and number as they were. Timestamps of the pool, lists of dead nodes
+//! and remembered trees go by the number alone. Which change may open the next one is told by a ticket of its
+//! own, which no two changes share.
+//!
+//! The hot path pays one load of the announced number a try, and where a thread begins to work one
+//! store that whoever changes the configuration must see before he looks: busy threads announce
+//! themselves, so that idle ones need not be asked. All of it is memory of one process so far; a
+//! service over a network has the same four messages: announce, quiet, open, report.
+
+use crate::cluster::membership::{Membership, Standing};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tarn_fabric::address::{GroupId, NodeId, NodeSlot};
+use tarn_fabric::backend::Endpoint;
+use tarn_store::ids::{ConfigurationNumber, ViewNumber};
+use tarn_store::placement::replica_groups::ReplicaGroups;
+
+/// The map that transactions run on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Configuration {
+    /// Its number.
+    pub number: ConfigurationNumber,
+    /// Where replica groups live.
+    pub groups: ReplicaGroups,
+}
+
+/// One thread, as whoever changes the configuration sees it.
+#[derive(Debug)]
+pub struct Seat {
+    node: NodeId,
+    busy: AtomicBool,
+}
+
+impl Seat {
+    /// The thread begins to work: before it looks at the announced number.
+    #[inline]
+    pub(crate) fn occupy(&self) {
+        self.busy.store(true, Ordering::SeqCst);
+    }
+
+    /// Nothing of the thread runs or is in doubt.
+    #[inline]
+    pub(crate) fn vacate(&self) {
+        self.busy.store(false, Ordering::Release);
+    }
+}
+
+/// The right to open the next configuration, until somebody takes it over from a dead node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    number: ConfigurationNumber,
+    ticket: Ticket,
+}
+
+/// Tells changes apart, also those that would open the same number: each one announced has a greater one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Ticket(u64);
+
+impl Change {
+    /// The number that it would open.
+    pub fn number(self) -> ConfigurationNumber {
+        self.number
+    }
+}
+
+/// A thread of a life: who copies.
+pub type CopierId = (NodeId, Endpoint);
+
+/// Somebody looks after dead nodes while this lives.
+pub struct Mending<'a>(&'a AtomicU32);
+
+impl Drop for Mending<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Every configuration so far, and who is at work in them; see the module's text.
+pub struct Configurations {
+    announced: AtomicU64,
+    menders: AtomicU32,
+    copies_wanted: Vec<usize>,
+    state: Mutex<State>,
+}
+
+struct State {
+    open: Arc<Configuration>,
+    changing: Option<NodeId>,
+    /// Of the change that was announced last.
+    ticket: Ticket,
+    copying: Option<CopierId>,
+    seats: Vec<Arc<Seat>>,
+    down: BTreeSet<NodeSlot>,
+    spares: Vec<NodeSlot>,
+    settled: u64,
+}
+
+impl Configurations {
+    /// The first configuration, open.
+    pub fn new(groups: ReplicaGroups) -> Configurations {
+        let number = ConfigurationNumber::FIRST;
+        let copies = (0..groups.count()).map(|group| groups.replicas(GroupId(group as u16)));
+        let copies_wanted = copies.collect();
+        let state = State {
+            open: Arc::new(Configuration { number, groups }),
+            changing: None,
+            ticket: Ticket(0),
+            copying: None,
+            seats: Vec::new(),
+            down: BTreeSet::new(),
+            spares: Vec::new(),
+            settled: 0,
+        };
+        Configurations {
+            announced: AtomicU64::new(number.0),
+            menders: AtomicU32::new(0),
+            copies_wanted,
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// The number that a transaction must run in to begin: the open one, or, while a change is announced,
+    /// the next, in which no transaction runs yet.
+    #[inline]
+    pub fn announced(&self) -> ConfigurationNumber {
+        ConfigurationNumber(self.announced.load(Ordering::SeqCst))
+    }
+
+    /// The configuration that was opened last. Transactions run in it if its number is the announced
+    /// one.
+    pub fn open(&self) -> Arc<Configuration> {
+        Arc::clone(&self.state().open)
+    }
+
+    /// A thread of a life sits down.
+    pub fn sit_down(&self, node: NodeId) -> Arc<Seat> {
+        let seat = Arc::new(Seat { node, busy: AtomicBool::new(false) });
+        self.state().seats.push(Arc::clone(&seat));
+        seat
+    }
+
+    /// A thread is no more. If it was busy, its seat stays: only its node's recovery ends what it left.
+    pub fn stand_up(&self, seat: &Arc<Seat>) {
+        if !seat.busy.load(Ordering::Acquire) {
+            self.state().seats.retain(|other| !Arc::ptr_eq(other, seat));
+        }
+    }
+
+    /// Somebody looks after dead nodes: failures of memory nodes are waited out.
+    pub fn is_mended(&self) -> bool {
+        self.menders.load(Ordering::Acquire) > 0
+    }
+
+    /// Somebody looks after dead nodes from now on.
+    pub fn begin_mending(&self) -> Mending<'_> {
+        self.menders.fetch_add(1, Ordering::AcqRel);
+        Mending(&self.menders)
+    }
+
+    /// How many copies each group had at first.
+    pub fn copies_wanted(&self) -> &[usize] {
+        &self.copies_wanted
+    }
+
+    /// Whether this thread may fill joining copies. Whoever did before has said that it is over, or its
+    /// life is recovered, so that its access is gone: a late WRITE of its would undo newer ones.
+    pub fn claim_copying(&self, me: CopierId, membership: &dyn Membership) -> bool {
+        let mut state = self.state();
+        let over = |(node, _): CopierId| membership.standing(node) == Standing::Recovered;
+        let free = state.copying.is_none_or(|other| other == me || over(other));
+        if free {
+            state.copying = Some(me);
+        }
+        free
+    }
+
+    /// All that this thread copied has been acknowledged.
+    pub fn end_copying(&self, me: CopierId) {
+        let mut state = self.state();
+        if state.copying == Some(me) {
+            state.copying = None;
+        }
+    }
+
+    /// A memory node does not answer: a round to it ended in `NodeDown`.
+    pub fn report(&self, node: NodeSlot) {
+        self.state().down.insert(node);
+    }
+
+    /// Dead nodes that the open configuration still names.
+    pub fn dead(&self) -> Vec<NodeSlot> {
+        let state = self.state();
+        let named = state.open.groups.nodes();
+        named.into_iter().filter(|node| state.down.contains(node)).collect()
+    }
+
+    /// Whether a memory node was reported dead.
+    pub fn is_down(&self, node: NodeSlot) -> bool {
+        self.state().down.contains(&node)
+    }
+
+    /// An empty memory node is there: a spare, or a dead node's new life, which has a slot of its own.
+    pub fn add_spare(&self, node: NodeSlot) {
+        self.state().spares.push(node);
+    }
+
+    /// Empty memory nodes that live.
+    pub fn spares(&self) -> Vec<NodeSlot> {
+        let state = self.state();
+        state.spares.iter().copied().filter(|node| !state.down.contains(node)).collect()
+    }
+
+    /// Who changes the configuration, and who copies, whether they live or not.
+    pub fn at_work(&self) -> (Option<NodeId>, Option<CopierId>) {
+        let state = self.state();
+        (state.changing, state.copying)
+    }
+
+    /// Transactions that somebody resolved so far: a copy made beside that is not trusted.
+    pub fn settled(&self) -> u64 {
+        self.state().settled
+    }
+
+    /// Changes announced so far: for whoever tells states apart.
+    pub fn changes(&self) -> u64 {
+        self.state().ticket.0
+    }
+
+    /// A transaction in doubt is resolved.
+    pub fn note_settled(&self) {
+        self.state().settled += 1;
+    }
+
+    /// Announces a change: no transaction begins any more. `None` if a living member is at one.
+    pub fn announce(&self, by: NodeId, membership: &dyn Membership) -> Option<Change> {
+        let mut state = self.state();
+        let busy = |other: NodeId| other != by && membership.is_member(other);
+        if state.changing.is_some_and(busy) {
+            return None;
+        }
+        state.changing = Some(by);
+        let number = ConfigurationNumber(state.open.number.0 + 1);
+        state.ticket = Ticket(state.ticket.0 + 1);
+        self.announced.store(number.0, Ordering::SeqCst);
+        Some(Change { number, ticket: state.ticket })
+    }
+
+    /// Whether a change is still its announcer's: it was not taken over, opened or called off.
+    pub fn is_announced(&self, change: Change) -> bool {
+        self.state().is_announced(change)
+    }
+
+    /// Members that are not quiet yet, each once.
+    pub fn late(&self, membership: &dyn Membership) -> Vec<NodeId> {
+        let state = self.state();
+        let busy = state.seats.iter().filter(|seat| seat.busy.load(Ordering::SeqCst));
+        let mut late: Vec<NodeId> = busy.map(|seat| seat.node).collect();
+        late.retain(|node| membership.is_member(*node));
+        late.sort_unstable();
+        late.dedup();
+        late
+    }
+
+    /// Opens the announced configuration with `groups`, if the change is still the caller's, who is a
+    /// member, no life is expelled and not recovered, and none has ended since the caller saw `view`. All
+    /// that is one moment: a life that ends later ends in this configuration, and whoever recovers it
+    /// finds this map. Whether it is open.
+    pub fn finish(
+        &self,
+        change: Change,
+        groups: ReplicaGroups,
+        (membership, by, view): (&dyn Membership, NodeId, ViewNumber),
+    ) -> bool {
+        let mut state = self.state();
+        if !state.is_announced(change) {
+            return false;
+        }
+        let mut groups = Some(groups);
+        membership.while_settled(by, view, &mut || {
+            let groups = groups.take().expect("it is called once");
+            state.open = Arc::new(Configuration { number: change.number, groups });
+            state.changing = None;
+        })
+    }
+
+    /// Calls a change off: transactions begin again in the open configuration. Its number stays, since transactions
+    /// that were not quiet may still run in it. Nothing, if the change was taken over or has taken place.
+    pub fn call_off(&self, change: Change) {
+        let mut state = self.state();
+        if state.is_announced(change) {
+            state.changing = None;
+            self.announced.store(state.open.number.0, Ordering::SeqCst);
+        }
+    }
+}
+
+impl State {
+    fn is_announced(&self, change: Change) -> bool {
+        change.ticket == self.ticket && change.number != self.open.number && self.changing.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::membership::EmbeddedMembership;
+
+    #[test]
+    fn a_change_waits_for_the_busy_and_is_opened_once() {
+        let membership = EmbeddedMembership::new(2);
+        let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
+        let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
+        let configurations = Configurations::new(groups.clone());
+        let seat = configurations.sit_down(one);
+        seat.occupy();
+        let change = configurations.announce(two, &membership).expect("nobody is at one");
+        assert_eq!(configurations.announce(one, &membership), None);
+        assert_eq!(configurations.late(&membership), [one]);
+        assert_ne!(configurations.announced(), configurations.open().number);
+        seat.vacate();
+        assert_eq!(configurations.late(&membership), []);
+        let less = groups.without(NodeSlot(0)).expect("a member");
+        let by = |by| (&membership as &dyn Membership, by, membership.view());
+        assert!(configurations.finish(change, less.clone(), by(two)));
+        assert_eq!(configurations.open().groups, less);
+        assert_eq!(configurations.announced(), configurations.open().number);
+        let again = configurations.announce(two, &membership).expect("nobody is at one");
+        assert!(
+            !configurations.finish(change, groups.clone(), by(two)),
+            "an old right opens nothing"
+        );
+        configurations.call_off(change);
+        assert_ne!(configurations.announced(), configurations.open().number);
+        configurations.call_off(again);
+        assert_eq!(configurations.announced(), configurations.open().number);
+        assert_eq!(configurations.open().groups, less);
+        let last = configurations.announce(two, &membership).expect("nobody is at one");
+        let seen = by(two);
+        membership.expel(one);
+        assert!(!configurations.finish(last, groups.clone(), by(two)), "a life is not recovered");
+        membership.claim_recovery(one, two);
+        assert!(membership.recovered(one, two));
+        assert!(!configurations.finish(last, groups.clone(), seen), "the caller has missed it");
+        assert!(configurations.finish(last, groups.clone(), by(two)));
+        let zombies = configurations.announce(two, &membership).expect("nobody is at one");
+        membership.leave(two);
+        assert!(!configurations.finish(zombies, less, by(two)), "no member");
+    }
+
+    #[test]
+    fn a_change_called_off_keeps_the_number_and_its_right_is_gone() {
+        let membership = EmbeddedMembership::new(2);
+        let [one, two] = [0, 1].map(|slot| membership.join(NodeSlot(slot)).expect("a life"));
+        let groups = ReplicaGroups::new(vec![vec![NodeSlot(0), NodeSlot(1)]]);
+        let configurations = Configurations::new(groups.clone());
+        let before = configurations.open();
+        let finish = |change, by| {
+            let view = membership.view();
+            configurations.finish(change, groups.clone(), (&membership, by, view))
+        };
+        let dropped = configurations.announce(one, &membership).expect("no other change");
+        assert_eq!(dropped.number(), ConfigurationNumber(before.number.0 + 1));
+        configurations.call_off(dropped);
+        assert_eq!(configurations.open(), before, "a thread that was busy still runs in it");
+        assert_eq!(configurations.announced(), before.number);
+        assert!(!finish(dropped, one), "called off");
+        let next = configurations.announce(two, &membership).expect("no other change");
+        assert_eq!(next.number(), dropped.number());
+        assert!(!finish(dropped, one), "the same number, announced by another");
+        configurations.call_off(dropped);
+        assert!(configurations.is_announced(next), "not its to call off");
+        assert!(finish(next, two));
+        assert_eq!(configurations.open().number, next.number());
+        assert!(!finish(next, two), "once");
+        configurations.call_off(next);
+        assert_eq!(configurations.announced(), next.number(), "it has taken place");
+    }
+
+    #[test]
+    fn a_busy_seat_outlives_its_thread() {
+        let membership = EmbeddedMembership::new(1);
+        let node = membership.join(NodeSlot(0)).expect("a life");
+        let configurations = Configurations::new(ReplicaGroups::new(vec![vec![NodeSlot(0)]]));
+        let [idle, busy] = [0, 1].map(|_| configurations.sit_down(node));
+        busy.occupy();
+        configurations.stand_up(&idle);
+        configurations.stand_up(&busy);
+        assert_eq!(configurations.late(&membership), [node]);
+    }
+}

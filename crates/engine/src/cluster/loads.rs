@@ -1,0 +1,39 @@
+//! Entries of ordered indexes that loaders have brought, before their trees are built.
+//!
+//! Invariant: the loader that finishes last gets all of them, once.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Entries of one index: leaf slots, one after the other.
+pub(crate) type Run = Vec<u8>;
+
+/// What loaders have brought and nobody has built yet.
+#[derive(Default)]
+pub struct Loads(Mutex<Brought>);
+
+#[derive(Default)]
+struct Brought {
+    finished: u32,
+    runs: Vec<Run>,
+}
+
+impl Loads {
+    fn brought(&self) -> MutexGuard<'_, Brought> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One of `of` loaders has finished; if it is the last, all runs are its to build.
+    pub(crate) fn bring(&self, runs: Vec<Run>, of: u32) -> Option<Vec<Run>> {
+        let mut brought = self.brought();
+        brought.finished += 1;
+        let indexes = runs.len().max(brought.runs.len());
+        brought.runs.resize_with(indexes, Run::new);
+        for (all, run) in brought.runs.iter_mut().zip(runs) {
+            match all.is_empty() {
+                true => *all = run,
+                false => all.extend_from_slice(&run),
+            }
+        }
+        (brought.finished == of).then(|| std::mem::take(&mut *brought).runs)
+    }
+}

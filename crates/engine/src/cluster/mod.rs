@@ -1,0 +1,12 @@
+//! The cluster: which compute nodes live, which map of memory is in force, and what a protocol says of itself.
+//!
+//! Invariant: state and rules that all compute nodes agree on. Nothing here sends a verb.
+
+pub mod configuration;
+pub mod info;
+pub mod lease;
+pub mod loads;
+pub mod membership;
+pub mod numbers;
+pub mod recovering;
+pub mod threads;

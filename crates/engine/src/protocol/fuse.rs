@@ -1,0 +1,299 @@
+//! A further operation on a record that the transaction has already: what it means, and what it takes.
+//!
+//! Invariant: one record stays one entry, and operations on it mean what they would mean one after the other on a map. What the
+//! transaction has changed is what its next operation finds, fetched between or not: an operation on a record that is not
+//! fetched yet waits until it is ([`fetch_in_turns`]). What an operation found is its own handle's to say
+//! ([`crate::transaction::sequel::Wish`]). Here it is decided what an operation means; how the protocol
+//! gets what it needs for it is [`Protocol::wish_again`]'s.
+
+use crate::protocol;
+use crate::protocol::Protocol;
+use crate::site::Context;
+use crate::steps::index::widened;
+use crate::transaction::sequel::{Existed, Waiting, Wish};
+use crate::transaction::working_set::{Entry, Further, Handle, Progress, Txn};
+use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::{Cells, ColumnId};
+
+/// A further operation on a record that the transaction has: its handle.
+#[cold]
+pub(crate) fn fuse(
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+    (mode, cells): (Mode, Cells),
+    table: &Table,
+) -> Handle {
+    let entry = &mut txn.entries[index];
+    let is_fetched = entry.progress == Progress::Done;
+    let is_one = is_one_wish(entry.mode, mode);
+    if waits(txn, index) || !(is_fetched || is_one) || is_behind_scan(txn, index, mode, table) {
+        return wait(txn, index, mode, cells);
+    }
+    if !is_fetched {
+        join(&mut txn.entries[index], mode, cells, table);
+        return txn.handle_of(index);
+    }
+    let found = operate(cx, txn, index, (mode, cells), table);
+    if found.existed == Existed::AsFound && !found.refuses {
+        return txn.handle_of(index);
+    }
+    txn.sequel.wishes.push(Wish::new(index, mode, found.existed, found.refuses));
+    txn.handle_of_wish(txn.sequel.wishes.len() - 1)
+}
+
+/// Whether two operations on a record that is not fetched are one: neither changes what the other finds.
+fn is_one_wish(first: Mode, second: Mode) -> bool {
+    let is_value = |mode| matches!(mode, Mode::Read | Mode::Update);
+    is_value(first) && is_value(second)
+}
+
+/// Two operations on a record that is not fetched, and whose value alone they want.
+fn join(entry: &mut Entry, mode: Mode, cells: Cells, table: &Table) {
+    if mode == Mode::Update {
+        entry.mode = mode;
+    }
+    entry.cells = widened(table, entry.mode, entry.cells.union(cells));
+}
+
+/// Whether an operation on this record waits already.
+fn waits(txn: &Txn, index: usize) -> bool {
+    let is_of_it = |waiting: &Waiting| txn.sequel.entry_of(waiting) == Some(index);
+    txn.notes.is_waiting() && txn.sequel.waiting.iter().any(is_of_it)
+}
+
+/// Whether a scan that the next fetch runs would show too much or too little of a record if this was done before.
+fn is_behind_scan(txn: &Txn, index: usize, mode: Mode, table: &Table) -> bool {
+    txn.ordered.pending
+        && table.ordered.1 != 0
+        && (txn.entries[index].writable || matches!(mode, Mode::Insert | Mode::Delete))
+}
+
+/// Whether a scan of an index of this table has to wait for what was asked for before it, since the last fetch.
+pub(crate) fn precedes_scan(txn: &Txn, table: &Table) -> bool {
+    let comes_or_goes = |entry: &Entry| {
+        entry.table == table.id
+            && entry.progress != Progress::Done
+            && (entry.writable || matches!(entry.mode, Mode::Insert | Mode::Delete))
+    };
+    txn.notes.is_waiting() || txn.entries[txn.fetched..].iter().any(comes_or_goes)
+}
+
+fn wait(txn: &mut Txn, index: usize, mode: Mode, cells: Cells) -> Handle {
+    let wish = txn.sequel.wishes.len();
+    txn.sequel.wishes.push(Wish::new(index, mode, Existed::Unknown, false));
+    txn.sequel.wait(&txn.notes, Waiting::Wish { wish: wish as u32, cells });
+    txn.handle_of_wish(wish)
+}
+
+/// What an operation finds.
+struct Found {
+    existed: Existed,
+    /// Whether nothing may be set by its handle.
+    refuses: bool,
+}
+
+/// Does to a fetched entry what an operation means.
+fn operate(
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+    (mode, cells): (Mode, Cells),
+    table: &Table,
+) -> Found {
+    let entry = &txn.entries[index];
+    let is_there = is_there(entry);
+    // An insert finds what a concurrent transaction may have brought meanwhile; such a try cannot commit.
+    let as_found = entry.found == is_there;
+    let existed = if as_found { Existed::AsFound } else { Existed::Known(is_there) };
+    let refuses = match mode {
+        Mode::Read | Mode::Delete => false,
+        Mode::Update => !is_there,
+        Mode::Insert => is_there,
+    };
+    // Old and new index keys are made of what was read of the record, whoever asked for it.
+    let stronger = if entry.mode == Mode::Update { Mode::Update } else { mode };
+    let cells = widened(table, stronger, entry.cells.union(cells));
+    match is_there {
+        true => change_present(cx, txn, (index, mode), cells, table),
+        false => change_absent(cx, txn, (index, mode), cells, table),
+    }
+    Found { existed, refuses }
+}
+
+/// Whether the record is there as the transaction sees it.
+fn is_there(entry: &Entry) -> bool {
+    match entry.mode {
+        Mode::Read | Mode::Update => entry.found,
+        Mode::Insert => entry.found || entry.writable,
+        Mode::Delete => false,
+    }
+}
+
+/// An operation on a record that is there.
+fn change_present(
+    cx: &Context,
+    txn: &mut Txn,
+    (index, mode): (usize, Mode),
+    cells: Cells,
+    table: &Table,
+) {
+    let entry = &mut txn.entries[index];
+    let more = !entry.cells.covers(cells) && table.slot.is_out_of_line();
+    match (entry.mode, mode) {
+        (Mode::Insert, Mode::Delete) if !entry.found => {
+            (entry.void, entry.writable, entry.dirty) = (true, false, Cells::NONE);
+        }
+        (Mode::Insert, _) if !entry.found => {} // this transaction's own, all of it
+        (_, Mode::Delete) => {
+            (entry.mode, entry.cells, entry.renewed) = (Mode::Delete, cells, false);
+            again(cx, txn, index, Further::Index);
+        }
+        (Mode::Read | Mode::Insert, Mode::Update) => {
+            (entry.mode, entry.cells, entry.dirty) = (Mode::Update, cells, Cells::NONE);
+            again(cx, txn, index, Further::Lock);
+        }
+        (Mode::Update, _) => {
+            let (entry_of, payload, dirty) = (index as u32, entry.payload, entry.dirty);
+            entry.cells = cells;
+            if more {
+                let own = Waiting::OwnCells { entry: entry_of, payload, dirty };
+                txn.sequel.wait(&txn.notes, own);
+                again(cx, txn, index, Further::Cells);
+            }
+        }
+        (Mode::Read | Mode::Insert, Mode::Read | Mode::Insert) => {
+            entry.cells = cells;
+            if more {
+                again(cx, txn, index, Further::Cells);
+            }
+        }
+        (Mode::Delete, _) => unreachable!("a deleted record is not there"),
+    }
+}
+
+/// An operation on a record that is not there.
+fn change_absent(
+    cx: &Context,
+    txn: &mut Txn,
+    (index, mode): (usize, Mode),
+    cells: Cells,
+    table: &Table,
+) {
+    let entry = &mut txn.entries[index];
+    match (entry.mode, mode) {
+        (Mode::Read | Mode::Update, Mode::Read | Mode::Update) => {
+            entry.cells = cells;
+            if mode == Mode::Update {
+                entry.mode = mode;
+            }
+        }
+        (Mode::Insert, Mode::Insert) => {
+            (entry.void, entry.writable) = (false, true);
+            txn.round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
+        }
+        (Mode::Delete, Mode::Insert) if entry.writable => renew(cx, txn, index, table),
+        (_, Mode::Insert) => {
+            (entry.mode, entry.cells) = (Mode::Insert, cells);
+            again(cx, txn, index, Further::Index);
+        }
+        _ => {}
+    }
+}
+
+/// Deleted and inserted again: all of the record is written anew. What is written of it replaces what was there, so that all of
+/// that must have been read.
+fn renew(cx: &Context, txn: &mut Txn, index: usize, table: &Table) {
+    let entry = &mut txn.entries[index];
+    let is_read = !table.slot.is_out_of_line() || entry.cells.covers(Cells::ALL);
+    (entry.mode, entry.cells) = (Mode::Update, Cells::ALL);
+    if is_read {
+        return begin_anew(txn, index, table);
+    }
+    txn.sequel.wait(&txn.notes, Waiting::Renewal { entry: index as u32 });
+    again(cx, txn, index, Further::Cells);
+}
+
+fn begin_anew(txn: &mut Txn, index: usize, table: &Table) {
+    let Txn { entries, round, .. } = txn;
+    let entry = &mut entries[index];
+    (entry.renewed, entry.dirty) = (true, Cells::NONE);
+    round.bytes_mut(entry.payload, table.slot.payload_bytes).fill(0);
+}
+
+/// The protocol gets what a fetched entry has not.
+fn again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+    protocol::of(cx).wish_again(cx, txn, index, further);
+    if txn.entries[index].progress != Progress::Done {
+        txn.fetched = txn.fetched.min(index);
+    }
+}
+
+/// As [`Protocol::fetch`], and then what waits for what that brings, in the order in which it was asked for, until nothing does.
+#[cold]
+pub(crate) async fn fetch_in_turns(
+    protocol: &impl Protocol,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    while txn.notes.is_waiting() {
+        protocol.fetch(cx, txn).await?;
+        go_on(cx, txn);
+        txn.sequel.is_over(&txn.notes);
+    }
+    protocol.fetch(cx, txn).await
+}
+
+/// Does what waited for a fetch that is over: of one record, up to the first operation that needs another; up to a scan, which shows
+/// all that was done before it and nothing that was asked for behind it.
+fn go_on(cx: &Context, txn: &mut Txn) {
+    let (mut waiting, mut is_scanning) = (std::mem::take(&mut txn.sequel.waiting), false);
+    for it in waiting.drain(..) {
+        let entry = txn.sequel.entry_of(&it);
+        let is_fetched = |txn: &Txn| match entry {
+            Some(index) => txn.entries[index].progress == Progress::Done && !waits(txn, index),
+            None => txn.fetched == txn.entries.len() && txn.sequel.waiting.is_empty(),
+        };
+        if (is_scanning && entry.is_some()) || !is_fetched(txn) {
+            is_scanning |= entry.is_none();
+            txn.sequel.waiting.push(it);
+            continue;
+        }
+        is_scanning |= entry.is_none();
+        match it {
+            Waiting::Wish { wish, cells } => go_on_with(cx, txn, wish as usize, cells),
+            Waiting::Renewal { entry } => {
+                begin_anew(txn, entry as usize, cx.table(txn.entries[entry as usize].table));
+            }
+            Waiting::OwnCells { entry, payload, dirty } => {
+                let table = cx.table(txn.entries[entry as usize].table);
+                put_back(txn, entry as usize, (payload, dirty), table);
+            }
+            Waiting::Scan(scan) => {
+                txn.ordered.scans[scan.at].start(scan.index, scan.range, scan.limit, scan.backward);
+                txn.ordered.pending = true;
+            }
+        }
+    }
+}
+
+fn go_on_with(cx: &Context, txn: &mut Txn, wish: usize, cells: Cells) {
+    let Wish { entry, mode, .. } = txn.sequel.wishes[wish];
+    let table = cx.table(txn.entries[entry as usize].table);
+    let Found { existed, refuses } = operate(cx, txn, entry as usize, (mode, cells), table);
+    let wish = &mut txn.sequel.wishes[wish];
+    (wish.existed, wish.refuses) = (existed, refuses);
+}
+
+/// What the transaction has set of a row that was read once more.
+fn put_back(txn: &mut Txn, index: usize, (payload, dirty): (BufferOffset, Cells), table: &Table) {
+    let (to, columns) = (txn.entries[index].payload, &table.schema.columns);
+    for (at, column) in columns.iter().enumerate() {
+        if dirty.contains(ColumnId(at as u8)) {
+            let (from, len) = (column.offset_bytes, column.column_type.width_bytes());
+            txn.round.copy_within(payload.plus(from), to.plus(from), len);
+        }
+    }
+}

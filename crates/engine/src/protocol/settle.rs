@@ -1,0 +1,94 @@
+//! Recovery's and resolution's steps, in the order that is the same for every protocol.
+//!
+//! Invariant: what a protocol has found in logs is of its own type, so that its hooks are called here alone.
+
+use super::Protocol;
+use crate::site::Context;
+use crate::steps::settle::logs::{self, Head};
+use crate::steps::settle::{Asker, Turn, Unsettled, is_gone};
+use tarn_fabric::address::{Address, NodeId};
+use tarn_store::ids::{Explanation, Failure, Resolution, TxnId};
+use tarn_store::log::Entry;
+
+/// Takes every transaction that a dead life has left in a log through its protocol's hooks; how they end.
+///
+/// # Errors
+/// The fabric's.
+pub(crate) async fn settle_dead<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    dead: NodeId,
+    turn: &Turn<'_>,
+) -> Result<Vec<(TxnId, Resolution)>, Failure> {
+    let mut left = protocol.enumerate(cx, dead).await?;
+    protocol.decide(cx, &mut left).await?;
+    turn.writing(protocol.apply(cx, &left)).await?;
+    turn.writing(protocol.release(cx, &left)).await?;
+    let end = |each: &Unsettled<P::Entry>| Some((each.entry.tag(), each.decision?));
+    Ok(left.iter().filter_map(end).collect())
+}
+
+/// Finds out how `id` ended, whose log is the area of `coordinator`, and makes it final, by its protocol's hooks.
+///
+/// # Errors
+/// The fabric's; `Usage`, if its coordinator has logged others since.
+pub(crate) async fn resolve_logged<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    (id, asker): (TxnId, Asker),
+    coordinator: u32,
+) -> Result<Resolution, Failure> {
+    let heads = logs::heads(cx, coordinator..coordinator + 1).await?;
+    let (mine, others): (Vec<Head>, Vec<Head>) =
+        heads.found.iter().partition(|head| head.tag == id);
+    let mut left: Vec<Unsettled<P::Entry>> = logs::entries(cx, &mine).await?;
+    if left.is_empty() {
+        heads.whole(cx)?;
+        if is_gone(others.iter().map(|head| head.tag), id, asker) {
+            let allowed = "a transaction whose coordinator has not written since";
+            return Err(cx.explain(Explanation::usage("resolve", id, allowed)));
+        }
+        // No node has the log, so no node has data of it; locks without data may remain, and are
+        // taken away once its owner's life is recovered.
+        return Ok(Resolution::Aborted);
+    }
+    protocol.decide(cx, &mut left).await?;
+    protocol.apply(cx, &left).await?;
+    protocol.release(cx, &left).await?;
+    left[0].decision.ok_or_else(|| {
+        let allowed = "a transaction whose coordinator did not know how it ended";
+        cx.explain(Explanation::usage("resolve", id, allowed))
+    })
+}
+
+/// A transaction that stands in a log, whatever has become of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// Which.
+    pub id: TxnId,
+    /// The first words of the records that its entry names.
+    pub records: Vec<Address>,
+}
+
+/// See [`logged`].
+pub(crate) async fn logged_by<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    life: NodeId,
+) -> Result<Vec<Logged>, Failure> {
+    let left = protocol.enumerate(cx, life).await?;
+    let seen = |it: Unsettled<P::Entry>| Logged { id: it.entry.tag(), records: it.entry.records() };
+    Ok(left.into_iter().map(seen).collect())
+}
+
+/// See [`plant_undone`].
+pub(crate) async fn plant_undone_by<P: Protocol>(
+    protocol: &P,
+    cx: &Context,
+    id: TxnId,
+) -> Result<(), Failure> {
+    let mut left = protocol.enumerate(cx, id.node()).await?;
+    left.retain(|it| it.entry.tag() == id);
+    left.iter_mut().for_each(|it| it.decision = Some(Resolution::Aborted));
+    protocol.apply(cx, &left).await
+}

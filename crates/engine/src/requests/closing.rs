@@ -1,0 +1,215 @@
+//! What still runs of transactions whose caller has the reply, or that are given up.
+//!
+//! Invariants: a lock of a transaction that has written is given up when its writes are over, not before; until
+//! then its thread counts as busy, so that no configuration changes under them. If a memory node dies under them nobody
+//! knows which were executed, at other nodes neither: the transaction is in doubt then, with its locks, until
+//! somebody of the thread has made it final from its log. Nothing that another node granted is lost: the RELEASE is
+//! repeated until that node has it or is no member. A reply that never came makes no difference, since the session is
+//! ordered: a RELEASE runs after the LOCK, or the LOCK never.
+
+use crate::services::lock::message::{self, RELEASE};
+use crate::site::Context;
+use crate::transaction::lock_set::{Closing, LockSet};
+use crate::transaction::working_set::Txn;
+use std::pin::Pin;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::backend::Detached;
+use tarn_fabric::error::FabricError;
+use tarn_fabric::rpc::CallFuture;
+use tarn_store::ids::{Failure, Timestamp, TxnId};
+
+impl Context {
+    /// Gives up `held` when `writes` are over: for a transaction that is acknowledged now, and its coordinator's number.
+    /// `held` is empty afterwards. False if a memory node has died under them: then it is in doubt.
+    pub fn close(
+        &self,
+        writes: Result<Detached, FabricError>,
+        (held, whose): (&mut LockSet, (TxnId, u32)),
+        committed: Timestamp,
+    ) -> bool {
+        let ended = writes.and_then(|writes| match self.port.detached(writes) {
+            Poll::Ready(ended) => ended.map(|()| None),
+            Poll::Pending => Ok(Some(writes)),
+        });
+        match ended {
+            Ok(None) | Err(FabricError::Fenced) => held.release(self, Some(committed)),
+            Ok(Some(writes)) => {
+                let held = self.take_locks(held);
+                let closing = Closing::Writing { writes, held, committed, whose, is_orphan: false };
+                self.thread_services().closing.borrow_mut().push(closing);
+            }
+            Err(error) => {
+                let held = self.take_locks(held);
+                self.close_in_doubt(error, held, whose);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives up `held` when all of `writes` are over, which write back what was there before.
+    pub(crate) fn close_restored(
+        &self,
+        writes: Vec<Detached>,
+        (held, whose): (&mut LockSet, (TxnId, u32)),
+    ) {
+        let held = self.take_locks(held);
+        self.database().numbers.hold_writes(whose.1, whose.0);
+        let closing = Closing::Restoring { writes, held, whose };
+        self.thread_services().closing.borrow_mut().push(closing);
+        self.advance_closing();
+    }
+
+    /// What a transaction has locked goes on to count when it has ended.
+    fn take_locks(&self, held: &mut LockSet) -> LockSet {
+        self.stay();
+        let empty = self.thread_services().spare.borrow_mut().pop().unwrap_or_default();
+        std::mem::replace(held, empty)
+    }
+
+    /// A memory node died under the last writes of a transaction that is acknowledged: its log says what is left to do.
+    #[cold]
+    fn close_in_doubt(&self, error: FabricError, held: LockSet, (id, number): (TxnId, u32)) {
+        if let FabricError::NodeDown(node) = error {
+            self.database().configurations.report(node);
+        }
+        let mut left = Txn::new(id, number);
+        (left.held, left.in_doubt) = (held, true);
+        self.doubt(&left);
+        self.inherit(left);
+    }
+
+    /// A coordinator goes: whoever comes under its number, on whatever thread of the node, waits until its last writes are over.
+    pub(crate) fn orphan_closing(&self, number: u32) {
+        let Some(thread) = &self.services else { return };
+        for closing in thread.closing.borrow_mut().iter_mut() {
+            if let Closing::Writing { whose: (id, its), is_orphan, .. } = closing
+                && *its == number
+                && !std::mem::replace(is_orphan, true)
+            {
+                self.database().numbers.hold_writes(number, *id);
+            }
+        }
+    }
+
+    /// Transactions of which something is written still.
+    pub(crate) fn closing_ids(&self) -> Vec<TxnId> {
+        let Some(thread) = &self.services else { return Vec::new() };
+        let whose = |it: &Closing| match it {
+            Closing::Writing { whose: (id, _), .. } | Closing::Restoring { whose: (id, _), .. } => {
+                Some(*id)
+            }
+            Closing::Releasing { .. } => None,
+        };
+        thread.closing.borrow().iter().filter_map(whose).collect()
+    }
+
+    /// Waits until nothing is left to do for a coordinator's last transaction, that was in doubt or whose writes ended in an error.
+    ///
+    /// # Errors
+    /// The fabric's: ask again.
+    #[cold]
+    pub(crate) async fn settle_closed(&self, number: u32) -> Result<(), Failure> {
+        while self.is_closing(number) || !self.is_number_free(number).await? {
+            self.port.yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Whether writes of a coordinator's last transaction are on their way.
+    pub(crate) fn is_closing(&self, number: u32) -> bool {
+        let is_its = |it: &Closing| match it {
+            Closing::Writing { whose: (_, its), .. }
+            | Closing::Restoring { whose: (_, its), .. } => *its == number,
+            Closing::Releasing { .. } => false,
+        };
+        self.advance_closing() > 0 && self.thread_services().closing.borrow().iter().any(is_its)
+    }
+
+    /// Has `owner` take back what `txn` holds there.
+    pub(crate) fn send_release(&self, owner: NodeId, txn: TxnId, committed: Option<Timestamp>) {
+        let mut closing = Closing::Releasing { owner, txn, committed, call: None };
+        if !self.advance_one(&mut closing) {
+            self.thread_services().closing.borrow_mut().push(closing);
+        }
+    }
+
+    /// Goes on with all that still runs; how much is left.
+    pub(crate) fn advance_closing(&self) -> usize {
+        let thread = self.thread_services();
+        if thread.closing.borrow().is_empty() {
+            return 0;
+        }
+        let mut list = std::mem::take(&mut *thread.closing.borrow_mut());
+        list.retain_mut(|closing| !self.advance_one(closing));
+        // Locks that were given up just now may have added to it.
+        let mut closing = thread.closing.borrow_mut();
+        list.append(&mut closing);
+        *closing = list;
+        closing.len()
+    }
+
+    /// Whether it is done.
+    fn advance_one(&self, closing: &mut Closing) -> bool {
+        match closing {
+            Closing::Writing { writes, held, committed, whose, is_orphan } => {
+                match self.port.detached(*writes) {
+                    Poll::Pending => return false,
+                    // If it is this node that is gone its locks go with it.
+                    Poll::Ready(Ok(()) | Err(FabricError::Fenced)) => {
+                        if *is_orphan {
+                            self.database().numbers.release_writes(whose.0);
+                        }
+                        self.give_up(held, Some(*committed));
+                    }
+                    Poll::Ready(Err(error)) => {
+                        self.close_in_doubt(error, std::mem::take(held), *whose);
+                    }
+                }
+                true
+            }
+            Closing::Restoring { writes, held, whose } => {
+                writes.retain(|writes| self.port.detached(*writes).is_pending());
+                if !writes.is_empty() {
+                    return false;
+                }
+                self.database().numbers.release_writes(whose.0);
+                self.give_up(held, None);
+                true
+            }
+            Closing::Releasing { owner, txn, committed, call } => {
+                let (owner, txn, committed) = (*owner, *txn, *committed);
+                // What a life held that is over is given up when it is recovered.
+                let membership = &self.database().membership;
+                if !membership.is_member(owner) || !membership.is_member(self.node.id) {
+                    return true;
+                }
+                let call = call.get_or_insert_with(|| self.call_release(owner, txn, committed));
+                let mut waiting = Waiting::from_waker(Waker::noop());
+                match Pin::new(call).poll(&mut waiting) {
+                    Poll::Pending => false,
+                    Poll::Ready(Ok(_)) => true,
+                    Poll::Ready(Err(_)) => {
+                        // Too many calls wait, or it took too long: again.
+                        if let Closing::Releasing { call, .. } = closing {
+                            *call = None;
+                        }
+                        false
+                    }
+                }
+            }
+        }
+    }
+
+    fn give_up(&self, held: &mut LockSet, committed: Option<Timestamp>) {
+        held.release(self, committed);
+        self.thread_services().spare.borrow_mut().push(std::mem::take(held));
+        self.leave();
+    }
+
+    fn call_release(&self, owner: NodeId, txn: TxnId, committed: Option<Timestamp>) -> CallFuture {
+        let (rpc, peer) = self.lock_peer(owner);
+        rpc.call(peer, RELEASE, |bytes| message::put_release(bytes, txn, committed))
+    }
+}

@@ -1,0 +1,15 @@
+//! What a thread asks of other compute nodes, and does for them: locks, timestamps, shards, leases, revocations.
+//!
+//! Invariant: whoever waits for an answer goes on answering others.
+
+pub(crate) mod at_once;
+pub(crate) mod closing;
+pub(crate) mod fence;
+pub mod lock_set;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod lock_set_tests;
+pub mod read_lease;
+pub mod resharding;
+pub mod serve;
+pub mod timestamp;
+pub(crate) mod watched;

@@ -1,0 +1,195 @@
+//! How readers under explicit leases are counted, and asked for: by a look where nodes are in one process, by messages elsewhere.
+//!
+//! Invariants: who asks has all of its locks; it believes that nobody reads only when every life that may read has said so: all members
+//! that run, looked up behind the locks, with no life that is over and not recovered. Who does not answer reads, as far as anybody
+//! knows: a lease is waited out for him. Lives that come later find the locks.
+//!
+//! ```text
+//! request   {name u64}*                  reply   whether anybody reads one of them u8
+//! ```
+
+use crate::services::Transport;
+use crate::services::readers::{NodeReaders, Reading, RecordName};
+use crate::site::Context;
+use crate::site::thread_readers::{Other, READERS, ThreadReaders};
+use crate::transaction::working_set::{LockKind, Txn};
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+use tarn_fabric::backend::{Cost, LOCAL_PARTS, LocalPart};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rpc::Peer;
+use tarn_store::ids::Mode;
+
+/// In which part of a node's memory a place is, for whoever explores every order.
+fn part(readers: &NodeReaders, place: usize) -> LocalPart {
+    LocalPart { node: readers.id.slot, number: (place % usize::from(LOCAL_PARTS)) as u16 }
+}
+
+impl Context {
+    /// Whether records that are read are counted for whoever asks.
+    #[inline]
+    pub(crate) fn counts_readers(&self) -> bool {
+        self.readers.is_some()
+    }
+
+    /// Counts a transaction at all records that it reads and has not been counted at: before the READs are sent.
+    pub(crate) fn enter_reading(&self, txn: &mut Txn) {
+        let Some(its) = &self.readers else { return };
+        let (node, Txn { entries, reading, .. }) = (&its.node, txn);
+        let first = std::mem::replace(&mut reading.entries, entries.len());
+        reading.fetches += 1;
+        reading.late |= reading.fetches > 1 && first < entries.len();
+        for entry in entries[first..].iter().filter(|entry| entry.mode == Mode::Read) {
+            self.count_in(node, reading, node.place(RecordName::of(entry.table, entry.key)));
+        }
+        node.told();
+    }
+
+    /// The same, at the nodes of ordered indexes that the round reads which is about to be sent.
+    pub(crate) fn enter_nodes(&self, txn: &mut Txn) {
+        let Some(its) = &self.readers else { return };
+        let (node, Txn { ordered, reading, .. }) = (&its.node, txn);
+        let before = reading.places.len();
+        for address in ordered.planned() {
+            self.count_in(node, reading, node.place(RecordName::of_node(address)));
+        }
+        if reading.places.len() > before {
+            reading.late |= reading.fetches > 1 || reading.nodes;
+            reading.nodes = true;
+        }
+        node.told();
+    }
+
+    #[inline]
+    fn count_in(&self, node: &NodeReaders, reading: &mut Reading, place: usize) {
+        node.enter(place);
+        self.counted_in(node, place);
+        reading.places.push(place as u32);
+    }
+
+    /// Its window has closed, or never will.
+    #[inline]
+    pub(crate) fn leave_reading(&self, txn: &mut Txn) {
+        if !txn.reading.places.is_empty() {
+            self.count_out(&mut txn.reading);
+        }
+    }
+
+    fn count_out(&self, reading: &mut Reading) {
+        let Some(its) = &self.readers else { return };
+        let node = &its.node;
+        for place in reading.places.drain(..) {
+            node.leave(place as usize);
+            self.counted_in(node, place as usize);
+        }
+    }
+
+    /// Says so where that counts.
+    #[inline]
+    fn counted_in(&self, node: &NodeReaders, place: usize) {
+        if node.transport == Transport::Direct {
+            self.port.looked_at(part(node, place), 0, true);
+        }
+        if self.port.charges() {
+            self.port.charge(Cost::LocalAtomic);
+        }
+    }
+
+    /// Asks by messages, if that is how: who has all of its locks, and has time until it writes. A message is sent again until
+    /// somebody has waited `within`, which is a lease: by then nobody need be asked.
+    pub(crate) fn ask_readers(&self, txn: &mut Txn, within: Nanos) {
+        let Some(its) = self.readers.as_ref().filter(|its| its.has_messages()) else { return };
+        its.look_around(&*self.database().membership, &self.database().lease_desk);
+        let others = its.others.borrow();
+        let Some(all) = others.as_ref().and_then(|others| others.all.as_ref()) else { return };
+        txn.reading.has_asked = true;
+        let (rpc, thread) = (its.rpc(&self.port), self.port.endpoint().thread);
+        for Other { node, .. } in all {
+            let names = written(txn);
+            let fill =
+                |bytes: &mut Vec<u8>| names.for_each(|name| bytes.extend(name.0.to_le_bytes()));
+            let peer = Peer { node: *node, thread };
+            let call = rpc.call_within(peer, READERS, within, fill);
+            txn.reading.asked.push(call);
+        }
+    }
+
+    /// Whether nobody reads what the transaction has locked and is about to write. Who does not say is taken to read.
+    pub(crate) async fn nobody_reads(&self, txn: &mut Txn) -> bool {
+        let Some(its) = &self.readers else { return false };
+        its.look_around(&*self.database().membership, &self.database().lease_desk);
+        let is_whole = its.others.borrow().as_ref().is_some_and(|others| others.all.is_some());
+        if !is_whole || self.reads_here(&its.node, txn) {
+            txn.reading.asked.clear();
+            return false;
+        }
+        match its.node.transport {
+            Transport::Own | Transport::Near | Transport::Direct => self.looked_around(its, txn),
+            // Somebody who could not be asked may have gone since, and then nobody was.
+            Transport::Rpc if !txn.reading.has_asked => false,
+            Transport::Rpc => self.all_deny(its, &mut txn.reading).await,
+        }
+    }
+
+    /// A look at each other node's counts.
+    fn looked_around(&self, its: &ThreadReaders, txn: &Txn) -> bool {
+        let others = its.others.borrow();
+        let mut all = others.iter().flat_map(|others| &others.all).flatten();
+        let reads = |other: &Other| match &other.readers {
+            Some(readers) => self.reads_here(readers, txn),
+            None => true,
+        };
+        !all.any(reads)
+    }
+
+    /// Whether a node that can be looked at reads any of it.
+    fn reads_here(&self, readers: &NodeReaders, txn: &Txn) -> bool {
+        if self.port.charges() {
+            written(txn).for_each(|_| self.port.charge(Cost::LocalLookup));
+        }
+        if readers.transport != Transport::Direct {
+            return readers.reads_any(written(txn));
+        }
+        let mut places = written(txn).map(|name| readers.place(name));
+        readers.about_to_look();
+        places.any(|place| {
+            let is_read = readers.is_read(place);
+            self.port.looked_at(part(readers, place), u64::from(is_read), false);
+            is_read
+        })
+    }
+
+    /// Takes in the answers, up to the first that somebody reads.
+    async fn all_deny(&self, its: &ThreadReaders, reading: &mut Reading) -> bool {
+        poll_fn(|waiting| {
+            // Whoever waits moves messages on: the thread's service may not run before.
+            its.serve(&self.port);
+            let mut is_any = false;
+            reading.asked.retain_mut(|call| match Pin::new(call).poll(waiting) {
+                Poll::Pending => true,
+                Poll::Ready(Ok(answer)) => {
+                    is_any |= *answer != [0];
+                    false
+                }
+                Poll::Ready(Err(_)) => {
+                    is_any = true;
+                    false
+                }
+            });
+            if is_any {
+                reading.asked.clear();
+            }
+            if reading.asked.is_empty() { Poll::Ready(!is_any) } else { Poll::Pending }
+        })
+        .await
+    }
+}
+
+/// What a transaction is going to write, or may: records, and leaves, which are locked as directory records are.
+fn written(txn: &Txn) -> impl Iterator<Item = RecordName> {
+    let written = txn.entries.iter().filter(|entry| entry.mode != Mode::Read);
+    let records = written.map(|entry| RecordName::of(entry.table, entry.key));
+    let nodes = txn.locks.iter().filter(|lock| lock.kind == LockKind::Directory);
+    records.chain(nodes.map(|lock| RecordName::of_node(lock.address)))
+}

@@ -1,0 +1,214 @@
+//! Who adjusts the length of leases to how long transactions take, and looks after the clocks that leases rest on.
+//!
+//! Invariants: each node that may be asked, or be the manager, runs [`LeaseKeeper::run`]; one of them at most is the
+//! manager, whom the membership service chooses. It keeps nothing that anybody relies on: what is counted is its nodes', the word of
+//! record is the service's, and a change goes on by acknowledgements alone. So one that dies half-way leaves nothing to mend, and who
+//! succeeds it begins with a look of its own. Two of them at a time, of which one is expelled and does not know it, are two
+//! members that ask for changes.
+//!
+//! ```text
+//! request   empty                                  reply   how far the node's clock has run u64 | {place u8, count u64}*
+//! ```
+//! After OOCC, section VII, whose manager holds the leases itself and writes them to everybody.
+
+use super::monitor::{ClockMonitor, Sighting};
+use crate::cluster::lease::{Delays, LeasePolicy};
+use crate::cluster::membership::{Management, ReadLeaseChange};
+use crate::services::lease_desk::Adjustment;
+use crate::site::Context;
+use std::collections::BTreeMap;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rpc::{Answer, HandlerId, Peer, Rpc, RpcConfig};
+
+/// Names the handler that says what a node has counted. STAMP is below.
+pub const DELAYS: HandlerId = HandlerId(9);
+/// How often a keeper looks for calls, and at the word of record.
+const LOOK_AGAIN: Nanos = Nanos(20_000);
+/// How often, while it waits for something that is on its way.
+const LOOK_SOON: Nanos = Nanos(1_000);
+/// Datagrams that it takes at a time.
+const BUDGET: usize = 64;
+
+/// One node's part; see the module's text.
+pub struct LeaseKeeper {
+    cx: Rc<Context>,
+    policy: LeasePolicy,
+    /// How other nodes are asked: on the thread of the same number. `None` where all are in one process.
+    rpc: Option<(Rpc, u16)>,
+}
+
+/// What the manager remembers from look to look.
+#[derive(Default)]
+struct Memory {
+    counted: Option<BTreeMap<NodeId, Delays>>,
+    clocks: ClockMonitor,
+}
+
+/// What one look has brought.
+#[derive(Default)]
+struct Look {
+    counted: BTreeMap<NodeId, Delays>,
+    seen: BTreeMap<NodeId, Sighting>,
+}
+
+impl LeaseKeeper {
+    /// Of a node in one process with all others; `None` if nobody is to adjust leases, or there are none.
+    pub fn near(cx: Rc<Context>) -> Option<LeaseKeeper> {
+        let policy = cx.database().membership.read_lease_policy()?;
+        cx.node.delays()?;
+        Some(LeaseKeeper { cx, policy, rpc: None })
+    }
+
+    /// Of a node that asks the others by calls, over this thread's messages, which are nobody else's: each asks the thread of its own
+    /// number.
+    pub fn apart(cx: Rc<Context>, config: RpcConfig) -> Option<LeaseKeeper> {
+        let keeper = LeaseKeeper::near(cx)?;
+        let thread = keeper.cx.port.endpoint().thread;
+        let rpc = Rpc::new(keeper.cx.port.clone(), config);
+        let (port, delays) = (keeper.cx.port.clone(), Arc::clone(keeper.cx.node.delays()?));
+        rpc.register(DELAYS, move |_, reply| {
+            reply.extend(port.stopwatch().unwrap_or_default().0.to_le_bytes());
+            delays.snapshot().encode(reply);
+            Answer::Now
+        });
+        Some(LeaseKeeper { rpc: Some((rpc, thread)), ..keeper })
+    }
+
+    /// Answers who asks, follows the word of record, and is the manager if it is to be, until its life is over or `goes_on` says no.
+    pub async fn run(&self, goes_on: impl Fn() -> bool) {
+        let (port, mut memory) = (&self.cx.port, Memory::default());
+        let mut next = port.now() + Nanos(self.policy.every_ns);
+        while goes_on() && self.is_member() {
+            self.attend();
+            if port.now() >= next {
+                match self.cx.database().membership.manage_read_lease(self.cx.node.id) {
+                    Management::Granted => self.manage(&mut memory, &goes_on).await,
+                    _ => memory = Memory::default(),
+                }
+                next = port.now() + Nanos(self.policy.every_ns);
+            }
+            let rest = next - port.now();
+            port.sleep(rest.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    fn is_member(&self) -> bool {
+        self.cx.database().membership.is_member(self.cx.node.id)
+    }
+
+    fn attend(&self) {
+        if let Some((rpc, _)) = &self.rpc {
+            rpc.poll(BUDGET);
+        }
+        self.cx.node.read_lease();
+    }
+
+    /// One look of the manager's, and what follows from it.
+    async fn manage(&self, memory: &mut Memory, goes_on: &impl Fn() -> bool) {
+        let (database, drift) = (self.cx.database(), self.cx.port.drift());
+        let (membership, desk) = (&database.membership, &database.lease_desk);
+        let look = self.look(goes_on).await;
+        desk.looked();
+        if self.policy.monitors_clocks {
+            for node in memory.clocks.look(drift, self.cx.node.id, &look.seen) {
+                membership.expel(node);
+                desk.expelled(node);
+            }
+        }
+        let Some(before) = memory.counted.replace(look.counted) else { return };
+        let mut delays = Delays::default();
+        for (node, counted) in memory.counted.iter().flatten() {
+            delays.add(&before.get(node).map_or_else(|| counted.clone(), |it| counted.since(it)));
+        }
+        let present = membership.read_lease();
+        if let Some(length_ns) = self.policy.decide(present, &delays, drift) {
+            self.adjust((present.read_ns(), length_ns), &delays, goes_on).await;
+        }
+    }
+
+    /// Asks all members that run anything.
+    async fn look(&self, goes_on: &impl Fn() -> bool) -> Look {
+        let (database, me) = (self.cx.database(), self.cx.node.id);
+        let mut look = Look::default();
+        for node in database.membership.running() {
+            let found = match &self.rpc {
+                Some((rpc, thread)) if node != me => {
+                    let seen = &mut look.seen;
+                    self.ask(rpc, Peer { node, thread: *thread }, seen, goes_on).await
+                }
+                _ => database.lease_desk.delays(node),
+            };
+            look.counted.extend(found.map(|delays| (node, delays)));
+        }
+        look
+    }
+
+    /// `None` of one that does not answer in time: it is asked again at the next look.
+    async fn ask(
+        &self,
+        rpc: &Rpc,
+        of: Peer,
+        seen: &mut BTreeMap<NodeId, Sighting>,
+        goes_on: &impl Fn() -> bool,
+    ) -> Option<Delays> {
+        let port = &self.cx.port;
+        let before = port.stopwatch()?;
+        let within = Nanos(self.policy.every_ns);
+        let mut call = pin!(rpc.call_within(of, DELAYS, within, |_| {}));
+        let reply = loop {
+            self.attend();
+            match poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
+                Poll::Ready(reply) => break reply.ok()?,
+                Poll::Pending if !goes_on() || !self.is_member() => return None,
+                Poll::Pending => port.sleep(LOOK_SOON).await,
+            }
+        };
+        let (shown, counted) = reply.split_first_chunk()?;
+        let (shown, after) = (Nanos(u64::from_le_bytes(*shown)), port.stopwatch()?);
+        seen.insert(of.node, Sighting { before, shown, after });
+        Delays::decode(counted)
+    }
+
+    /// Asks for another length, and waits until all have acknowledged the word with it.
+    async fn adjust(
+        &self,
+        (from_ns, to_ns): (u32, u32),
+        delays: &Delays,
+        goes_on: &impl Fn() -> bool,
+    ) {
+        let (database, port) = (self.cx.database(), &self.cx.port);
+        let (membership, asked) = (&database.membership, port.now());
+        let begun = membership.change_read_lease(self.cx.node.id, to_ns);
+        let Ok(ReadLeaseChange::Begun(first)) = begun else { return };
+        let second = first.change().wrapping_add(u16::from(!first.is_settled()));
+        loop {
+            self.attend();
+            let word = membership.read_lease();
+            if word.change() != first.change() && word.change() != second {
+                // Somebody else has gone on from there.
+                return;
+            }
+            if word.change() == second && membership.read_lease_missing().is_empty() {
+                break;
+            }
+            if !goes_on() || !self.is_member() {
+                return;
+            }
+            port.sleep(LOOK_SOON).await;
+        }
+        database.lease_desk.adjusted(Adjustment {
+            asked,
+            from_ns,
+            to_ns,
+            took: port.now() - asked,
+            reads: delays.reads(),
+            in_lease: delays.in_lease(),
+        });
+    }
+}

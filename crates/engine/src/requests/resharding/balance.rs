@@ -1,0 +1,183 @@
+//! What each node does about load: it publishes its own, looks at the others', and gives its hottest shard away
+//! when the rule says so.
+//!
+//! Invariants: a node writes its own word of the pool and reads those of others in one round every interval; a word is
+//! whole, since it is one. A word that does not change, or is of a life that is over, counts for nobody. One coroutine of
+//! each node does it: a node moves one shard at a time.
+//!
+//! ```text
+//! group 0's superblock page, from byte 1,024 on, a word a compute node by its slot
+//! 63    48 | 47     36 | 35             0
+//!   count  | incarnation | latency in ns         zero: it has never published
+//! ```
+
+use super::moving::{Move, move_shard};
+use crate::services::shard_load::Recent;
+use crate::services::shard_rule::{Rule, Terms};
+use crate::site::Context;
+use tarn_fabric::address::{Address, GroupId, Incarnation, NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::round::Round;
+use tarn_store::ids::Failure;
+use tarn_store::placement::catalog::SUPERBLOCK_BYTES;
+use tarn_store::placement::shard_map::ShardId;
+
+const WORDS_AT: u64 = 1_024;
+/// Compute nodes that can take part: those of the first slots.
+pub const NODES_MAX: usize = ((SUPERBLOCK_BYTES - WORDS_AT) / 8) as usize;
+
+/// How long it sleeps at a time.
+const STEP: Nanos = Nanos(1_000_000);
+
+const LATENCY_BITS: u32 = 36;
+const INCARNATION_BITS: u32 = 12;
+
+fn word_at(slot: NodeSlot) -> Address {
+    Address::new(GroupId(0), WORDS_AT + 8 * u64::from(slot.0))
+}
+
+/// What a node publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Published {
+    /// How often it has published.
+    count: u16,
+    incarnation: Incarnation,
+    latency_ns: u64,
+}
+
+impl Published {
+    fn word(self) -> u64 {
+        let latency = self.latency_ns.min((1 << LATENCY_BITS) - 1);
+        let incarnation = u64::from(self.incarnation.0) << LATENCY_BITS;
+        u64::from(self.count) << (LATENCY_BITS + INCARNATION_BITS) | incarnation | latency
+    }
+
+    fn from_word(word: u64) -> Option<Published> {
+        let incarnation = (word >> LATENCY_BITS) as u16 & ((1 << INCARNATION_BITS) - 1);
+        (incarnation != 0).then_some(Published {
+            count: (word >> (LATENCY_BITS + INCARNATION_BITS)) as u16,
+            incarnation: Incarnation(incarnation),
+            latency_ns: word & ((1 << LATENCY_BITS) - 1),
+        })
+    }
+}
+
+/// One node's part in it.
+struct Balancer {
+    recent: Recent,
+    rule: Rule,
+    published: u16,
+    /// By slot: the words of the last look.
+    words: Vec<u64>,
+}
+
+impl Balancer {
+    /// Publishes one's own word and reads all of them; who has published since the last look, and what.
+    async fn exchange(
+        &mut self,
+        cx: &Context,
+        latency_ns: u64,
+    ) -> Result<Vec<(NodeId, u64)>, Failure> {
+        self.published = self.published.wrapping_add(1);
+        let (own, incarnation) = (cx.node.id.slot, cx.node.id.incarnation);
+        let published = Published { count: self.published, incarnation, latency_ns };
+        let mut round = Round::new();
+        let mine = round.reserve(8);
+        round.set_word(mine, published.word());
+        for copy in cx.groups.whole().all(word_at(own)) {
+            round.write(copy, mine, 8);
+        }
+        let all = round.read(cx.groups.primary(word_at(NodeSlot(0))), 8 * self.words.len());
+        cx.port.execute(&mut round).await?;
+        let mut latencies = Vec::new();
+        for (slot, &word) in round.words(all, self.words.len()).iter().enumerate() {
+            let has_changed = std::mem::replace(&mut self.words[slot], word) != word;
+            let Some(its) = Published::from_word(word).filter(|_| has_changed) else { continue };
+            let node = NodeId { slot: NodeSlot(slot as u16), incarnation: its.incarnation };
+            if cx.database().membership.is_member(node) {
+                latencies.push((node, its.latency_ns));
+            }
+        }
+        Ok(latencies)
+    }
+
+    /// One interval is over: which shard is to go, and to whom.
+    async fn interval(
+        &mut self,
+        cx: &Context,
+        terms: &Terms,
+    ) -> Result<Option<(ShardId, NodeId)>, Failure> {
+        let services = cx.node_services();
+        let Some(load) = services.load() else { return Ok(None) };
+        let mut hottest: Option<(u32, ShardId)> = None;
+        let latency_ns = self.recent.look(load, cx.port.now(), |shard, count| {
+            let is_own = services.shards.is_served_by(shard, services.id);
+            if is_own && hottest.is_none_or(|(most, _)| count > most) {
+                hottest = Some((count, shard));
+            }
+        });
+        let latencies = self.exchange(cx, latency_ns).await?;
+        let to = self.rule.look(terms, services.id, &latencies);
+        Ok(hottest.map(|(_, shard)| shard).zip(to))
+    }
+}
+
+/// Publishes this node's load every interval, and moves its hottest shard when it is overloaded, until `stop`. One
+/// coroutine of each of the `nodes` first slots runs this. `report` is told of each move.
+///
+/// # Panics
+/// Unless there are 1 to [`NODES_MAX`] nodes and this is one of them, on `terms` that are valid: our bug.
+pub async fn balance(
+    cx: &Context,
+    nodes: usize,
+    terms: &Terms,
+    stop: impl Fn() -> bool,
+    mut report: impl AsyncFnMut(ShardId, NodeId, Move),
+) {
+    assert!((1..=NODES_MAX).contains(&nodes), "every node has a word");
+    assert!(usize::from(cx.node.id.slot.0) < nodes, "it is one of them");
+    assert!(terms.validate().is_ok(), "valid terms");
+    let (recent, rule) = (Recent::default(), Rule::default());
+    let mut balancer = Balancer { recent, rule, published: 0, words: vec![0; nodes] };
+    let membership = &cx.database().membership;
+    let mut next = cx.port.now() + terms.interval;
+    while !stop() && membership.is_member(cx.node.id) {
+        let now = cx.port.now();
+        if now < next {
+            // In steps, so that it ends soon when it is to.
+            cx.port.sleep((next - now).min(STEP)).await;
+            continue;
+        }
+        next = now + terms.interval;
+        // A round that fails is an interval of which nothing is known.
+        let Ok(Some((shard, to))) = balancer.interval(cx, terms).await else { continue };
+        let came = move_shard(cx, shard, to, terms.patience).await;
+        report(shard, to, came).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_word_comes_apart_as_it_was_packed(
+            count: u16, incarnation in 1u16..4096, latency_ns in 0u64..1 << LATENCY_BITS,
+        ) {
+            let incarnation = Incarnation(incarnation);
+            let published = Published { count, incarnation, latency_ns };
+            prop_assert_eq!(Published::from_word(published.word()), Some(published));
+        }
+    }
+
+    #[test]
+    fn a_word_never_written_is_nobodys_and_the_slowest_is_not_taken_for_fast() {
+        assert_eq!(Published::from_word(0), None);
+        let incarnation = Incarnation(1);
+        let slow = Published { count: 1, incarnation, latency_ns: u64::MAX };
+        let told = Published::from_word(slow.word()).expect("published");
+        assert_eq!(told.latency_ns, (1 << LATENCY_BITS) - 1);
+    }
+}

@@ -1,0 +1,173 @@
+//! One move of a shard: close, drain, tell, give.
+//!
+//! Invariants: the owner closes the shard in the record first, so that from then on nobody grants in it; it gives it away
+//! only when no lock that it had granted there is held, by whomever. What it knows of timestamps reaches the
+//! receiver before the shard does: a holder has heard of the commits of all earlier ones. Each change is a
+//! compare-and-set in the record; a message changes nothing (L11). A move that does not come about, or is dropped
+//! half-way, leaves the shard open at its owner: locks that are still held there are where they are looked for.
+//!
+//! Who holds locks is waited for and not aborted. The paper's text has the old owner abort who takes longer than 10 ms;
+//! one of those may be past C1, and what it writes then goes over the next holder's (L17). To ask it to give up would
+//! save little: a transaction ends within some rounds, and the work of one that is asked is lost. So a move
+//! is taken back after that time, and is tried again when the rule says so.
+//!
+//! Deaths: if the owner's life ends the map says `Recovering` at once, whatever it had said, and its heirs get
+//! the shard by the two barriers of docs/sharding.md. If the receiver's does before the last step, the map refuses that step.
+
+use crate::cluster::membership::ShardChange;
+use crate::services::Planted;
+use crate::services::lock::message::{self, TRANSFER};
+use crate::site::Context;
+use std::pin::pin;
+use std::task::{Context as Waiting, Poll, Waker};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+use tarn_store::placement::shard_map::{ShardEntry, ShardId, ShardState};
+
+/// How often whoever waits looks again.
+const LOOK_EVERY: Nanos = Nanos(1_000);
+/// After which the planted TRANSFER comes a second time.
+const TWICE_AFTER: Nanos = Nanos(60_000);
+
+/// What came of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Move {
+    /// The receiver grants from now on.
+    Made {
+        /// When the shard was closed, by this node's clock.
+        closed_at: Nanos,
+        /// When the record said that it is the receiver's.
+        given_at: Nanos,
+    },
+    /// Holders took too long, or the receiver did not answer, or is no member: the shard is where it was.
+    TakenBack,
+    /// The shard was not this node's to give, or the receiver has it.
+    NotOurs,
+    /// This node's life is over: its shards are its heirs'.
+    Lost,
+}
+
+/// A shard that is closed, and opens again at its owner unless it is given away.
+struct Closed<'a> {
+    cx: &'a Context,
+    shard: ShardId,
+    /// What the record says of it; `None` once it is given away.
+    entry: Option<ShardEntry>,
+}
+
+impl<'a> Closed<'a> {
+    fn close(cx: &'a Context, shard: ShardId) -> Option<Closed<'a>> {
+        let open = cx.database().membership.shard(shard)?;
+        let closed = open.next(cx.node.id, ShardState::Closed);
+        if !open.is_served_by(cx.node.id) || !change(cx, shard, open, closed) {
+            return None;
+        }
+        Some(Closed { cx, shard, entry: Some(closed) })
+    }
+
+    /// Whether the receiver has it now.
+    fn give(mut self, to: NodeId) -> bool {
+        let entry = self.entry.expect("it is closed");
+        let is_given = change(self.cx, self.shard, entry, entry.next(to, ShardState::Open));
+        if is_given {
+            self.entry = None;
+        }
+        is_given
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry {
+            // Refused only if this life is over.
+            change(self.cx, self.shard, entry, entry.next(self.cx.node.id, ShardState::Open));
+        }
+    }
+}
+
+/// Changes the record, and has the node know it; whether it was done.
+fn change(cx: &Context, shard: ShardId, from: ShardEntry, to: ShardEntry) -> bool {
+    let membership = &cx.database().membership;
+    let made = membership.change_shard(cx.node.id, shard, from, to) == ShardChange::Made;
+    cx.reread_shards(&[shard]);
+    made
+}
+
+/// Gives a shard of this node to another. Whoever holds locks in it is waited for no longer than `patience`.
+pub async fn move_shard(cx: &Context, shard: ShardId, to: NodeId, patience: Nanos) -> Move {
+    if to == cx.node.id {
+        return Move::NotOurs;
+    }
+    let closed_at = cx.port.now();
+    let Some(closed) = Closed::close(cx, shard) else { return Move::NotOurs };
+    let until = Nanos(closed_at.0.saturating_add(patience.0));
+    if !drain(cx, shard, to, until).await || !tell(cx, shard, to, until).await {
+        return given_up(cx, closed);
+    }
+    if !closed.give(to) {
+        return if is_member(cx, cx.node.id) { Move::TakenBack } else { Move::Lost };
+    }
+    let given_at = cx.port.now();
+    if cx.node_services().options().planted_move == Some(Planted::TransferDecides) {
+        cx.port.sleep(TWICE_AFTER).await;
+        tell(cx, shard, to, Nanos(cx.port.now().0 + patience.0)).await;
+    }
+    Move::Made { closed_at, given_at }
+}
+
+fn given_up(cx: &Context, closed: Closed<'_>) -> Move {
+    drop(closed);
+    if is_member(cx, cx.node.id) { Move::TakenBack } else { Move::Lost }
+}
+
+fn is_member(cx: &Context, node: NodeId) -> bool {
+    cx.database().membership.is_member(node)
+}
+
+/// Whether there is still any sense in it.
+fn goes_on(cx: &Context, to: NodeId, until: Nanos) -> bool {
+    cx.port.now() < until && is_member(cx, to) && is_member(cx, cx.node.id)
+}
+
+/// Waits until no lock of the shard is held; whether that came about.
+async fn drain(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
+    let services = cx.node_services();
+    if services.options().planted_move == Some(Planted::Forced) {
+        services.planted_abort(shard);
+        return true;
+    }
+    let drain = services.want_drain();
+    while !services.is_drained(drain, shard) {
+        if !goes_on(cx, to, until) {
+            return false;
+        }
+        pause(cx).await;
+    }
+    true
+}
+
+/// Tells the receiver what this node knows of timestamps; whether it has heard it.
+async fn tell(cx: &Context, shard: ShardId, to: NodeId, until: Nanos) -> bool {
+    let known = cx.timestamps.known(cx).max(cx.heard());
+    if cx.node_services().transport().is_at_once() {
+        return cx.transfer_at_once(to, shard, known);
+    }
+    let (rpc, peer) = cx.lock_peer(to);
+    let mut call =
+        pin!(rpc.call(peer, TRANSFER, |bytes| message::put_transfer(bytes, shard, known)));
+    let mut waiting = Waiting::from_waker(Waker::noop());
+    loop {
+        match call.as_mut().poll(&mut waiting) {
+            Poll::Ready(answer) => return answer.is_ok(),
+            Poll::Pending if !goes_on(cx, to, until) => return false,
+            Poll::Pending => pause(cx).await,
+        }
+    }
+}
+
+/// Lets others run, and messages come.
+async fn pause(cx: &Context) {
+    cx.serve();
+    cx.port.yield_now().await;
+    cx.port.sleep(LOOK_EVERY).await;
+}

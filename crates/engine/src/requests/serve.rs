@@ -1,0 +1,187 @@
+//! What a thread does for others: it answers calls, goes on with what outlives its transactions, and looks after the dead.
+//!
+//! Invariant: whoever waits for a lock serves meanwhile, so that two nodes that wait for each other go on.
+
+use crate::cluster::membership::ShardChange;
+use crate::services::{NodeServices, Transport};
+use crate::site::thread_services::ThreadServices;
+use crate::site::{Context, Database};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::rpc::{Peer as Called, Rpc};
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::placement::shard_map::{ShardId, ShardState};
+
+/// Datagrams that a thread takes at a time.
+const DATAGRAMS_A_POLL: usize = 64;
+
+impl Context {
+    /// What its node keeps for others.
+    ///
+    /// # Panics
+    /// If the protocol needs none, or the driver made none: our bug.
+    #[inline]
+    pub fn node_services(&self) -> &NodeServices {
+        self.node.services.as_ref().expect("a node of a protocol with locks has services")
+    }
+
+    /// What its thread does for locks.
+    ///
+    /// # Panics
+    /// As [`Context::node_services`].
+    #[inline]
+    pub fn thread_services(&self) -> &ThreadServices {
+        self.services.as_ref().expect("a node of a protocol with locks has services")
+    }
+
+    /// Whether the thread keeps locks for others.
+    #[inline]
+    pub fn has_services(&self) -> bool {
+        self.services.is_some()
+    }
+
+    /// Whether the thread has anything to [`Context::serve`] while others run.
+    pub fn answers(&self) -> bool {
+        self.has_services() || self.readers.as_ref().is_some_and(|its| its.has_messages())
+    }
+
+    /// The thread's calls: made when they are first asked for, since they take all datagrams of its port.
+    pub fn rpc(&self) -> &Rpc {
+        let services = self.thread_services();
+        services.rpc.get_or_init(|| Rpc::new(self.port.clone(), services.node.options().rpc))
+    }
+
+    /// Whom to ask for locks of another node, in an ordered session.
+    pub(crate) fn lock_peer(&self, owner: NodeId) -> (&Rpc, Called) {
+        let (services, rpc) = (self.thread_services(), self.rpc());
+        let thread = services.thread % services.node.options().threads;
+        let peer = Called { node: owner, thread };
+        // What cannot be ordered cannot be called either, and the call says so.
+        let _ = rpc.order(peer);
+        (rpc, peer)
+    }
+
+    /// Answers who asks this thread, goes on with what still runs of transactions that have ended, looks after
+    /// the dead and the shards. Whoever waits for a lock calls it, and [`run`] between everybody's turns.
+    pub fn serve(&self) {
+        if let Some(readers) = &self.readers {
+            readers.serve(&self.port);
+        }
+        let Some(services) = &self.services else { return };
+        if let Some(rpc) = services.rpc.get() {
+            while rpc.poll(DATAGRAMS_A_POLL) == DATAGRAMS_A_POLL {}
+        }
+        self.advance_closing();
+        if services.node.transport() != Transport::Own {
+            self.refresh_view();
+            services.periods.advance(&services.node.drains, services.thread);
+        }
+        services.look_after_lives(&self.port);
+    }
+
+    /// Whether any shard has ever had an owner: whoever is told that a shard has none asks before it tries again.
+    ///
+    /// # Errors
+    /// `Usage`, if not: nobody will ever grant a lock.
+    #[cold]
+    pub(crate) fn check_shards(&self) -> Result<(), Failure> {
+        if self.database().membership.is_shared_out() {
+            return Ok(());
+        }
+        let allowed = "shards that were shared out (`services::share_out`) before transactions run";
+        Err(self.explain(Explanation::usage("shards", "without owners", allowed)))
+    }
+
+    /// A coordinator of the thread has come.
+    pub(crate) fn coordinator_comes(&self) {
+        if let Some(services) = &self.services {
+            services.coordinators.set(services.coordinators.get() + 1);
+        }
+    }
+
+    /// It has gone.
+    pub(crate) fn coordinator_goes(&self) {
+        if let Some(services) = &self.services {
+            services.coordinators.set(services.coordinators.get() - 1);
+        }
+    }
+
+    /// Whether the thread has coordinators: if not, nothing of it asks for locks any more.
+    pub fn has_coordinators(&self) -> bool {
+        self.services.as_ref().is_some_and(|services| services.coordinators.get() > 0)
+    }
+}
+
+/// Waits until nothing of this thread runs on after its transaction: locks are given up.
+pub async fn settle(cx: &Context) {
+    while cx.has_services() && cx.advance_closing() > 0 {
+        cx.serve();
+        cx.port.yield_now().await;
+    }
+    settle_closed(cx).await;
+}
+
+/// Settles transactions whose last writes ended in an error, and others that nobody else of the thread would. What
+/// cannot be settled yet is tried again the next time.
+async fn settle_closed(cx: &Context) {
+    if cx.has_left_doubts() && cx.database().membership.is_member(cx.node.id) {
+        let _ = cx.settle_left().await;
+    }
+}
+
+/// A thread's service: one coroutine of each thread runs this beside its coordinators. It ends when `stop` says
+/// that the thread begins no transaction any more, what it holds is given up, and no other thread of a member
+/// runs that may still ask it for locks.
+pub async fn run(cx: &Context, stop: impl Fn() -> bool) {
+    let Some(services) = &cx.services else { return answer(cx, stop).await };
+    services.node.start_running(services.thread);
+    while !stop() || !services.is_idle() {
+        cx.serve();
+        settle_closed(cx).await;
+        cx.port.yield_now().await;
+    }
+    settle_closed(cx).await;
+    services.node.stop_running(services.thread);
+    let is_asked = matches!(services.node.transport(), Transport::Rpc | Transport::Near);
+    while is_asked && cx.database().directory.is_any_running() {
+        cx.serve();
+        cx.port.yield_now().await;
+    }
+    // What the last messages asked for.
+    cx.serve();
+}
+
+/// The service of a thread that has nothing to keep and is asked all the same: whoever asks it later waits as long as he would have
+/// without.
+async fn answer(cx: &Context, stop: impl Fn() -> bool) {
+    while cx.answers() && !stop() {
+        cx.serve();
+        cx.port.yield_now().await;
+    }
+}
+
+/// Shares all shards out among `owners`, in turn, before any of their transactions runs: those that nobody has
+/// owned yet, and those of lives that run no transaction any more and are still members (a driver's earlier
+/// phase). What the dead owned is left to recovery. Nothing is done where no protocol needs shards.
+///
+/// # Panics
+/// If there is no owner, or somebody else changes the map meanwhile: our bug.
+pub fn share_out(database: &Database, owners: &[NodeId]) {
+    if database.directory.members().is_empty() {
+        return;
+    }
+    let membership = &database.membership;
+    membership.open_shards(owners);
+    for shard in ShardId::all() {
+        let entry = membership.shard(shard).expect("it was opened");
+        if owners.contains(&entry.owner) || !membership.is_member(entry.owner) {
+            continue;
+        }
+        let heir = owners[usize::from(shard.0) % owners.len()];
+        let closed = entry.next(entry.owner, ShardState::Closed);
+        let moved = closed.next(heir, ShardState::Open);
+        for (from, to) in [(entry, closed), (closed, moved)] {
+            let made = membership.change_shard(entry.owner, shard, from, to);
+            assert_eq!(made, ShardChange::Made, "the cluster is at rest");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The timestamp service: a node of the compute pool that counts.
+//!
+//! Invariants:
+//! - It gives nothing at or above its *bound*, and a bound is at every copy of [`super::pool_word`] before it
+//!   is used: at the primary first and then at the others, so that a copy that is being filled ends up with it
+//!   as well.
+//! - Who succeeds begins at the greatest bound of any live copy, once no member takes timestamps of those
+//!   before ([`Membership::succeed_timestamper`]) and none of them can write to memory any more. So it
+//!   begins above all that was ever given (deviation L20: a service that just counts on after a
+//!   restart gives timestamps twice).
+//!
+//! A window is 2^20 timestamps and is extended when half of it is used up: one WRITE a copy for half a million
+//! commits. What a restart leaves unused is lost, which nobody notices.
+//!
+//! ```text
+//! request   how many u32: 0 to start               reply   since u64 | first u64: 0 if none can be given now
+//! word      bound u64 | since u64, at every copy
+//! ```
+
+use super::pool_word;
+use crate::cluster::membership::Succession;
+use crate::requests::fence::revoke_everywhere;
+use crate::site::Context;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::backend::Cost;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
+use tarn_fabric::port::Port;
+use tarn_fabric::round::Round;
+use tarn_fabric::rpc::{Answer, Request};
+use tarn_store::ids::{Failure, Timestamp, ViewNumber};
+
+/// How often it looks whether its window runs out, or whether it may begin.
+const LOOK_AGAIN: Nanos = Nanos(20_000);
+
+/// What can be chosen about a service.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceConfig {
+    /// Timestamps that one bound is good for.
+    pub window: u64,
+    /// **Breaks the contract**: a service begins where a fresh one would, and fences nobody. Here so that tests
+    /// prove that they would notice.
+    #[doc(hidden)]
+    pub planted_unfenced: bool,
+}
+
+impl Default for ServiceConfig {
+    fn default() -> ServiceConfig {
+        ServiceConfig { window: 1 << 20, planted_unfenced: false }
+    }
+}
+
+/// What the cores of one service share.
+#[derive(Debug, Default)]
+struct Count {
+    /// The next to be given.
+    next: AtomicU64,
+    /// Beyond the last that may be given; 0 while it does not serve.
+    bound: AtomicU64,
+    since: AtomicU64,
+}
+
+impl Count {
+    /// So many adjacent timestamps; the first of them.
+    fn give(&self, many: u64) -> Option<u64> {
+        let bound = self.bound.load(Ordering::Acquire);
+        let fits = |next: u64| (next + many <= bound).then_some(next + many);
+        self.next.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()
+    }
+}
+
+/// One life of the service; clones are the same one.
+#[derive(Clone, Debug)]
+pub struct StampService {
+    count: Arc<Count>,
+    config: ServiceConfig,
+}
+
+/// A try that runs, as far as the configuration is concerned.
+struct Busy<'a>(&'a Context);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl StampService {
+    /// One that does not serve yet.
+    ///
+    /// # Panics
+    /// If the window is empty.
+    pub fn new(config: ServiceConfig) -> StampService {
+        assert!(config.window > 1, "a bound that is good for something");
+        StampService { count: Arc::default(), config }
+    }
+
+    /// One that serves without a bound, and so without a memory: to measure what asking it costs.
+    pub fn of_no_database() -> StampService {
+        let service = StampService::new(ServiceConfig::default());
+        service.count.next.store(Timestamp::LOADED.0 + 1, Ordering::Release);
+        service.count.bound.store(Timestamp::MAX.0, Ordering::Release);
+        service
+    }
+
+    /// What a core of the service runs for [`crate::services::timestamp::STAMP`]; `port` is charged with the work.
+    pub fn handler(
+        &self,
+        port: Port,
+    ) -> impl FnMut(Request<'_>, &mut Vec<u8>) -> Answer + use<> + 'static {
+        let count = Arc::clone(&self.count);
+        move |request, reply| {
+            port.charge(Cost::LocalAtomic);
+            let wanted = request.bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+            let since = count.since.load(Ordering::Acquire);
+            let first = count.give(u64::from(wanted)).unwrap_or(0);
+            reply.extend(since.to_le_bytes());
+            reply.extend(first.to_le_bytes());
+            Answer::Now
+        }
+    }
+
+    /// Whether it gives out timestamps.
+    pub fn serves(&self) -> bool {
+        self.count.bound.load(Ordering::Acquire) > 0
+    }
+
+    /// Serves on the node of `cx` from when it may until that life is over, or `goes_on` says no: it succeeds
+    /// whoever did, and sees to its bound.
+    pub async fn run(&self, cx: &Context, goes_on: impl Fn() -> bool) {
+        while goes_on() && cx.database().membership.is_member(cx.node.id) {
+            let done = match self.serves() {
+                false => self.begin(cx).await,
+                true if self.left() < self.config.window / 2 => self.extend(cx).await,
+                true => Ok(()),
+            };
+            // What the fabric refused, it may grant in the next configuration.
+            if done.is_err() || self.serves() {
+                cx.port.sleep(LOOK_AGAIN).await;
+            }
+        }
+        self.count.bound.store(0, Ordering::Release);
+    }
+
+    fn left(&self) -> u64 {
+        let Count { next, bound, .. } = &*self.count;
+        bound.load(Ordering::Acquire).saturating_sub(next.load(Ordering::Acquire))
+    }
+
+    /// Succeeds whoever served, if nobody does.
+    async fn begin(&self, cx: &Context) -> Result<(), Failure> {
+        let membership = &cx.database().membership;
+        let Succession::Granted { since, before } = membership.succeed_timestamper(cx.node.id)
+        else {
+            cx.port.sleep(LOOK_AGAIN).await;
+            return Ok(());
+        };
+        self.count.since.store(since.0, Ordering::Release);
+        // What this process counted, if it did so before there was a service.
+        let mut given = cx.database().counter.last().0 + 1;
+        if !self.config.planted_unfenced {
+            let _busy = self.enter(cx).await?;
+            for whom in before {
+                revoke_everywhere(cx, whom).await?;
+            }
+            given = given.max(read_bound(cx, since).await?);
+        }
+        self.count.next.store(given, Ordering::Release);
+        self.extend(cx).await
+    }
+
+    /// Writes down a bound beyond this one, and gives what is below it.
+    async fn extend(&self, cx: &Context) -> Result<(), Failure> {
+        let _busy = self.enter(cx).await?;
+        let Count { next, bound, since } = &*self.count;
+        let beyond = next.load(Ordering::Acquire) + self.config.window;
+        let word = [beyond, since.load(Ordering::Acquire)];
+        let targets: Vec<_> = cx.groups.whole().all(pool_word()).collect();
+        for copies in [&targets[..1], &targets[1..]] {
+            let mut round = Round::new();
+            let at = round.reserve(16);
+            round.array_mut::<2>(at).copy_from_slice(&word);
+            copies.iter().for_each(|copy| round.write(*copy, at, 16));
+            cx.port.execute(&mut round).await?;
+        }
+        bound.store(beyond, Ordering::Release);
+        Ok(())
+    }
+
+    /// The copies stay those that they are while this is held.
+    async fn enter<'a>(&self, cx: &'a Context) -> Result<Busy<'a>, Failure> {
+        while !cx.enter() {
+            cx.adopt(None).await?;
+        }
+        Ok(Busy(cx))
+    }
+}
+
+/// The greatest bound that any live copy knows.
+async fn read_bound(cx: &Context, since: ViewNumber) -> Result<u64, Failure> {
+    let mut bound = 0;
+    for copy in cx.groups.whole().counted(pool_word()) {
+        let mut round = Round::new();
+        let at = round.read(copy, 16);
+        cx.port.execute(&mut round).await?;
+        let [found, of] = *round.array::<2>(at);
+        if of > since.0 {
+            // Somebody has succeeded since: this life is over, and learns it late.
+            return Err(cx.port.note_failure(FabricError::Fenced).into());
+        }
+        bound = bound.max(found);
+    }
+    Ok(bound)
+}

@@ -1,0 +1,137 @@
+//! What a compute node does when another asks it for locks.
+//!
+//! Invariants: it grants what is its own alone: shards that the map gives to this life, open, in the epoch that
+//! the asker knows, to members alone. A message runs at most once (calls are at-most-once, and sessions
+//! are ordered), so that a LOCK that comes twice, or late, grants nothing that nobody will give up: that is
+//! hole L8 of the paper's text. Nobody waits here.
+//!
+//! The asker's view is not compared, as our plan had it: what matters of it is who owns the shard, which its
+//! epoch says, and whether the asker lives, which is looked up.
+
+use super::message::{self, Ask, LOCK, LockReply, RELEASE, TRANSFER, Verdict};
+use super::name::LockName;
+use crate::services::{NodeServices, Planted};
+use std::sync::Arc;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::backend::Cost;
+use tarn_fabric::port::Port;
+use tarn_fabric::rpc::{Answer, Rpc};
+use tarn_store::ids::{Timestamp, TxnId};
+use tarn_store::placement::shard_map::{ShardEntry, ShardId};
+
+impl NodeServices {
+    /// Grants all of `asks` to `txn`, or nothing of them.
+    pub(crate) fn lock(
+        &self,
+        txn: TxnId,
+        known: Timestamp,
+        asks: impl Iterator<Item = Ask> + Clone,
+    ) -> LockReply {
+        let reply = |verdict, entry| LockReply { known: self.seen.get(), verdict, entry };
+        self.seen.raise(known);
+        // The lock on grants comes first: who closes a shard waits for those who are behind it, and so does who
+        // gives up what the recovered held.
+        let grants = &mut *self.grants_of(txn);
+        if !self.membership.is_member(txn.node()) {
+            return reply(Verdict::NotMember, 0);
+        }
+        for ask in asks.clone() {
+            let entry = self.entry_for(&ask);
+            let is_planted = self.options().planted_move == Some(Planted::TransferDecides);
+            let is_its = |it: ShardEntry| it.epoch == ask.epoch || is_planted;
+            let is_here = entry.is_some_and(|it| it.is_served_by(self.id) && is_its(it));
+            if !is_here {
+                return reply(Verdict::WrongOwner, entry.map_or(0, ShardEntry::word));
+            }
+            if let Some(load) = self.load() {
+                load.ask(ask.shard);
+            }
+        }
+        let granted = grants.ask(&self.locks, txn, asks, |ask| self.write_granted(ask.name));
+        reply(if granted { Verdict::Granted } else { Verdict::Conflict }, 0)
+    }
+
+    /// What the map says of an ask's shard: it is read again if the asker knows another epoch.
+    fn entry_for(&self, ask: &Ask) -> Option<ShardEntry> {
+        let entry = self.shards.entry(ask.shard);
+        match entry.is_some_and(|entry| entry.epoch == ask.epoch) {
+            true => entry,
+            false => self.shards.reread(&*self.membership, ask.shard),
+        }
+    }
+
+    /// Gives up what `txn` holds here. What lives held that are over is given up once they are recovered: the last
+    /// writes of one that was expelled may have been refused.
+    pub(crate) fn release(&self, txn: TxnId, committed: Option<Timestamp>) {
+        if !self.membership.is_member(txn.node()) {
+            return;
+        }
+        // Before anybody else can have the lock.
+        if let Some(committed) = committed {
+            self.seen.raise(committed);
+        }
+        self.grants_of(txn).release(&self.locks, txn);
+    }
+
+    /// The owner of a shard is about to give it to this node, and knows of so much. Whose the shard is the map says.
+    pub(crate) fn transfer(&self, shard: ShardId, known: Timestamp) {
+        self.seen.raise(known);
+        self.shards.reread(&*self.membership, shard);
+        if self.options().planted_move == Some(Planted::TransferDecides) {
+            self.shards.planted_take(shard, self.id);
+        }
+    }
+
+    /// Gives up what lives hold that are recovered, and says what that was; whether lives hold anything that are
+    /// dead and are not.
+    pub(crate) fn drop_recovered(
+        &self,
+        by: impl Fn(NodeId) -> bool,
+        dropped: &mut Vec<LockName>,
+    ) -> bool {
+        let mut is_any_left = false;
+        for mut grants in self.all_grants() {
+            grants.drop_lives(&self.locks, &by, dropped);
+            is_any_left |= grants.lives().iter().any(|life| !self.membership.is_member(*life));
+        }
+        is_any_left
+    }
+}
+
+/// Has a thread answer to messages about locks. One that is none does nothing, and is counted as refused.
+pub(crate) fn register(rpc: &Rpc, services: &Arc<NodeServices>) {
+    let (its, port) = (Arc::clone(services), rpc.port().clone());
+    rpc.register(LOCK, move |request, bytes| {
+        let Some((txn, known, asks)) = message::take_lock(request.bytes) else {
+            return Answer::Refused;
+        };
+        charge(&port, asks.clone().count());
+        its.lock(txn, known, asks).put(bytes);
+        Answer::Now
+    });
+    let (its, port) = (Arc::clone(services), rpc.port().clone());
+    rpc.register(RELEASE, move |request, _| {
+        let Some((txn, at)) = message::take_release(request.bytes) else {
+            return Answer::Refused;
+        };
+        charge(&port, 1);
+        its.release(txn, at);
+        Answer::Now
+    });
+    let its = Arc::clone(services);
+    rpc.register(TRANSFER, move |request, _| {
+        let Some((shard, known)) = message::take_transfer(request.bytes) else {
+            return Answer::Refused;
+        };
+        its.transfer(shard, known);
+        Answer::Now
+    });
+}
+
+/// In virtual time: one look at the transaction's grants, and one compare-and-swap a lock.
+fn charge(port: &Port, locks: usize) {
+    if port.charges() {
+        port.charge(Cost::LocalLookup);
+        (0..locks).for_each(|_| port.charge(Cost::LocalAtomic));
+    }
+}

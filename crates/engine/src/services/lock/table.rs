@@ -1,0 +1,408 @@
+//! The lock table of a compute node: who may read or write what, decided in this node's memory.
+//!
+//! Invariants:
+//! - A lock has one writer, or readers, or nobody. Its slot stays where it is while it is held.
+//! - A slot is claimed under its bucket's bit only: two who look for a free slot at a time could otherwise
+//!   give one key to two writers. It is given up without the bit, and readers join readers without it, both
+//!   by a compare-and-swap of a word that was loaded once.
+//! - A write grant, what the caller does with it at once (a cached version is dropped, say) and the
+//!   bucket's count of write grants are one step for everybody who has the bit.
+//! - Nobody waits: a lock that cannot be had is refused. The bit is waited for, but not for long.
+//!
+//! (Disaggregated locks: Hu et al., "LOTUS: Optimizing Disaggregated Transactions with Disaggregated Locks",
+//! whose text has no bit: there two requests that both find a slot free can both be granted.)
+
+use super::bucket::{
+    self, BIT, BUCKET_BYTES, READER, WORDS, WRITER, fingerprint, is_of, takes_readers,
+};
+use super::name::LockMode;
+use super::planted::planted_pause;
+use super::sync::{AtomicU64, Ordering, Site, Words, fetch_to_write, order, pause, zeroed};
+use tarn_store::ids::UsageError;
+
+/// Size of a lock table unless told otherwise: 524,288 buckets.
+pub const LOCK_TABLE_BYTES_DEFAULT: u64 = 32 << 20;
+/// For so many buckets there is one to spill to, and never fewer than a few.
+const HOMES_PER_SPILL: u64 = 16;
+const SPILLS_MIN: u64 = if cfg!(loom) { 1 } else { 16 };
+/// Most bytes of a table: a place has 32 bits.
+const TABLE_BYTES_MAX: u64 = 16 << 30;
+/// How often a thread looks whether a bucket's bit is free before it is refused. What is done under a bit
+/// takes nanoseconds, unless its thread is not running: then an abort is better than to wait for it.
+const LOOKS_MAX: u32 = if cfg!(loom) { 2 } else { 1 << 12 };
+
+/// How threads of the node keep out of each other's way in a bucket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bits {
+    /// There is one thread: it needs no bits.
+    Alone,
+    /// By the bucket's bit.
+    Shared,
+    /// **Breaks the invariant**: finds a free slot, then claims it by a compare-and-swap, as the paper's
+    /// text has it. Here so that tests prove that they would notice.
+    #[doc(hidden)]
+    PlantedNoBit,
+    /// **Breaks the invariant**: readers look at a slot, then load it again to join. Likewise.
+    #[doc(hidden)]
+    PlantedTwoLoads,
+}
+
+/// Where a granted lock's slot is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place(pub(super) u32);
+
+/// See the module's text.
+pub struct LockTable {
+    words: Words,
+    pub(super) homes: u32,
+    pub(super) spills: u32,
+    pub(super) bits: Bits,
+    /// The first free spill bucket; above it a count of changes.
+    pub(super) free: AtomicU64,
+}
+
+/// What a search of a bucket and its spill buckets has found.
+pub(crate) enum Found {
+    /// The lock's slot, and its word.
+    Held(Place, u64),
+    /// A free slot, and the lock is nobody's.
+    Free(Place),
+    /// Neither.
+    Full,
+}
+
+impl LockTable {
+    /// A table whose buckets take `bytes`, rounded down to a power of two; a sixteenth is added to spill to.
+    ///
+    /// # Errors
+    /// Names the size and what is allowed.
+    pub fn new(bytes: u64, bits: Bits) -> Result<LockTable, UsageError> {
+        if !(BUCKET_BYTES as u64..=TABLE_BYTES_MAX).contains(&bytes) {
+            return Err(UsageError {
+                field: "lock_table_bytes".into(),
+                value: bytes.to_string(),
+                allowed: format!("{BUCKET_BYTES} to {TABLE_BYTES_MAX}"),
+            });
+        }
+        let homes = 1u64 << (bytes / BUCKET_BYTES as u64).ilog2();
+        let spills = (homes / HOMES_PER_SPILL).max(SPILLS_MIN);
+        let words = zeroed((homes + spills) as usize * WORDS);
+        let (homes, spills) = (homes as u32, spills as u32);
+        Ok(LockTable { words, homes, spills, bits, free: AtomicU64::new(0) })
+    }
+
+    /// How its threads keep out of each other's way.
+    pub fn bits(&self) -> Bits {
+        self.bits
+    }
+
+    /// Whether who holds so many locks was refused the next because it holds most of the table: nothing is left to
+    /// spill to, and half of the slots are its own.
+    #[cold]
+    pub(crate) fn is_full_of(&self, held: usize) -> bool {
+        let is_spent = self.free.load(Ordering::Acquire) as u32 == self.spills;
+        is_spent && held * 2 >= self.homes as usize * (WORDS - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn bucket(&self, number: u32) -> &[AtomicU64; WORDS] {
+        &self.words.as_chunks().0[number as usize]
+    }
+
+    #[inline(always)]
+    pub(crate) fn home(&self, hash: u64) -> u32 {
+        hash as u32 & (self.homes - 1)
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(&self, Place(at): Place) -> &AtomicU64 {
+        &self.words[at as usize]
+    }
+
+    #[inline(always)]
+    fn is_spilled(&self, Place(at): Place) -> bool {
+        at >= self.homes * WORDS as u32
+    }
+
+    /// A lock will be asked for soon: its bucket's line may be on its way until then.
+    #[inline(always)]
+    pub fn fetch_ahead(&self, hash: u64) {
+        fetch_to_write(&self.bucket(self.home(hash))[0]);
+    }
+
+    /// Where a lock's bucket lies: a hint, for whoever asks for its line among others.
+    #[inline(always)]
+    pub fn line(&self, hash: u64) -> *const u8 {
+        self.line_in(self.words.as_ptr().cast(), hash)
+    }
+
+    /// The same in a table as large as this one whose first line is there: a hint, which may point to what is gone.
+    #[inline(always)]
+    pub(crate) fn line_in(&self, first: *const u8, hash: u64) -> *const u8 {
+        first.wrapping_add(self.home(hash) as usize * BUCKET_BYTES)
+    }
+
+    /// Grants a lock, or refuses it. `on_write` is run if it is granted to a writer, together with the
+    /// grant; it may not come back to this table.
+    #[inline(always)]
+    pub fn acquire(&self, hash: u64, mode: LockMode, on_write: impl FnOnce()) -> Option<Place> {
+        let (home, print) = (self.home(hash), fingerprint(hash));
+        if self.bits != Bits::Alone {
+            return self.acquire_shared(home, print, mode, on_write);
+        }
+        let bucket = self.bucket(home);
+        let header = bucket[0].load(Ordering::Relaxed);
+        let (place, header) = match is_empty(bucket, header) {
+            true => self.claim((home, bucket, 1), header, (print, mode), on_write),
+            false => self.grant::<true>(home, header, (print, mode), on_write),
+        };
+        bucket[0].store(header, Ordering::Relaxed);
+        place
+    }
+
+    #[inline(never)]
+    fn acquire_shared(
+        &self,
+        home: u32,
+        print: u64,
+        mode: LockMode,
+        on_write: impl FnOnce(),
+    ) -> Option<Place> {
+        if self.bits == Bits::PlantedNoBit {
+            return self.acquire_without_bit(home, print, mode);
+        }
+        if mode == LockMode::Read
+            && let Some(place) = self.join_beside(home, print)
+        {
+            return Some(place);
+        }
+        let header = self.take(home)?;
+        let bucket = self.bucket(home);
+        let (place, header) = match is_empty(bucket, header) {
+            true => self.claim((home, bucket, 1), header, (print, mode), on_write),
+            false => self.grant::<false>(home, header, (print, mode), on_write),
+        };
+        self.give(home, header);
+        place
+    }
+
+    /// Takes a bucket's bit: its header without it; `None` if somebody has had it for long.
+    pub(crate) fn take(&self, home: u32) -> Option<u64> {
+        let word = &self.bucket(home)[0];
+        for _ in 0..LOOKS_MAX {
+            let header = word.fetch_or(BIT, order(Site::BitTaken, Ordering::Acquire));
+            if header & BIT == 0 {
+                return Some(header);
+            }
+            pause();
+        }
+        None
+    }
+
+    /// As [`LockTable::take`], however long it takes.
+    pub(crate) fn take_at_last(&self, home: u32) -> u64 {
+        loop {
+            if let Some(header) = self.take(home) {
+                return header;
+            }
+        }
+    }
+
+    /// Gives a bucket's bit back.
+    #[inline]
+    pub(crate) fn give(&self, home: u32, header: u64) {
+        self.bucket(home)[0].store(header & !BIT, order(Site::BitReleased, Ordering::Release));
+    }
+
+    /// A reader joins others without the bit: the word says that there are some, of this very lock.
+    #[inline]
+    fn join_beside(&self, home: u32, print: u64) -> Option<Place> {
+        let bucket = self.bucket(home);
+        if bucket[1..].iter().all(|slot| slot.load(Ordering::Relaxed) == 0) {
+            return None;
+        }
+        for (at, slot) in bucket.iter().enumerate().skip(1) {
+            let mut word = slot.load(Ordering::Relaxed);
+            if !is_of(word, print) || !takes_readers(word) {
+                continue;
+            }
+            if self.bits == Bits::PlantedTwoLoads {
+                planted_pause();
+                word = slot.load(Ordering::Relaxed);
+            }
+            let order = order(Site::SlotTaken, Ordering::Acquire);
+            let joined = slot.compare_exchange(word, word + READER, order, Ordering::Relaxed);
+            return joined.ok().map(|_| Place(home * WORDS as u32 + at as u32));
+        }
+        None
+    }
+
+    /// Decides, with the bit or alone. Returns the header to leave as well.
+    #[inline(never)]
+    fn grant<const ALONE: bool>(
+        &self,
+        home: u32,
+        mut header: u64,
+        (print, mode): (u64, LockMode),
+        on_write: impl FnOnce(),
+    ) -> (Option<Place>, u64) {
+        let place = match self.find(home, header, print) {
+            Found::Free(place) => place,
+            Found::Held(place, word) if mode == LockMode::Read => {
+                match self.join::<ALONE>(place, word) {
+                    Joined::Yes => return (Some(place), header),
+                    Joined::No => return (None, header),
+                    Joined::Gone => place,
+                }
+            }
+            Found::Held(..) => return (None, header),
+            Found::Full => match self.spill(&mut header) {
+                Some(place) => place,
+                None => return (None, header),
+            },
+        };
+        let (number, at) = (place.0 / WORDS as u32, place.0 as usize % WORDS);
+        self.claim((number, self.bucket(number), at), header, (print, mode), on_write)
+    }
+
+    /// Gives a free slot of a bucket to the first who holds it.
+    #[inline(always)]
+    fn claim(
+        &self,
+        (number, bucket, at): (u32, &[AtomicU64; WORDS], usize),
+        header: u64,
+        (print, mode): (u64, LockMode),
+        on_write: impl FnOnce(),
+    ) -> (Option<Place>, u64) {
+        let place = Place(number * WORDS as u32 + at as u32);
+        let order = order(Site::ClaimPublished, Ordering::Release);
+        if mode == LockMode::Read {
+            bucket[at].store(print | READER, order);
+            return (Some(place), header);
+        }
+        bucket[at].store(print | WRITER, order);
+        on_write();
+        (Some(place), bucket::counted(header))
+    }
+
+    /// The lock's slot, or a free one, in a bucket and those that it has spilled to.
+    pub(crate) fn find(&self, home: u32, mut header: u64, print: u64) -> Found {
+        let (mut free, mut number) = (None, home);
+        loop {
+            let bucket = self.bucket(number);
+            for (at, slot) in bucket.iter().enumerate().skip(1) {
+                let word = slot.load(order(Site::SlotTaken, Ordering::Acquire));
+                let place = Place(number * WORDS as u32 + at as u32);
+                if word == 0 {
+                    free = free.or(Some(place));
+                } else if is_of(word, print) {
+                    return Found::Held(place, word);
+                }
+            }
+            let Some(spill) = bucket::spill(header) else { break };
+            number = self.homes + spill;
+            header = self.bucket(number)[0].load(Ordering::Relaxed);
+        }
+        free.map_or(Found::Full, Found::Free)
+    }
+
+    /// A reader joins those of a slot that nobody else can claim meanwhile.
+    pub(crate) fn join<const ALONE: bool>(&self, place: Place, mut word: u64) -> Joined {
+        let slot = self.slot(place);
+        loop {
+            if word == 0 {
+                return Joined::Gone;
+            }
+            if !takes_readers(word) {
+                return Joined::No;
+            }
+            if ALONE {
+                slot.store(word + READER, Ordering::Relaxed);
+                return Joined::Yes;
+            }
+            let taken = order(Site::SlotTaken, Ordering::Acquire);
+            match slot.compare_exchange(word, word + READER, taken, taken) {
+                Ok(_) => return Joined::Yes,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The only reader becomes the writer; whether it did. `on_write` is as in [`LockTable::acquire`].
+    pub fn upgrade(&self, place: Place, hash: u64, on_write: impl FnOnce()) -> bool {
+        let (home, print) = (self.home(hash), fingerprint(hash));
+        let is_bare = matches!(self.bits, Bits::Alone | Bits::PlantedNoBit);
+        let header = match is_bare {
+            true => self.bucket(home)[0].load(Ordering::Relaxed),
+            false => match self.take(home) {
+                Some(header) => header,
+                None => return false,
+            },
+        };
+        let (taken, slot) = (order(Site::SlotTaken, Ordering::Acquire), self.slot(place));
+        let (from, to) = (print | READER, print | WRITER);
+        let is_writer = slot.compare_exchange(from, to, taken, Ordering::Relaxed).is_ok();
+        let header = if is_writer { bucket::counted(header) } else { header };
+        if is_writer {
+            on_write();
+        }
+        self.give(home, header);
+        is_writer
+    }
+
+    /// Whether whoever holds a lock is its only holder: a hint, others may come and go.
+    pub fn has_one_holder(&self, place: Place) -> bool {
+        matches!(bucket::holders(self.slot(place).load(Ordering::Relaxed)), WRITER | READER)
+    }
+
+    /// Gives up one hold of a lock.
+    ///
+    /// # Panics
+    /// In builds with assertions, if nobody has it: our bug.
+    #[inline]
+    pub fn release(&self, place: Place, mode: LockMode, hash: impl FnOnce() -> u64) {
+        if self.is_spilled(place) {
+            return self.release_spilled(place, hash(), mode);
+        }
+        if mode == LockMode::Write {
+            debug_assert!(bucket::holders(self.slot(place).load(Ordering::Relaxed)) == WRITER);
+            self.slot(place).store(0, order(Site::SlotReleased, Ordering::Release));
+        } else {
+            self.leave(place);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn leave(&self, place: Place) {
+        let slot = self.slot(place);
+        let mut word = slot.load(Ordering::Relaxed);
+        debug_assert!(bucket::holders(word) & WRITER == 0 && word != 0);
+        if self.bits == Bits::Alone {
+            return slot.store(bucket::without_reader(word), Ordering::Relaxed);
+        }
+        let released = order(Site::SlotReleased, Ordering::Release);
+        while let Err(now) =
+            slot.compare_exchange(word, bucket::without_reader(word), released, Ordering::Relaxed)
+        {
+            word = now;
+        }
+    }
+}
+
+/// Whether nobody holds a lock of a bucket, nor of those that it has spilled to: most are so most of the time.
+#[inline(always)]
+fn is_empty(bucket: &[AtomicU64; WORDS], header: u64) -> bool {
+    let order = order(Site::SlotTaken, Ordering::Acquire);
+    let used = bucket[1..].iter().fold(0, |used, slot| used | slot.load(order));
+    used | bucket::spill_bits(header) == 0
+}
+
+/// What became of a reader that wanted to join.
+pub(crate) enum Joined {
+    /// It did.
+    Yes,
+    /// There is a writer, or there are too many.
+    No,
+    /// The others have gone, and the slot with them.
+    Gone,
+}

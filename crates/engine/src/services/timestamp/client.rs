@@ -1,0 +1,242 @@
+//! A thread's way to the timestamp service.
+//!
+//! Invariant: what its coroutines ask for in one turn goes to the service in one call, and each gets one of
+//! the timestamps that came back. A timestamp counts only if the service that gave it still is the one:
+//! looked up after the reply came, so that one that was succeeded meanwhile, and may not know it, has given
+//! nothing. The database's membership answers that without a message.
+//!
+//! A call that ends in an error is made again, of whoever serves by then: what the first one took is lost. So
+//! asking takes as long as there is no service; it ends with this node's life at the latest.
+
+use super::{REPLY_BYTES, STAMP};
+use crate::cluster::membership::{Membership, Timestamper};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use tarn_fabric::address::NodeId;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::error::FabricError;
+use tarn_fabric::port::Port;
+use tarn_fabric::rpc::{CallFuture, Peer, Rpc};
+use tarn_store::ids::{Failure, Timestamp, ViewNumber};
+
+/// Datagrams that a waiting coroutine takes at a time.
+const BUDGET: usize = 16;
+/// Before it asks again.
+const PAUSE: Nanos = Nanos(2_000);
+
+/// A thread that asks.
+#[derive(Clone, Copy)]
+pub struct Caller<'a> {
+    /// Says which node serves.
+    pub membership: &'a dyn Membership,
+    /// The thread's node.
+    pub node: NodeId,
+    /// The thread's fabric.
+    pub port: &'a Port,
+}
+
+/// How a thread asks.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientConfig {
+    /// Cores of the service: each thread keeps to one.
+    pub cores: u16,
+    /// How long a call may take before it is made again.
+    pub patience: Nanos,
+    /// **Breaks the contract**: keeps to the service that it knows, as long as that answers. Here so that tests prove that they would
+    /// notice.
+    #[doc(hidden)]
+    pub planted_unfenced: bool,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig { cores: 1, patience: Nanos(2_000_000), planted_unfenced: false }
+    }
+}
+
+/// Timestamps by calls.
+pub struct StampClient {
+    rpc: Rpc,
+    config: ClientConfig,
+    batches: RefCell<Batches>,
+    /// Who has answered last.
+    known: Cell<Option<Timestamper>>,
+}
+
+#[derive(Default)]
+struct Batches {
+    all: Vec<Batch>,
+    free: Vec<usize>,
+    /// The one that has not left yet.
+    open: Option<usize>,
+}
+
+/// What some coroutines of the thread ask for together.
+struct Batch {
+    /// Timestamps that they want.
+    wanted: u32,
+    /// Coroutines that have not gone.
+    waiting: u32,
+    state: State,
+}
+
+enum State {
+    Open,
+    Called(CallFuture),
+    /// Since when the service serves that has answered, and the first timestamp; `None`: it did not.
+    Answered(Option<(ViewNumber, u64)>),
+}
+
+/// One coroutine's part in a batch.
+struct Part<'a> {
+    client: &'a StampClient,
+    batch: usize,
+    /// Which of its timestamps; a start is below those that are asked for with it.
+    place: Option<u32>,
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        let Batches { all, free, open } = &mut *self.client.batches.borrow_mut();
+        let batch = &mut all[self.batch];
+        batch.waiting -= 1;
+        if batch.waiting == 0 {
+            batch.state = State::Answered(None);
+            free.push(self.batch);
+            open.take_if(|open| *open == self.batch);
+        }
+    }
+}
+
+impl StampClient {
+    /// Over a thread's messages, which others may use as well.
+    ///
+    /// # Panics
+    /// If the service has no core.
+    pub fn new(rpc: Rpc, config: ClientConfig) -> StampClient {
+        assert!(config.cores > 0, "somebody answers");
+        StampClient { rpc, config, batches: RefCell::default(), known: Cell::new(None) }
+    }
+
+    /// One timestamp of the coroutine's own.
+    pub(crate) async fn commit(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
+        self.ask(cx, true).await
+    }
+
+    /// The last that was given.
+    pub(crate) async fn start(&self, cx: Caller<'_>) -> Result<Timestamp, Failure> {
+        self.ask(cx, false).await
+    }
+
+    async fn ask(&self, cx: Caller<'_>, commits: bool) -> Result<Timestamp, Failure> {
+        loop {
+            let membership = cx.membership;
+            if !membership.is_member(cx.node) {
+                return Err(cx.port.note_failure(FabricError::Fenced).into());
+            }
+            let known = self.known.get().filter(|_| self.config.planted_unfenced);
+            if let Some(service) = known.or_else(|| membership.timestamper()) {
+                let answer = self.ask_once(cx, service, commits).await;
+                self.known.set(answer.map(|_| service));
+                if let Some((since, given)) = answer
+                    && (self.config.planted_unfenced || self.is_current(cx, since))
+                {
+                    return Ok(given);
+                }
+            }
+            cx.port.sleep(PAUSE).await;
+        }
+    }
+
+    fn is_current(&self, cx: Caller<'_>, since: ViewNumber) -> bool {
+        cx.membership.timestamper().is_some_and(|service| service.since == since)
+    }
+
+    async fn ask_once(
+        &self,
+        cx: Caller<'_>,
+        service: Timestamper,
+        commits: bool,
+    ) -> Option<(ViewNumber, Timestamp)> {
+        let part = self.join(commits);
+        // Whoever runs in this turn joins; then the first of them sends.
+        cx.port.yield_now().await;
+        self.send(cx, part.batch, service);
+        let answer = poll_fn(|waiting| {
+            while self.rpc.poll(BUDGET) > 0 {}
+            self.look(part.batch, waiting)
+        })
+        .await;
+        let (since, first) = answer?;
+        let given = part.place.map_or(first - 1, |place| first + u64::from(place));
+        Some((since, Timestamp(given)))
+    }
+
+    fn join(&self, commits: bool) -> Part<'_> {
+        let Batches { all, free, open } = &mut *self.batches.borrow_mut();
+        let index = *open.get_or_insert_with(|| {
+            let fresh = Batch { wanted: 0, waiting: 0, state: State::Open };
+            match free.pop() {
+                Some(index) => {
+                    all[index] = fresh;
+                    index
+                }
+                None => {
+                    all.push(fresh);
+                    all.len() - 1
+                }
+            }
+        });
+        let batch = &mut all[index];
+        let place = commits.then_some(batch.wanted);
+        batch.wanted += u32::from(commits);
+        batch.waiting += 1;
+        Part { client: self, batch: index, place }
+    }
+
+    /// Sends a batch that nobody has sent.
+    fn send(&self, cx: Caller<'_>, index: usize, service: Timestamper) {
+        let Batches { all, open, .. } = &mut *self.batches.borrow_mut();
+        let batch = &mut all[index];
+        if !matches!(batch.state, State::Open) {
+            return;
+        }
+        *open = None;
+        let endpoint = cx.port.endpoint();
+        let place = u64::from(endpoint.node.0) << 16 | u64::from(endpoint.thread);
+        let core = tarn_fabric::rng::mix(place) % u64::from(self.config.cores);
+        let (to, wanted) = (Peer { node: service.node, thread: core as u16 }, batch.wanted);
+        let fill = |bytes: &mut Vec<u8>| bytes.extend(wanted.to_le_bytes());
+        let call = self.rpc.call_within(to, STAMP, self.config.patience, fill);
+        batch.state = State::Called(call);
+    }
+
+    /// What has become of a batch that was sent.
+    fn look(
+        &self,
+        index: usize,
+        waiting: &mut std::task::Context<'_>,
+    ) -> Poll<Option<(ViewNumber, u64)>> {
+        let batch = &mut self.batches.borrow_mut().all[index];
+        match &mut batch.state {
+            State::Open => unreachable!("it was sent"),
+            State::Answered(answer) => Poll::Ready(*answer),
+            State::Called(call) => {
+                let Poll::Ready(reply) = Pin::new(call).poll(waiting) else { return Poll::Pending };
+                let answer = reply.ok().and_then(|reply| read_reply(&reply));
+                batch.state = State::Answered(answer);
+                Poll::Ready(answer)
+            }
+        }
+    }
+}
+
+/// Since when who has answered serves, and the first timestamp, unless there is none.
+fn read_reply(reply: &[u8]) -> Option<(ViewNumber, u64)> {
+    let reply: &[u8; REPLY_BYTES] = reply.try_into().ok()?;
+    let [since, first] =
+        [0, 8].map(|at| u64::from_le_bytes(*reply[at..].first_chunk().expect("inside the reply")));
+    (first > 0).then_some((ViewNumber(since), first))
+}

@@ -1,0 +1,65 @@
+//! Sources of timestamps, as compute nodes and threads hold them.
+//!
+//! Invariant: which source gives which timestamp, and what a caller may rely on, is said where they are asked:
+//! [`crate::requests::timestamp`].
+
+mod client;
+mod clock;
+mod counter;
+
+pub use client::{Caller, ClientConfig, StampClient};
+pub use clock::ClockStamps;
+pub(crate) use clock::wait_out;
+pub use counter::SharedCounter;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_fabric::address::Address;
+use tarn_fabric::rpc::HandlerId;
+use tarn_store::ids::Timestamp;
+
+/// Names the service's handler on every node. LOCK and its kin come below.
+pub const STAMP: HandlerId = HandlerId(8);
+
+/// Bytes of a reply.
+pub const REPLY_BYTES: usize = 16;
+
+/// The greatest timestamp that a compute node has heard of.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct LastSeen(AtomicU64);
+
+impl Default for LastSeen {
+    fn default() -> LastSeen {
+        LastSeen(AtomicU64::new(Timestamp::LOADED.0))
+    }
+}
+
+impl LastSeen {
+    /// It.
+    #[inline]
+    pub fn get(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Acquire))
+    }
+
+    /// Has heard of this one.
+    #[inline]
+    pub fn raise(&self, Timestamp(to): Timestamp) {
+        // Most of the time it is known already, and then the line stays with every reader.
+        if self.0.load(Ordering::Relaxed) < to {
+            self.0.fetch_max(to, Ordering::AcqRel);
+        }
+    }
+}
+
+/// Where a thread's timestamps come from: all threads of a database have the same source.
+pub enum Timestamps {
+    /// The counter of the process that all compute nodes run in ([`crate::site::Database::counter`]).
+    Counter,
+    /// A counter in the pool: a READ to start, a FETCH_AND_ADD to commit, at the primary alone. For
+    /// the explorer and for simulated clusters.
+    Pool(Address),
+    /// A service at a node of the compute pool, by messages.
+    Service(Box<StampClient>),
+    /// Clocks of bounded uncertainty. What commits waits for its timestamp to be past.
+    Clock(ClockStamps),
+}

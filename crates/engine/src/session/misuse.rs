@@ -1,0 +1,208 @@
+//! What a transaction's caller got wrong, and how it is told.
+//!
+//! Invariant: no mistake passes in silence. What can be seen when it is asked for (a key of the wrong kind, another
+//! database's table, another transaction's handle) fails the next fetch. What depends on what was read (a change of a row
+//! that is not there, a row that is inserted and never set) fails the commit, before anything is written, and only if
+//! all that was read is still so: a body that saw what never was is tried again.
+
+use crate::protocol::AnyProtocol;
+use crate::session::coordinator::Coordinator;
+use crate::session::transaction::Transaction;
+use crate::site::Context;
+use crate::transaction::sequel::{Existed, Wish};
+use crate::transaction::working_set::{Entry, Handle, Progress, Txn};
+use tarn_store::ids::{Explanation, Failure, Mode};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::{Cells, TableId};
+
+impl Transaction<'_> {
+    /// As [`Transaction::existed`], by the handle of a further operation.
+    #[cold]
+    pub(crate) fn existed_for(&self, handle: Handle) -> bool {
+        let Coordinator { txn, .. } = &*self.coordinator;
+        let Some(wish) = txn.wish_of(handle) else {
+            note_foreign_handle(txn, "existed");
+            return false;
+        };
+        let entry = &txn.entries[wish.entry as usize];
+        match wish.existed {
+            Existed::Unknown => panic!("fetch before existed"),
+            Existed::AsFound => entry.found,
+            Existed::Known(existed) => existed,
+        }
+    }
+
+    /// What [`Transaction::get`] shows, likewise.
+    #[cold]
+    pub(crate) fn entry_to_get(&self, handle: Handle) -> Option<&Entry> {
+        let txn = &self.coordinator.txn;
+        let Some(wish) = txn.wish_of(handle) else {
+            note_foreign_handle(txn, "get");
+            return None;
+        };
+        assert!(wish.existed != Existed::Unknown, "fetch before get");
+        Some(&txn.entries[wish.entry as usize])
+    }
+
+    /// A row of zeros is meant.
+    #[cold]
+    pub(crate) fn note_zeros(&mut self, handle: Handle) {
+        let txn = &mut self.coordinator.txn;
+        let place = txn.place_of(handle);
+        if let Some(entry) = txn.entries.get_mut(place) {
+            entry.dirty = Cells::ALL;
+        } else if let Some(wish) = txn.wish_of_mut(handle) {
+            wish.zeros = true;
+        }
+    }
+
+    /// Refuses what the caller asks for: the next fetch fails with this. The handle given back names no record.
+    #[cold]
+    pub fn refuse(&mut self, explanation: Explanation) -> Handle {
+        let txn = &self.coordinator.txn;
+        txn.sequel.note_mistake(&txn.notes, explanation);
+        Handle::default()
+    }
+
+    /// Which database it runs on: see [`crate::site::Database::number`].
+    #[inline]
+    pub fn database(&self) -> u64 {
+        self.coordinator.cx.database().number()
+    }
+
+    #[cold]
+    pub(crate) fn note_unfit(&mut self, table: TableId, full: Option<Explanation>) -> Handle {
+        let table = self.coordinator.cx.table(table);
+        let explanation = full.unwrap_or_else(|| {
+            Explanation::usage(
+                &format!("key of table {}", table.schema.name),
+                "another kind or length",
+                &format!("{:?}", table.schema.key),
+            )
+        });
+        self.refuse(explanation)
+    }
+
+    /// What a scan that waits for the records before it does not show must not be fetched with them.
+    #[cold]
+    pub(crate) fn note_order(&mut self, table: TableId, mode: Mode) -> Handle {
+        let name = &self.coordinator.cx.table(table).schema.name;
+        let field = format!("{} of a record of {name}", operation(mode));
+        let value = "behind a scan that is behind another insert or delete, all in one fetch";
+        self.refuse(Explanation::usage(&field, value, "fetch before the scan, or behind it"))
+    }
+}
+
+#[cold]
+fn note_foreign_handle(txn: &Txn, what: &str) {
+    let allowed = "handles that this try of this transaction was given";
+    let explanation = Explanation::usage(what, "by a handle of another transaction", allowed);
+    txn.sequel.note_mistake(&txn.notes, explanation);
+}
+
+/// The entry of which something is to be set by the handle of a further operation, if anything may be.
+#[cold]
+pub(crate) fn place_to_set(cx: &Context, txn: &Txn, handle: Handle) -> Option<usize> {
+    let Some(wish) = txn.wish_of(handle) else {
+        note_foreign_handle(txn, "set");
+        return None;
+    };
+    assert!(wish.existed != Existed::Unknown, "fetch before set");
+    assert!(wish.mode != Mode::Read, "added for reading");
+    if wish.refuses || wish.mode == Mode::Delete {
+        note_nothing_to_set(cx, txn, handle);
+        return None;
+    }
+    Some(wish.entry as usize)
+}
+
+fn operation(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Read => "read",
+        Mode::Update => "update",
+        Mode::Insert => "insert",
+        Mode::Delete => "delete",
+    }
+}
+
+/// A set that changes nothing: of an update that found no row, of an insert that found one, of a row that is deleted.
+#[cold]
+pub(crate) fn note_nothing_to_set(cx: &Context, txn: &Txn, handle: Handle) {
+    let wish = txn.wish_of(handle);
+    let entry = &txn.entries[wish.map_or(txn.place_of(handle), |wish| wish.entry as usize)];
+    let (mode, table) = (wish.map_or(entry.mode, |wish| wish.mode), cx.table(entry.table));
+    let finding = match mode {
+        Mode::Insert if entry.void => "whose insert was taken back",
+        Mode::Insert => "that an insert has found there",
+        Mode::Update => "that an update has not found",
+        Mode::Read | Mode::Delete => "that is deleted",
+    };
+    let field = format!("set of a row of {}", table.schema.name);
+    let value = format!("{} {finding}", name_of(table, entry));
+    let allowed = "a row that was there for its update, or was not for its insert: existed tells";
+    txn.sequel.note_misuse(&txn.notes, Explanation::usage(&field, value, allowed));
+}
+
+fn name_of(table: &Table, entry: &Entry) -> String {
+    match table.slot.full_key_bytes {
+        0 => format!("the row of key {}", entry.key),
+        _ => "a row".to_owned(),
+    }
+}
+
+/// What becomes of a fetched transaction that has something to look after.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It commits like any other.
+    Commit,
+    /// It has: nothing of it needs to be validated, written or released.
+    Committed,
+    /// Its caller has made a mistake: it fails with the [`report`], if what it has read was there at one moment.
+    Refuse,
+}
+
+/// What is to be looked after before a fetched transaction commits.
+#[inline(never)]
+pub(crate) fn look_after(protocol: &AnyProtocol, cx: &Context, txn: &mut Txn) -> Verdict {
+    if txn.notes.has_inserts() {
+        settle_inserts(cx, txn);
+    }
+    if txn.notes.is_misused() {
+        return Verdict::Refuse;
+    }
+    match protocol.is_committed(txn) {
+        true => Verdict::Committed,
+        false => Verdict::Commit,
+    }
+}
+
+/// Rows that were inserted are whole, and something was set of each.
+fn settle_inserts(cx: &Context, txn: &mut Txn) {
+    let Txn { entries, sequel, notes, .. } = txn;
+    for (at, entry) in entries.iter_mut().enumerate() {
+        let is_new = entry.mode == Mode::Insert && entry.writable;
+        if (!is_new && !entry.renewed) || entry.progress != Progress::Done {
+            continue;
+        }
+        let table = cx.table(entry.table);
+        let zeros = |wish: &Wish| wish.zeros && wish.entry as usize == at;
+        if entry.dirty == Cells::NONE && !sequel.wishes.iter().any(zeros) {
+            let field = format!("insert into {}", table.schema.name);
+            let value = format!("{} of which nothing is set", name_of(table, entry));
+            let allowed = "set at least one column, or insert_zeros for a row of zeros";
+            sequel.note_misuse(notes, Explanation::usage(&field, value, allowed));
+        }
+        if entry.renewed {
+            entry.dirty = Cells(u64::MAX >> (64 - table.schema.columns.len()));
+        }
+    }
+}
+
+/// Fails a transaction for its caller's mistake.
+#[cold]
+pub(crate) fn report(cx: &Context, txn: &Txn) -> Failure {
+    match txn.sequel.mistake() {
+        Some(mistake) => cx.explain(mistake.clone()),
+        None => Failure::Usage,
+    }
+}

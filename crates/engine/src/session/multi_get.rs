@@ -1,0 +1,200 @@
+//! Records of one table by keys that are known from the start: a transaction that is one call.
+//!
+//! Invariant: it is what [`Coordinator::transact_read_only`] is with a body that reads these records, and as strictly serializable. Where
+//! the protocol can, it is tried first without a working set ([`crate::steps::access::together`]), by loads where memory is near, else by the same rounds as
+//! that transaction; a try that does not get through has held nothing, and what follows is that transaction, which has one try less.
+
+use crate::session::coordinator::{Coordinator, Tried};
+use crate::session::transaction::Transaction;
+use crate::site::Context;
+use crate::steps::access::together::{self, Came, TOGETHER_MAX};
+use crate::steps::recorder;
+use crate::transaction::working_set::{Entry, Intent, Progress};
+use tarn_fabric::backend::Cost;
+use tarn_store::history::RecordedOutcome;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::row::Row;
+use tarn_store::schema::{Cells, TableId};
+
+/// A try is under way: its thread changes no configuration meanwhile.
+struct Inside<'a>(&'a Context);
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl Coordinator {
+    /// Reads the records of these keys, all of one moment, as a transaction of its own; then gives each to `see`, with the position of its key, in
+    /// the order of the keys: `None` if there is no such record. Keys may repeat. Nothing of it is seen that others may still
+    /// undo, and `see` is called once for each key, after the commit.
+    ///
+    /// # Errors
+    /// As [`Coordinator::transact_read_only`], tries counted alike; nothing was given to `see` then.
+    ///
+    /// # Panics
+    /// If the table's keys are no words: a bug of the caller's that no input can cause.
+    #[inline]
+    pub async fn multi_get(
+        &mut self,
+        table: TableId,
+        keys: impl ExactSizeIterator<Item = u64> + Clone,
+        mut see: impl FnMut(usize, Option<Row<'_>>),
+    ) -> Result<(), Failure> {
+        // Where memory is near its clock would take as long as a record, and the try takes less than a pause.
+        let mut tried = if self.cx.is_near { None } else { Some(self.untried()) };
+        if self.may_read_together(table, keys.len()) && self.begin_together(table, keys.clone()) {
+            let came = match self.cx.is_near {
+                true => self.read_together().await,
+                false => self.fetch_together().await,
+            };
+            match came {
+                Came::Done => {
+                    self.end_together(table, see);
+                    return Ok(());
+                }
+                Came::Refused(reason) => {
+                    self.cx.metrics.aborted(reason);
+                    let so_far = tried.get_or_insert_with(|| self.untried());
+                    so_far.tries += 1;
+                    let next = self.before_next(Failure::Abort(reason), *so_far);
+                    Box::pin(next).await?;
+                }
+                Came::Asked | Came::Unusual => {}
+            }
+        }
+        let tried = tried.unwrap_or_else(|| self.untried());
+        Box::pin(self.get_as_any((table, keys.collect()), tried, &mut see)).await
+    }
+
+    /// A try where memory is near.
+    #[inline]
+    async fn read_together(&mut self) -> Came {
+        let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
+        let _inside = Inside(cx);
+        let mut is_again = false;
+        loop {
+            let Some(near) = cx.port.near() else { break Came::Unusual };
+            near.travel().await;
+            let to = (&mut *together, &mut txn.round);
+            match protocol.read_together(cx, to, (near, is_again)) {
+                Came::Asked => is_again = true,
+                came => break came,
+            }
+        }
+    }
+
+    /// A try where memory is far.
+    #[inline]
+    async fn fetch_together(&mut self) -> Came {
+        let Coordinator { cx, txn, protocol, together, .. } = &mut *self;
+        let _inside = Inside(cx);
+        let came = protocol.fetch_together(cx, (&mut *together, &mut txn.round)).await;
+        if cx.port.charges() {
+            let records = together.wanted().len() as u32;
+            cx.port.charge(Cost::Together { records });
+        }
+        came
+    }
+
+    /// As any transaction.
+    #[cold]
+    async fn get_as_any(
+        &mut self,
+        (table, keys): (TableId, Vec<u64>),
+        tried: Tried,
+        see: &mut dyn FnMut(usize, Option<Row<'_>>),
+    ) -> Result<(), Failure> {
+        let mut handles = Vec::with_capacity(keys.len());
+        let body = async |tx: &mut Transaction<'_>| {
+            handles.clear();
+            tx.read_each(table, keys.iter().copied(), Cells::ALL, |handle| handles.push(handle));
+            tx.fetch().await
+        };
+        self.transact_on(Intent::ReadOnly, tried, body).await?;
+        // What it has read stays in its buffer until the next begins.
+        let seen = Transaction { coordinator: self };
+        for (at, &handle) in handles.iter().enumerate() {
+            see(at, seen.get(handle));
+        }
+        Ok(())
+    }
+
+    /// Whether a try without a working set is worth it.
+    #[inline]
+    fn may_read_together(&self, table: TableId, count: usize) -> bool {
+        let cx = &*self.cx;
+        (1..=TOGETHER_MAX).contains(&count)
+            && !self.has_to_get_ready()
+            && together::reads(cx, cx.table(table))
+            && self.protocol.reads_together(cx)
+    }
+
+    /// Begins a try: asks for the lines of all homes, or, where memory is far, for the bins in a round that is not sent yet; and goes
+    /// inside ([`Inside`]). Whether it did.
+    #[inline]
+    fn begin_together(&mut self, table: TableId, keys: impl ExactSizeIterator<Item = u64>) -> bool {
+        if self.is_recording() {
+            self.begin_record_if_any();
+        }
+        let Coordinator { cx, txn, together, .. } = self;
+        if !cx.enter() {
+            return false;
+        }
+        // The caller's iterator may panic: then nothing is under way.
+        let inside = Inside(cx);
+        txn.begin_without_records(cx.next_tag());
+        let (table, to) = (cx.table(table), (txn.tag, &mut txn.round));
+        let asked = match cx.port.near() {
+            Some(near) => {
+                together.ask((cx, near), (table, keys), to);
+                true
+            }
+            None => together.ask_far(cx, (table, keys), to),
+        };
+        if asked {
+            // The try itself leaves.
+            std::mem::forget(inside);
+        }
+        asked
+    }
+
+    /// A try has committed.
+    #[inline]
+    fn end_together(&mut self, table: TableId, mut see: impl FnMut(usize, Option<Row<'_>>)) {
+        self.cx.metrics.committed();
+        if self.is_recording() {
+            self.record_together(table);
+        }
+        let Coordinator { cx, txn, together, .. } = self;
+        let Table { schema, slot, .. } = cx.table(table);
+        for (at, wanted) in together.wanted().iter().enumerate() {
+            let row = wanted
+                .is_there()
+                .then(|| Row::new(schema, txn.round.bytes(wanted.payload, slot.payload_bytes)));
+            see(at, row);
+        }
+    }
+
+    /// Enters in the history what was read.
+    #[cold]
+    fn record_together(&mut self, table: TableId) {
+        let Coordinator { cx, txn, together, .. } = self;
+        txn.entries.clear();
+        txn.forget_many();
+        txn.ordered.clear();
+        for wanted in together.wanted() {
+            if txn.entries.iter().any(|entry| entry.key == wanted.key) {
+                continue; // a key that repeats
+            }
+            let mut entry = Entry::new(table, wanted.key, Mode::Read, Cells::ALL, Progress::Done);
+            (entry.found, entry.version) = (wanted.is_there(), wanted.version);
+            entry.payload = wanted.payload;
+            txn.entries.push(entry);
+        }
+        recorder::enter(cx, txn, RecordedOutcome::Committed);
+    }
+}

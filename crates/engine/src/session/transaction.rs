@@ -1,0 +1,418 @@
+//! A transaction as its body sees it: records to read and to change, in execution blocks.
+//!
+//! Invariant: one entry a record, whatever is asked of it and how often: what was written is read
+//! back, a get and a later put are one record. Values are buffered; nothing is visible before the
+//! commit. Mistakes of the caller (a key of the wrong kind, too large a working set) surface at the
+//! next `fetch`, as an error that names them.
+
+use crate::protocol::fuse::fuse;
+use crate::session::coordinator::Coordinator;
+use crate::session::misuse::{note_nothing_to_set, place_to_set};
+use crate::site::Context;
+use crate::steps::access::near;
+use crate::steps::index::widened;
+use crate::transaction::working_set::{
+    Added, BUFFERED_MAX, Entry, FEW, Handle, Progress, ROOM_STEP, Txn,
+};
+use tarn_fabric::rng::mix;
+use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{Explanation, Failure, Mode};
+use tarn_store::index::hash_of;
+use tarn_store::placement::catalog::Table;
+pub use tarn_store::schema::range::{IndexKey, Scan, ScanEntry, ScanHandle};
+use tarn_store::schema::row::{Row, Value};
+use tarn_store::schema::{Cells, ColumnId, ColumnType, Key, KeyWidth, TableId};
+
+/// A transaction in progress; see [`Coordinator::transact`].
+pub struct Transaction<'c> {
+    pub(crate) coordinator: &'c mut Coordinator,
+}
+
+/// One execution block of a transaction: the unit after which a protocol may give up local locks.
+/// It derefs to the transaction.
+pub struct Block<'t, 'c> {
+    transaction: &'t mut Transaction<'c>,
+}
+
+impl<'c> std::ops::Deref for Block<'_, 'c> {
+    type Target = Transaction<'c>;
+    fn deref(&self) -> &Transaction<'c> {
+        self.transaction
+    }
+}
+
+impl<'c> std::ops::DerefMut for Block<'_, 'c> {
+    fn deref_mut(&mut self) -> &mut Transaction<'c> {
+        self.transaction
+    }
+}
+
+impl<'c> Transaction<'c> {
+    /// Runs one execution block: adds records, fetches them, computes, changes them.
+    ///
+    /// # Errors
+    /// The body's, or the protocol's.
+    pub async fn block<R>(
+        &mut self,
+        body: impl AsyncFnOnce(&mut Block<'_, 'c>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut block = Block { transaction: self };
+        let result = body(&mut block).await?;
+        self.fetch().await?;
+        let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
+        protocol.close_block(cx, txn).await?;
+        Ok(result)
+    }
+
+    /// Adds a record whose `cells` will be read.
+    #[inline]
+    pub fn read<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>, cells: Cells) -> Handle {
+        self.add(table, key.into(), Mode::Read, cells)
+    }
+
+    /// Adds records whose `cells` will be read, by their keys' words: as [`Transaction::read`] one after the other, and what
+    /// is the same for all of them is looked up once. `take` is given the handle of each, in their order.
+    #[inline]
+    pub fn read_each(
+        &mut self,
+        table: TableId,
+        keys: impl IntoIterator<Item = u64>,
+        cells: Cells,
+        mut take: impl FnMut(Handle),
+    ) {
+        let mut keys = keys.into_iter();
+        self.note_each(table, &mut keys, cells, &mut take);
+        keys.for_each(|key| take(self.add(table, Key::Word(key), Mode::Read, cells)));
+    }
+
+    /// Notes records that will be read where they are near, up to the first that is not to be noted; that one is added.
+    #[inline(always)]
+    fn note_each(
+        &mut self,
+        table_id: TableId,
+        keys: &mut impl Iterator<Item = u64>,
+        cells: Cells,
+        take: &mut impl FnMut(Handle),
+    ) {
+        let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
+        let table = cx.table(table_id);
+        if table.slot.full_key_bytes != 0 || !protocol.notes_reads(cx, txn, table) {
+            return;
+        }
+        let homes = cx.node.index_view.ungrown(&cx.database().catalog, table);
+        let (mut left, before) = (None, txn.noted);
+        for key in keys {
+            let hash = hash_of(table, key);
+            if txn.entries.len() >= txn.room || txn.may_have(hash) {
+                left = Some(key);
+                break;
+            }
+            txn.note(hash);
+            let full_key = BufferOffset::default();
+            let added = Added { key, full_key, hash, mode: Mode::Read, cells };
+            take(near::note_read(cx, txn, (table, homes), added));
+        }
+        protocol.note_looks(cx, txn.noted - before);
+        if let Some(key) = left {
+            take(self.add(table_id, Key::Word(key), Mode::Read, cells));
+        }
+    }
+
+    /// Adds a record of which `cells` will be read or changed.
+    #[inline]
+    pub fn update<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>, cells: Cells) -> Handle {
+        self.add(table, key.into(), Mode::Update, cells)
+    }
+
+    /// Adds a record to be inserted. After the fetch [`Transaction::existed`] says whether it is
+    /// there already (then it is only read); otherwise it is to be set: columns that are not are zero. One of which
+    /// nothing was set when the transaction commits is a mistake, unless it was added by [`Transaction::insert_zeros`].
+    #[inline]
+    pub fn insert<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
+        self.add(table, key.into(), Mode::Insert, Cells::ALL)
+    }
+
+    /// As [`Transaction::insert`], of a row that is to be zeros but for what is set of it, if anything is.
+    #[inline]
+    pub fn insert_zeros<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
+        let handle = self.insert(table, key);
+        self.note_zeros(handle);
+        handle
+    }
+
+    /// Adds a record to be deleted. After the fetch [`Transaction::existed`] says whether it was
+    /// there.
+    #[inline]
+    pub fn delete<'k>(&mut self, table: TableId, key: impl Into<Key<'k>>) -> Handle {
+        self.add(table, key.into(), Mode::Delete, Cells::NONE)
+    }
+
+    /// Brings every record that was added since the last fetch: locks what will be written, reads.
+    ///
+    /// # Errors
+    /// An abort, the fabric's, or the caller's mistakes since the last fetch.
+    #[inline]
+    pub fn fetch(&mut self) -> impl Future<Output = Result<(), Failure>> {
+        let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
+        protocol.fetch(cx, txn)
+    }
+
+    /// As [`Transaction::fetch`], and then looks again at all that the transaction has read: if this returns `Ok`, all of it was
+    /// there at one moment. It costs a round trip more, where the protocol does not lock what is read, and spares the commit nothing.
+    /// For bodies that must not go on with what never was: see [`Coordinator::transact`].
+    ///
+    /// # Errors
+    /// As there; an abort if something has changed, after which the body is run again.
+    pub async fn fetch_validated(&mut self) -> Result<(), Failure> {
+        self.fetch().await?;
+        let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
+        protocol.validate(cx, txn).await
+    }
+
+    /// Whether the record was there for the operation whose handle this is: in the database, or by what the transaction had done before.
+    #[inline]
+    pub fn existed(&self, handle: Handle) -> bool {
+        let txn = &self.coordinator.txn;
+        match txn.entries.get(txn.place_of(handle)) {
+            Some(entry) => entry.found,
+            None => self.existed_for(handle),
+        }
+    }
+
+    /// The record as this transaction sees it: `None` if there is none.
+    ///
+    /// # Panics
+    /// If the record was not fetched, or none of its cells was asked for: bugs of the caller's that
+    /// no input can cause.
+    #[inline(always)]
+    pub fn get(&self, handle: Handle) -> Option<Row<'_>> {
+        let txn = &self.coordinator.txn;
+        let entry = match txn.entries.get(txn.place_of(handle)) {
+            Some(entry) => entry,
+            None => self.entry_to_get(handle)?,
+        };
+        let plain = entry.progress == Progress::Done
+            && entry.found
+            && matches!(entry.mode, Mode::Read | Mode::Update)
+            && entry.cells != Cells::NONE;
+        if !plain && !is_visible(entry) {
+            return None;
+        }
+        let table = self.coordinator.cx.table(entry.table);
+        let bytes = txn.round.bytes(entry.payload, table.slot.payload_bytes);
+        Some(Row::new(&table.schema, bytes))
+    }
+
+    /// Sets a column of a record that was added for update and is there, or for insert and was not: [`Transaction::existed`] tells.
+    /// Otherwise there is nothing to set: the commit fails, and says so.
+    ///
+    /// # Panics
+    /// If the record was not fetched, or was added for reading: a bug of the caller's that no
+    /// input can cause.
+    #[inline]
+    pub fn set(&mut self, handle: Handle, column: ColumnId, value: impl Value) {
+        let Coordinator { cx, txn, .. } = &mut *self.coordinator;
+        let place = txn.place_of(handle);
+        let entry = match txn.entries.get_mut(place) {
+            Some(entry) => entry,
+            None => match place_to_set(cx, txn, handle) {
+                Some(place) => &mut txn.entries[place],
+                None => return,
+            },
+        };
+        assert!(entry.progress == Progress::Done, "fetch before set");
+        assert!(entry.mode != Mode::Read, "added for reading");
+        if !entry.writable || entry.mode == Mode::Delete {
+            return note_nothing_to_set(cx, txn, handle);
+        }
+        assert!(entry.cells.contains(column), "the cell was not asked for");
+        let column_schema = &cx.table(entry.table).schema.columns[usize::from(column.0)];
+        let width = match column_schema.column_type {
+            ColumnType::U64 | ColumnType::I64 => 8, // most are
+            other => other.width_bytes(),
+        };
+        let at = entry.payload.plus(column_schema.offset_bytes);
+        entry.dirty = entry.dirty.union(Cells::one(column));
+        value.store(txn.round.bytes_mut(at, width));
+    }
+
+    /// Sugar: one record's whole row, fetched now.
+    ///
+    /// # Errors
+    /// As [`Transaction::fetch`].
+    pub async fn get_row<'k>(
+        &mut self,
+        table: TableId,
+        key: impl Into<Key<'k>>,
+    ) -> Result<Option<Row<'_>>, Failure> {
+        let handle = self.read(table, key, Cells::ALL);
+        self.fetch().await?;
+        Ok(self.get(handle))
+    }
+
+    /// Gives up: everything is rolled back, and `transact` does not try again, if what the body has read was there at one
+    /// moment. If not, the body saw what never was: it is run again, as after any abort.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn abort<R>(&self) -> Result<R, Failure> {
+        Err(Failure::user_abort())
+    }
+
+    #[inline(always)]
+    fn add(&mut self, table: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
+        match key {
+            Key::Word(word) if matches!(mode, Mode::Read | Mode::Update) => {
+                self.add_word(table, word, mode, cells)
+            }
+            _ => self.add_rarer(table, key, mode, cells),
+        }
+    }
+
+    /// The commonest wish: a record, by a word, to be read or updated.
+    fn add_word(&mut self, table_id: TableId, word: u64, mode: Mode, cells: Cells) -> Handle {
+        let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
+        let table = cx.table(table_id);
+        let hash = hash_of(table, word);
+        let cells = widened(table, mode, cells);
+        if table.slot.full_key_bytes != 0 || txn.entries.len() >= txn.room {
+            return self.add_rarer(table_id, Key::Word(word), mode, cells);
+        }
+        if txn.note_again(hash) && find(txn, table, word, &[]).is_some() {
+            return self.add_rarer(table_id, Key::Word(word), mode, cells);
+        }
+        let added = Added { key: word, full_key: BufferOffset::default(), hash, mode, cells };
+        protocol.add(cx, txn, table, added)
+    }
+
+    /// Inserts, deletes, long keys, wishes for a record that is there.
+    #[inline(never)]
+    fn add_rarer(&mut self, table_id: TableId, key: Key<'_>, mode: Mode, cells: Cells) -> Handle {
+        let Coordinator { cx, txn, protocol, .. } = &mut *self.coordinator;
+        let table = cx.table(table_id);
+        let (word, full_key) = match key {
+            Key::Word(word) => (word, &[][..]),
+            Key::Bytes(bytes) => (key_word(bytes), bytes),
+        };
+        let width_fits = match table.schema.key {
+            KeyWidth::Word => matches!(key, Key::Word(_)),
+            KeyWidth::Bytes(width) => full_key.len() == usize::from(width),
+        };
+        if !width_fits {
+            return self.note_unfit(table_id, None);
+        }
+        let cells = widened(table, mode, cells);
+        let hash = hash_of(table, word);
+        // Most keys are new: then nothing is looked through.
+        let known = match txn.may_have(hash) {
+            true => find(txn, table, word, full_key),
+            false => None,
+        };
+        if known.is_none() && txn.entries.len() >= txn.room {
+            let full = make_room(cx, txn);
+            if full.is_some() {
+                return self.note_unfit(table_id, full);
+            }
+        }
+        if mode == Mode::Insert {
+            txn.notes.note_insert();
+        }
+        let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
+        if comes_or_goes && known.is_none() && txn.notes.is_waiting() && txn.sequel.has_scans() {
+            return self.note_order(table_id, mode);
+        }
+        if let Some(index) = known {
+            return fuse(cx, txn, index, (mode, cells), table);
+        }
+        txn.note(hash);
+        let full_key = keep_key(&mut txn.round, full_key);
+        let added = Added { key: word, full_key, hash, mode, cells };
+        protocol.add(cx, txn, table, added)
+    }
+}
+
+/// Lets the transaction have more records, unless it has as many as it may.
+#[cold]
+fn make_room(cx: &Context, txn: &mut Txn) -> Option<Explanation> {
+    let (catalog, records) = (&cx.database().catalog, txn.entries.len());
+    let most = catalog.options().records_max as usize;
+    if records >= most {
+        let allowed = format!("at most {most} (records_max)");
+        return Some(Explanation::usage("records of one transaction", records + 1, &allowed));
+    }
+    // Those that are not fetched take their bytes then.
+    let unread = (records - txn.fetched + ROOM_STEP) * 2 * catalog.record_bytes_max();
+    let bytes = txn.round.buffered_bytes() + unread;
+    if bytes > BUFFERED_MAX {
+        let allowed = format!("at most {BUFFERED_MAX}");
+        return Some(Explanation::usage("bytes of one transaction's records", bytes, &allowed));
+    }
+    (txn.has_many, txn.room) = (true, (records + ROOM_STEP).min(most));
+    None
+}
+
+/// Whether the caller sees a record where this entry is.
+///
+/// # Panics
+/// If it was not fetched, or none of its cells was asked for.
+#[inline(never)]
+fn is_visible(entry: &Entry) -> bool {
+    assert!(entry.progress == Progress::Done, "fetch before get");
+    let visible = match entry.mode {
+        Mode::Read | Mode::Update => entry.found,
+        Mode::Insert => !entry.void,
+        Mode::Delete => false,
+    };
+    assert!(!visible || entry.cells != Cells::NONE, "no cell was asked for");
+    visible
+}
+
+/// A long key's word: its hash.
+pub(crate) fn key_word(bytes: &[u8]) -> u64 {
+    let mut hash = bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = mix(hash.rotate_left(5) ^ u64::from_le_bytes(word));
+    }
+    hash
+}
+
+fn find(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
+    if txn.entries.len() > FEW {
+        return find_among_many(txn, table, word, full_key);
+    }
+    txn.entries.iter().position(|entry| is_of(&txn.round, entry, table, word, full_key))
+}
+
+fn is_of(round: &Round, entry: &Entry, table: &Table, word: u64, full_key: &[u8]) -> bool {
+    entry.key == word
+        && entry.table == table.id
+        && (full_key.is_empty() || round.bytes(entry.full_key, full_key.len()) == full_key)
+}
+
+#[inline(never)]
+fn find_among_many(txn: &mut Txn, table: &Table, word: u64, full_key: &[u8]) -> Option<usize> {
+    let Txn { entries, round, by_key, has_many, .. } = txn;
+    *has_many = true;
+    let hash = |table: TableId, word: u64| mix(word ^ u64::from(table.0) << 48);
+    let hash_at = |&at: &u32| hash(entries[at as usize].table, entries[at as usize].key);
+    for at in by_key.len()..entries.len() {
+        by_key.insert_unique(hash_at(&(at as u32)), at as u32, hash_at);
+    }
+    let is_it = |&at: &u32| is_of(round, &entries[at as usize], table, word, full_key);
+    by_key.find(hash(table.id, word), is_it).map(|&at| at as usize)
+}
+
+/// Keeps a long key in the round's buffer; where, or position 0 if there is none.
+fn keep_key(round: &mut Round, full_key: &[u8]) -> BufferOffset {
+    if full_key.is_empty() {
+        return BufferOffset::default();
+    }
+    let mut at = round.reserve(full_key.len().max(8));
+    if at == BufferOffset::default() {
+        at = round.reserve(full_key.len().max(8)); // 0 means none
+    }
+    round.bytes_mut(at, full_key.len()).copy_from_slice(full_key);
+    at
+}

@@ -1,0 +1,96 @@
+//! A database: schemas, layouts, placement, and what all of its compute nodes share.
+//!
+//! Invariant: the same for every compute node; of it only the configuration changes.
+
+use super::system::System;
+use crate::cluster::configuration::Configurations;
+use crate::cluster::loads::Loads;
+use crate::cluster::membership::Membership;
+use crate::cluster::numbers::Numbers;
+use crate::cluster::recovering::Sweeps;
+use crate::services::Directory;
+use crate::services::lease_desk::LeaseDesk;
+use crate::services::timestamp::SharedCounter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tarn_store::log::blocks::LogBlocks;
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+
+/// Schemas, layouts, placement, protocol: the same for every compute node.
+pub struct Database {
+    /// Schemas and layouts.
+    pub catalog: Catalog,
+    /// Where replica groups live, now and next.
+    pub configurations: Configurations,
+    /// How transactions are run.
+    pub protocol: Arc<dyn System>,
+    /// Who is in the cluster.
+    pub membership: Arc<dyn Membership>,
+    /// Entries of ordered indexes that loaders have brought.
+    pub loads: Loads,
+    /// Who takes away what the dead had locked.
+    pub sweeps: Sweeps,
+    /// Timestamps, unless they come from elsewhere.
+    pub counter: SharedCounter,
+    /// Where log entries go on that are longer than their areas.
+    pub(crate) log_blocks: LogBlocks,
+    /// What compute nodes of this process do for one another.
+    pub directory: Directory,
+    /// What they have counted of their transactions, and what became of leases because of it.
+    pub lease_desk: LeaseDesk,
+    /// Transactions in doubt, how they ended, and which coordinators' numbers they need.
+    pub numbers: Numbers,
+    number: u64,
+}
+
+/// How many databases this process has opened.
+static DATABASES: AtomicU64 = AtomicU64::new(0);
+
+impl Database {
+    /// A database whose first configuration has these groups.
+    pub fn new(
+        catalog: Catalog,
+        groups: ReplicaGroups,
+        protocol: impl System,
+        membership: Arc<dyn Membership>,
+    ) -> Database {
+        let (configurations, sweeps) = (Configurations::new(groups), Sweeps::default());
+        let (loads, counter) = (Loads::default(), SharedCounter::default());
+        let directory = Directory::default();
+        Database {
+            catalog,
+            configurations,
+            protocol: Arc::new(protocol),
+            membership,
+            loads,
+            sweeps,
+            counter,
+            log_blocks: LogBlocks::default(),
+            directory,
+            lease_desk: LeaseDesk::default(),
+            numbers: Numbers::default(),
+            number: DATABASES.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// The same memory at rest, run by another variant of its protocol from now on. Timestamps go on behind those
+    /// that were given: memory has versions of theirs.
+    pub fn run_by(&self, protocol: impl System) -> Database {
+        let membership = Arc::clone(&self.membership);
+        let counter = SharedCounter::after(self.counter.last());
+        let next = Database::new(self.catalog.clone(), self.groups(), protocol, membership);
+        Database { counter, number: self.number, ..next }
+    }
+
+    /// Its number among those that this process has opened: what is one's is not another's.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Where replica groups live in the configuration that was opened last.
+    pub fn groups(&self) -> ReplicaGroups {
+        self.configurations.open().groups.clone()
+    }
+}

@@ -1,0 +1,394 @@
+//! What a thread takes of its groups' memory, and what comes back.
+//!
+//! Invariant: a block is handed out once until it comes back, and comes back when nobody is led to it any more: at
+//! once if its transaction has written nothing, when its transaction has committed for good if its record goes. Of a
+//! transaction in doubt nothing comes back: its blocks may have been written, and readers of chains
+//! be led there. What has been part of an index stays so. Who may come too late to a record: [`tarn_store::memory::record_gc`].
+
+use crate::site::{Context, Database};
+use crate::transaction::working_set::{Allocated, Memory};
+use std::cell::RefCell;
+use tarn_fabric::address::{Address, GroupId};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::port::Port;
+use tarn_fabric::rng::mix;
+use tarn_fabric::round::{Round, VERB_BYTES_MAX};
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::layout::RecordLayout;
+use tarn_store::memory::heap::Heap;
+use tarn_store::memory::left_memory::Found;
+use tarn_store::memory::record_gc::{LIFETIME_DRIFT, READER_LIFETIME, RecordGc, batch_of};
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+use tarn_store::schema::TableId;
+
+/// One coroutine's claim of a chunk, also if it is dropped.
+struct Claiming<'a> {
+    heap: &'a RefCell<Heap>,
+    group: GroupId,
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        self.heap.borrow_mut().end_claim(self.group);
+    }
+}
+
+impl Database {
+    /// What a thread keeps of discarded records: nothing yet.
+    pub(crate) fn record_gc(&self, groups: usize) -> RecordGc {
+        let tables = self.catalog.tables().iter();
+        let batches = tables.map(|it| batch_of(self.catalog.chunk_of(it.slot.body_bytes())));
+        RecordGc::of_thread(groups, batches.collect())
+    }
+}
+
+impl Context {
+    /// A block of zeroed memory in `group`: the thread's, one that another has left, or of a new chunk.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate(&self, group: GroupId, bytes: u32) -> Result<Address, Failure> {
+        loop {
+            if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
+                return Ok(block);
+            }
+            if self.heap.borrow_mut().begin_claim(group) {
+                break;
+            }
+            self.port.yield_now().await;
+        }
+        let _claiming = Claiming { heap: &self.heap, group };
+        let before = match self.node.left.take_zeros(group, bytes) {
+            Some(Found::Block(block)) => return Ok(block),
+            Some(Found::Rest(rest)) => self.heap.borrow_mut().open_rest(rest),
+            None => {
+                let owner = self.heap.borrow().owner();
+                let (start, claimed) = self.claim(owner, group, u64::from(bytes)).await?;
+                self.heap.borrow_mut().open(start, claimed)
+            }
+        };
+        if let Some(before) = before {
+            self.node.left.put_rest(before);
+        }
+        let block = self.heap.borrow_mut().take(group, bytes);
+        block.ok_or_else(|| self.explain(Explanation::OutOfMemory { bytes: u64::from(bytes) }))
+    }
+
+    /// As [`Context::allocate`], for what a transaction cannot do without: if there is no other memory, a discarded record
+    /// becomes zeros.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn allocate_anyhow(
+        &self,
+        group: GroupId,
+        bytes: u32,
+    ) -> Result<Address, Failure> {
+        let block = self.allocate(group, bytes).await;
+        if block != Err(Failure::OutOfMemory) {
+            return block;
+        }
+        let (start, cleared) = self.clear_record(group, bytes).await?;
+        let before = self.heap.borrow_mut().open(start, cleared);
+        before.into_iter().for_each(|rest| self.node.left.put_rest(rest));
+        self.heap.borrow_mut().take(group, bytes).map_or(block, Ok)
+    }
+
+    /// Adjacent chunks for `bytes` in `group`.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate_run(&self, group: GroupId, bytes: u64) -> Result<Address, Failure> {
+        let owner = self.heap.borrow().owner();
+        self.allocate_run_for(owner, group, bytes).await
+    }
+
+    /// As [`Context::allocate_run`], for this owner.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn allocate_run_for(
+        &self,
+        owner: u64,
+        group: GroupId,
+        bytes: u64,
+    ) -> Result<Address, Failure> {
+        self.claim(owner, group, bytes).await.map(|(start, _)| start)
+    }
+
+    async fn claim(
+        &self,
+        owner: u64,
+        group: GroupId,
+        bytes: u64,
+    ) -> Result<(Address, u64), Failure> {
+        let (catalog, groups) = (&self.database().catalog, self.groups.whole());
+        let ground = Ground { port: &self.port, catalog, groups: &groups };
+        claim(ground, owner, group, bytes).await.map_err(|failure| match failure {
+            Failure::OutOfMemory => self.explain(Explanation::OutOfMemory { bytes }),
+            other => other,
+        })
+    }
+
+    /// Memory for a record, or for a version of one, that lies apart: not zeros. What was discarded goes first, and before
+    /// its time if there is nothing else, or if another chunk would have to be taken while a chunk of it waits; nothing of it while a copy joins, which is filled with what was read before.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or the fabric's.
+    pub async fn allocate_record(
+        &self,
+        group: GroupId,
+        (table, bytes): (TableId, u32),
+    ) -> Result<Address, Failure> {
+        let take = |enough: usize| {
+            let now = self.port.now();
+            let record = self.record_gc.borrow_mut().take(now, (group, table), enough)?;
+            if self.groups.whole().joining(group).is_empty() {
+                return Some(record);
+            }
+            let _ = self.record_gc.borrow_mut().put(Nanos(0), record, table);
+            None
+        };
+        if let Some(record) = take(usize::MAX) {
+            return Ok(record);
+        }
+        if let Some(block) = self.heap.borrow_mut().take(group, bytes) {
+            return Ok(block);
+        }
+        // Before another chunk: what waits is as much as one holds.
+        let enough = self.chunk_of(bytes as usize);
+        if let Some(record) = take(enough) {
+            return Ok(record);
+        }
+        self.take_left_records((group, table), enough);
+        if let Some(record) = take(enough) {
+            return Ok(record);
+        }
+        let block = self.allocate(group, bytes).await;
+        if block != Err(Failure::OutOfMemory) {
+            return block;
+        }
+        self.record_gc.borrow_mut().note_full(group);
+        take(0)
+            .or_else(|| {
+                self.take_left_records((group, table), 0);
+                take(0)
+            })
+            .map_or(block, Ok)
+    }
+
+    /// A discarded record becomes zeros, of which blocks of an index are cut.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if there is none that is large enough, or the fabric's.
+    #[cold]
+    async fn clear_record(&self, group: GroupId, bytes: u32) -> Result<(Address, u64), Failure> {
+        let found = self.take_to_clear(group, bytes);
+        let Some((record, bytes)) = found else { return Err(Failure::OutOfMemory) };
+        let mut round = Round::new();
+        for from in (0..bytes).step_by(VERB_BYTES_MAX) {
+            let part = VERB_BYTES_MAX.min(bytes - from);
+            let zeros = round.reserve_lines(part);
+            round.bytes_mut(zeros, part).fill(0);
+            for target in self.groups.whole().all(record.plus(from)) {
+                round.write(target, zeros, part);
+            }
+        }
+        // Should it fail, the record is lost: who has cleared half of it cannot say so.
+        self.port.execute(&mut round).await?;
+        Ok((record, bytes as u64))
+    }
+
+    /// A discarded record of any table of one size and more, and its size. Not where a reader compares words behind the
+    /// first of what it takes for its record: a table's own records have them in the same places, an index has not.
+    fn take_to_clear(&self, group: GroupId, bytes: u32) -> Option<(Address, usize)> {
+        if !self.groups.whole().joining(group).is_empty() {
+            return None;
+        }
+        self.record_gc.borrow_mut().note_full(group);
+        self.database().catalog.tables().iter().find_map(|table| {
+            let slot = &table.slot;
+            let is_whole = matches!(slot.record, RecordLayout::Deltas(it) if it.is_whole());
+            if is_whole || slot.body_bytes() < bytes as usize {
+                return None;
+            }
+            let of = (group, table.id);
+            let take = || self.record_gc.borrow_mut().take(self.port.now(), of, 0);
+            let record = take().or_else(|| {
+                self.take_left_records(of, 0);
+                take()
+            });
+            record.map(|record| (record, slot.body_bytes()))
+        })
+    }
+
+    /// How many records of a size a chunk holds.
+    fn chunk_of(&self, bytes: usize) -> usize {
+        self.database().catalog.chunk_of(bytes)
+    }
+
+    /// Takes over some of what threads have left of a table's records, of more than `enough` before their time.
+    #[cold]
+    fn take_left_records(&self, (group, table): (GroupId, TableId), enough: usize) {
+        let is_full = self.record_gc.borrow().is_full(group);
+        let batch = batch_of(self.chunk_of(self.table(table).slot.body_bytes()));
+        let (of, some) = ((group, table), (enough, batch));
+        let left = self.node.left.take_records(self.port.now(), of, some, is_full);
+        let mut own = self.record_gc.borrow_mut();
+        left.into_iter().rev().for_each(|record| own.put_ready(record, table));
+    }
+
+    /// Takes back memory of a version that nobody finds any more, but somebody may be reading who can do with it.
+    pub fn discard_record(&self, record: Address, table: TableId) {
+        let free_after = Nanos(self.port.now().0 + READER_LIFETIME.0 + LIFETIME_DRIFT.0);
+        self.put_record(free_after, record, table);
+    }
+
+    /// Takes back memory of a record that is no more: whoever is on the way to it comes too late in any case, but for
+    /// readers of earlier versions.
+    #[cold]
+    pub(crate) fn free_record(&self, record: Address, table: TableId) {
+        match self.table(table).slot.record {
+            RecordLayout::Cells(_) => self.discard_record(record, table),
+            _ => self.put_record(Nanos(0), record, table),
+        }
+    }
+
+    fn put_record(&self, free_after: Nanos, record: Address, table: TableId) {
+        let has_many = self.record_gc.borrow_mut().put(free_after, record, table);
+        if has_many || self.node.left.has_full() {
+            self.leave_surplus(record.group(), table);
+        }
+    }
+
+    /// Leaves to other threads what this one does not need.
+    #[cold]
+    fn leave_surplus(&self, group: GroupId, table: TableId) {
+        let mut own = self.record_gc.borrow_mut();
+        if self.node.left.has_full() && !own.is_full(group) && self.node.left.is_full(group) {
+            own.note_full(group);
+        }
+        let surplus = own.surplus(group, table);
+        if !surplus.is_empty() {
+            self.node.left.put_records(surplus, table);
+        }
+    }
+
+    /// Takes back a block that was never written.
+    pub fn give_back(&self, address: Address, bytes: u32) {
+        self.heap.borrow_mut().give_back(address, bytes);
+    }
+
+    /// Takes back what a transaction has taken that has written nothing.
+    pub(crate) fn take_back(&self, allocated: Allocated) {
+        let Allocated { address, bytes, memory } = allocated;
+        match memory {
+            Memory::Zeros => self.give_back(address, bytes),
+            // It may have been another's before: no zeros. Nobody was led to it by this transaction.
+            Memory::Record(table) => self.put_record(Nanos(0), address, table),
+            Memory::Gone(_) => {} // it is not
+        }
+    }
+
+    /// A transaction has committed, for good: what it has taken is in use, and what is no more is free.
+    #[cold]
+    pub(crate) fn keep_allocated(&self, allocated: &mut Vec<Allocated>) {
+        for Allocated { address, memory, .. } in allocated.drain(..) {
+            if let Memory::Gone(table) = memory {
+                self.free_record(address, table);
+            }
+        }
+    }
+}
+
+/// What allocation needs from its thread.
+#[derive(Clone, Copy)]
+struct Ground<'a> {
+    /// Sends the rounds.
+    port: &'a Port,
+    /// Where the heap lies.
+    catalog: &'a Catalog,
+    /// Where groups live.
+    groups: &'a ReplicaGroups,
+}
+
+/// Claims enough adjacent chunks for `bytes`, at any replica's equal offset.
+///
+/// # Errors
+/// `OutOfMemory`, or the fabric's.
+async fn claim(
+    ground: Ground<'_>,
+    owner: u64,
+    group: GroupId,
+    bytes: u64,
+) -> Result<(Address, u64), Failure> {
+    let chunk_bytes = ground.catalog.options().chunk_bytes;
+    let (wanted, chunks) = (bytes.div_ceil(chunk_bytes), ground.catalog.chunks());
+    let (mut looking, mut taking) = (Round::new(), Round::new());
+    let start = if wanted == 1 { mix(owner) % chunks } else { 0 };
+    // As a rule the first is free. Of a large database half a million may not be: then many are looked at at once.
+    let mut words_max = 1;
+    let (mut run, mut at, mut left) = (0, start, chunks + wanted);
+    while left > 0 {
+        if at == chunks {
+            (at, run) = (0, 0);
+        }
+        let words = left.min(chunks - at).min(words_max);
+        looking.clear();
+        let first = ground.groups.primary(ground.catalog.chunk_word(group, at));
+        let seen = looking.read(first, words as usize * 8);
+        ground.port.execute(&mut looking).await?;
+        for word in 0..words as usize {
+            let is_free = looking.words(seen, words as usize)[word] == 0;
+            run = if is_free { run + 1 } else { 0 };
+            at += 1;
+            if run == wanted {
+                let first = at - wanted;
+                if take_run(ground, &mut taking, owner, group, first, wanted).await? {
+                    return Ok((ground.catalog.chunk(group, first), wanted * chunk_bytes));
+                }
+                run = 0;
+            }
+        }
+        left -= words;
+        words_max = (words_max * 8).min(VERB_BYTES_MAX as u64 / 8);
+    }
+    Err(Failure::OutOfMemory)
+}
+
+/// CASes a run of chunks; on a refusal gives back what it got.
+async fn take_run(
+    ground: Ground<'_>,
+    round: &mut Round,
+    owner: u64,
+    group: GroupId,
+    first: u64,
+    count: u64,
+) -> Result<bool, Failure> {
+    for chunk in first..first + count {
+        let word = ground.catalog.chunk_word(group, chunk);
+        round.clear();
+        let cas = round.cas(ground.groups.primary(word), 0, owner);
+        ground.port.execute(round).await?;
+        if !round.swapped(cas) {
+            for taken in first..chunk {
+                let word = ground.catalog.chunk_word(group, taken);
+                round.clear();
+                round.cas(ground.groups.primary(word), owner, 0);
+                ground.port.execute(round).await?;
+            }
+            return Ok(false);
+        }
+    }
+    for chunk in first..first + count {
+        round.clear();
+        let copy = round.reserve(8);
+        round.set_word(copy, owner);
+        for target in ground.groups.backups(ground.catalog.chunk_word(group, chunk)) {
+            round.write(target, copy, 8);
+        }
+        ground.port.execute(round).await?;
+    }
+    Ok(true)
+}

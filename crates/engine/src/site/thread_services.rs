@@ -1,0 +1,172 @@
+//! What one thread keeps for locks: its calls, what it still has to give up, and the nodes that its transactions rest on.
+//!
+//! Invariants: whatever a thread holds elsewhere it goes on giving up until the other side has it. It says that
+//! nothing of it rests on locks of a dead node only when that is so and stays so: a transaction that has not
+//! taken its commit timestamp by then is refused one ([`crate::transaction::lock_set::LockSet::secure`]), the others are
+//! counted. Both are decided on this thread, between two polls.
+
+use crate::cluster::membership::Standing;
+use crate::services::lock::service::register;
+use crate::services::lock::watch::looked_after;
+use crate::services::shard_drain::Periods;
+use crate::services::{Directory, NodeServices, Transport};
+use crate::transaction::lock_set::{Closing, LockSet};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use tarn_fabric::address::NodeId;
+use tarn_fabric::port::Port;
+use tarn_fabric::rpc::Rpc;
+use tarn_store::ids::ViewNumber;
+use tarn_store::placement::shard_map::ShardId;
+
+/// Another node of this process, as a thread that asks it for locks knows it.
+pub(crate) struct Peer {
+    pub(crate) id: NodeId,
+    pub(crate) services: Weak<NodeServices>,
+    /// The first line of its lock table, which may be gone.
+    pub(crate) locks: *const u8,
+}
+
+/// Of a thread; see the module's text.
+pub struct ThreadServices {
+    pub(crate) node: Arc<NodeServices>,
+    pub(crate) thread: u16,
+    pub(crate) rpc: OnceCell<Rpc>,
+    /// What still runs of transactions that have ended.
+    pub(crate) closing: RefCell<Vec<Closing>>,
+    /// Empty sets, with their room.
+    pub(crate) spare: RefCell<Vec<LockSet>>,
+    /// When its transactions began to lock what is its own node's.
+    pub(crate) periods: Periods,
+    /// Whom it has asked for locks without a message.
+    pub(crate) peers: RefCell<Vec<Peer>>,
+    /// How many secured transactions rest on grants of each node.
+    pub(crate) resting: RefCell<BTreeMap<NodeId, u32>>,
+    /// The view that it has looked after.
+    pub(crate) view: Cell<ViewNumber>,
+    /// Whether there is something to look after that comes with no new view.
+    pub(crate) watches: Cell<bool>,
+    /// Lives whose locks nothing rests on here.
+    pub(crate) acked: RefCell<BTreeSet<NodeId>>,
+    /// Coordinators that there are.
+    pub(crate) coordinators: Cell<u32>,
+}
+
+impl ThreadServices {
+    /// Those of a thread of `node`.
+    pub(crate) fn new(node: &Arc<NodeServices>, port: &Port, thread: u16) -> ThreadServices {
+        let rpc = OnceCell::new();
+        if node.transport() == Transport::Rpc {
+            let its = rpc.get_or_init(|| Rpc::new(port.clone(), node.options().rpc));
+            register(its, node);
+        }
+        node.enter(thread);
+        ThreadServices {
+            node: Arc::clone(node),
+            thread,
+            rpc,
+            closing: RefCell::default(),
+            spare: RefCell::default(),
+            periods: Periods::default(),
+            peers: RefCell::default(),
+            resting: RefCell::default(),
+            view: Cell::new(ViewNumber(0)),
+            watches: Cell::new(false),
+            acked: RefCell::default(),
+            coordinators: Cell::new(0),
+        }
+    }
+
+    /// A transaction that is about to commit rests on grants of these nodes.
+    pub(crate) fn rest_on(&self, owners: &[NodeId]) {
+        let mut resting = self.resting.borrow_mut();
+        owners.iter().for_each(|owner| *resting.entry(*owner).or_default() += 1);
+    }
+
+    /// Its locks are given up.
+    pub(crate) fn rest_no_more(&self, owners: &[NodeId]) {
+        let mut resting = self.resting.borrow_mut();
+        for owner in owners {
+            let count = resting.get_mut(owner).expect("it rested on it");
+            *count -= 1;
+            if *count == 0 {
+                resting.remove(owner);
+            }
+        }
+    }
+
+    /// What another node of this process keeps, if it is a member. The directory is asked once a life.
+    pub(crate) fn peer(&self, directory: &Directory, node: NodeId) -> Option<Arc<NodeServices>> {
+        if let Some(peer) = self.peers.borrow().iter().find(|peer| peer.id == node) {
+            return peer.services.upgrade().filter(|it| it.membership.is_member(node));
+        }
+        let found = directory.find(node)?;
+        let (services, locks) = (Arc::downgrade(&found), found.locks.line(0));
+        let mut peers = self.peers.borrow_mut();
+        peers.retain(|peer| peer.services.strong_count() > 0);
+        peers.push(Peer { id: node, services, locks });
+        Some(found)
+    }
+
+    /// Where a lock's line is, as far as it is known whose it is: a hint.
+    #[inline(always)]
+    pub(crate) fn lock_line(&self, shard: ShardId, hash: u64) -> *const u8 {
+        let node = &*self.node;
+        if node.shards.is_served(shard, node.serving) {
+            return node.locks.line(hash);
+        }
+        let owner = node.shards.entry(shard).map(|entry| entry.owner);
+        let peers = self.peers.borrow();
+        let peer = peers.iter().find(|peer| Some(peer.id) == owner);
+        peer.map_or(std::ptr::from_ref(node).cast(), |peer| node.locks.line_in(peer.locks, hash))
+    }
+
+    /// Whether something of it rests on grants of others, or still runs.
+    pub(crate) fn rests_on_others(&self) -> bool {
+        !self.resting.borrow().is_empty() || !self.is_idle()
+    }
+
+    /// Whether nothing runs on after its transaction.
+    pub fn is_idle(&self) -> bool {
+        self.closing.borrow().is_empty()
+    }
+
+    /// Does what follows from other nodes' deaths: gives up what the recovered had locked here, and says of
+    /// which of the dead nothing rests here any more.
+    pub(crate) fn look_after_lives(&self, port: &Port) {
+        let membership = &*self.node.membership;
+        let view = membership.view();
+        if view == self.view.get() && !self.watches.get() {
+            return;
+        }
+        let is_recovered = |life| membership.standing(life) == Standing::Recovered;
+        let mut dropped = Vec::new();
+        let mut watches = self.node.drop_recovered(is_recovered, &mut dropped);
+        looked_after(port, &self.node, &dropped);
+        for dead in membership.ended() {
+            if dead == self.node.id || self.acked.borrow().contains(&dead) {
+                continue;
+            }
+            if self.resting.borrow().contains_key(&dead) {
+                watches = true;
+                continue;
+            }
+            self.acked.borrow_mut().insert(dead);
+            self.node.ack_lost(dead, self.thread);
+        }
+        self.view.set(view);
+        self.watches.set(watches);
+    }
+}
+
+impl Drop for ThreadServices {
+    /// A thread that goes while something rests on grants of others never says that nothing does.
+    fn drop(&mut self) {
+        if !self.rests_on_others() {
+            self.node.leave(self.thread);
+        } else {
+            self.node.stop_running(self.thread);
+        }
+    }
+}

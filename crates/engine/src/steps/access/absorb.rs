@@ -1,0 +1,505 @@
+//! What a round of a fetch brought, taken in.
+//!
+//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
+//! that it is known which locks were granted. What the caller was shown without a lock is either
+//! still so when the lock comes, or the transaction aborts.
+
+use super::fetch::{shares, waits_for_turn};
+use super::{Access, Guard, Judged, Taken, home};
+use crate::site::Context;
+use crate::steps::index::begin_lookup;
+use crate::steps::index::recheck::{is_still_there, keep_attached, relocate, take_directory};
+use crate::steps::node_locks::{HELD, granted, note_grants};
+use crate::steps::structure;
+use crate::transaction::working_set::{Check, Entry, LockKind, NO_LOCK, Progress, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::{AbortReason, Failure, Mode};
+use tarn_store::index::hash::{Answer, Wanted, same_head};
+use tarn_store::layout::{LOCK_AT, Lined, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
+
+/// Takes in everything that the round brought; the first reason to abort is returned when all
+/// grants are known.
+#[inline(always)]
+pub(super) fn absorb(access: &impl Access, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    if !txn.locks.is_empty() {
+        note_grants(txn, !access.keeps(structure::Rule::ReleaseGranted));
+    }
+    let mut verdict = Ok(());
+    let mut taken = txn.fetched;
+    let Txn { entries, lookups, round, tag, leases, fetched, .. } = &mut *txn;
+    // The commonest in a loop of its own: looks at homes. A record that is not there may live
+    // elsewhere in its bucket, or nowhere.
+    for entry in &mut entries[*fetched..] {
+        if entry.progress != Progress::Home {
+            break;
+        }
+        match home::absorb(access, cx, round, (*tag, leases), entry) {
+            Ok(true) => {}
+            Ok(false) => begin_lookup(cx, entry, lookups, true),
+            Err(reason) => verdict = verdict.and(Err(reason)),
+        }
+        if *fetched == taken && entry.progress == Progress::Done {
+            *fetched = taken + 1;
+        }
+        taken += 1;
+    }
+    if taken < txn.entries.len() {
+        verdict = verdict.and(absorb_others(access, cx, txn, taken));
+    }
+    Ok(verdict?)
+}
+
+/// The entries from `start` on, whatever they wait for.
+#[inline(never)]
+fn absorb_others(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    start: usize,
+) -> Result<(), AbortReason> {
+    let mut verdict = Ok(());
+    for index in start..txn.entries.len() {
+        let progress = txn.entries[index].progress;
+        let settled = match progress {
+            Progress::Done => Ok(()),
+            _ if waits_for_turn(access, txn, index) => Ok(()),
+            Progress::Home => {
+                let Txn { entries, lookups, round, tag, leases, .. } = &mut *txn;
+                let entry = &mut entries[index];
+                home::absorb(access, cx, round, (*tag, leases), entry).map(|found| match found {
+                    true => {}
+                    false => begin_lookup(cx, entry, lookups, true),
+                })
+            }
+            Progress::Lock if home::absorb_locked(cx, txn, index) => Ok(()),
+            _ => absorb_rarer(access, cx, txn, index),
+        };
+        verdict = verdict.and(settled);
+        if txn.fetched == index && txn.entries[index].progress == Progress::Done {
+            txn.fetched = index + 1;
+        }
+    }
+    verdict
+}
+
+#[inline(never)]
+fn absorb_rarer(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+) -> Result<(), AbortReason> {
+    let mut entry = txn.entries[index];
+    let (table, it) = (cx.table(entry.table), &mut entry);
+    let outcome = match it.progress {
+        Progress::Done | Progress::Home => unreachable!("taken in by its caller"),
+        Progress::Locate => absorb_lookup(access, cx, txn, it, table),
+        Progress::Direct | Progress::Lock if shares(access, &txn.leases, it) => {
+            absorb_shared(access, cx, txn, it, table)
+        }
+        Progress::Direct if it.only_reads() => absorb_direct(access, cx, txn, it, table),
+        Progress::Direct => absorb_direct_lock(access, cx, txn, it, table),
+        Progress::Lock => absorb_lock(access, cx, txn, it, table),
+        Progress::Body => absorb_body(access, cx, txn, it),
+    };
+    txn.entries[index] = entry;
+    outcome
+}
+
+fn absorb_lookup(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let full_key = (entry.full_key.0 != 0).then_some(entry.full_key);
+    let wanted = Wanted { word: entry.key, full_key, me: txn.tag.word() };
+    let Txn { lookups, round, .. } = txn;
+    match lookups[entry.lookup as usize].absorb(cx.surroundings(), table, wanted, round) {
+        Answer::More => Ok(()),
+        Answer::Unstable => {
+            if let Some((address, word)) = lookups[entry.lookup as usize].met(table, round) {
+                cx.meet(address, word);
+            }
+            Err(AbortReason::ReadLocked)
+        }
+        Answer::Found { address, image, consistent } => {
+            let moved = address != entry.address;
+            entry.address = address;
+            entry.image = image;
+            entry.body = body_of(txn, table, image);
+            cx.cache.borrow_mut().put(entry.table, entry.key, address, entry.body);
+            if entry.watched && moved && access.minds(Guard::ValidateReads) {
+                return Err(AbortReason::VersionChanged); // what the caller was shown is gone
+            }
+            settle_found(access, cx, txn, entry, table, consistent)
+        }
+        Answer::Absent => settle_absent(access, txn, entry),
+    }
+}
+
+/// A record was found, but is not locked by this transaction.
+fn settle_found(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+    consistent: bool,
+) -> Result<(), AbortReason> {
+    entry.found = true;
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    // What an insert finds is shown as it is, all else is locked first where readers lock.
+    let judged = match entry.mode {
+        Mode::Insert => access.judge_again(LockKind::Record, lock, txn.tag, entry.mode),
+        _ => access.judge(lock, txn.tag, entry.mode),
+    };
+    match judged {
+        Judged::Free => {}
+        Judged::Marked => entry.marked = true,
+        Judged::Taken => return Err(AbortReason::ReadLocked),
+        Judged::InTheWay => {
+            cx.meet(entry.address, lock);
+            let reading = entry.mode == Mode::Read;
+            return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+        }
+    }
+    show(access, entry, Version::from_word(txn.round.word(entry.image.plus(VERSION_AT))))?;
+    // Who locks what it reads has no lock on what an insert finds: that is looked at again.
+    entry.marked |= entry.mode == Mode::Insert && access.locks_reads(&txn.leases);
+    match entry.mode {
+        Mode::Update | Mode::Delete => entry.progress = Progress::Lock,
+        Mode::Read if access.locks_reads(&txn.leases) => entry.progress = Progress::Lock,
+        // An insert's caller sees what exists already.
+        Mode::Read | Mode::Insert => {
+            if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
+                entry.progress = Progress::Body;
+            } else if !consistent {
+                entry.progress = Progress::Direct;
+            } else {
+                entry.progress = Progress::Done;
+            }
+        }
+    }
+    if entry.progress == Progress::Done {
+        show_image(access, txn, entry, table)?;
+    }
+    Ok(())
+}
+
+/// The image that was read is what the caller sees.
+///
+/// # Errors
+/// It is of several moments.
+#[inline]
+fn show_image(
+    access: &impl Access,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    (entry.stable, entry.watched) = (true, true);
+    entry.payload = match in_lines(table) {
+        None => entry.image.plus(table.slot.payload_at),
+        Some(lined) => {
+            let record = txn.round.bytes(entry.image, table.slot.slot_bytes);
+            if !lined.is_whole(record) && access.minds(Guard::CheckLines) {
+                return Err(AbortReason::VersionChanged);
+            }
+            gathered(&mut txn.round, entry.image, table, lined)
+        }
+    };
+    Ok(())
+}
+
+/// How a table's records lie whose payload is not contiguous in them.
+#[inline]
+pub(super) fn in_lines(table: &Table) -> Option<Lined> {
+    table.slot.lined().filter(|lined| lined.lines() > 1)
+}
+
+/// A copy of the payload in an image, contiguous.
+pub(super) fn gathered(
+    round: &mut Round,
+    image: BufferOffset,
+    table: &Table,
+    lined: Lined,
+) -> BufferOffset {
+    let payload = round.reserve_lines(table.slot.payload_bytes);
+    for part in lined.parts(lined.payload_at(), table.slot.payload_bytes) {
+        let (from, to) = (image.plus(part.record_at), payload.plus(part.at));
+        round.copy_within(from, to, part.len_bytes);
+    }
+    payload
+}
+
+fn settle_absent(
+    access: &impl Access,
+    txn: &mut Txn,
+    entry: &mut Entry,
+) -> Result<(), AbortReason> {
+    entry.found = false;
+    if entry.watched && access.minds(Guard::ValidateReads) {
+        return Err(AbortReason::VersionChanged); // the caller was shown that it is there
+    }
+    entry.version = txn.lookup(entry).directory_version;
+    if entry.mode == Mode::Insert {
+        // `provide_blocks` decides where it goes.
+        entry.progress = Progress::Lock;
+        entry.address = Address::NULL;
+        return Ok(());
+    }
+    entry.progress = Progress::Done;
+    entry.stable = txn.lookup(entry).stable;
+    let (address, version) = (txn.lookup(entry).directory, entry.version);
+    let held = txn.lock_on(address).map(|lock| txn.locks[lock as usize]);
+    match held.filter(|lock| lock.verb == HELD) {
+        // The lock may have come after the bucket was read, of which a chain is read block by block.
+        Some(lock) if lock.old_version != version && access.minds(Guard::ProtectAbsent) => {
+            return Err(AbortReason::IndexChanged);
+        }
+        Some(_) => {}
+        None if access.minds(Guard::ProtectAbsent) => {
+            txn.checks.push(Check { address, version, covered: false });
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// Takes over the version that was read; not another one than the caller was shown before.
+fn show(access: &impl Access, entry: &mut Entry, version: Version) -> Result<(), AbortReason> {
+    if entry.watched && entry.version != version && access.minds(Guard::ValidateReads) {
+        return Err(AbortReason::VersionChanged);
+    }
+    entry.version = version;
+    Ok(())
+}
+
+fn absorb_direct(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    if !is_still_there(txn, entry, table) {
+        relocate(cx, txn, entry, table);
+        return Ok(());
+    }
+    let again = entry.image.plus(table.slot.slot_bytes);
+    let checked = !table.slot.is_read_at_once() || !entry.body.is_null();
+    let before = match table.slot.is_read_at_once() {
+        true => entry.image,
+        false => again.plus(16),
+    };
+    if checked && !same_head(&txn.round, before, again) {
+        cx.meet(entry.address, txn.round.word(again.plus(LOCK_AT)));
+        return Err(AbortReason::ReadLocked);
+    }
+    let payload = entry.payload;
+    let body = body_of(txn, table, entry.image);
+    if body != entry.body {
+        relocate(cx, txn, entry, table);
+        return Ok(());
+    }
+    if body.is_null() || entry.cells == Cells::NONE {
+        return settle_found(access, cx, txn, entry, table, true);
+    }
+    settle_found(access, cx, txn, entry, table, true)?;
+    entry.payload = payload;
+    entry.progress = Progress::Done;
+    (entry.stable, entry.watched) = (true, true);
+    Ok(())
+}
+
+fn body_of(txn: &Txn, table: &Table, image: BufferOffset) -> Address {
+    table
+        .slot
+        .body_at
+        .map_or(Address::NULL, |at| Address::from_word(txn.round.word(image.plus(at))))
+}
+
+fn absorb_direct_lock(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    match access.taken(cx, txn, (entry.lock, entry.mode)) {
+        Taken::Held => {}
+        Taken::NotYet => return Ok(()),
+        Taken::Refused => return Err(AbortReason::LockRefused),
+    }
+    let moved = body_of(txn, table, entry.image) != entry.body;
+    if !is_still_there(txn, entry, table) || moved {
+        // The lock stays, on whatever lives there now: released at the end like the others.
+        cx.cache.borrow_mut().forget(entry.table, entry.key);
+        return Err(AbortReason::StaleAddress);
+    }
+    entry.found = true;
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    show(access, entry, version)?;
+    take_locked_image(txn, entry, table);
+    Ok(())
+}
+
+fn absorb_lock(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    let record = access.taken(cx, txn, (entry.lock, entry.mode));
+    let mut directory_granted = true;
+    if entry.directory_lock != NO_LOCK {
+        directory_granted = granted(cx, txn, entry.directory_lock);
+    }
+    match record {
+        _ if !directory_granted => return Err(AbortReason::LockRefused),
+        Taken::Held | Taken::NotYet => {}
+        Taken::Refused => return Err(AbortReason::LockRefused),
+    }
+    if entry.mode != Mode::Update {
+        // Also before the record is locked: others of this transaction are held against it.
+        take_directory(txn, entry, table, access.minds(Guard::ProtectAbsent))?;
+    }
+    if record == Taken::NotYet {
+        return Ok(());
+    }
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    if entry.mode == Mode::Insert {
+        // Its counter is what it is: a slot that only a fingerprint named was not read before.
+        if version.is_present() {
+            return Err(AbortReason::IndexChanged);
+        }
+        keep_attached(cx, txn, entry, body_of(txn, table, entry.image));
+    } else {
+        show(access, entry, version)?;
+        let moved = body_of(txn, table, entry.image) != entry.body;
+        if !is_still_there(txn, entry, table) || moved {
+            return Err(AbortReason::VersionChanged);
+        }
+    }
+    take_locked_image(txn, entry, table);
+    Ok(())
+}
+
+/// A record that was read behind its readers' lock.
+fn absorb_shared(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) -> Result<(), AbortReason> {
+    match access.taken(cx, txn, (entry.lock, entry.mode)) {
+        Taken::Held => {}
+        Taken::NotYet => return Ok(()),
+        Taken::Refused => return Err(AbortReason::ReadLocked),
+    }
+    entry.lock = NO_LOCK; // nothing is to be written under it
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    if access.judge(lock, txn.tag, Mode::Read) == Judged::InTheWay {
+        // The lock had ended before what it protects was read, and what was read may not have been decided.
+        cx.meet(entry.address, lock);
+        return Err(AbortReason::ReadLocked);
+    }
+    let moved = body_of(txn, table, entry.image) != entry.body;
+    if !is_still_there(txn, entry, table) || moved {
+        relocate(cx, txn, entry, table);
+        return Ok(());
+    }
+    entry.found = true;
+    let version = |at: BufferOffset| Version::from_word(txn.round.word(at.plus(VERSION_AT)));
+    let seen = version(entry.image);
+    let slot_bytes = table.slot.slot_bytes;
+    if !table.slot.is_read_at_once() && version(entry.image.plus(slot_bytes)) != seen {
+        return Err(AbortReason::VersionChanged);
+    }
+    show(access, entry, seen)?;
+    entry.progress = Progress::Done;
+    if entry.body.is_null() || entry.cells == Cells::NONE {
+        show_image(access, txn, entry, table)?;
+    }
+    // The lock may have ended between two lines.
+    (entry.stable, entry.watched) = (table.slot.is_read_at_once() && entry.body.is_null(), true);
+    Ok(())
+}
+
+/// The payload that lies apart: was the record free and unchanged while it was read?
+fn absorb_body(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+) -> Result<(), AbortReason> {
+    let lock = txn.round.word(entry.image.plus(LOCK_AT));
+    match access.judge_again(LockKind::Record, lock, txn.tag, entry.mode) {
+        Judged::Free | Judged::Marked => {}
+        Judged::Taken => return Err(AbortReason::ReadLocked),
+        Judged::InTheWay => {
+            cx.meet(entry.address, lock);
+            return Err(AbortReason::ReadLocked);
+        }
+    }
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    if version != entry.version {
+        return Err(AbortReason::VersionChanged);
+    }
+    entry.progress = Progress::Done;
+    (entry.stable, entry.watched) = (true, true);
+    Ok(())
+}
+
+/// The record is locked and its image is the current one: copy it, so that the old bytes stay for
+/// the undo log.
+fn take_locked_image(txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let version = Version::from_word(txn.round.word(entry.image.plus(VERSION_AT)));
+    let inserted = entry.mode == Mode::Insert;
+    txn.locks[entry.lock as usize].old_version = version;
+    if !inserted {
+        entry.version = version; // an insert has read that its directory names no such record
+    }
+    entry.progress = Progress::Done;
+    entry.watched = false; // the lock protects it now
+    if let Some(lined) = in_lines(table) {
+        entry.old_payload = gathered(&mut txn.round, entry.image, table, lined);
+        entry.payload = txn.round.reserve_lines(table.slot.payload_bytes);
+        let (old, new, len) = (entry.old_payload, entry.payload, table.slot.payload_bytes);
+        match inserted {
+            true => txn.round.bytes_mut(new, len).fill(0),
+            false => txn.round.copy_within(old, new, len),
+        }
+        return;
+    }
+    if !table.slot.is_out_of_line() {
+        let copy = txn.round.reserve_lines(table.slot.slot_bytes);
+        if inserted {
+            txn.round.bytes_mut(copy, table.slot.slot_bytes).fill(0);
+        } else {
+            txn.round.copy_within(entry.image, copy, table.slot.slot_bytes);
+        }
+        entry.payload = copy.plus(table.slot.payload_at);
+        return;
+    }
+    let body_bytes = table.slot.body_bytes();
+    let copy = txn.round.reserve_lines(body_bytes);
+    if inserted {
+        txn.round.bytes_mut(copy, body_bytes).fill(0);
+    } else {
+        let old = entry.payload;
+        table.for_each_run(entry.cells, LINE_BYTES, |from, to| {
+            let to = to.min(body_bytes);
+            txn.round.copy_within(old.plus(from), copy.plus(from), to - from);
+        });
+        entry.old_payload = old;
+    }
+    entry.payload = copy;
+}

@@ -1,0 +1,271 @@
+//! The execute phase: find, lock and read the records of a block. Here what is sent; what came
+//! is taken in by [`super::absorb`].
+//!
+//! Invariant: all answers of a round are taken in before any of them aborts the transaction, so
+//! that it is known which locks were granted. A record that will be written is locked, and read
+//! again in the same batch after its lock; what was read before the lock only told where it lies.
+
+use super::absorb::absorb;
+use super::{Access, Guard, Look, home, near};
+use crate::site::Context;
+use crate::steps::index::room::{provide_blocks, wants_blocks};
+use crate::steps::node_locks::{ask, suspect_all_locks};
+use crate::steps::structure::scans;
+use crate::transaction::working_set::{Entry, Leases, LockKind, Progress, Txn};
+use tarn_fabric::address::LINE_BYTES;
+use tarn_store::ids::{Explanation, Failure, Mode};
+use tarn_store::layout::DIRECTORY_BYTES;
+use tarn_store::placement::catalog::Table;
+
+/// Fetches every entry that is not fetched yet.
+pub(crate) async fn fetch(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    if txn.notes.is_mistaken() {
+        return Err(Failure::Usage);
+    }
+    if let Some(failure) = txn.failed {
+        return Err(again_after(cx, txn, failure));
+    }
+    txn.assumes_locks = !access.minds(Guard::LockCas);
+    txn.ordered.has_own = false;
+    let mut is_warm = std::mem::take(&mut txn.read_near);
+    if is_warm {
+        near::fetch_strays(access, cx, txn).await?;
+    }
+    // What holds should this future be dropped.
+    txn.failed = Some(Failure::Usage);
+    let outcome = loop {
+        if txn.fetched == txn.entries.len() && !txn.ordered.pending {
+            break Ok(());
+        }
+        let riding = access.ride(cx, txn);
+        plan(access, cx, txn);
+        if std::mem::take(&mut is_warm) {
+            // Nothing is left but buckets that were looked through a moment ago.
+            txn.round.hot();
+        }
+        if txn.ordered.pending {
+            scans::plan(access, cx, txn);
+        }
+        if let Err(error) = cx.port.execute(&mut txn.round).await {
+            suspect_all_locks(txn);
+            break Err(error.into());
+        }
+        let arrived = riding.map_or(Ok(()), |first| access.arrive(cx, txn, first));
+        let mut absorbed = absorb(access, cx, txn).and(arrived.map_err(Failure::from));
+        if txn.ordered.pending {
+            absorbed = absorbed.and(scans::absorb(access, cx, txn));
+        }
+        if let Err(failure) = absorbed {
+            break Err(failure);
+        }
+        if wants_blocks(txn)
+            && let Err(failure) = provide_blocks(cx, txn).await
+        {
+            break Err(failure);
+        }
+        if access.has_to_wait(txn)
+            && let Err(failure) = access.wait(cx, txn).await
+        {
+            break Err(failure);
+        }
+        // What is added from now on goes into the next round.
+        txn.round.begin();
+    };
+    txn.failed = outcome.err();
+    outcome
+}
+
+/// The caller went on after a fetch that failed, or that it gave up: the transaction can only end.
+#[cold]
+fn again_after(cx: &Context, txn: &mut Txn, failure: Failure) -> Failure {
+    suspect_all_locks(txn);
+    if failure != Failure::Usage {
+        return failure;
+    }
+    let allowed = "after a fetch that was dropped a transaction can only end";
+    cx.explain(Explanation::usage("fetch", "one more", allowed))
+}
+
+/// Adds the next verbs of every entry that is not fetched yet. Those that look at a home were
+/// planned when the entry was added.
+#[inline(always)]
+fn plan(access: &impl Access, cx: &Context, txn: &mut Txn) {
+    if txn.noted > 0 {
+        near::plan_noted(cx, txn);
+    }
+    if txn.fetched + txn.at_home != txn.entries.len() {
+        plan_others(access, cx, txn);
+    }
+    txn.at_home = 0;
+}
+
+fn plan_others(access: &impl Access, cx: &Context, txn: &mut Txn) {
+    let mut warm = txn.at_home == 0;
+    txn.in_turn = if access.locks_together() { None } else { whose_turn(access, txn) };
+    for index in txn.fetched..txn.entries.len() {
+        let progress = txn.entries[index].progress;
+        match progress {
+            Progress::Home | Progress::Done => {}
+            _ if waits_for_turn(access, txn, index) => {}
+            Progress::Lock if home::plan_lock(access, cx, txn, index) => {}
+            _ => warm &= plan_rarer(access, cx, txn, index),
+        }
+    }
+    if warm {
+        // Everything was read a moment ago: lock it before others run.
+        txn.round.hot();
+    }
+}
+
+/// Whether an entry's next verbs ask for a lock.
+fn asks_for_lock(access: &impl Access, txn: &Txn, index: usize) -> bool {
+    let entry = &txn.entries[index];
+    match entry.progress {
+        Progress::Lock => true,
+        Progress::Direct => !entry.only_reads() || shares(access, &txn.leases, entry),
+        Progress::Home | Progress::Done | Progress::Locate | Progress::Body => false,
+    }
+}
+
+/// The entry whose lock is asked for next: whoever has been asked for keeps the turn until he has it.
+fn whose_turn(access: &impl Access, txn: &Txn) -> Option<usize> {
+    let mut waiting = txn.fetched..txn.entries.len();
+    let asks = |index: &usize| asks_for_lock(access, txn, *index);
+    let same = txn.in_turn.filter(|index| waiting.contains(index)).filter(asks);
+    same.or_else(|| waiting.find(asks))
+}
+
+/// Whether an entry has to wait for the round of its lock: nothing of it was asked for in this one.
+#[inline(always)]
+pub(super) fn waits_for_turn(access: &impl Access, txn: &Txn, index: usize) -> bool {
+    !access.locks_together() && txn.in_turn != Some(index) && asks_for_lock(access, txn, index)
+}
+
+/// Adds the next verbs of an entry; returns whether its lines are warm.
+#[inline(never)]
+fn plan_rarer(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
+    let mut entry = txn.entries[index];
+    let table = cx.table(entry.table);
+    let mut warm = false;
+    match entry.progress {
+        Progress::Home | Progress::Done => unreachable!("planned by its caller"),
+        Progress::Locate => {
+            access.look(cx, Look::Locate);
+            let Txn { lookups, round, .. } = txn;
+            lookups[entry.lookup as usize].plan(cx.surroundings(), table, round);
+        }
+        Progress::Direct => plan_direct(access, cx, txn, &mut entry, table),
+        Progress::Lock => {
+            warm = !table.slot.is_out_of_line();
+            plan_lock(access, cx, txn, &mut entry, table);
+        }
+        Progress::Body => {
+            access.look(cx, Look::ReadBody);
+            plan_body(cx, txn, &mut entry, table);
+            let head = cx.groups.primary(entry.address);
+            entry.image = txn.round.read(head, 16);
+        }
+    }
+    txn.entries[index] = entry;
+    warm
+}
+
+/// The record at a remembered address: with its lock if it is to be written.
+fn plan_direct(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) {
+    let target = cx.groups.primary(entry.address);
+    if entry.only_reads() && !shares(access, &txn.leases, entry) {
+        access.look(cx, Look::ReadDirect);
+        let slot_bytes = table.slot.slot_bytes;
+        entry.image = txn.round.reserve_lines(slot_bytes + 32);
+        if !table.slot.is_read_at_once() {
+            // The lines of one READ come in any order: the head must come before them.
+            txn.round.read_into(target, entry.image.plus(slot_bytes + 16), 16);
+        }
+        txn.round.read_into(target, entry.image, slot_bytes);
+        if !entry.body.is_null() {
+            plan_body(cx, txn, entry, table);
+        }
+        if !table.slot.is_read_at_once() || !entry.body.is_null() {
+            txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
+        }
+    } else {
+        access.look(cx, Look::LockDirect);
+        plan_record_lock(access, cx, txn, entry, table);
+    }
+}
+
+/// Whether an entry is read under a lock of readers.
+pub(super) fn shares(access: &impl Access, leases: &Leases, entry: &Entry) -> bool {
+    entry.mode == Mode::Read && access.locks_reads(leases)
+}
+
+/// The lock, then the record: in one batch, so that the record is read under the lock.
+fn plan_record_lock(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    entry: &mut Entry,
+    table: &Table,
+) {
+    let target = cx.groups.primary(entry.address);
+    let reads = entry.mode == Mode::Read;
+    entry.lock = match txn.lock_on(entry.address) {
+        Some(held) => {
+            access.lock_again(cx, txn, held, entry.mode);
+            held
+        }
+        None if reads => access.share_record(cx, txn, entry.address),
+        None => access.lock_record(cx, txn, entry.address),
+    };
+    entry.writable = !reads;
+    let slot_bytes = table.slot.slot_bytes;
+    if reads && !table.slot.is_read_at_once() {
+        // The lock may end while the lines come, in any order: the head comes before them.
+        entry.image = txn.round.reserve_lines(slot_bytes + 16);
+        txn.round.read_into(target, entry.image.plus(slot_bytes), 16);
+        txn.round.read_into(target, entry.image, slot_bytes);
+    } else {
+        entry.image = txn.round.read(target, slot_bytes);
+    }
+    if !entry.body.is_null() && entry.mode != Mode::Insert {
+        plan_body(cx, txn, entry, table);
+    }
+}
+
+fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    access.look(cx, Look::Lock);
+    if matches!(entry.mode, Mode::Insert | Mode::Delete) {
+        let directory = txn.lookup(entry).directory;
+        if let Some(held) = txn.lock_on(directory) {
+            entry.directory_lock = held;
+        } else {
+            access.look(cx, Look::LockDirectory);
+            entry.directory_lock = ask(cx, txn, directory, LockKind::Directory);
+        }
+        let target = cx.groups.primary(directory);
+        txn.lookups[entry.lookup as usize].directory_image =
+            txn.round.read(target, DIRECTORY_BYTES);
+    }
+    plan_record_lock(access, cx, txn, entry, table);
+}
+
+/// READs the lines of the wanted cells of a payload that lies apart.
+fn plan_body(cx: &Context, txn: &mut Txn, entry: &mut Entry, table: &Table) {
+    let target = cx.groups.primary(entry.body);
+    let body_bytes = table.slot.body_bytes();
+    entry.payload = txn.round.reserve_lines(body_bytes);
+    table.for_each_run(entry.cells, LINE_BYTES, |from, to| {
+        let to = to.min(body_bytes);
+        txn.round.read_into(target.plus(from), entry.payload.plus(from), to - from);
+    });
+}

@@ -1,0 +1,203 @@
+//! How a record that is asked for is taken up, and the commonest case of it, made short: a record of one line, at
+//! home, to be read or updated.
+//!
+//! Invariant: looking at a record's home is done here alone, and planned as soon as it is asked for, in the
+//! round that the next fetch sends; its lock is asked for and taken in
+//! here only if that is what `fetch` and `absorb` would do as well. Most records of most
+//! transactions pass through here; what is rare (chains, long keys, payloads of their own) goes on
+//! there. Homes that need no round are noted, and [`super::near`] reads them. A slot on which this transaction holds a lock for another key is asked for once more, and
+//! refused: the key is gone from there.
+
+use super::{Access, Judged, Look, near};
+use crate::site::Context;
+use crate::steps::index::ask_index;
+use crate::steps::node_locks::HELD;
+use crate::transaction::working_set::{
+    Added, Entry, Further, Handle, Leases, NO_LOCK, Progress, Txn,
+};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::Round;
+use tarn_store::ids::{AbortReason, Mode, OwnerTag};
+use tarn_store::index::hash::{head_at_home, home};
+use tarn_store::layout::{KEY_AT, LOCK_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
+
+/// Takes up a record that the transaction has not.
+#[inline(always)]
+pub(crate) fn add(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+) -> Handle {
+    let is_common = matches!(added.mode, Mode::Read | Mode::Update) && !cx.remembers;
+    match is_common && table.slot.is_plain() {
+        true => add_at_home(access, cx, txn, table, added),
+        false => add_rarer(access, cx, txn, table, added),
+    }
+}
+
+/// A record whose home is looked at: the READ of its bin is planned at once.
+#[inline(always)]
+fn add_at_home(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+) -> Handle {
+    let mut entry = Entry::new(table.id, added.key, added.mode, added.cells, Progress::Home);
+    entry.address = home(cx.surroundings(), table, added.hash);
+    access.look(cx, Look::Locate);
+    if near::notes(cx, txn, table, added.mode) {
+        near::note(txn, &mut entry);
+        return txn.push(entry);
+    }
+    if txn.noted > 0 {
+        near::plan_noted(cx, txn);
+    }
+    let target = cx.groups.primary(entry.address);
+    entry.image = txn.round.read(target, table.geometry.bin_bytes);
+    txn.at_home += 1;
+    txn.push(entry)
+}
+
+/// A record that is read where it was last seen, or looked for at its home or in the index.
+#[inline(never)]
+fn add_rarer(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    added: Added,
+) -> Handle {
+    let Added { key, full_key, mode, cells, .. } = added;
+    let comes_or_goes = matches!(mode, Mode::Insert | Mode::Delete);
+    let seen = match comes_or_goes {
+        true => None,
+        false => cx.cache.borrow().get(table.id, key),
+    };
+    if seen.is_none() && !comes_or_goes && table.slot.is_plain() {
+        return add_at_home(access, cx, txn, table, added);
+    }
+    let mut entry = Entry::new(table.id, key, mode, cells, Progress::Locate);
+    entry.full_key = full_key;
+    if let Some(place) = seen {
+        (entry.address, entry.body) = place;
+        entry.progress = Progress::Direct;
+        return txn.push(entry);
+    }
+    let handle = txn.push(entry);
+    ask_index(cx, txn, txn.place_of(handle), comes_or_goes);
+    handle
+}
+
+/// What a further wish for a fetched record needs: its cells are read where it is, its lock is taken there,
+/// its bucket is looked at.
+pub(crate) fn wish_again(cx: &Context, txn: &mut Txn, index: usize, further: Further) {
+    match further {
+        Further::Cells => txn.entries[index].progress = Progress::Direct,
+        Further::Lock => txn.entries[index].progress = Progress::Lock,
+        Further::Index => ask_index(cx, txn, index, true),
+    }
+}
+
+/// Takes in the home of a record that is to be read or updated. Whether it was there.
+///
+/// # Errors
+/// Another transaction has locked it.
+#[inline(always)]
+pub(super) fn absorb(
+    access: &impl Access,
+    cx: &Context,
+    round: &Round,
+    (tag, leases): (OwnerTag, &Leases),
+    entry: &mut Entry,
+) -> Result<bool, AbortReason> {
+    let table = cx.table(entry.table);
+    let Some((offset, head)) = head_at_home(table, entry.key, round, entry.image) else {
+        return Ok(false);
+    };
+    let lock = head[LOCK_AT / 8];
+    match access.judge(lock, tag, entry.mode) {
+        Judged::Free => {}
+        Judged::Marked => entry.marked = true,
+        Judged::InTheWay | Judged::Taken => {
+            cx.meet(entry.address.plus(offset), lock);
+            let reading = entry.mode == Mode::Read;
+            return Err(if reading { AbortReason::ReadLocked } else { AbortReason::LockRefused });
+        }
+    }
+    entry.address = entry.address.plus(offset);
+    entry.image = entry.image.plus(offset);
+    entry.found = true;
+    entry.version = Version::from_word(head[VERSION_AT / 8]);
+    if let Some(at) = table.slot.body_at {
+        entry.body = Address::from_word(round.word(entry.image.plus(at)));
+    }
+    if cx.remembers {
+        cx.cache.borrow_mut().put(entry.table, entry.key, entry.address, entry.body);
+    }
+    if entry.mode == Mode::Update || access.locks_reads(leases) {
+        entry.progress = Progress::Lock;
+    } else if table.slot.is_out_of_line() && entry.cells != Cells::NONE {
+        entry.progress = Progress::Body;
+    } else {
+        entry.payload = entry.image.plus(table.slot.payload_at);
+        (entry.stable, entry.watched) = (true, true);
+        entry.progress = Progress::Done;
+    }
+    Ok(true)
+}
+
+#[inline(always)]
+fn is_short(entry: &Entry, table: &Table) -> bool {
+    entry.mode == Mode::Update && table.slot.is_plain() && !table.slot.is_out_of_line()
+}
+
+/// Adds the lock and the READ of a record whose slot is known. Whether that was it.
+#[inline(always)]
+pub(super) fn plan_lock(access: &impl Access, cx: &Context, txn: &mut Txn, index: usize) -> bool {
+    let entry = &txn.entries[index];
+    let (table, address) = (cx.table(entry.table), entry.address);
+    if entry.lock != NO_LOCK || !is_short(entry, table) || access.locks_reads(&txn.leases) {
+        return false;
+    }
+    access.look(cx, Look::Lock);
+    let lock = access.lock_record(cx, txn, address);
+    let image = txn.round.read(cx.groups.primary(address), table.slot.slot_bytes);
+    let entry = &mut txn.entries[index];
+    (entry.lock, entry.image, entry.writable) = (lock, image, true);
+    true
+}
+
+/// Takes in a record that was locked, if nothing about it is out of the way. Whether that was it.
+#[inline(always)]
+pub(super) fn absorb_locked(cx: &Context, txn: &mut Txn, index: usize) -> bool {
+    let Txn { entries, round, locks, short_locks, .. } = txn;
+    let entry = &mut entries[index];
+    let table = cx.table(entry.table);
+    if !is_short(entry, table) || entry.watched {
+        return false;
+    }
+    let lock = &mut locks[entry.lock as usize];
+    if lock.verb == HELD || !lock.held_as.is_by_cas() || !round.swapped(lock.verb) {
+        return false;
+    }
+    let head = *round.array::<3>(entry.image);
+    let version = Version::from_word(head[VERSION_AT / 8]);
+    if head[KEY_AT / 8] != entry.key || !version.is_present() {
+        return false;
+    }
+    lock.verb = HELD;
+    lock.old_version = version;
+    entry.version = version;
+    entry.progress = Progress::Done;
+    *short_locks += 1;
+    let copy = round.reserve(table.slot.slot_bytes);
+    round.copy_words(entry.image, copy, table.slot.slot_bytes / 8);
+    entry.payload = copy.plus(table.slot.payload_at);
+    true
+}

@@ -1,0 +1,195 @@
+//! Validation: is everything that was read and not locked as it was?
+//!
+//! Invariant: a record counts as unchanged if its LOCK is free (or this transaction's) and its
+//! VERSION is what the caller was shown, both in one READ of one line.
+
+use super::{Access, Guard, Judged, Look};
+use crate::site::Context;
+use crate::transaction::working_set::{Check, Entry, LockKind, Progress, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{AbortReason, Failure, Mode, OwnerTag};
+use tarn_store::layout::Version;
+
+/// So many records read by one transaction are still near when it validates them.
+pub(super) const WARM_CHECKS: usize = 64;
+
+/// Re-reads LOCK and VERSION of everything that was read and not locked.
+#[inline]
+pub(crate) async fn validate(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Result<(), Failure> {
+    validate_those(access, cx, txn, Which::All).await
+}
+
+/// As [`validate`], of a part of it.
+#[inline]
+pub(crate) async fn validate_those(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    which: Which,
+) -> Result<(), Failure> {
+    if is_needless(txn) || !access.minds(Guard::ValidateReads) {
+        return Ok(());
+    }
+    txn.round.begin();
+    let first = add_validation(cx, txn, which);
+    if txn.round.is_empty() {
+        return Ok(()); // every directory is locked by now
+    }
+    access.look(cx, Look::Validate);
+    if txn.entries.len() + txn.checks.len() <= WARM_CHECKS {
+        txn.round.hot();
+    }
+    cx.port.execute(&mut txn.round).await?;
+    Ok(absorb_validation(access, cx, txn, (first, which))?)
+}
+
+/// What is looked at again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// Everything that was read and not locked.
+    All,
+    /// What another was about to write when it was read.
+    Marked,
+    /// What was read without a lock of readers beside what was read under one: marked records, and absences.
+    Apart,
+}
+
+/// What was seen, where, as of which version.
+type Seen = (LockKind, Address, Version);
+
+impl Which {
+    #[inline]
+    fn names(self, entry: &Entry) -> bool {
+        entry.watched && (self == Which::All || entry.marked)
+    }
+
+    /// Absences and leaves are never marked, nor read under a lock.
+    #[inline]
+    fn names_check(self, check: &Check) -> bool {
+        self != Which::Marked && !check.covered
+    }
+
+    /// Where it lies, and as of which version it was seen: first the records, then the directories.
+    #[inline]
+    pub(super) fn seen(self, txn: &Txn) -> impl Iterator<Item = Seen> + Clone {
+        let watched = txn.entries.iter().filter(move |entry| self.names(entry));
+        let directories = txn.checks.iter().filter(move |check| self.names_check(check));
+        let watched = watched.map(|entry| (LockKind::Record, entry.address, entry.version));
+        let directories = directories.map(|it| (LockKind::Directory, it.address, it.version));
+        watched.chain(directories)
+    }
+}
+
+/// Whether everything that a transaction without locks saw was seen by one consistent READ.
+#[inline]
+pub(crate) fn is_of_one_read(txn: &Txn) -> bool {
+    txn.is_read_only()
+        && match &txn.entries[..] {
+            // A leaf is seen as of one moment, several are not.
+            [] => txn.checks.len() <= 1,
+            // Not if it was seen absent and then there.
+            [only] => only.stable && txn.checks.len() + usize::from(only.watched) <= 1,
+            _ => false,
+        }
+}
+
+/// Whether nothing was read without a lock.
+#[inline]
+pub(crate) fn is_needless(txn: &Txn) -> bool {
+    txn.checks.is_empty() && !txn.entries.iter().any(|entry| entry.watched)
+}
+
+/// Adds the READs; what they bring lies in the buffer from the position returned on.
+#[inline]
+pub(crate) fn add_validation(cx: &Context, txn: &mut Txn, which: Which) -> BufferOffset {
+    let Txn { round, entries, checks, .. } = txn;
+    let groups = &cx.groups;
+    let first = round.reserve(16 * (entries.len() + checks.len()));
+    let mut again = first;
+    for entry in entries.iter().filter(|entry| which.names(entry)) {
+        round.read_into(groups.primary(entry.address), again, 16);
+        again = again.plus(16);
+    }
+    for check in checks.iter().filter(|check| which.names_check(check)) {
+        round.read_into(groups.primary(check.address), again, 16);
+        again = again.plus(16);
+    }
+    first
+}
+
+/// Compares LOCK and VERSION as they are now with what was seen.
+#[inline]
+pub(super) fn judge_seen(
+    access: &impl Access,
+    cx: &Context,
+    tag: OwnerTag,
+    (kind, address, version): Seen,
+    ([lock, now], mode): ([u64; 2], Mode),
+) -> Result<(), AbortReason> {
+    match access.judge_again(kind, lock, tag, mode) {
+        Judged::InTheWay => {
+            cx.meet(address, lock);
+            Err(AbortReason::ValidationLocked)
+        }
+        Judged::Taken => Err(AbortReason::ValidationLocked),
+        Judged::Free | Judged::Marked if now != version.word() => Err(AbortReason::VersionChanged),
+        Judged::Free | Judged::Marked => Ok(()),
+    }
+}
+
+/// Compares what the READs brought with what was seen.
+pub(crate) fn absorb_validation(
+    access: &impl Access,
+    cx: &Context,
+    txn: &Txn,
+    (first, which): (BufferOffset, Which),
+) -> Result<(), AbortReason> {
+    // Who has locks wants to write: what lets readers pass need not let him.
+    let mode = if txn.is_read_only() { Mode::Read } else { Mode::Update };
+    let mut at = first;
+    let mut verdict = Ok(());
+    for seen in which.seen(txn) {
+        let [lock, now] = *txn.round.array::<2>(at);
+        at = at.plus(16);
+        verdict = verdict.and(judge_seen(access, cx, txn.tag, seen, ([lock, now], mode)));
+    }
+    verdict
+}
+
+/// As it must not be (the switch `validate-after-locks` is off): adds the READs to a round that still
+/// takes locks; where what they bring will lie, if anything is to be validated.
+#[cold]
+pub(crate) fn plan_early(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+) -> Option<BufferOffset> {
+    let waits_for_lock = |entry: &Entry| {
+        entry.progress == Progress::Lock
+            || (entry.progress == Progress::Direct && !entry.only_reads())
+    };
+    let asks = txn.entries[txn.fetched..].iter().any(waits_for_lock);
+    if !asks || is_needless(txn) || !access.minds(Guard::ValidateReads) {
+        return None;
+    }
+    Some(add_validation(cx, txn, Which::All))
+}
+
+/// Takes in what [`plan_early`] asked for: what passed is not looked at again.
+#[cold]
+pub(crate) fn absorb_early(
+    access: &impl Access,
+    cx: &Context,
+    txn: &mut Txn,
+    first: BufferOffset,
+) -> Result<(), AbortReason> {
+    absorb_validation(access, cx, txn, (first, Which::All))?;
+    txn.entries.iter_mut().for_each(|entry| entry.watched = false);
+    txn.checks.iter_mut().for_each(|check| check.covered = true);
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What a commit writes whose records have one version, changed in place: new versions, and the bytes in which records change.
+//!
+//! Invariant: where the new VERSION of a record is, all of the record is: VERSION is written with a
+//! record's other bytes, in one line, or after them. What was there before goes with each piece. A record that goes
+//! leaves its slot without a body: that is free once the transaction has committed, and not before, since undoing it
+//! gives the slot its body back.
+
+use crate::site::Context;
+use crate::steps::index::changes::{
+    change_prints, finish, give_back_body, raise_directory, set_new_version, version_piece,
+};
+use crate::steps::log::encode::undo_bytes;
+use crate::transaction::working_set::{Allocated, Entry, Memory, NO_LOCK, Piece, Txn};
+use tarn_fabric::address::{Address, LINE_BYTES};
+use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::index::hash_of;
+use tarn_store::layout::{KEY_AT, VERSION_AT, Version, WORD_BYTES};
+use tarn_store::placement::catalog::Table;
+
+/// How a variant writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writes {
+    /// A record's bytes up to the last that changes; otherwise all of them.
+    pub(crate) changes_only: bool,
+    /// What comes back counts on from its slot's and its directory's VERSION; otherwise, as it must not be, anew.
+    pub(crate) keeps_version: bool,
+}
+
+/// Decides the new versions and gathers the bytes to write.
+pub(crate) fn prepare(how: Writes, cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    // The entries step aside, so that each can be read beside the rest of the transaction.
+    let mut entries = std::mem::take(&mut txn.entries);
+    for entry in entries.iter_mut().filter(|entry| entry.lock != NO_LOCK) {
+        let table = cx.table(entry.table);
+        match entry.mode {
+            Mode::Insert if entry.void => {
+                give_back_body(cx, txn, entry.body);
+                // It may have made the bucket's chain longer.
+                raise_directory(txn, entry.directory_lock, Version::NEVER);
+            }
+            Mode::Update if entry.dirty.0 != 0 => prepare_update(how, txn, entry, table),
+            Mode::Insert => prepare_insert(how, txn, entry, table),
+            Mode::Delete => prepare_delete(txn, entry, table),
+            Mode::Update | Mode::Read => {}
+        }
+        entry.new_version = txn.locks[entry.lock as usize].new_version;
+    }
+    txn.entries = entries;
+    finish(cx, txn, undo_bytes)
+}
+
+fn prepare_update(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
+    let old_version = entry.version;
+    let new_version = old_version.present_after(Version::NEVER);
+    set_new_version(txn, entry.lock, new_version);
+    if table.slot.is_out_of_line() {
+        let Txn { pieces, .. } = txn;
+        table.for_each_run(entry.dirty, WORD_BYTES, |from, to| {
+            pieces.push(Piece {
+                address: entry.body.plus(from),
+                new: entry.payload.plus(from),
+                old: entry.old_payload.plus(from),
+                len_bytes: (to - from) as u32,
+                logged: true,
+            });
+        });
+        // Last: where the new VERSION is, all of the record is.
+        version_piece(txn, entry.address, old_version, new_version);
+        return;
+    }
+    // VERSION, KEY and payload lie together, up to the last changed byte.
+    let copy = BufferOffset(entry.payload.0 - table.slot.payload_at as u32);
+    txn.round.set_word(copy.plus(VERSION_AT), new_version.word());
+    let last = 63 - entry.dirty.0.leading_zeros() as usize;
+    let column = &table.schema.columns[last];
+    let changed = table.slot.payload_at + column.offset_bytes + column.column_type.width_bytes();
+    let changed = changed.next_multiple_of(WORD_BYTES);
+    let end = if how.changes_only { changed } else { table.slot.slot_bytes };
+    slot_pieces(txn, entry, copy, (VERSION_AT, end), true);
+}
+
+/// Bytes `from..to` of a slot, whose new image is at `new`: its later lines first, the line with
+/// VERSION last and whole, so that where the new VERSION is, all of the record is.
+fn slot_pieces(
+    txn: &mut Txn,
+    entry: &Entry,
+    new: BufferOffset,
+    (from, to): (usize, usize),
+    later_logged: bool,
+) {
+    let first_end = to.min(LINE_BYTES);
+    for (from, to, logged) in [(first_end, to, later_logged), (from, first_end, true)] {
+        if to > from {
+            txn.pieces.push(Piece {
+                address: entry.address.plus(from),
+                new: new.plus(from),
+                old: entry.image.plus(from),
+                len_bytes: (to - from) as u32,
+                logged,
+            });
+        }
+    }
+}
+
+fn prepare_insert(how: Writes, txn: &mut Txn, entry: &Entry, table: &Table) {
+    let slot = &table.slot;
+    let directory = txn.locks[entry.directory_lock as usize];
+    let former = txn.locks[entry.lock as usize].old_version;
+    let new_version = match how.keeps_version {
+        true => former.present_after(directory.old_version),
+        false => Version::NEVER.present_after(Version::NEVER),
+    };
+    set_new_version(txn, entry.lock, new_version);
+    raise_directory(txn, entry.directory_lock, Version::NEVER);
+    change_prints(txn, entry, table, Some(hash_of(table, entry.key)));
+    let head = match slot.body_at {
+        None => BufferOffset(entry.payload.0 - slot.payload_at as u32),
+        Some(body_at) => {
+            let head = txn.round.reserve_lines(slot.slot_bytes);
+            txn.round.set_word(head.plus(body_at), entry.body.to_word());
+            txn.pieces.push(Piece {
+                address: entry.body,
+                new: entry.payload,
+                old: entry.payload,
+                len_bytes: slot.payload_bytes.next_multiple_of(WORD_BYTES) as u32,
+                logged: false,
+            });
+            head
+        }
+    };
+    txn.round.set_word(head.plus(VERSION_AT), new_version.word());
+    txn.round.set_word(head.plus(KEY_AT), entry.key);
+    txn.round.copy_within(entry.full_key, head.plus(slot.full_key_at), slot.full_key_bytes);
+    // What a slot without a record held does not matter, but its VERSION and KEY do.
+    let end = match slot.body_at {
+        None => slot.used_bytes().next_multiple_of(WORD_BYTES),
+        Some(_) => slot.used_bytes(),
+    };
+    slot_pieces(txn, entry, head, (VERSION_AT, end), false);
+}
+
+fn prepare_delete(txn: &mut Txn, entry: &Entry, table: &Table) {
+    let new_version = entry.version.absent_after();
+    set_new_version(txn, entry.lock, new_version);
+    match table.slot.body_at {
+        None => version_piece(txn, entry.address, entry.version, new_version),
+        Some(body_at) => {
+            // VERSION, KEY and BODY, of one line.
+            let end = body_at + WORD_BYTES;
+            let head = txn.round.reserve_lines(end);
+            txn.round.copy_within(entry.image, head, end);
+            txn.round.set_word(head.plus(VERSION_AT), new_version.word());
+            txn.round.set_word(head.plus(body_at), Address::NULL.to_word());
+            slot_pieces(txn, entry, head, (VERSION_AT, end), true);
+            txn.allocated.push(gone(entry, table));
+        }
+    }
+    raise_directory(txn, entry.directory_lock, new_version);
+    change_prints(txn, entry, table, None);
+}
+
+/// The memory of the entry's record, which goes.
+pub(crate) fn gone(entry: &Entry, table: &Table) -> Allocated {
+    let (address, bytes) = (entry.body, table.slot.body_bytes() as u32);
+    Allocated { address, bytes, memory: Memory::Gone(table.id) }
+}

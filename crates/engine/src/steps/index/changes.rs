@@ -1,0 +1,103 @@
+//! What the changes of a transaction bring with them: versions of directory records and their fingerprints,
+//! and the pieces that write them.
+//!
+//! Invariant: a directory record's VERSION is written with its fingerprints, in one WRITE, after everything
+//! that it stands for. For protocols that keep old bytes in their log and locks in memory nodes.
+
+use crate::site::Context;
+use crate::steps::log::chain;
+use crate::transaction::working_set::{Entry, Lock, LockKind, Piece, Txn};
+use tarn_fabric::address::Address;
+use tarn_store::ids::Failure;
+use tarn_store::index::prints::Prints;
+use tarn_store::layout::{DIRECTORY_STAMP_AT, VERSION_AT, Version};
+use tarn_store::placement::catalog::Table;
+
+/// Completes what is written: of locks that are not, the old version; the VERSIONs of directory records,
+/// headers and nodes; the groups.
+///
+/// # Errors
+/// What is to be logged is longer than a log may be.
+pub(crate) fn finish(
+    cx: &Context,
+    txn: &mut Txn,
+    log_bytes: fn(&Txn) -> usize,
+) -> Result<(), Failure> {
+    for index in 0..txn.locks.len() {
+        let lock = txn.locks[index];
+        if !lock.writes {
+            // Held, not written: the log says so by naming one version twice.
+            txn.locks[index].new_version = lock.old_version;
+        } else if lock.kind == LockKind::Directory {
+            version_piece(txn, lock.address, lock.old_version, lock.new_version);
+            if lock.prints != Prints::UNKNOWN {
+                prints_piece(txn, &lock);
+            }
+        }
+    }
+    let Txn { groups, pieces, .. } = txn;
+    for piece in pieces.iter() {
+        if !groups.contains(&piece.address.group()) {
+            groups.push(piece.address.group());
+        }
+    }
+    let room = cx.database().catalog.options().log_bytes as usize;
+    chain::note_length(cx, txn, (log_bytes(txn), room))
+}
+
+/// The body provided for an insert that was taken back.
+pub(crate) fn give_back_body(cx: &Context, txn: &mut Txn, body: Address) {
+    if let Some(index) = txn.allocated.iter().position(|block| block.address == body) {
+        cx.take_back(txn.allocated.swap_remove(index));
+    }
+}
+
+/// The bucket's fingerprints, once the entry's slot holds the key with this hash, or nothing.
+pub(crate) fn change_prints(txn: &mut Txn, entry: &Entry, table: &Table, hash: Option<u64>) {
+    let lock = &mut txn.locks[entry.directory_lock as usize];
+    let slot = (lock.address, entry.address);
+    lock.prints = lock.prints.changed(table, slot, hash);
+}
+
+pub(crate) fn set_new_version(txn: &mut Txn, lock: u32, version: Version) {
+    let lock = &mut txn.locks[lock as usize];
+    lock.new_version = version;
+    lock.writes = true;
+}
+
+/// A bucket that gains or loses a record gets a VERSION above its own and above `floor`.
+pub(crate) fn raise_directory(txn: &mut Txn, lock: u32, floor: Version) {
+    let lock = &mut txn.locks[lock as usize];
+    let raised = lock.old_version.present_after(floor);
+    if !lock.writes || raised.counter() > lock.new_version.counter() {
+        lock.new_version = raised;
+    }
+    lock.writes = true;
+}
+
+pub(crate) fn version_piece(txn: &mut Txn, record: Address, old: Version, new: Version) {
+    let words = txn.round.reserve(16);
+    txn.round.set_word(words, new.word());
+    txn.round.set_word(words.plus(8), old.word());
+    let (new, old) = (words, words.plus(8));
+    let address = record.plus(VERSION_AT);
+    txn.pieces.push(Piece { address, new, old, len_bytes: 8, logged: true });
+}
+
+/// STAMP and PRINTS behind the VERSION whose piece was added last, in the line and in the buffer: one
+/// WRITE brings them. Nothing is logged: under any other VERSION they say nothing.
+fn prints_piece(txn: &mut Txn, lock: &Lock) {
+    let Some(version) = txn.pieces.last().copied() else { return };
+    let (stamp, word) = (version.new.plus(8), txn.round.reserve(8));
+    debug_assert!(version.old == stamp && word == stamp.plus(8));
+    // The old VERSION steps aside.
+    let old = txn.round.reserve(8);
+    txn.round.set_word(old, lock.old_version.word());
+    txn.round.set_word(stamp, lock.new_version.word());
+    txn.round.set_word(word, lock.prints.word());
+    if let Some(piece) = txn.pieces.last_mut() {
+        piece.old = old;
+    }
+    let address = lock.address.plus(DIRECTORY_STAMP_AT);
+    txn.pieces.push(Piece { address, new: stamp, old: stamp, len_bytes: 16, logged: false });
+}

@@ -1,0 +1,50 @@
+//! What transactions do to hash indexes: blocks for new records, records that move, bytes that change.
+//!
+//! Invariant: bytes of an index change only under the lock of their directory record, or of the index header. How indexes lie and are
+//! searched: [`tarn_store::index`].
+
+pub(crate) mod changes;
+pub(crate) mod recheck;
+pub mod relocate;
+pub(crate) mod room;
+
+use crate::site::Context;
+use crate::transaction::working_set::{Entry, Progress, Txn};
+use tarn_store::ids::Mode;
+use tarn_store::index::hash::Lookup;
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::Cells;
+
+/// Who changes or deletes a record needs all columns that its index keys are made of.
+#[inline(always)]
+pub(crate) fn widened(table: &Table, mode: Mode, cells: Cells) -> Cells {
+    let changes =
+        mode == Mode::Delete || (mode == Mode::Update && cells.0 & table.index_cells.0 != 0);
+    if changes { cells.union(table.index_cells) } else { cells }
+}
+
+/// From here on the entry asks the index; an insert or delete needs the bucket's directory record
+/// in any case.
+pub(crate) fn ask_index(cx: &Context, txn: &mut Txn, index: usize, at_bucket: bool) {
+    let Txn { entries, lookups, .. } = txn;
+    begin_lookup(cx, &mut entries[index], lookups, at_bucket);
+}
+
+/// As [`ask_index`], for an entry at hand.
+#[inline(never)]
+pub(crate) fn begin_lookup(
+    cx: &Context,
+    entry: &mut Entry,
+    lookups: &mut Vec<Lookup>,
+    at_bucket: bool,
+) {
+    let mut lookup = Lookup::start(cx.surroundings(), cx.table(entry.table), entry.key);
+    let table = cx.table(entry.table);
+    match entry.mode {
+        Mode::Insert if at_bucket => lookup.restart_for_insert(table),
+        _ if at_bucket => lookup.restart_at_bucket(),
+        _ => {}
+    }
+    (entry.progress, entry.lookup) = (Progress::Locate, lookups.len() as u32);
+    lookups.push(lookup);
+}

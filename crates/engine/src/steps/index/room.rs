@@ -1,0 +1,120 @@
+//! Room for inserts: a slot for every key that is known to be absent, and a body.
+//!
+//! Invariant: no two inserts of a transaction take one slot. What is chosen here is taken only
+//! under the slot's lock and the directory's, both compared with what the choice was made from.
+
+use crate::site::Context;
+use crate::transaction::working_set::{Allocated, Entry, Memory, Piece, Progress, Txn};
+use tarn_fabric::address::Address;
+use tarn_store::ids::{Failure, Mode};
+use tarn_store::index::growth::Shard;
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT};
+use tarn_store::placement::catalog::Table;
+
+/// Whether an insert waits for its slot.
+pub(crate) fn wants_blocks(txn: &Txn) -> bool {
+    // An insert has asked the index.
+    !txn.lookups.is_empty()
+        && txn.entries[txn.fetched..].iter().any(|entry| entry.mode == Mode::Insert)
+}
+
+/// Gives every insert whose key is known to be absent a slot, and a body if it needs one.
+pub(crate) async fn provide_blocks(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    // Inserts before have their slots' locks.
+    let first = txn.fetched;
+    for index in first..txn.entries.len() {
+        let entry = txn.entries[index];
+        if entry.mode != Mode::Insert
+            || entry.progress != Progress::Lock
+            || !entry.address.is_null()
+        {
+            continue;
+        }
+        let table = cx.table(entry.table);
+        // A slot whose record was read, and is gone since, does not count: validation will tell.
+        let takes = |other: &Entry, slot| {
+            other.mode == Mode::Insert && !other.found && other.address == slot
+        };
+        // A readers' lock on it was for its last record.
+        let is_locked = |slot| {
+            let lock = txn.lock_on(slot).map(|lock| txn.locks[lock as usize].held_as);
+            lock.is_some_and(|held_as| !held_as.is_shared())
+        };
+        let is_taken =
+            |slot| is_locked(slot) || txn.entries[first..].iter().any(|it| takes(it, slot));
+        let chosen = txn.lookup(&entry).free.filter(|&(slot, _)| !is_taken(slot));
+        let group = txn.lookup(&entry).group();
+        if chosen.is_none() && txn.lookup(&entry).free.is_some() {
+            // Another insert of this transaction has the slot: look again once that is locked.
+            txn.lookups[entry.lookup as usize].restart_at_bucket();
+            txn.entries[index].progress = Progress::Locate;
+            continue;
+        }
+        let slot = match chosen {
+            Some((slot, _)) => slot,
+            None => extend_chain(cx, txn, index, table).await?,
+        };
+        let directory = txn.lookup(&entry).directory;
+        let entry = &mut txn.entries[index];
+        entry.address = slot;
+        if !table.geometry.contains(directory, slot) {
+            cx.growth.request(Shard { table: entry.table, group });
+        }
+        if table.slot.is_out_of_line() {
+            let bytes = table.slot.body_bytes() as u32;
+            let body = cx.allocate_record(group, (table.id, bytes)).await?;
+            txn.entries[index].body = body;
+            let memory = Memory::Record(table.id);
+            txn.allocated.push(Allocated { address: body, bytes, memory });
+        }
+    }
+    Ok(())
+}
+
+/// The bucket's chain is full: a new block, whose first slot the insert takes. NEXT of the last
+/// block is written at commit, under the directory's lock.
+async fn extend_chain(
+    cx: &Context,
+    txn: &mut Txn,
+    index: usize,
+    table: &Table,
+) -> Result<Address, Failure> {
+    let lookup = *txn.lookup(&txn.entries[index]);
+    let bytes = table.geometry.bucket_bytes;
+    let taken = |slot: Address| txn.entries.iter().any(|entry| entry.address == slot);
+    let next_at = match room_in_new(txn, table, lookup.tail, taken) {
+        Ok(slot) => return Ok(slot),
+        Err(next_at) => next_at,
+    };
+    let block = cx.allocate_anyhow(lookup.group(), bytes as u32).await?;
+    txn.allocated.push(Allocated { address: block, bytes: bytes as u32, memory: Memory::Zeros });
+    let new = txn.round.reserve(8);
+    let old = txn.round.reserve(8);
+    txn.round.set_word(new, block.to_word());
+    txn.round.set_word(old, 0);
+    txn.pieces.push(Piece { address: next_at, new, old, len_bytes: 8, logged: true });
+    Ok(block.plus(DIRECTORY_BYTES))
+}
+
+/// A free slot in the blocks by which the transaction has made a chain longer so far, from `tail` on.
+///
+/// # Errors
+/// There is none: where NEXT of the chain's last block lies.
+pub(crate) fn room_in_new(
+    txn: &Txn,
+    table: &Table,
+    tail: Address,
+    taken: impl Fn(Address) -> bool,
+) -> Result<Address, Address> {
+    let mut next_at = tail.plus(DIRECTORY_NEXT_AT);
+    while let Some(link) = txn.pieces.iter().find(|piece| piece.address == next_at) {
+        let block = Address::from_word(txn.round.word(link.new));
+        let mut slots = (0..table.geometry.slots)
+            .map(|slot| block.plus(DIRECTORY_BYTES + slot * table.slot.slot_bytes));
+        if let Some(slot) = slots.find(|&slot| !taken(slot)) {
+            return Ok(slot);
+        }
+        next_at = block.plus(DIRECTORY_NEXT_AT);
+    }
+    Err(next_at)
+}

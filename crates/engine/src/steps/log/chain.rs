@@ -1,0 +1,106 @@
+//! A transaction whose log entry is longer than its area: it takes blocks before it writes the entry, and sends the entry in parts.
+//!
+//! Invariant: the blocks are there, in every group that is written, before the entry is made. How such an entry lies:
+//! [`tarn_store::log::blocks`].
+
+use crate::site::Context;
+use crate::steps::log::send::add_part;
+use crate::transaction::working_set::Txn;
+use tarn_fabric::address::GroupId;
+use tarn_fabric::round::BufferOffset;
+use tarn_store::ids::{Explanation, Failure};
+use tarn_store::log::blocks::{LINK_BYTES, in_area, in_block};
+use tarn_store::log::seal_chained;
+use tarn_store::memory::heap::LOG_OWNER;
+
+/// Notes how long the transaction's entry will be, of which the area holds so much.
+///
+/// # Errors
+/// It is longer than a log may be.
+#[inline]
+pub(crate) fn note_length(
+    cx: &Context,
+    txn: &mut Txn,
+    (len, room): (usize, usize),
+) -> Result<(), Failure> {
+    txn.chain.bytes = 0;
+    match len > room {
+        true => note_long(cx, txn, len),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn note_long(cx: &Context, txn: &mut Txn, len: usize) -> Result<(), Failure> {
+    let most = cx.database().catalog.options().log_bytes_max;
+    if len as u64 > most {
+        let allowed = format!("at most {most} bytes (log_bytes_max)");
+        let field = "log entry of one transaction, bytes";
+        return Err(cx.explain(Explanation::usage(field, len, &allowed)));
+    }
+    txn.chain.bytes = len;
+    Ok(())
+}
+
+/// Gives the transaction's entry the blocks that it needs, in every group that is written. Before the entry is made.
+///
+/// # Errors
+/// `OutOfMemory`, or the fabric's.
+#[cold]
+pub(crate) async fn provide(cx: &Context, txn: &mut Txn) -> Result<(), Failure> {
+    let (catalog, blocks) = (&cx.database().catalog, &cx.database().log_blocks);
+    let wanted = (txn.chain.bytes - in_area(catalog)).div_ceil(in_block(catalog));
+    txn.chain.blocks.clear();
+    for at in 0..txn.groups.len() {
+        let (group, number) = (txn.groups[at], txn.coordinator);
+        loop {
+            let known = blocks.of(number, group);
+            if known.len() >= wanted {
+                txn.chain.blocks.push((group, known));
+                break;
+            }
+            let bytes = catalog.options().chunk_bytes;
+            let owner = LOG_OWNER | u64::from(number);
+            let block = cx.allocate_run_for(owner, group, bytes).await?;
+            blocks.add(number, block);
+        }
+    }
+    Ok(())
+}
+
+/// Completes an entry that was made as if its area had room for it.
+#[cold]
+pub(crate) fn complete(txn: &mut Txn, at: BufferOffset, len: usize) {
+    debug_assert_eq!(txn.chain.bytes, len);
+    seal_chained(txn.round.words_mut(at, len / 8), txn.tag);
+}
+
+/// Adds the entry for the copy of one group at `position`, in as many WRITEs as it takes.
+#[cold]
+pub(crate) fn add_log(
+    cx: &Context,
+    txn: &mut Txn,
+    (group, position): (GroupId, usize),
+    (entry, len): (BufferOffset, usize),
+) {
+    let (catalog, groups) = (&cx.database().catalog, cx.groups.whole());
+    let target = |address| groups.replica(address, position);
+    let area = catalog.log(group, txn.coordinator);
+    let Txn { round, chain, .. } = txn;
+    let its = chain.blocks.iter().find(|(its, _)| *its == group);
+    let (_, blocks) = its.expect("blocks in every group that is written");
+    let mut from = in_area(catalog);
+    add_part(round, target(area), entry, from);
+    let mut link_at = area.plus(from);
+    for &block in blocks {
+        let link = round.reserve(LINK_BYTES);
+        round.set_word(link, if from < len { block.to_word() } else { 0 });
+        round.write_private(target(link_at), link, LINK_BYTES);
+        if from >= len {
+            return;
+        }
+        let part = (len - from).min(in_block(catalog));
+        add_part(round, target(block.plus(LINK_BYTES)), entry.plus(from), part);
+        (from, link_at) = (from + part, block);
+    }
+}

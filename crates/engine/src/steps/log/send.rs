@@ -1,0 +1,164 @@
+//! A transaction's log entry and data, as they are sent to the replicas of a group.
+//!
+//! Invariant: at each node the entry comes before the data, in one batch; pieces are written in their order.
+
+use super::chain;
+use crate::site::Context;
+use crate::steps::log::encode::encode_undo;
+use crate::steps::node_locks::add_unlocks;
+use crate::steps::unknown;
+use crate::transaction::working_set::{Piece, Txn};
+use tarn_fabric::address::{GroupId, LINE_BYTES, Target};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_store::ids::Failure;
+
+/// Adds the log entry for the copy of one group at `position`; its checksum tells a torn one.
+#[inline]
+pub(crate) fn add_log(
+    cx: &Context,
+    txn: &mut Txn,
+    (group, position): (GroupId, usize),
+    area: Target,
+    log: (BufferOffset, usize),
+) {
+    match txn.chain.is_used() {
+        true => chain::add_log(cx, txn, (group, position), log),
+        false => add_part(&mut txn.round, area, log.0, log.1),
+    }
+}
+
+/// Adds a part of a log entry that lies together, in as many WRITEs as it takes.
+#[inline]
+pub(crate) fn add_part(round: &mut Round, target: Target, entry: BufferOffset, len: usize) {
+    for from in (0..len).step_by(VERB_BYTES_MAX) {
+        let part = VERB_BYTES_MAX.min(len - from);
+        round.write_private(target.plus(from), entry.plus(from), part);
+    }
+}
+
+/// Adds one group's log and data, to the replicas (by position) that `choose` names.
+pub(crate) fn add_data(
+    cx: &Context,
+    txn: &mut Txn,
+    group: GroupId,
+    log: Option<(BufferOffset, usize)>,
+    choose: impl Fn(usize) -> bool,
+) {
+    add_pieces(cx, txn, group, log, choose, |_| true);
+}
+
+/// As [`add_data`], of the data those pieces alone that `is_meant` names.
+pub(crate) fn add_pieces(
+    cx: &Context,
+    txn: &mut Txn,
+    group: GroupId,
+    log: Option<(BufferOffset, usize)>,
+    choose: impl Fn(usize) -> bool,
+    is_meant: impl Fn(&Piece) -> bool,
+) {
+    let (area, groups) = (cx.database().catalog.log(group, txn.coordinator), cx.groups.whole());
+    let replicas = groups.replicas(group);
+    for position in (0..replicas).filter(|&position| choose(position)) {
+        if let Some(log) = log {
+            add_log(cx, txn, (group, position), groups.replica(area, position), log);
+        }
+        let Txn { round, pieces, .. } = txn;
+        let its = |piece: &&Piece| piece.address.group() == group && is_meant(piece);
+        let mut rest = pieces.iter().filter(its).peekable();
+        while let Some(piece) = rest.next() {
+            let target = groups.replica(piece.address, position);
+            let mut len_bytes = piece.len_bytes as usize;
+            if let Some(next) = rest.next_if(|next| continues(piece, next)) {
+                len_bytes += next.len_bytes as usize;
+            }
+            round.write(target, piece.new, len_bytes);
+        }
+    }
+}
+
+/// Whether `next` lies behind `piece` in memory and in the buffer, in one line: then one WRITE brings
+/// both, at once.
+fn continues(piece: &Piece, next: &Piece) -> bool {
+    let len_bytes = piece.len_bytes as usize;
+    let end = piece.address.offset_bytes() + u64::from(piece.len_bytes + next.len_bytes);
+    next.address == piece.address.plus(len_bytes)
+        && next.new == piece.new.plus(len_bytes)
+        && piece.address.offset_bytes() / LINE_BYTES as u64 == (end - 1) / LINE_BYTES as u64
+}
+
+/// Makes the transaction's redo entry invalid at every copy: then nobody takes another's VERSION for its own. It has written no data, and is
+/// not in doubt any more. A node that does not answer has lost its copy. If one does not let this node write any more its locks stay where
+/// they are: whoever recovers it finds them in the entry, and gives them back.
+pub(crate) async fn take_back(cx: &Context, txn: &mut Txn) {
+    let area = cx.database().catalog.log(txn.groups[0], txn.coordinator);
+    add_clear(&mut txn.round, cx.groups.whole().all(area));
+    let mut is_gone = cx.port.execute(&mut txn.round).await.is_ok();
+    if !is_gone {
+        // What of that round has happened nobody knows: each by itself.
+        is_gone = true;
+        let copies: Vec<Target> = cx.groups.whole().all(area).collect();
+        for copy in copies {
+            add_clear(&mut txn.round, std::iter::once(copy));
+            is_gone &= match cx.port.execute(&mut txn.round).await {
+                Ok(()) => true,
+                Err(error) => matches!(*error, FabricError::NodeDown(_)),
+            };
+        }
+    }
+    if !is_gone {
+        txn.locks.clear();
+    }
+    txn.in_doubt = false;
+}
+
+/// A round after which no entry stands at these copies of an area.
+fn add_clear(round: &mut Round, copies: impl Iterator<Item = Target>) {
+    round.begin();
+    let none = round.reserve(8);
+    round.set_word(none, 0);
+    copies.for_each(|copy| round.write_private(copy, none, 8));
+}
+
+/// The undo log in a round of its own, to the replicas of the first `groups` of those that are written.
+///
+/// # Errors
+/// The fabric's.
+pub(crate) async fn send_log(cx: &Context, txn: &mut Txn, groups: usize) -> Result<(), Failure> {
+    txn.round.begin();
+    let log = encode_undo(txn);
+    for at in 0..groups.min(txn.groups.len()) {
+        let group = txn.groups[at];
+        let area = cx.database().catalog.log(group, txn.coordinator);
+        for (position, target) in cx.groups.whole().all(area).enumerate() {
+            add_log(cx, txn, (group, position), target, log);
+        }
+    }
+    cx.port.execute(&mut txn.round).await?;
+    Ok(())
+}
+
+/// As it must not be: data and unlock in one batch at the primary, the backups not awaited. Here the backups' batch
+/// comes after the primary's, which is one of the orders in which they may land.
+///
+/// # Errors
+/// `CommitUnknown`.
+pub(crate) async fn write_and_unlock_early(
+    cx: &Context,
+    txn: &mut Txn,
+    log: Option<(BufferOffset, usize)>,
+) -> Result<(), Failure> {
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |position| position == 0);
+    }
+    add_unlocks(cx, txn);
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    txn.round.begin();
+    for index in 0..txn.groups.len() {
+        add_data(cx, txn, txn.groups[index], log, |position| position > 0);
+    }
+    cx.port.execute(&mut txn.round).await.map_err(|_| unknown(cx, txn))?;
+    txn.locks.clear();
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! What protocols share: records and indexes as transactions reach them, locks beside records, logs, recovery by logs.
+//!
+//! Map: `access` finds, locks and reads records; `structure` does so for indexes, and changes their shape; `node_locks` are locks that are
+//! words of memory nodes; `in_place` is what a commit writes there; `log` brings entries to their areas; [`settle`] makes
+//! transactions final by their entries.
+//!
+//! Invariant: nothing here names a protocol, or knows in which order one commits.
+
+pub(crate) mod access;
+pub(crate) mod in_place;
+pub(crate) mod index;
+pub(crate) mod log;
+pub(crate) mod node_locks;
+pub mod recorder;
+pub mod settle;
+pub(crate) mod structure;
+pub mod trees;
+
+use crate::site::Context;
+use crate::transaction::working_set::Txn;
+use tarn_store::ids::{Explanation, Failure};
+
+/// From here on the outcome is what the memory says.
+#[inline]
+pub(crate) fn begin_doubt(cx: &Context, txn: &mut Txn) {
+    txn.in_doubt = true;
+    if txn.recorded_in.is_some() {
+        recorder::enter_doubt(cx, txn);
+    }
+}
+
+/// The failure of who does not know what has landed.
+#[cold]
+pub(crate) fn unknown(cx: &Context, txn: &Txn) -> Failure {
+    cx.explain(Explanation::Unknown(txn.tag))
+}

@@ -1,0 +1,144 @@
+//! Turns a transaction into what a history says of it.
+//!
+//! Invariant: a transaction that may have written is in the history before its first write is sent, as
+//! one of unknown outcome; so a history is whole also if its coordinator is never heard of again.
+
+use crate::site::Context;
+use crate::transaction::ordered::Leaf;
+use crate::transaction::working_set::{Entry, Progress, Txn};
+use std::collections::BTreeSet;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::round::BufferOffset;
+use tarn_store::history::{
+    RecordedOutcome, RecordedRead, RecordedTxn, RecordedWrite, Undone, WriteKind, fingerprint,
+};
+use tarn_store::ids::{Mode, Resolution, TxnId};
+use tarn_store::layout::Version;
+use tarn_store::schema::{Cells, TableId};
+
+/// What was decided about transactions in doubt: what callers were `told`, and what threads have noted.
+///
+/// Of a life that is no member any more a decision counts only if there is no other. Expelled while it decided,
+/// it may have read memory that has died since, and nothing of its decision landed; if it did land, memory is
+/// not what the other one says.
+pub fn decisions<'c>(
+    told: Vec<(TxnId, Resolution)>,
+    contexts: impl IntoIterator<Item = &'c Context>,
+) -> Vec<(TxnId, Resolution)> {
+    let is_member = |cx: &&Context| cx.database().membership.is_member(cx.node.id);
+    let (living, dead): (Vec<_>, Vec<_>) = contexts.into_iter().partition(is_member);
+    let mut decided = told;
+    decided.extend(living.iter().flat_map(|cx| cx.decisions()));
+    let known: BTreeSet<TxnId> = decided.iter().map(|(id, _)| *id).collect();
+    let of_dead = dead.iter().flat_map(|cx| cx.decisions());
+    decided.extend(of_dead.filter(|(id, _)| !known.contains(id)));
+    decided
+}
+
+/// Enters a transaction whose data are about to be sent.
+#[cold]
+pub(crate) fn enter_doubt(cx: &Context, txn: &Txn) {
+    if txn.entries.is_empty() && txn.ordered.leaves.is_empty() {
+        return; // a split of a bucket: it changes no record
+    }
+    enter(cx, txn, RecordedOutcome::Unknown);
+}
+
+/// Enters a transaction, or how it ended after all.
+#[cold]
+pub(crate) fn enter(cx: &Context, txn: &Txn, outcome: RecordedOutcome) {
+    let Some((sink, invoked)) = &txn.recorded_in else { return };
+    let mut recorded = record(cx, txn, *invoked, outcome);
+    if outcome == RecordedOutcome::GaveUp {
+        recorded.writes.clear(); // they were never sent
+    }
+    let mut history = sink.borrow_mut();
+    let known = history.iter_mut().rev().find(|known| known.id == recorded.id);
+    match known {
+        Some(known) => *known = recorded,
+        // An abort that wrote nothing left no trace that anybody could have seen.
+        None if outcome == RecordedOutcome::Aborted && recorded.writes.is_empty() => {}
+        None => history.push(recorded),
+    }
+}
+
+fn record(cx: &Context, txn: &Txn, invoked: Nanos, outcome: RecordedOutcome) -> RecordedTxn {
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for entry in &txn.entries {
+        reads.extend(recorded_read(cx, txn, entry));
+        writes.extend(recorded_write(cx, txn, entry));
+    }
+    for leaf in &txn.ordered.leaves {
+        record_leaf(cx, leaf, &mut reads, &mut writes);
+    }
+    let (id, coordinator) = (txn.tag, txn.coordinator);
+    let completed = cx.port.observed();
+    RecordedTxn { id, coordinator, invoked, completed, outcome, reads, writes }
+}
+
+/// A leaf of an ordered index is a record of its own, named by its address: so a scan that misses an
+/// entry, or sees it too early, is a read of a version that does not fit its other reads.
+fn record_leaf(
+    cx: &Context,
+    leaf: &Leaf,
+    reads: &mut Vec<RecordedRead>,
+    writes: &mut Vec<RecordedWrite>,
+) {
+    if !leaf.shown && !leaf.is_held {
+        return; // never seen
+    }
+    let tables = cx.database().catalog.tables().len();
+    let (table, key) = (TableId(tables as u16 + leaf.index.0), leaf.address.to_word());
+    let version = leaf.version.counter();
+    reads.push(RecordedRead { table, key, version, present: true, fingerprint: 0 });
+    if leaf.new_version != Version::NEVER {
+        let (version, kind) = (leaf.new_version.counter(), WriteKind::Update);
+        // Whoever undoes it counts on, whatever records do.
+        let undone = (cx.database().protocol.info().undone_node)(leaf.version.counter(), version);
+        writes.push(RecordedWrite { table, key, version, kind, fingerprint: 0, undone });
+    }
+}
+
+/// The hash of the payload at `at`, if all of it is known.
+fn payload_fingerprint(cx: &Context, txn: &Txn, entry: &Entry, at: BufferOffset) -> u64 {
+    let slot = &cx.table(entry.table).slot;
+    if slot.is_out_of_line() && entry.cells != Cells::ALL {
+        return 0;
+    }
+    fingerprint(txn.round.bytes(at, slot.payload_bytes))
+}
+
+fn recorded_read(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedRead> {
+    if entry.progress != Progress::Done {
+        return None; // never fetched
+    }
+    let slot = &cx.table(entry.table).slot;
+    let hash = |at: BufferOffset| payload_fingerprint(cx, txn, entry, at);
+    let fingerprint = match (entry.mode, entry.found) {
+        (_, false) | (Mode::Delete, true) => 0,
+        (Mode::Read | Mode::Insert, true) => hash(entry.payload),
+        (Mode::Update, true) => hash(entry.payload_before(slot)),
+    };
+    let (table, key, present) = (entry.table, entry.key, entry.found);
+    let version = entry.version.counter();
+    Some(RecordedRead { table, key, version, present, fingerprint })
+}
+
+fn recorded_write(cx: &Context, txn: &Txn, entry: &Entry) -> Option<RecordedWrite> {
+    let version = entry.new_version.counter();
+    // An insert's former version is its directory's, with which its new one has nothing in common.
+    let is_same = entry.mode != Mode::Insert && entry.new_version == entry.version;
+    if version == 0 || !entry.writable || is_same {
+        return None;
+    }
+    let hash = || payload_fingerprint(cx, txn, entry, entry.payload);
+    let (kind, fingerprint) = match entry.mode {
+        Mode::Read => return None,
+        Mode::Update => (WriteKind::Update, hash()),
+        Mode::Insert => (WriteKind::Insert, hash()),
+        Mode::Delete => (WriteKind::Delete, 0),
+    };
+    let (table, key) = (entry.table, entry.key);
+    let undone = (cx.database().protocol.info().undone)(kind, version).map(Undone::always);
+    Some(RecordedWrite { table, key, version, kind, fingerprint, undone })
+}

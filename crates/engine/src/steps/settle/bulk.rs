@@ -1,0 +1,154 @@
+//! Many verbs at once: READs, WRITEs and releases of words, in as few rounds as their number allows.
+//!
+//! Invariant: verbs to one node take effect in the order of the wishes. What may be repeated alone is offered here (READ, WRITE of given bytes, CAS of a word that never
+//! comes back), because a round that a dead memory node broke is sent again without that node.
+
+use crate::site::Context;
+use std::collections::BTreeSet;
+use tarn_fabric::address::{NodeSlot, Target};
+use tarn_fabric::error::FabricError;
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_store::ids::Failure;
+
+/// Most verbs of one round.
+const VERBS_MAX: usize = 512;
+/// Most bytes that one round moves.
+const BYTES_MAX: usize = 256 << 10;
+
+/// One verb.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    /// So many bytes.
+    Read(Target, usize),
+    /// These bytes there.
+    Write(Target, Vec<u8>),
+    /// A word becomes 0 if it is this.
+    Clear(Target, u64),
+    /// A word becomes another if it is this.
+    Swap(Target, u64, u64),
+}
+
+impl Wish {
+    fn target(&self) -> Target {
+        match self {
+            Wish::Read(target, _)
+            | Wish::Write(target, _)
+            | Wish::Clear(target, _)
+            | Wish::Swap(target, ..) => *target,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Wish::Read(_, len) => *len,
+            Wish::Write(_, bytes) => bytes.len(),
+            Wish::Clear(..) | Wish::Swap(..) => 8,
+        }
+    }
+}
+
+/// What came of a wish.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// The bytes that were asked for; of a write or a release, nothing.
+    Done(Vec<u8>),
+    /// Its node is down.
+    Down,
+}
+
+impl Answer {
+    /// The first word of what was read; `None` if the node is down.
+    pub(crate) fn word(&self) -> Option<u64> {
+        let Answer::Done(bytes) = self else { return None };
+        bytes.first_chunk().map(|word| u64::from_le_bytes(*word))
+    }
+}
+
+/// See the module's text.
+pub(crate) struct Bulk<'a> {
+    cx: &'a Context,
+    round: Round,
+    down: BTreeSet<NodeSlot>,
+}
+
+impl<'a> Bulk<'a> {
+    pub(crate) fn new(cx: &'a Context) -> Bulk<'a> {
+        Bulk { cx, round: Round::new(), down: BTreeSet::new() }
+    }
+
+    /// Does all of it; the answers are in the order of the wishes. Those to different nodes have no order.
+    pub(crate) async fn run(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
+        let mut answers = Vec::with_capacity(wishes.len());
+        let mut rest = wishes;
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let fits = |wish: &&Wish| {
+                bytes += wish.bytes();
+                bytes <= BYTES_MAX
+            };
+            let count = rest.iter().take(VERBS_MAX).take_while(fits).count().max(1);
+            let (now, later) = rest.split_at(count);
+            answers.extend(self.round_of(now).await?);
+            rest = later;
+        }
+        Ok(answers)
+    }
+
+    async fn round_of(&mut self, wishes: &[Wish]) -> Result<Vec<Answer>, Failure> {
+        loop {
+            self.round.clear();
+            let places: Vec<Option<BufferOffset>> =
+                wishes.iter().map(|wish| self.plan(wish)).collect();
+            match self.cx.port.execute(&mut self.round).await {
+                Ok(()) => {
+                    let answers = wishes.iter().zip(places);
+                    return Ok(answers.map(|(wish, at)| self.answer(wish, at)).collect());
+                }
+                Err(error) => match *error {
+                    FabricError::NodeDown(node) if self.down.insert(node) => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+    }
+
+    fn plan(&mut self, wish: &Wish) -> Option<BufferOffset> {
+        let target = wish.target();
+        if self.down.contains(&target.node()) {
+            return None;
+        }
+        let round = &mut self.round;
+        let at = match wish {
+            Wish::Clear(_, word) => {
+                round.cas(target, *word, 0);
+                return Some(BufferOffset::default());
+            }
+            Wish::Swap(_, word, other) => {
+                round.cas(target, *word, *other);
+                return Some(BufferOffset::default());
+            }
+            Wish::Read(_, len) => round.reserve_lines(*len),
+            Wish::Write(_, bytes) => {
+                let at = round.reserve_lines(bytes.len());
+                round.bytes_mut(at, bytes.len()).copy_from_slice(bytes);
+                at
+            }
+        };
+        for from in (0..wish.bytes()).step_by(VERB_BYTES_MAX) {
+            let part = VERB_BYTES_MAX.min(wish.bytes() - from);
+            match wish {
+                Wish::Read(..) => round.read_into(target.plus(from), at.plus(from), part),
+                _ => round.write(target.plus(from), at.plus(from), part),
+            }
+        }
+        Some(at)
+    }
+
+    fn answer(&self, wish: &Wish, at: Option<BufferOffset>) -> Answer {
+        match (wish, at) {
+            (_, None) => Answer::Down,
+            (Wish::Read(_, len), Some(at)) => Answer::Done(self.round.bytes(at, *len).to_vec()),
+            _ => Answer::Done(Vec::new()),
+        }
+    }
+}

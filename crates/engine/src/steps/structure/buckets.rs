@@ -1,0 +1,358 @@
+//! Growth of hash indexes as structural transactions: adding a segment to an index, and splitting buckets.
+//!
+//! Invariants: they are transactions like any other: no-wait locks under an owner's tag, the
+//! log before the data at each node, every replica, unlock after them; recovery finishes
+//! or undoes them without knowing what they are. Where records name their writer, the header does, too: who changes
+//! buckets and no record is known by that. The index header's lock makes them one at a time
+//! in a shard. Under the directory's lock nothing comes into a bucket or leaves it, so that what
+//! must move is known before the slots are locked; only slots that change are.
+
+use super::{Part, Structure, begin, raise};
+use crate::site::Context;
+use crate::steps::index::relocate::{
+    Relocation, Side, depth_after, used_slots, write_lines, write_word,
+};
+use crate::transaction::working_set::{Allocated, LockKind, Memory, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round, VERB_BYTES_MAX};
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::index::growth::{Grown, IndexHeader, Next, Shard, Step};
+use tarn_store::layout::{
+    DIRECTORY_DEPTH_AT, DIRECTORY_NEXT_AT, Geometry, Version, lined_writes, stamp_lines,
+};
+use tarn_store::placement::catalog::Table;
+
+/// What a changed word takes of the log.
+const WORD_LOG_BYTES: usize = PIECE_HEAD_BYTES + 8;
+/// What the log has of a piece beside its bytes.
+const PIECE_HEAD_BYTES: usize = 16;
+/// What the split of a bucket without a chain takes of it at most.
+const SPLIT_LOG_BYTES: usize = 1536;
+
+/// The next growth of a shard; see [`crate::protocol::Protocol::restructure`].
+pub(crate) async fn restructure(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    shard: Shard,
+) -> Result<Grown, Failure> {
+    let table = cx.table(shard.table);
+    let address = table.geometry.header(shard.group);
+    begin(protocol, cx, txn);
+    txn.round.begin();
+    let header = (address, Geometry::HEADER_BYTES);
+    let image = protocol.ask_part(cx, txn, (table, Part::Bucket), header);
+    if protocol.await_locks(cx, txn, 0).await? == 0 {
+        return Err(AbortReason::LockRefused.into());
+    }
+    let header = IndexHeader::read(&txn.round, image);
+    match header.next(cx.surroundings(), table, shard.group) {
+        Next::Full => Ok(Grown::TooLarge),
+        Next::Extend { segment, bytes } => {
+            let fresh = segment_memory(cx, shard, segment, bytes).await?;
+            let word = (Geometry::segment_at(segment), fresh.to_word());
+            change_header(txn, table, (address, image), word);
+            protocol.commit(cx, txn).await?;
+            cx.growth.keep_spare(shard, segment, Address::NULL);
+            Ok(Grown::Extended)
+        }
+        Next::Split(first) => {
+            let grown = split(protocol, cx, txn, (shard, image), first).await?;
+            if let Grown::Split { buckets } = grown {
+                let state = first.before.word() + buckets;
+                cx.node.index_view.learn(table, shard.group, state, &header.segments);
+            }
+            Ok(grown)
+        }
+    }
+}
+
+/// Memory of a new segment. It is kept for the next try if this one fails.
+async fn segment_memory(
+    cx: &Context,
+    shard: Shard,
+    segment: usize,
+    bytes: u64,
+) -> Result<Address, Failure> {
+    if let Some(kept) = cx.growth.spare(shard, segment) {
+        return Ok(kept);
+    }
+    let small = bytes * 4 <= cx.database().catalog.options().chunk_bytes;
+    let fresh = match small {
+        true => cx.allocate(shard.group, bytes as u32).await?,
+        false => cx.allocate_run(shard.group, bytes).await?,
+    };
+    cx.growth.keep_spare(shard, segment, fresh);
+    Ok(fresh)
+}
+
+/// One bucket being split.
+struct Halves {
+    step: Step,
+    relocation: Relocation,
+    /// Image of the old directory record.
+    old: BufferOffset,
+    /// Image of the new one.
+    new: BufferOffset,
+    /// The next block of the old one's chain.
+    next: Address,
+    /// The new one's chain.
+    blocks: Vec<Address>,
+    /// The first lock of the slots that change.
+    first_lock: usize,
+}
+
+/// Splits buckets from the split position on, as many as the load asks for and as can be had: what
+/// is not, ends the row. The header is lock 0; what is locked in vain is released with the rest.
+async fn split(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    (shard, header): (Shard, BufferOffset),
+    first: Step,
+) -> Result<Grown, Failure> {
+    let (table, buckets) = (cx.table(shard.table), cx.table(shard.table).geometry.buckets);
+    let limit = cx.database().catalog.options().log_bytes.min(VERB_BYTES_MAX as u64) as usize;
+    let count = cx.growth.batch(shard, &first, buckets, limit / SPLIT_LOG_BYTES);
+    let steps = IndexHeader::steps(cx.surroundings(), table, shard.group, first, count);
+    let mut row = lock_buckets(protocol, cx, txn, table, (shard, &steps)).await?;
+    row.truncate(cx.growth.splits_wanted(shard, &first, buckets));
+    if row.is_empty() {
+        return Ok(Grown::TooLight);
+    }
+    read_chains(cx, txn, table, &mut row).await?;
+    for at in 0..row.len() {
+        match add_blocks(cx, txn, table, &mut row[at]).await {
+            Err(failure) if at == 0 => return Err(failure),
+            Err(_) => row.truncate(at),
+            Ok(()) if row[at].relocation.plan() => continue,
+            Ok(()) => row.truncate(at),
+        }
+        break;
+    }
+    lock_changed(protocol, cx, txn, table, &mut row).await?;
+    let most = cx.database().catalog.options().log_bytes_max as usize;
+    let changed = write_row(protocol, txn, table, (&row, limit, most));
+    cx.growth.note_fit(shard, changed == row.len());
+    give_back_unused(cx, txn, &row[..changed]);
+    let Some(last) = row[..changed].last() else { return Ok(Grown::TooLarge) };
+    let state = (Geometry::STATE_AT, last.step.after.word());
+    change_header(txn, table, (table.geometry.header(shard.group), header), state);
+    protocol.commit(cx, txn).await?;
+    Ok(Grown::Split { buckets: changed as u64 })
+}
+
+/// A word of the header will be another, and its VERSION. The header is lock 0, and its image the one read under it.
+fn change_header(
+    txn: &mut Txn,
+    table: &Table,
+    (address, image): (Address, BufferOffset),
+    (at, word): (usize, u64),
+) {
+    raise(txn, 0, Version::NEVER);
+    if table.slot.lined().is_none() {
+        let before = txn.round.word(image.plus(at));
+        return write_word(txn, address.plus(at), before, word);
+    }
+    let Txn { round, locks, tag, .. } = txn;
+    let new = round.reserve_lines(Geometry::HEADER_BYTES);
+    round.copy_within(image, new, Geometry::HEADER_BYTES);
+    round.set_word(new.plus(at), word);
+    let lines = round.bytes_mut(new, Geometry::HEADER_BYTES);
+    stamp_lines(lines, locks[0].new_version, tag.word());
+    // Its VERSION comes with all of it.
+    locks[0].kind = LockKind::Record;
+    write_lines(txn, (address, image), new, lined_writes(Geometry::HEADER_BYTES));
+}
+
+/// What a changed header takes of the log.
+fn header_log_bytes(table: &Table) -> usize {
+    match table.slot.lined() {
+        None => 2 * WORD_LOG_BYTES,
+        Some(_) => 2 * PIECE_HEAD_BYTES + Geometry::HEADER_BYTES,
+    }
+}
+
+/// Locks and reads the buckets: locks 1 and 2, 3 and 4, and so on. In the same round, some others
+/// are read for the estimate of the load.
+async fn lock_buckets(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    (shard, steps): (Shard, &[Step]),
+) -> Result<Vec<Halves>, Failure> {
+    let bucket_bytes = table.geometry.bucket_bytes;
+    txn.round.begin();
+    let mut row = Vec::with_capacity(steps.len());
+    for &step in steps {
+        let part = (table, Part::Bucket);
+        let mut ask = |address| protocol.ask_part(cx, txn, part, (address, bucket_bytes));
+        let (old, new) = (ask(step.old), ask(step.new));
+        let copies = cx.groups.whole().replicas(shard.group);
+        let (relocation, next, blocks) = (Relocation::of(copies), Address::NULL, Vec::new());
+        row.push(Halves { step, relocation, old, new, next, blocks, first_lock: 0 });
+    }
+    let (near, state) = (cx.surroundings(), steps[0].before);
+    let sample: Vec<BufferOffset> =
+        IndexHeader::sample(near, table, shard.group, state, txn.tag.word())
+            .map(|bucket| txn.round.read(near.groups.primary(bucket), bucket_bytes))
+            .collect();
+    let whole = protocol.await_locks(cx, txn, 1).await? / 2;
+    cx.growth.sample(shard, sample.iter().map(|&at| used_slots(table, &txn.round, at)));
+    row.truncate(whole);
+    if row.is_empty() {
+        return Err(AbortReason::LockRefused.into());
+    }
+    for halves in &mut row {
+        let (round, step) = (&txn.round, halves.step);
+        let (old, new) = ((step.old, halves.old), (step.new, halves.new));
+        let relocation = &mut halves.relocation;
+        relocation.add_block(table, round, old, (Side::Old, false), step.before.level);
+        relocation.add_block(table, round, new, (Side::New, false), step.before.level);
+        halves.next = next_of(round, halves.old);
+    }
+    Ok(row)
+}
+
+/// Reads the old buckets' chains, all at once, a block of each in a round.
+async fn read_chains(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    row: &mut [Halves],
+) -> Result<(), Failure> {
+    loop {
+        txn.round.begin();
+        let mut read = Vec::new();
+        for (index, halves) in row.iter().enumerate().filter(|(_, each)| !each.next.is_null()) {
+            let target = cx.groups.primary(halves.next);
+            read.push((index, txn.round.read(target, table.geometry.bucket_bytes)));
+        }
+        if read.is_empty() {
+            return Ok(());
+        }
+        cx.port.execute(&mut txn.round).await?;
+        for (index, image) in read {
+            let Halves { relocation, step, next, .. } = &mut row[index];
+            let block = (*next, image);
+            relocation.add_block(table, &txn.round, block, (Side::Old, true), step.before.level);
+            *next = next_of(&txn.round, image);
+        }
+    }
+}
+
+fn next_of(round: &Round, block: BufferOffset) -> Address {
+    Address::from_word(round.word(block.plus(DIRECTORY_NEXT_AT)))
+}
+
+/// Gives the new bucket the overflow blocks that it needs, if any.
+async fn add_blocks(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    halves: &mut Halves,
+) -> Result<(), Failure> {
+    let (bytes, step) = (table.geometry.bucket_bytes, halves.step);
+    for _ in 0..halves.relocation.blocks_wanted(table) {
+        let block = cx.allocate(step.new.group(), bytes as u32).await?;
+        txn.allocated.push(Allocated {
+            address: block,
+            bytes: bytes as u32,
+            memory: Memory::Zeros,
+        });
+        halves.blocks.push(block);
+        let image = txn.round.reserve_lines(bytes);
+        txn.round.bytes_mut(image, bytes).fill(0);
+        let (round, side) = (&txn.round, (Side::New, true));
+        halves.relocation.add_block(table, round, (block, image), side, step.before.level);
+    }
+    Ok(())
+}
+
+/// Locks every slot that changes and reads it again.
+async fn lock_changed(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    row: &mut Vec<Halves>,
+) -> Result<(), Failure> {
+    let start = txn.locks.len();
+    txn.round.begin();
+    for halves in row.iter_mut() {
+        halves.first_lock = txn.locks.len();
+        for slot in halves.relocation.changed() {
+            let (part, lies) = (Part::Slot(slot.held_key()), (slot.address, table.slot.slot_bytes));
+            slot.image = protocol.ask_part(cx, txn, (table, part), lies);
+        }
+    }
+    let asked = txn.locks.len();
+    let granted = start + protocol.await_locks(cx, txn, start).await?;
+    let ends = row.iter().skip(1).map(|next| next.first_lock).chain([asked]);
+    let whole = ends.take_while(|&end| end <= granted).count();
+    row.truncate(whole);
+    let holds = |halves: &mut Halves| halves.relocation.still_holds(&txn.round);
+    let whole = row.iter_mut().map(holds).take_while(|&held| held).count();
+    row.truncate(whole);
+    if row.is_empty() { Err(AbortReason::LockRefused.into()) } else { Ok(()) }
+}
+
+/// Adds what is to be written, bucket by bucket, as far as the log has room: of more than one the log area. Returns how
+/// many buckets that is.
+fn write_row(
+    protocol: &impl Structure,
+    txn: &mut Txn,
+    table: &Table,
+    (row, limit, most): (&[Halves], usize, usize),
+) -> usize {
+    for (index, halves) in row.iter().enumerate() {
+        let pieces = txn.pieces.len();
+        let slots = halves.first_lock..halves.first_lock + halves.relocation.changes();
+        write_halves(txn, table, halves, 1 + 2 * index);
+        // VERSION of the directories so far; the header.
+        let rest = 2 * (index + 1) * WORD_LOG_BYTES + header_log_bytes(table);
+        let limit = if index == 0 { most } else { limit };
+        if protocol.log_bytes(txn) + rest > limit {
+            txn.pieces.truncate(pieces);
+            for lock in slots.chain(1 + 2 * index..3 + 2 * index) {
+                txn.locks[lock].writes = false;
+            }
+            return index;
+        }
+    }
+    row.len()
+}
+
+/// One bucket's changes; its directories' locks are `first` and the one after.
+fn write_halves(txn: &mut Txn, table: &Table, halves: &Halves, first: usize) {
+    halves.relocation.write(table, txn, halves.first_lock);
+    let floor = later(txn.locks[first].old_version, txn.locks[first + 1].old_version);
+    for (lock, image) in [(first, halves.old), (first + 1, halves.new)] {
+        let before = txn.round.word(image.plus(DIRECTORY_DEPTH_AT));
+        let address = txn.locks[lock].address.plus(DIRECTORY_DEPTH_AT);
+        write_word(txn, address, before, depth_after(&halves.step));
+        raise(txn, lock, floor);
+    }
+    let mut tail = halves.step.new;
+    let mut next = txn.round.word(halves.new.plus(DIRECTORY_NEXT_AT));
+    for block in &halves.blocks {
+        write_word(txn, tail.plus(DIRECTORY_NEXT_AT), next, block.to_word());
+        (tail, next) = (*block, 0);
+    }
+}
+
+/// Gives back the blocks of buckets that are not split after all.
+fn give_back_unused(cx: &Context, txn: &mut Txn, row: &[Halves]) {
+    txn.allocated.retain(|&block| {
+        let used = row.iter().any(|halves| halves.blocks.contains(&block.address));
+        if !used {
+            cx.take_back(block);
+        }
+        used
+    });
+}
+
+fn later(one: Version, other: Version) -> Version {
+    if one.counter() >= other.counter() { one } else { other }
+}

@@ -1,0 +1,126 @@
+//! Emptying slots of deleted records, where these keep their slots for readers of earlier versions: so that other keys
+//! find room.
+//!
+//! Invariants: it is a transaction like any other, beside those that insert: under the bucket's lock no key comes to it, and
+//! under its row's lock nobody relies on what a deleted record's slot says. What the emptied slots had said is not
+//! forgotten where it matters: the directory's VERSION is the sweep's, later than each of the deletions, so that a key
+//! which is in no slot of the bucket was absent as of VERSION, and before that it is not known; and a place for a
+//! version keeps the newest that it has shown ([`tarn_store::layout::choose()`], rule 5), for a reader who sees lines of before
+//! and after. Recovery finishes or undoes it without knowing what it is.
+
+use super::{Part, Structure, begin, raise};
+use crate::site::Context;
+use crate::transaction::working_set::{Piece, Txn};
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, VERB_BYTES_MAX};
+use tarn_store::ids::{AbortReason, Failure};
+use tarn_store::layout::{DIRECTORY_BYTES, DIRECTORY_NEXT_AT, KEY_AT, Version};
+use tarn_store::placement::catalog::Table;
+use tarn_store::schema::TableId;
+
+/// What the directory takes of the log, and its VERSION.
+const REST_LOG_BYTES: usize = 64;
+
+/// The slot of a deleted record.
+struct Gone {
+    address: Address,
+    key: u64,
+    image: BufferOffset,
+}
+
+/// Empties the slots of deleted records in a bucket and its chain, as many as the log has room for; how many.
+///
+/// # Errors
+/// As [`crate::protocol::Protocol::commit`]: a lock may be refused.
+pub(crate) async fn sweep(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    (table, bucket): (TableId, Address),
+) -> Result<usize, Failure> {
+    let table = cx.table(table);
+    begin(protocol, cx, txn);
+    txn.round.begin();
+    let whole = (bucket, table.geometry.bucket_bytes);
+    let image = protocol.ask_part(cx, txn, (table, Part::Bucket), whole);
+    if protocol.await_locks(cx, txn, 0).await? == 0 {
+        return Err(AbortReason::LockRefused.into());
+    }
+    let mut gone = find(cx, txn, table, (bucket, image)).await?;
+    if gone.is_empty() {
+        return Ok(0);
+    }
+    let first = txn.locks.len();
+    txn.round.begin();
+    for it in &mut gone {
+        let lies = (it.address, table.slot.slot_bytes);
+        it.image = protocol.ask_part(cx, txn, (table, Part::Slot(Some(it.key))), lies);
+    }
+    let granted = protocol.await_locks(cx, txn, first).await?;
+    gone.truncate(granted);
+    let emptied = empty(protocol, cx, txn, (table, &gone));
+    if emptied > 0 {
+        raise(txn, 0, Version::NEVER);
+        protocol.commit(cx, txn).await?;
+    }
+    Ok(emptied)
+}
+
+/// Slots of deleted records in a bucket, whose image lies there, and in its chain.
+async fn find(
+    cx: &Context,
+    txn: &mut Txn,
+    table: &Table,
+    (bucket, image): (Address, BufferOffset),
+) -> Result<Vec<Gone>, Failure> {
+    let (mut block, mut at, mut gone) = (bucket, image, Vec::new());
+    loop {
+        for slot in 0..table.geometry.slots {
+            let offset = DIRECTORY_BYTES + slot * table.slot.slot_bytes;
+            let (address, image) = (block.plus(offset), at.plus(offset));
+            if table.slot.is_tombstone(txn.round.bytes(image, table.slot.slot_bytes)) {
+                gone.push(Gone { address, key: txn.round.word(image.plus(KEY_AT)), image });
+            }
+        }
+        block = Address::from_word(txn.round.word(at.plus(DIRECTORY_NEXT_AT)));
+        if block.is_null() {
+            return Ok(gone);
+        }
+        txn.round.begin();
+        at = txn.round.read(cx.groups.primary(block), table.geometry.bucket_bytes);
+        cx.port.execute(&mut txn.round).await?;
+    }
+}
+
+/// Adds what empties the slots, by their images that were read under their locks: as many as the log has room for.
+fn empty(
+    protocol: &impl Structure,
+    cx: &Context,
+    txn: &mut Txn,
+    (table, gone): (&Table, &[Gone]),
+) -> usize {
+    let limit = cx.database().catalog.options().log_bytes.min(VERB_BYTES_MAX as u64) as usize;
+    let bytes = table.slot.slot_bytes;
+    let mut emptied = 0;
+    for it in gone {
+        let image = txn.round.bytes(it.image, bytes);
+        let newest = table.slot.newest_committed(image);
+        let is_same = txn.round.word(it.image.plus(KEY_AT)) == it.key;
+        let Some(newest) = newest.filter(|_| is_same && table.slot.is_tombstone(image)) else {
+            continue;
+        };
+        // The sweep is to be later than that.
+        cx.timestamps.observe(cx, newest.version);
+        let new = txn.round.reserve_lines(bytes);
+        txn.round.copy_within(it.image, new, bytes);
+        table.slot.vacate(txn.round.bytes_mut(new, bytes));
+        let (address, old, len_bytes) = (it.address, it.image, bytes as u32);
+        txn.pieces.push(Piece { address, new, old, len_bytes, logged: true });
+        if protocol.log_bytes(txn) + REST_LOG_BYTES > limit {
+            txn.pieces.pop();
+            break;
+        }
+        emptied += 1;
+    }
+    emptied
+}

@@ -1,0 +1,48 @@
+//! Transactions in doubt that one thread has still to settle.
+//!
+//! Invariant: a list alone. How they are settled: [`crate::session::settle`].
+
+use crate::transaction::working_set::Txn;
+use std::cell::RefCell;
+use tarn_store::ids::TxnId;
+
+/// One that this thread has still to do something about.
+pub(crate) struct Doubt {
+    pub(crate) id: TxnId,
+    pub(crate) number: u32,
+    /// What its coordinator knew of it, since that is no more, or has handed it over.
+    pub(crate) left: Option<Box<Txn>>,
+    /// Its coordinator has handed it over, and is still there.
+    pub(crate) is_awaited: bool,
+}
+
+/// Of a thread.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    pub(crate) list: RefCell<Vec<Doubt>>,
+}
+
+impl Doubts {
+    /// Whether this thread has still to do something about one.
+    pub(crate) fn has(&self, id: TxnId) -> bool {
+        self.list.borrow().iter().any(|doubt| doubt.id == id)
+    }
+
+    /// Those that this thread has still to do something about.
+    pub(crate) fn ids(&self) -> Vec<TxnId> {
+        self.list.borrow().iter().map(|doubt| doubt.id).collect()
+    }
+
+    /// Those whose coordinator is no more, or with `resting` does not run.
+    pub(crate) fn left(&self, resting: bool) -> Vec<TxnId> {
+        let list = self.list.borrow();
+        let is_left = |doubt: &&Doubt| doubt.left.is_some() && (resting || !doubt.is_awaited);
+        list.iter().filter(is_left).map(|doubt| doubt.id).collect()
+    }
+
+    pub(crate) fn remove(&self, id: TxnId) -> Option<Doubt> {
+        let mut list = self.list.borrow_mut();
+        let at = list.iter().position(|doubt| doubt.id == id)?;
+        Some(list.swap_remove(at))
+    }
+}

@@ -1,0 +1,297 @@
+//! What one transaction does with ordered indexes: its scans, the leaves it has seen or locked, the
+//! entries that its changes bring and take away.
+//!
+//! Invariant: one leaf stands here once, whoever came to it, with the version that was seen first;
+//! another version of it is another tree than the caller was shown. The memory is kept from transaction
+//! to transaction, and a transaction without scans on tables without indexes never touches it.
+
+use crate::transaction::working_set::{Entry, FEW, NO_LOCK, Progress};
+use std::collections::BTreeMap;
+use tarn_fabric::address::Address;
+use tarn_fabric::round::{BufferOffset, Round};
+use tarn_store::ids::Mode;
+use tarn_store::index::btree::cache::Lead;
+use tarn_store::index::btree::scan::{Own, ScanState, Visit};
+use tarn_store::index::btree::seek::Seek;
+use tarn_store::index::btree::work::TreeWork;
+use tarn_store::layout::Version;
+use tarn_store::layout::index_plan::{Index, KeyBytes};
+use tarn_store::placement::catalog::{Catalog, Table};
+use tarn_store::schema::{Cells, IndexId};
+
+/// A node of an ordered index that the transaction has read or locked.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    /// Of which index.
+    pub index: IndexId,
+    /// Its LOCK word.
+    pub address: Address,
+    /// Its version as seen.
+    pub version: Version,
+    /// Index into the locks, or [`NO_LOCK`].
+    pub lock: u32,
+    /// Its image, read under the lock.
+    pub image: BufferOffset,
+    /// Its version once committed, if it is written.
+    pub new_version: Version,
+    /// Whether a scan has shown it, before any lock.
+    pub shown: bool,
+    /// Whether the lock was granted.
+    pub is_held: bool,
+}
+
+/// An entry of an index that comes or goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Of which index.
+    pub index: IndexId,
+    /// Its key.
+    pub key: KeyBytes,
+    /// The transaction's entry that makes it.
+    pub entry: u32,
+    /// Whether it comes.
+    pub adds: bool,
+    /// How far the protocol has come with it.
+    pub place: ChangePlace,
+    /// What led to the node that is read or locked for it.
+    pub lead: Lead,
+    /// Leaves that ended before the key.
+    pub hops: u8,
+}
+
+impl Change {
+    /// Of which nothing is known yet.
+    pub fn new(index: IndexId, key: KeyBytes, entry: u32, adds: bool) -> Change {
+        Change { index, key, entry, adds, place: ChangePlace::Unknown, lead: Lead::NONE, hops: 0 }
+    }
+}
+
+/// Where a change's leaf is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangePlace {
+    /// To be located.
+    Unknown,
+    /// This inner node, or root, is read in this round, to here.
+    Inner(Address, BufferOffset),
+    /// To be locked here.
+    At(Address),
+    /// Its lock is asked for, or held: an index into the leaves.
+    Leaf(u32),
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub struct Ordered {
+    /// Whether anything is to be forgotten before the next transaction.
+    pub is_used: bool,
+    /// Whether a scan or a look-up is not at its end.
+    pub pending: bool,
+    /// Look-ups of whole keys.
+    pub seeks: Vec<Seek>,
+    /// Look-ups before this one are at their end, or a scan's.
+    pub sought: usize,
+    /// Look-ups that are a scan's.
+    pub taken_over: usize,
+    /// The scans; those from `live` on are an earlier transaction's, kept for their memory.
+    pub scans: Vec<ScanState>,
+    /// How many scans the transaction has.
+    pub live: usize,
+    /// Nodes that were read or locked.
+    pub leaves: Vec<Leaf>,
+    /// One bit of 64 for each of their addresses: what is not here is not among them.
+    seen: u64,
+    /// The leaves of a transaction of many by their address.
+    by_address: BTreeMap<u64, u32>,
+    /// Leaves that scans came to in this round.
+    pub visits: Vec<Visit>,
+    /// The transaction's own changes, as scans show them.
+    pub own: Vec<Own>,
+    /// Whether they are those before this fetch.
+    pub has_own: bool,
+    /// The transaction's own changes, as the commit makes them.
+    pub changes: Vec<Change>,
+    /// The splits without which it cannot be committed, if it found leaves full.
+    pub needs: Vec<TreeWork>,
+}
+
+impl Ordered {
+    /// The nodes that the round which was planned last reads.
+    pub(crate) fn planned(&self) -> impl Iterator<Item = Address> {
+        let seeks = self.seeks[self.sought..].iter().map(|seek| seek.address);
+        let scans = self.scans[..self.live].iter().filter(|scan| !scan.is_done);
+        seeks.filter(|node| !node.is_null()).chain(scans.flat_map(|scan| scan.planned()))
+    }
+
+    /// Forgets a transaction.
+    #[cold]
+    pub fn clear(&mut self) {
+        (self.is_used, self.pending, self.live) = (false, false, 0);
+        (self.sought, self.taken_over, self.seen) = (0, 0, 0);
+        self.seeks.clear();
+        self.has_own = false;
+        self.leaves.clear();
+        self.by_address.clear();
+        self.visits.clear();
+        self.own.clear();
+        self.changes.clear();
+        self.needs.clear();
+    }
+
+    /// The next scan's state.
+    pub fn next_scan(&mut self) -> &mut ScanState {
+        (self.is_used, self.live) = (true, self.live + 1);
+        if self.scans.len() < self.live {
+            self.scans.push(ScanState::default());
+        }
+        &mut self.scans[self.live - 1]
+    }
+
+    /// A look-up that was planned is left to a scan.
+    pub fn seek_by_scan(&mut self, at: usize) {
+        let Seek { index, key, .. } = self.seeks[at];
+        self.next_scan().start(index, (key, key), 1, false);
+        self.seeks[at].scan = Some(self.live as u32 - 1);
+        self.taken_over += 1;
+    }
+
+    /// How many scans and look-ups the caller has asked for.
+    #[inline]
+    pub fn wishes(&self) -> usize {
+        self.live + self.seeks.len() - self.taken_over
+    }
+
+    /// The leaf at an address, if the transaction knows it.
+    #[inline]
+    pub fn leaf_at(&self, address: Address) -> Option<usize> {
+        if self.seen & Ordered::bit(address) == 0 {
+            return None;
+        }
+        if self.leaves.len() > FEW {
+            return self.by_address.get(&address.to_word()).map(|&at| at as usize);
+        }
+        self.leaves.iter().position(|leaf| leaf.address == address)
+    }
+
+    /// The leaf noted last makes them many.
+    #[cold]
+    fn index_leaves(&mut self) {
+        for (at, leaf) in self.leaves.iter().enumerate().skip(self.by_address.len()) {
+            self.by_address.insert(leaf.address.to_word(), at as u32);
+        }
+    }
+
+    /// Nodes are a kibibyte apart, or two.
+    #[inline]
+    fn bit(address: Address) -> u64 {
+        1 << ((address.to_word() >> 10).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+    }
+
+    /// Notes a leaf that was seen or is to be locked; its position.
+    #[inline]
+    pub fn note(&mut self, index: IndexId, visit: Visit, shown: bool) -> usize {
+        self.is_used = true;
+        self.seen |= Ordered::bit(visit.address);
+        let Visit { address, version } = visit;
+        let (lock, image, is_held) = (NO_LOCK, BufferOffset::default(), false);
+        let new_version = Version::NEVER;
+        self.leaves.push(Leaf {
+            index,
+            address,
+            version,
+            lock,
+            image,
+            new_version,
+            shown,
+            is_held,
+        });
+        if self.leaves.len() > FEW {
+            self.index_leaves();
+        }
+        self.leaves.len() - 1
+    }
+}
+
+/// Tells which index entries an entry of the transaction brings (`true`) and takes away, as it stands.
+pub fn effects(
+    catalog: &Catalog,
+    table: &Table,
+    (round, entry): (&Round, &Entry),
+    mut tell: impl FnMut(&Index, KeyBytes, bool),
+) {
+    if !entry.writable || entry.progress != Progress::Done {
+        return;
+    }
+    let slot = &table.slot;
+    let full_key = match slot.full_key_bytes {
+        0 => &[][..],
+        len => round.bytes(entry.full_key, len),
+    };
+    let payload = |at: BufferOffset| round.bytes(at, slot.payload_bytes);
+    let before = entry.payload_before(slot);
+    let key = |index: &Index, at| index.key_of(entry.key, full_key, payload(at));
+    let old_key = |index: &Index| {
+        let is_read = !slot.is_out_of_line() || entry.cells.covers(index.columns);
+        assert!(is_read, "a key of index {} of columns that were not read", index.schema.name);
+        key(index, before)
+    };
+    for index in catalog.indexes_of(table) {
+        match entry.mode {
+            Mode::Insert if !entry.void => tell(index, key(index, entry.payload), true),
+            Mode::Delete if entry.found => tell(index, old_key(index), false),
+            Mode::Update if entry.renewed || entry.dirty.0 & index.columns.0 != Cells::NONE.0 => {
+                let (old, new) = (old_key(index), key(index, entry.payload));
+                if old != new {
+                    tell(index, old, false);
+                    tell(index, new, true);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn_store::layout::LayoutKind;
+    use tarn_store::placement::catalog::Options;
+    use tarn_store::schema::{ColumnId, ColumnType, IndexPart, TableId, TableSchema};
+
+    /// Eight bytes in the first line, and eight of which half lie behind the second line's version.
+    fn catalog() -> Catalog {
+        let schema = TableSchema::new("t", 60).column("text", ColumnType::Bytes(28));
+        let schema = schema.column("a", ColumnType::U64);
+        let schema = schema.index("by_a", &[IndexPart::Column(ColumnId(1))], false);
+        let small = Options { chunk_bytes: 16 << 10, spare_bytes: 1 << 20, ..Options::default() };
+        let options =
+            Options { layout: LayoutKind::Lined { halves: true }, coordinators_max: 4, ..small };
+        Catalog::plan(&[schema], &options, 3).expect("a plan")
+    }
+
+    #[test]
+    fn an_old_key_is_read_past_the_lines_versions() {
+        let catalog = catalog();
+        let table = catalog.table(TableId(0));
+        let lined = table.slot.lined().expect("a version in every line");
+        assert_eq!(lined.lines(), 2);
+        let mut row = [0; 36];
+        row[28..].copy_from_slice(&0x0102_0304_0506_0708_u64.to_le_bytes());
+        let (mut round, len_bytes) = (Round::new(), row.len());
+        let mut entry = Entry::new(TableId(0), 1, Mode::Update, Cells::ALL, Progress::Done);
+        entry.image = round.reserve_lines(lined.record_bytes());
+        let record = round.bytes_mut(entry.image, lined.record_bytes());
+        lined.stamp(record, Version::LOADED, 0);
+        lined.scatter_payload(&row, record);
+        entry.old_payload = round.reserve_lines(len_bytes);
+        round.bytes_mut(entry.old_payload, len_bytes).copy_from_slice(&row);
+        entry.payload = round.reserve_lines(len_bytes);
+        round.bytes_mut(entry.payload, len_bytes).fill(0);
+        (entry.dirty, entry.writable) = (Cells::one(ColumnId(1)), true);
+
+        let mut told = Vec::new();
+        effects(&catalog, table, (&round, &entry), |_, key, comes| {
+            told.push((u64::from_be_bytes(*key.first_chunk().expect("a column")), comes));
+        });
+        assert_eq!(told, [(0x0102_0304_0506_0708, false), (0, true)]);
+    }
+}
