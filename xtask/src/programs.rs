@@ -1,7 +1,7 @@
 //! Our programs and examples, built as the tests build them.
 //!
 //! Invariant: one command builds them, for all steps. It names an example and so has the features that
-//! tests ask for; `cargo run -p tarn` would not, and the whole workspace would be compiled a second time.
+//! tests ask for; `cargo run` would not, and the whole workspace would be compiled a second time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

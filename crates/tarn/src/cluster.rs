@@ -3,7 +3,7 @@
 //! Invariant: the catalog's stamp stands in every memory node's superblock, written when the
 //! cluster is made and compared when somebody joins; a plan or protocol that differs is refused.
 
-use crate::memory::check_caches;
+use crate::memory::{available_bytes, check_caches};
 use std::io;
 use std::sync::Arc;
 use tarn_engine::cluster::lease::LeasePolicy;
@@ -376,7 +376,7 @@ fn check_memory(
     threads: usize,
 ) -> Result<(), OpenError> {
     let wanted = laid_out_bytes(catalog, config);
-    let Some(available) = crate::machine::available_bytes() else { return Ok(()) };
+    let Some(available) = available_bytes() else { return Ok(()) };
     if wanted > available {
         return Err(OpenError::Usage(UsageError {
             field: catalog.largest_part().into(),

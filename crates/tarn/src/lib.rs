@@ -5,11 +5,6 @@
 //!   one did not commit.
 //! - [`row!`] declares a table's rows, [`Table`] reads and writes them in a [`Transaction`].
 //! - [`cluster`]: the embedded cluster underneath, memory nodes and compute nodes in this process.
-//! - [`mod@bench`]: what the program `tarn` measures with. [`machine`]: what it measures on.
-//! - [`simulate`]: the same on a cluster in virtual time. [`schedules`]: random orders of events on it.
-//! - [`explore`]: small transactions in every order that the contract allows.
-//! - [`reproduce`]: published figures, beside what such a cluster gives.
-//! - [`sweep`]: many such runs, side by side. [`trace`]: one transaction, looked at closely.
 //!
 //! Invariant: everything here works through the engine's and the fabric's public interfaces; what
 //! this crate can do, a program of its own can.
@@ -59,26 +54,15 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bench;
-/// The program's command line. Here and not in the program, so that what it calls with each workload and protocol
-/// is compiled once.
-#[doc(hidden)]
-pub mod cli;
 pub mod cluster;
 mod database;
 mod error;
-pub mod explore;
-pub mod machine;
-mod memory;
+/// The laboratory (`tarn-lab`) asks here too before it lays out a simulated cluster: one estimate for both.
+#[doc(hidden)]
+pub mod memory;
 mod mistakes;
-pub mod outage;
-pub mod reproduce;
 mod rows;
-pub mod schedules;
 mod session;
-pub mod simulate;
-pub mod sweep;
-pub mod trace;
 
 pub use database::{Builder, Tarn};
 pub use error::Error;

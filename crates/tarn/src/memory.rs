@@ -1,4 +1,4 @@
-//! Whether this machine has the memory for what threads remember beside the database.
+//! Memory of this machine: how much a program can get, and whether it has room for what threads remember beside the database.
 //!
 //! Invariant: asked before anything is laid out, with every thread counted and the database's own bytes
 //! taken away first, so that the range it names is one that would be accepted.
@@ -8,8 +8,16 @@ use tarn_store::ids::UsageError;
 /// An address that a thread remembers: table, key, slot, body.
 const ADDRESS_BYTES: u64 = 32;
 
+/// Memory that a program could get now without swapping; `None` where the system does not say.
+pub fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
 /// Bytes of the address caches of so many threads. A cache has a power of two of entries.
-pub(crate) fn caches_bytes(entries: usize, threads: usize) -> u64 {
+pub fn caches_bytes(entries: usize, threads: usize) -> u64 {
     if entries == 0 {
         return 0;
     }
@@ -21,7 +29,7 @@ pub(crate) fn caches_bytes(entries: usize, threads: usize) -> u64 {
 ///
 /// # Errors
 /// Names the most that would be accepted.
-pub(crate) fn check_caches(
+pub fn check_caches(
     entries: usize,
     threads: usize,
     taken: u64,

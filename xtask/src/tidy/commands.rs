@@ -41,7 +41,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     if unchecked > 0 {
         let text =
             format!("{unchecked} `tarn` commands in documents are unchecked: no such program");
-        findings.push(Finding::warning("crates/tarn", 0, text));
+        findings.push(Finding::warning("crates/cli", 0, text));
     }
     findings
 }
@@ -120,7 +120,7 @@ fn judge_cargo(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
         problems.extend(unknown_packages(tree, own));
     }
     problems.extend(unknown_examples(tree, own));
-    let foreign = option(own, &["-p", "--package"]).is_some_and(|package| package != "tarn")
+    let foreign = option(own, &["-p", "--package"]).is_some_and(|package| package != "tarn-cli")
         || option(own, &["--example"]).is_some()
         || option(own, &["--bin"]).is_some_and(|program| program != "tarn");
     if *name != "run" || foreign || passed.is_empty() {
@@ -254,7 +254,7 @@ mod tests {
     fn problems(document: &str) -> Vec<String> {
         let fixture = Fixture::new(&[("README.md", document)]);
         let mut tree = fixture.tree();
-        let mut tarn = package("tarn", &[], &[]);
+        let mut tarn = package("tarn-cli", &[], &[]);
         let kind = vec!["example".to_owned()];
         let name = "bank".to_owned();
         tarn.targets.push(Target { name, kind, required_features: Vec::new() });
@@ -278,10 +278,10 @@ mod tests {
         for text in [
             "`cargo xtask ci --skip-tests` and `cargo xtask tidy`",
             "```sh\n$ tarn bench smallbank --seed 7 --json | head # --none\n```\n",
-            "```sh\ncargo run --release -p tarn -- lock serve --port=1\n```\n",
+            "```sh\ncargo run --release -p tarn-cli -- lock serve --port=1\n```\n",
             "`./target/release/tarn bench [--seed N]`, `tarn --version`, `tarn`",
-            "`RUST_LOG=x cargo test -p tarn` and `cargo run --example bank -- --none`",
-            "`tarn::Database` and `tarn → engine` and `cargo install --path crates/tarn`",
+            "`RUST_LOG=x cargo test -p tarn-cli` and `cargo run --example bank -- --none`",
+            "`tarn::Database` and `tarn → engine` and `cargo install --path crates/cli`",
             "`tarn sim kvs --ms 3` and `tarn sim nic --profile x`",
             "The word tarn nonsense --none in prose.",
         ] {

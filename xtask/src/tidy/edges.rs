@@ -15,10 +15,12 @@ struct Allowed {
     dev: &'static [&'static str],
 }
 
-const TABLE: [Allowed; 9] = [
+const TABLE: [Allowed; 11] = [
     Allowed {
-        name: "tarn",
+        name: "tarn-cli",
         normal: &[
+            "tarn-lab",
+            "tarn",
             "tarn-workloads",
             "tarn-check",
             "tarn-sim",
@@ -29,6 +31,20 @@ const TABLE: [Allowed; 9] = [
         ],
         dev: &[],
     },
+    Allowed {
+        name: "tarn-lab",
+        normal: &[
+            "tarn",
+            "tarn-workloads",
+            "tarn-check",
+            "tarn-sim",
+            "tarn-engine",
+            "tarn-store",
+            "tarn-fabric",
+        ],
+        dev: &[],
+    },
+    Allowed { name: "tarn", normal: &["tarn-engine", "tarn-store", "tarn-fabric"], dev: &[] },
     Allowed {
         name: "tarn-workloads",
         normal: &["tarn-engine", "tarn-store", "tarn-fabric"],
@@ -90,7 +106,9 @@ mod tests {
     #[test]
     fn the_architecture_is_allowed() {
         let packages = vec![
-            package("tarn", &["tarn-workloads", "tarn-check", "tarn-engine", "tarn-fabric"], &[]),
+            package("tarn-cli", &["tarn-lab", "tarn-workloads"], &[]),
+            package("tarn-lab", &["tarn", "tarn-workloads", "tarn-check", "tarn-engine"], &[]),
+            package("tarn", &["tarn-engine", "tarn-fabric"], &[]),
             package("tarn-workloads", &["tarn-engine", "tarn-fabric"], &["tarn-check"]),
             package("tarn-engine", &["tarn-fabric"], &["tarn-check"]),
             package("tarn-check", &[], &[]),
@@ -106,12 +124,16 @@ mod tests {
             package("tarn-fabric", &[], &["tarn-engine"]),
             package("tarn-check", &[], &[]),
             package("tarn-sim", &["tarn-engine"], &[]),
+            package("tarn", &["tarn-sim"], &["tarn-lab"]),
+            package("tarn-lab", &[], &[]),
         ];
         let expected = [
             "`tarn-engine` must not depend on `tarn-check`",
             "`tarn-engine` must not use, even in tests, `tarn-sim`",
             "`tarn-fabric` must not use, even in tests, `tarn-engine`",
             "`tarn-sim` must not depend on `tarn-engine`",
+            "`tarn` must not depend on `tarn-sim`",
+            "`tarn` must not use, even in tests, `tarn-lab`",
         ];
         assert_eq!(texts(packages), expected);
     }

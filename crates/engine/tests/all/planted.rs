@@ -76,7 +76,7 @@ const MUST_BE_CAUGHT_IN_RANGES: &[(&str, &str)] =
     &[("ford", "protect-ranges"), ("ford", "check-fences"), ("ford", "sibling-with-split")];
 
 /// Switches whose absence simulations show, by random schedules or in every order: weak_orders.rs,
-/// `crates/tarn/tests/all/schedules.rs`, `crates/tarn/tests/all/explore.rs`.
+/// `crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`.
 const MUST_BE_CAUGHT_IN_SIMULATIONS: &[(&str, &str)] = &[
     // Replicas come apart if a thread loses its core between the writes of two copies, and then
     // only if the record is not written again: on a busy machine that took longer than any limit.
@@ -210,7 +210,7 @@ fn passes_and_reaches_everything(info: &ProtocolInfo) {
 }
 
 /// Whether what a protocol reaches and lacks is shown on threads, too: of the others simulations show it, all of it
-/// (`crates/tarn/tests/all/schedules.rs`, `crates/tarn/tests/all/explore.rs`).
+/// (`crates/cli/tests/all/schedules.rs`, `crates/cli/tests/all/explore.rs`).
 fn is_planted_here(info: &ProtocolInfo) -> bool {
     MUST_BE_CAUGHT.iter().any(|it| it.0 == info.name)
 }

@@ -1,0 +1,216 @@
+//! The `tarn` program: benchmarks with verdicts, and verdicts on recorded histories.
+//!
+//! It parses the command line, runs a command of the laboratory (`tarn-lab`), and turns its end into an exit code.
+//!
+//! Invariant: results go to standard output, everything else to standard error. The exit code is 0
+//! if all is well, 1 if a check failed or the work could not be done, 2 if the command line, a
+//! scenario or a history could not be used. Bad input ends in one line, `error: --FLAG = VALUE; allowed: …`,
+//! from all that look at it: clap, a scenario, the workload, the cluster.
+
+#![forbid(unsafe_code)]
+
+/// As `eprintln!`, which ends the program where standard error cannot be written.
+macro_rules! remark {
+    ($($text:tt)*) => { $crate::remark(format_args!($($text)*)) };
+}
+
+mod bench;
+mod check;
+mod complaint;
+mod explore;
+mod guess;
+mod interrupt;
+mod own_input;
+mod profiles;
+mod progress;
+mod reproduce;
+mod scenario;
+mod sim;
+mod swarm;
+mod switches;
+mod trace;
+mod verdict;
+mod whole_file;
+
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+use tarn_lab::bench::run::RunError;
+use tarn_store::ids::UsageError;
+
+/// Serializable transactions on a pool of remote memory.
+#[derive(Parser)]
+#[command(name = "tarn", version, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a workload on an embedded cluster, measure it and check it
+    Bench(Box<bench::Arguments>),
+    /// Run a workload on a simulated cluster, in virtual time; or measure a simulated NIC
+    Sim(Box<sim::Arguments>),
+    /// Random scenarios with faults, for some seeds, for some time, or for ever
+    Swarm(Box<swarm::Arguments>),
+    /// Draw transactions of a simulated run: rounds, verbs, phases, retries, waits
+    Trace(Box<trace::Arguments>),
+    /// Try every order of a few small transactions, with crashes if asked, and judge each
+    Explore(Box<explore::Arguments>),
+    /// Run a published figure again on a simulated cluster, beside what was published
+    #[command(visible_alias = "repro")]
+    Reproduce(reproduce::Arguments),
+    /// List hardware profiles, or the constants of one with their sources
+    Profiles(profiles::Arguments),
+    /// List what a protocol's variant can switch off
+    Switches(switches::Arguments),
+    /// Decide whether a recorded history is strictly serializable, or keeps a weaker level
+    Check(check::Arguments),
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn bench smallbank
+  tarn bench kvs --mix-profile mixed --records 1000000 --threads 2 --json
+  tarn bench smallbank --records 1000 --history bank.jsonl
+  tarn check bank.jsonl
+  tarn sim smallbank --profile cx3-56g --compute-nodes 9 --coordinators 540 --replicas 3
+  tarn sim smallbank --sweep coordinators=4,16,64 --html report.html
+  tarn swarm --seeds 1000
+  tarn trace smallbank --procedure send_payment --replicas 3
+  tarn explore write-skew
+  tarn reproduce lotus-fig-2 --quick
+  tarn repro lotus --quick --html lotus.html
+  tarn repro oocc --quick --html oocc.html
+  tarn profiles cx3-56g
+  tarn switches
+
+Exit code 0: all is well. 1: a check failed, or the work could not be done (a disk is full, say), which a line
+says that begins with error. 2: bad input.";
+
+/// What shells report of a program that SIGINT ended.
+const INTERRUPTED: u8 = 130;
+
+/// How a command that did its work came out.
+enum Verdict {
+    Good,
+    Bad,
+    /// A signal ended it early, and nothing was wrong until then.
+    Interrupted,
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+enum Stop {
+    /// Bad input; what follows `error: `.
+    Input(String),
+    /// The work failed.
+    Failed(String),
+}
+
+impl From<UsageError> for Stop {
+    fn from(error: UsageError) -> Stop {
+        Stop::Input(complaint::about(&error))
+    }
+}
+
+impl From<RunError> for Stop {
+    fn from(error: RunError) -> Stop {
+        match error {
+            RunError::Usage(error) => error.into(),
+            RunError::Failed(text) => Stop::Failed(text),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            // Help or the version, which were asked for.
+            return match written(error.print()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(text) => complain(1, &text),
+            };
+        }
+        Err(error) => return complain(2, &guess::with_guess(&complaint::of_clap(&error))),
+    };
+    let ended = match &cli.command {
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Sim(arguments) => sim::run(arguments),
+        Command::Swarm(arguments) => swarm::run(arguments),
+        Command::Trace(arguments) => trace::run(arguments),
+        Command::Explore(arguments) => explore::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
+        Command::Profiles(arguments) => profiles::run(arguments),
+        Command::Switches(arguments) => switches::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+    };
+    match ended {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(Verdict::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(Stop::Failed(text)) => complain(1, &text),
+        Err(Stop::Input(text)) => complain(2, &guess::with_guess(&text)),
+    }
+}
+
+fn complain(code: u8, text: &str) -> ExitCode {
+    let line = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    // What the user gave may hold bytes that a terminal obeys.
+    let shown: String = line
+        .chars()
+        .flat_map(|it| match it.is_control() {
+            true => it.escape_default().collect::<Vec<_>>(),
+            false => vec![it],
+        })
+        .collect();
+    remark!("error: {shown}");
+    ExitCode::from(code)
+}
+
+/// One line on standard error. Where that cannot be written, the exit code has to say it alone.
+fn remark(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Prints one object and the end of its line.
+fn print_object(object: &impl serde::Serialize) -> Result<(), Stop> {
+    print_json(serde_json::to_string(object))
+}
+
+/// Prints an object that is text already, and the end of its line.
+fn print_json(text: serde_json::Result<String>) -> Result<(), Stop> {
+    let text = text.map_err(|error| Stop::Failed(format!("the report: {error}")))?;
+    say(&format!("{text}\n"))
+}
+
+/// Prints a result; a reader that has closed the pipe does not want it.
+fn say(text: &str) -> Result<(), Stop> {
+    let mut out = std::io::stdout().lock();
+    written(out.write_all(text.as_bytes()).and_then(|()| out.flush())).map_err(Stop::Failed)
+}
+
+/// Whether standard output took a result, as far as anybody reads it.
+///
+/// # Errors
+/// Names the file and what the system said.
+fn written(result: std::io::Result<()>) -> Result<(), String> {
+    match result {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: cannot be written: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,159 @@
+//! `tarn reproduce`: published figures beside what a simulated cluster gives.
+//!
+//! Invariant: a published value that is missed is shown and is no failure; a check that fails is.
+
+use super::complaint::{about, only_with};
+use super::progress::Progress;
+use super::sim::{load_profile, with_settings};
+use super::whole_file::WholeFile;
+use super::{Stop, Verdict, print_json, print_object, say, verdict};
+use std::path::PathBuf;
+use tarn_lab::reproduce::paper::by_name::{self, Asked, Named};
+use tarn_lab::reproduce::{ALL, Figure, page};
+
+/// Runs a published figure again on a simulated cluster of the paper's hardware: one row for each
+/// published value, with the simulated one, their ratio, and what was busiest; then the verbs of a
+/// transaction beside those of the public code, and all curves.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Which figure, or lotus or oocc for the whole evaluation of LOTUS or OOCC; without one the names are listed
+    #[arg(value_name = "FIGURE")]
+    figure: Option<String>,
+    /// List the figures that can be run
+    #[arg(long, conflicts_with_all = ["figure", "quick", "html", "only", "set", "suppose"])]
+    list: bool,
+    /// Of lotus and oocc, this section alone: a name that an unknown one shows; may be given several times
+    #[arg(long, value_name = "SECTION")]
+    only: Vec<String>,
+    /// Of lotus and oocc, a constant of the hardware set for this run, as in tarn sim: what would be if
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Of lotus and oocc, a suspected cause changed for all systems, by what an unknown one shows: what would be if
+    #[arg(long, value_name = "KEY=VALUE")]
+    suppose: Vec<String>,
+    /// A smaller database, shorter points and fewer of them; the report says so
+    #[arg(long)]
+    quick: bool,
+    /// Seed of every generator
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = super::scenario::whole,
+          allow_negative_numbers = true)]
+    seed: u64,
+    /// Write the figure as a page with its curves to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn reproduce
+  tarn reproduce lotus-fig-2 --quick
+  tarn reproduce lotus-fig-2 --html lotus-fig-2.html --json
+  tarn repro lotus --quick --html lotus.html
+  tarn repro oocc --quick --html oocc.html
+  tarn repro lotus --only fig-2 --set nic.atomic_mops=25 --json
+
+A value agrees if it is within a quarter of the published one. Exit code 0: the figure was run and its
+checks passed, whether or not its values agree. 1: a check failed. 2: bad input.";
+
+impl Arguments {
+    /// Whether nothing is asked for: then the answer is what there is to ask for.
+    fn is_bare(&self) -> bool {
+        let Arguments { figure, only, set, suppose, quick, html, .. } = self;
+        let flags = [only, set, suppose].into_iter().all(Vec::is_empty);
+        figure.is_none() && flags && !quick && html.is_none()
+    }
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if arguments.list || arguments.is_bare() {
+        list(arguments.json)?;
+        return Ok(Verdict::Good);
+    }
+    let name = arguments.figure.as_deref();
+    if let Some(paper) = by_name::ALL.iter().find(|paper| Some(paper.name) == name) {
+        return evaluate(paper, arguments);
+    }
+    let figure = figure_of(arguments)?;
+    let scale = if arguments.quick { (figure.quick)() } else { (figure.full)() };
+    let html = arguments.html.as_deref();
+    let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
+    let report = (figure.run)(&scale, arguments.seed, &Progress::new())?;
+    if let Some(file) = html {
+        file.finish(&page::page(&report))?;
+    }
+    verdict::print(&report, arguments.json)?;
+    Ok(told(&report.failed()))
+}
+
+fn told(failed: &[String]) -> Verdict {
+    if failed.is_empty() {
+        return Verdict::Good;
+    }
+    remark!("checks failed: {}", failed.join("; "));
+    Verdict::Bad
+}
+
+/// The figure that is asked for, by flags that it has.
+fn figure_of(arguments: &Arguments) -> Result<&'static Figure, Stop> {
+    let mut error = match Figure::by_name(arguments.figure.as_deref().unwrap_or("nothing")) {
+        Err(error) => error,
+        Ok(figure) => {
+            let flags = [
+                ("--only", &arguments.only),
+                ("--set", &arguments.set),
+                ("--suppose", &arguments.suppose),
+            ];
+            for (flag, given) in flags {
+                if let Some(value) = given.first() {
+                    return Err(only_with(flag, value, &papers(" or ")));
+                }
+            }
+            return Ok(figure);
+        }
+    };
+    error.allowed = format!("{}, {}", papers(", "), error.allowed);
+    Err(Stop::Input(about(&error)))
+}
+
+/// A paper's whole evaluation.
+fn evaluate(paper: &Named, arguments: &Arguments) -> Result<Verdict, Stop> {
+    let Arguments { quick, seed, ref only, ref suppose, .. } = *arguments;
+    let profile = with_settings(load_profile("--profile", paper.profile)?, &arguments.set)?;
+    let (only, suppositions) = (only.clone(), suppose.clone());
+    let prepared = (paper.prepare)(&Asked { quick, seed, profile, only, suppositions })?;
+    let html = arguments.html.as_deref();
+    let html = html.map(|path| WholeFile::create("--html", path)).transpose()?;
+    let evaluation = prepared(&Progress::new())?;
+    if let Some(file) = html {
+        file.finish(&evaluation.page())?;
+    }
+    match arguments.json {
+        true => print_json(evaluation.json())?,
+        false => say(&evaluation.to_string())?,
+    }
+    Ok(told(&evaluation.failed()))
+}
+
+/// Prints every figure's name.
+fn list(json: bool) -> Result<(), Stop> {
+    if json {
+        let listed = |name: &str, title: &str, source: &str| serde_json::json!({ "figure": name, "title": title, "source": source });
+        let figure = |it: &Figure| listed(it.name, it.title, it.source);
+        let papers = by_name::ALL.iter().map(|it| listed(it.name, it.title, it.source));
+        return print_object(&ALL.iter().map(figure).chain(papers).collect::<Vec<_>>());
+    }
+    let figures = ALL.iter().map(|it| (it.name, it.title));
+    for (name, title) in figures.chain(by_name::ALL.iter().map(|it| (it.name, it.title))) {
+        say(&format!("{name:<14} {title}\n"))?;
+    }
+    Ok(())
+}
+
+/// Names of the papers, with this between them.
+fn papers(between: &str) -> String {
+    by_name::ALL.map(|paper| paper.name).join(between)
+}

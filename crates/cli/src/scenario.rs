@@ -1,0 +1,298 @@
+//! What a run is made of: the flags of `tarn bench`, which are the keys of a scenario file.
+//!
+//! Invariant: one structure for both, so that they cannot drift apart; a flag that is given wins
+//! over the scenario's value, and an unknown key is an error.
+
+use super::Stop;
+use clap::ValueEnum;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use tarn_lab::bench::checks::CheckKind;
+use tarn_store::ids::UsageError;
+
+/// Flags and keys; `None` is the default.
+#[derive(Clone, Debug, Default, clap::Args, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct Settings {
+    /// What to run: kvs, smallbank, taobench, tatp, tpcc, ycsb
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: Option<String>,
+    /// Protocol [default: ford]
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
+    /// corrected, literal or measured, then ,-SWITCH or ,+SWITCH of those that `tarn switches` lists
+    /// [default: corrected]
+    #[arg(long, value_name = "VARIANT", allow_hyphen_values = true)]
+    pub variant: Option<String>,
+    /// Coordinator threads in all [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub threads: Option<u64>,
+    /// Coordinator threads of one compute node [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub threads_per_node: Option<u64>,
+    /// Transactions in progress at once on a thread, or auto [default: auto]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true)]
+    pub coroutines: Option<Coroutines>,
+    /// Let the system move threads between cores; they keep to one each while there are enough
+    #[arg(long)]
+    pub no_pin: bool,
+    /// Do not fetch a round's lines ahead: for measuring what that is worth
+    #[arg(long)]
+    pub no_prefetch: bool,
+    /// At which compute node a transaction runs, under a protocol whose locks have shards: by-shard, at the owner of its
+    /// first record's shard, whoever draws it; none, where it is drawn [default: none]
+    #[arg(long, value_name = "HOW")]
+    pub routing: Option<Routing>,
+    /// Length of the measured phase [default: 5]
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
+    pub seconds: Option<f64>,
+    /// Memory nodes [default: as many as replicas]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub memory_nodes: Option<u64>,
+    /// Copies of every record [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub replicas: Option<u64>,
+    /// Which memory node a record goes to: by its key's hash, or by its table [default: hash]
+    #[arg(long, value_name = "HOW")]
+    pub placement: Option<Placement>,
+    /// The workload's profile: its own definition or what a paper ran [default: its first]
+    #[arg(long, value_name = "NAME")]
+    pub mix_profile: Option<String>,
+    /// Records, accounts, subscribers, warehouses [default: the profile's]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub records: Option<u64>,
+    /// Zipf exponent of the keys, 0 for uniform [default: the profile's]
+    #[arg(long, value_name = "THETA", value_parser = number, allow_negative_numbers = true)]
+    pub zipf: Option<f64>,
+    /// Seed of every generator [default: 1]
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
+    pub seed: Option<u64>,
+    /// Write the verification phase's history to this file
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Length of the verification phase, which records a history and has it checked; it ends
+    /// earlier after 200,000 transactions for each second [default: 1]
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
+    pub verify_seconds: Option<f64>,
+    /// No verification phase
+    #[arg(long, conflicts_with = "verify_seconds")]
+    pub no_verify: bool,
+    /// Addresses that each thread remembers, so that an update can lock at once [default: 0]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub address_cache: Option<u64>,
+    /// Version tables that each compute node remembers of records whose locks it grants [default: 0, since memory is near]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    pub version_cache: Option<u64>,
+    /// For how long readers trust what they read, and writers wait, of a protocol that has such leases [default: 0, none]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_ns: Option<u64>,
+    /// A manager looks so often whether that is right for 80 of 100 read-only transactions, and changes it if not [default: never]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_adjust_ns: Option<u64>,
+    /// The shortest lease that the manager asks for [default: 1]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_least_ns: Option<u64>,
+    /// The longest [default: 16777215]
+    #[arg(long, value_name = "NS", value_parser = whole, allow_negative_numbers = true)]
+    pub read_lease_most_ns: Option<u64>,
+    /// How compute nodes ask each other for locks, under a protocol whose locks have shards: calls within the process; messages, as from
+    /// process to process [default: calls]
+    #[arg(long, value_name = "HOW")]
+    pub lock_asks: Option<LockAsks>,
+    /// Memory to ask for: shared can be mapped by another process, private cannot [default: auto]
+    #[arg(long, value_name = "KIND")]
+    pub memory: Option<Memory>,
+    /// How lines are kept whole; planted-torn breaks them, so that checks can prove themselves
+    #[arg(long, value_name = "HOW", hide = true)]
+    pub line_atomicity: Option<Lines>,
+    /// Whether the checks are to pass, or one of them to fail [default: clean]
+    #[arg(long, value_name = "WHAT", hide = true)]
+    pub expect: Option<Expect>,
+    /// Which checks are to fail, one of them at the least: history, invariant, audit, failure
+    #[arg(skip)]
+    #[serde(alias = "expect_kind")]
+    pub expect_kind: Option<Vec<String>>,
+    /// What the scenario shows
+    #[arg(skip)]
+    pub description: Option<String>,
+}
+
+/// `--coroutines`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(try_from = "toml::Value")]
+pub enum Coroutines {
+    /// By the width of the workload's transactions.
+    Auto,
+    /// So many.
+    Count(u64),
+}
+
+impl FromStr for Coroutines {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Coroutines, String> {
+        let allowed = "a whole number from 1 on, or auto";
+        match text {
+            "auto" => Ok(Coroutines::Auto),
+            text => text.parse().map(Coroutines::Count).map_err(|_| allowed.to_owned()),
+        }
+    }
+}
+
+impl TryFrom<toml::Value> for Coroutines {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Coroutines, String> {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text.parse().map_err(|allowed| format!("coroutines = {text}; allowed: {allowed}"))
+    }
+}
+
+/// `--placement`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// By the hash of the key.
+    Hash,
+    /// By the table.
+    Table,
+}
+
+/// `--routing`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// The owner of the first record's shard runs what writes.
+    ByShard,
+    /// Whoever draws it.
+    None,
+}
+
+/// `--lock-asks`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockAsks {
+    /// By calls.
+    Calls,
+    /// By messages.
+    Messages,
+}
+
+/// `--memory`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Memory {
+    /// Shared if it can have huge pages.
+    Auto,
+    /// Another process can map it.
+    Shared,
+    /// This process only.
+    Private,
+}
+
+/// `--line-atomicity`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Lines {
+    /// As the contract has it.
+    Striped,
+    /// Broken.
+    PlantedTorn,
+}
+
+/// `--expect`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expect {
+    /// Every check passes.
+    Clean,
+    /// One of the checks named fails.
+    Violation,
+}
+
+/// A count on the command line.
+pub(super) fn whole(text: &str) -> Result<u64, String> {
+    let is_whole = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().map_err(|_| match is_whole {
+        true => format!("a whole number up to {}", u64::MAX),
+        false => "a whole number without a sign".to_owned(),
+    })
+}
+
+/// A quantity on the command line.
+pub(super) fn number(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "a number".to_owned())
+}
+
+impl Settings {
+    /// Reads a scenario.
+    pub fn read(path: &Path) -> Result<Settings, Stop> {
+        let complain = |allowed: String| {
+            Stop::Input(format!("--scenario = {}; allowed: {allowed}", path.display()))
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| complain(format!("a TOML file that can be read ({error})")))?;
+        toml::from_str(&text).map_err(|error: toml::de::Error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..at].lines().count().max(1);
+            let line = line + usize::from(at > 0 && text[..at].ends_with('\n'));
+            complain(format!("a scenario in TOML; line {line}: {}", error.message()))
+        })
+    }
+
+    /// What is given here, and the scenario's values for the rest.
+    pub fn over(self, scenario: Settings) -> Settings {
+        let verifies = self.verify_seconds.is_some();
+        Settings {
+            workload: self.workload.or(scenario.workload),
+            protocol: self.protocol.or(scenario.protocol),
+            variant: self.variant.or(scenario.variant),
+            threads: self.threads.or(scenario.threads),
+            threads_per_node: self.threads_per_node.or(scenario.threads_per_node),
+            routing: self.routing.or(scenario.routing),
+            coroutines: self.coroutines.or(scenario.coroutines),
+            no_pin: self.no_pin || scenario.no_pin,
+            no_prefetch: self.no_prefetch || scenario.no_prefetch,
+            seconds: self.seconds.or(scenario.seconds),
+            memory_nodes: self.memory_nodes.or(scenario.memory_nodes),
+            replicas: self.replicas.or(scenario.replicas),
+            placement: self.placement.or(scenario.placement),
+            mix_profile: self.mix_profile.or(scenario.mix_profile),
+            records: self.records.or(scenario.records),
+            zipf: self.zipf.or(scenario.zipf),
+            seed: self.seed.or(scenario.seed),
+            history: self.history.or(scenario.history),
+            verify_seconds: self.verify_seconds.or(scenario.verify_seconds),
+            no_verify: self.no_verify || (scenario.no_verify && !verifies),
+            address_cache: self.address_cache.or(scenario.address_cache),
+            version_cache: self.version_cache.or(scenario.version_cache),
+            read_lease_ns: self.read_lease_ns.or(scenario.read_lease_ns),
+            read_lease_adjust_ns: self.read_lease_adjust_ns.or(scenario.read_lease_adjust_ns),
+            read_lease_least_ns: self.read_lease_least_ns.or(scenario.read_lease_least_ns),
+            read_lease_most_ns: self.read_lease_most_ns.or(scenario.read_lease_most_ns),
+            lock_asks: self.lock_asks.or(scenario.lock_asks),
+            memory: self.memory.or(scenario.memory),
+            line_atomicity: self.line_atomicity.or(scenario.line_atomicity),
+            expect: self.expect.or(scenario.expect),
+            expect_kind: self.expect_kind.or(scenario.expect_kind),
+            description: self.description.or(scenario.description),
+        }
+    }
+
+    /// The kinds of checks of which one is to fail; all of them if none is named.
+    ///
+    /// # Errors
+    /// A kind that there is not.
+    pub fn expected_kinds(&self) -> Result<Vec<CheckKind>, UsageError> {
+        let Some(names) = &self.expect_kind else { return Ok(CheckKind::ALL.into()) };
+        let kind = |name: &String| {
+            CheckKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| UsageError {
+                field: "expect-kind".into(),
+                value: name.clone(),
+                allowed: CheckKind::ALL.map(CheckKind::name).join(", "),
+            })
+        };
+        names.iter().map(kind).collect()
+    }
+}

@@ -1,0 +1,53 @@
+//! The flags of `tarn sim` that shape the index.
+//!
+//! Invariant: without any of them the layout is the engine's own.
+
+use crate::scenario::whole;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Options;
+
+/// See the module's text.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct LayoutFlags {
+    /// Slots of an index bucket [default: 8]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    bucket_slots: Option<u64>,
+    /// Least size of a record's slot in its bucket [default: what the row needs]
+    #[arg(long, value_name = "BYTES", value_parser = whole, allow_negative_numbers = true)]
+    slot_bytes: Option<u64>,
+    /// Slots laid out for 100 records; fewer than 100 make chains of buckets [default: 200]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    slots_per_100_records: Option<u64>,
+    /// A lookup reads the whole bucket and its chain, as published systems do, not a key's bin
+    #[arg(long)]
+    read_buckets: bool,
+}
+
+impl LayoutFlags {
+    /// Puts them into `options`; whether they fit together is the catalog's to say.
+    ///
+    /// # Errors
+    /// A number that no layout can have.
+    pub(super) fn shape(&self, options: &mut Options) -> Result<(), UsageError> {
+        let shape = &mut options.bucket;
+        set("bucket-slots", self.bucket_slots, &mut shape.slots)?;
+        set("slot-bytes", self.slot_bytes, &mut shape.slot_bytes_min)?;
+        set(
+            "slots-per-100-records",
+            self.slots_per_100_records,
+            &mut options.slots_per_100_records,
+        )?;
+        options.bucket.read_whole = self.read_buckets;
+        Ok(())
+    }
+}
+
+fn set(flag: &str, asked: Option<u64>, field: &mut u32) -> Result<(), UsageError> {
+    let Some(asked) = asked else { return Ok(()) };
+    *field = u32::try_from(asked).map_err(|_| UsageError {
+        field: flag.to_owned(),
+        value: asked.to_string(),
+        allowed: format!("at most {}", u32::MAX),
+    })?;
+    Ok(())
+}

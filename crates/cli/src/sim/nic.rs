@@ -1,0 +1,135 @@
+//! `tarn sim nic`: what the simulated hardware does, beside what was measured on real one.
+//!
+//! Invariant: figures of the model come from runs of the simulator; a published one is shown with its
+//! source, and with the constant that was taken from it, if one was.
+
+use super::{DEFAULT_PROFILE, load_profile, with_settings};
+use crate::{Stop, Verdict, print_object, say};
+use serde::Serialize;
+use std::fmt::Write as _;
+use tarn_lab::simulate::nic::published::Beside;
+use tarn_lab::simulate::nic::{CURVES, Curve, Measurement, Share};
+use tarn_sim::profile::{Change, Profile};
+
+/// Measures one simulated NIC and the processors around it: rates and latencies of verbs and calls, as
+/// curves, beside published figures.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Hardware: a name that `tarn profiles` lists, or a TOML file
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_PROFILE)]
+    profile: String,
+    /// Only this curve, or several: latency, clients, depth, payload, doorbell, inline, batching, calls
+    #[arg(long, value_name = "NAME")]
+    curve: Vec<String>,
+    /// One constant of the hardware for this run: nic.read_mops=20, say; several times for several
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// One JSON object on standard output instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn sim nic --profile cx3-56g
+  tarn sim nic --profile cx6-200g --curve doorbell
+  tarn sim nic --profile cx5-100g --curve batching --set nic.second_dma_ns=10 --json
+
+A ratio is the model's figure over the published one. `predicted`: no constant of the profile was
+taken from the published figure. Otherwise the constant is named, with its standing: the model
+agrees because it was told. Where a figure is off by more than a tenth, all parts that were used
+are listed with their shares of the time, and the reason if it is known.";
+
+#[derive(Serialize)]
+struct Object<'a> {
+    profile: &'a str,
+    profile_modified: bool,
+    overrides: &'a [Change],
+    hardware: &'a str,
+    measurements: &'a [Measurement],
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    let profile = load_profile("--profile", &arguments.profile)?;
+    let profile = with_settings(profile, &arguments.set)?;
+    let curves = curves(&arguments.curve)?;
+    let mut measured = Vec::new();
+    for curve in &curves {
+        let points = curve.measure(&profile).map_err(|error| Stop::Input(error.to_string()))?;
+        measured.extend(points);
+    }
+    if !arguments.json {
+        say(&tables(&profile, &curves, &measured))?;
+        return Ok(Verdict::Good);
+    }
+    let object = Object {
+        profile: &profile.name,
+        profile_modified: !profile.changes.is_empty(),
+        overrides: &profile.changes,
+        hardware: &profile.hardware,
+        measurements: &measured,
+    };
+    print_object(&object)?;
+    Ok(Verdict::Good)
+}
+
+/// The curves that were asked for; all, if none was.
+fn curves(names: &[String]) -> Result<Vec<Curve>, Stop> {
+    if let Some(name) = names.iter().find(|name| CURVES.iter().all(|curve| curve.name != **name)) {
+        let known: Vec<&str> = CURVES.iter().map(|curve| curve.name).collect();
+        return Err(Stop::Input(format!("--curve = {name}; allowed: {}", known.join(", "))));
+    }
+    let asked = |curve: &&Curve| names.is_empty() || names.iter().any(|name| name == curve.name);
+    Ok(CURVES.iter().filter(asked).copied().collect())
+}
+
+fn tables(profile: &Profile, curves: &[Curve], measured: &[Measurement]) -> String {
+    let mut text = format!("{}: {}\n", profile.name, profile.hardware);
+    for Change { key, value, was } in &profile.changes {
+        let _ = writeln!(text, "modified: {key} = {value} instead of {was}");
+    }
+    for curve in curves {
+        let _ = writeln!(text, "\n{}: {}", curve.name, curve.about);
+        let (what, rate, p50, p99) = ("", "M/s", "p50 µs", "p99 µs");
+        let _ = writeln!(text, "  {what:<27} {rate:>8} {p50:>9} {p99:>9}  busiest");
+        for measurement in measured.iter().filter(|each| each.curve == curve.name) {
+            line(&mut text, curve, measurement);
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, curve: &Curve, measurement: &Measurement) {
+    let Measurement { point, rate_mops, latency_us, busy, beside, .. } = measurement;
+    let busiest = shares(&busy[..busy.len().min(2)]);
+    let line = format!(
+        "  {:<27} {rate_mops:>8.2} {:>9.2} {:>9.2}  {busiest}",
+        (curve.varied)(*point),
+        latency_us.p50,
+        latency_us.p99,
+    );
+    let _ = writeln!(text, "{}", line.trim_end());
+    for each in beside {
+        let Beside { quantity, model, published, ratio, source, standing, rests_on, miss } = each;
+        let standing = match rests_on {
+            None => (*standing).to_owned(),
+            Some(constant) => format!("{constant}, {standing}"),
+        };
+        let _ = writeln!(
+            text,
+            "      {model:.2} {quantity}, published {published}, ratio {ratio:.2} ({standing}): {source}"
+        );
+        if !(0.9..=1.1).contains(ratio) {
+            let _ = writeln!(text, "      used: {}", shares(busy));
+        }
+        if let Some(why) = miss {
+            let _ = writeln!(text, "      why: {why}");
+        }
+    }
+}
+
+fn shares(busy: &[Share]) -> String {
+    let share = |Share { part, share }: &Share| format!("{part} {:.1} %", share * 100.0);
+    busy.iter().map(share).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,159 @@
+//! From the flags of `tarn sim` to what is run.
+//!
+//! Invariant: every number that is not allowed is refused by its flag's name, with its value and what
+//! is allowed.
+
+use super::Settings;
+use crate::bench::{cluster, within};
+use crate::scenario;
+use crate::scenario::Routing;
+use std::path::PathBuf;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_lab::simulate::run::Plan;
+use tarn_lab::simulate::stamps::Source;
+use tarn_lab::simulate::{COORDINATORS_MAX, COROUTINES_MAX, Config};
+use tarn_sim::profile::Profile;
+use tarn_store::ids::{SLOTS_MAX, THREADS_MAX, UsageError};
+
+const VIRTUAL_MS_MAX: f64 = 60_000.0;
+const VERIFY_MS_MAX: f64 = 1_000.0;
+const VERIFY_MS_DEFAULT_MAX: f64 = 5.0;
+const VERIFIED_MAX: u64 = 100_000;
+/// Coordinators of a thread and threads of a node, unless somebody says otherwise.
+const COROUTINES: u64 = 4;
+const THREADS: u64 = 4;
+
+/// The verification phase that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Verify {
+    /// How long.
+    pub ms: Option<f64>,
+    /// Not at all.
+    pub is_left_out: bool,
+    /// Where its history goes.
+    pub history: Option<PathBuf>,
+}
+
+impl Verify {
+    /// There is none.
+    pub fn none() -> Verify {
+        Verify { is_left_out: true, ..Verify::default() }
+    }
+}
+
+/// What to run.
+pub fn plan(settings: &Settings, verify: &Verify, profile: Profile) -> Result<Plan, UsageError> {
+    let virtual_ms = ms("virtual-ms", settings.virtual_ms.unwrap_or(10.0), VIRTUAL_MS_MAX)?;
+    let verify_ms = match (verify.is_left_out, verify.ms) {
+        (true, _) => None,
+        (false, Some(asked)) => Some(ms("verify-ms", asked, VERIFY_MS_MAX)?),
+        (false, None) => Some((virtual_ms / 5.0).min(VERIFY_MS_DEFAULT_MAX)),
+    };
+    let config = config(settings, profile)?;
+    let routed = settings.routing == Some(Routing::ByShard);
+    let cluster = &config.cluster;
+    if routed && !AnyProtocol::by_name(&cluster.protocol, &cluster.variant)?.needs().locks {
+        return Err(UsageError {
+            field: "routing".into(),
+            value: "by-shard".into(),
+            allowed: format!("none: the locks of {} have no shards", cluster.protocol),
+        });
+    }
+    Ok(Plan {
+        config,
+        routed,
+        virtual_ms,
+        verify_ms,
+        verify_transactions_max: VERIFIED_MAX,
+        history: verify.history.clone(),
+    })
+}
+
+fn config(settings: &Settings, profile: Profile) -> Result<Config, UsageError> {
+    let mut cluster = cluster(&scenario::Settings {
+        protocol: settings.protocol.clone(),
+        variant: settings.variant.clone(),
+        memory_nodes: settings.memory_nodes,
+        replicas: settings.replicas,
+        placement: settings.placement,
+        address_cache: settings.address_cache,
+        version_cache: settings.version_cache,
+        read_lease_ns: settings.read_lease_ns,
+        read_lease_adjust_ns: settings.read_lease_adjust_ns,
+        read_lease_least_ns: settings.read_lease_least_ns,
+        read_lease_most_ns: settings.read_lease_most_ns,
+        seed: settings.seed,
+        ..scenario::Settings::default()
+    })?;
+    settings.layout.shape(&mut cluster.options)?;
+    let nodes = within("compute-nodes", settings.compute_nodes, 1..=SLOTS_MAX as u64)?;
+    let nodes = nodes.unwrap_or(1);
+    let threads = within("threads", settings.threads, 1..=THREADS_MAX as u64)?;
+    let coordinators = coordinators(settings.coordinators, nodes, threads)?;
+    let threads = threads.unwrap_or_else(|| match coordinators {
+        None => THREADS,
+        Some(all) => all.div_ceil(nodes).div_ceil(COROUTINES).clamp(1, THREADS_MAX as u64),
+    });
+    let coordinators = match coordinators {
+        Some(coordinators) => coordinators,
+        None => (nodes * threads * COROUTINES).min(COORDINATORS_MAX),
+    };
+    cluster.compute_nodes = nodes as usize;
+    let protocol = AnyProtocol::by_name(&cluster.protocol, &cluster.variant)?;
+    let timestamps = match settings.timestamps {
+        Some(asked) if !protocol.needs().timestamps => {
+            return Err(UsageError {
+                field: "timestamps".into(),
+                value: format!(
+                    "{}, with the protocol {}",
+                    Source::from(asked).name(),
+                    cluster.protocol
+                ),
+                allowed: "of a protocol that takes timestamps".into(),
+            });
+        }
+        Some(asked) => asked.into(),
+        None => Source::of(&protocol, cluster.compute_nodes),
+    };
+    let (threads, coordinators) = (threads as usize, coordinators as usize);
+    Ok(Config { cluster, profile, threads, coordinators, timestamps })
+}
+
+/// Every thread has a coordinator, and none more than it can keep in mind.
+fn coordinators(
+    asked: Option<u64>,
+    nodes: u64,
+    threads: Option<u64>,
+) -> Result<Option<u64>, UsageError> {
+    let Some(coordinators) = asked else { return Ok(None) };
+    let least = nodes * threads.unwrap_or(1);
+    let most = nodes * threads.unwrap_or(THREADS_MAX as u64) * COROUTINES_MAX;
+    let most = most.min(COORDINATORS_MAX);
+    if (least..=most).contains(&coordinators) {
+        return Ok(asked);
+    }
+    let threads = match threads {
+        Some(threads) => format!("{threads} threads"),
+        None => format!("at most {THREADS_MAX} threads"),
+    };
+    Err(UsageError {
+        field: "coordinators".into(),
+        value: coordinators.to_string(),
+        allowed: format!(
+            "{least} to {most} ({nodes} compute nodes of {threads}, with 1 to {COROUTINES_MAX} \
+             coordinators each)"
+        ),
+    })
+}
+
+fn ms(field: &str, value: f64, most: f64) -> Result<f64, UsageError> {
+    // Shorter than a microsecond is nothing.
+    match (0.001..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(UsageError {
+            field: field.into(),
+            value: value.to_string(),
+            allowed: format!("0.001 to {most}"),
+        }),
+    }
+}

@@ -1,0 +1,192 @@
+//! `tarn sim random`: random schedules by seed.
+//!
+//! Invariant: a seed that fails ends the command with exit code 1 and one command that runs it again,
+//! to the same trace.
+
+use super::super::scenario::{number, whole};
+use crate::bench::within;
+use crate::progress::Progress;
+use crate::swarm::seed_range;
+use crate::whole_file::WholeFile;
+use crate::{Stop, Verdict, print_object, say};
+use clap::ValueEnum;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tarn_engine::services::Planted;
+use tarn_lab::machine;
+use tarn_lab::schedules::judge::FindingKind;
+use tarn_lab::schedules::many::{Order, run_all};
+use tarn_lab::schedules::run::run_seed;
+use tarn_lab::schedules::{Subject, mixture};
+use tarn_store::ids::UsageError;
+
+const SCHEDULES: u64 = 1_000;
+const JOBS_MAX: u64 = 1_024;
+const SECONDS: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
+/// Runs the engine under random schedules. Each seed draws a small contended cluster (nodes, replicas,
+/// layouts, workload, keys, skew, growth), trouble (delays, stalls and storms of them, slow nodes,
+/// pauses of threads and NICs, a thread that is set back, clocks that are off and drift), the order of
+/// everything that the contract leaves open, and in some seeds the death of a memory node or of a
+/// compute node. Then the history is checked for strict serializability, the memory against the history,
+/// and the workload's invariants. Seeds run until one fails.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// How many seeds [default: 1000; with --seconds as many as there is time for]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    schedules: Option<u64>,
+    /// The first of them [default: 0]
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true)]
+    first_seed: Option<u64>,
+    /// Only this one: what a failure's replay says
+    #[arg(long, value_name = "SEED", value_parser = whole, allow_negative_numbers = true,
+          conflicts_with_all = ["schedules", "first_seed", "seconds"])]
+    seed: Option<u64>,
+    /// Begin no seed later than this
+    #[arg(long, value_name = "SECONDS", value_parser = number, allow_negative_numbers = true)]
+    seconds: Option<f64>,
+    /// Seeds at a time; the result does not depend on it [default: one for each processor]
+    #[arg(long, value_name = "COUNT", value_parser = whole, allow_negative_numbers = true)]
+    jobs: Option<u64>,
+    /// mixture, kvs, smallbank, taobench, tatp, tpcc or ycsb in every seed [default: each seed draws one]
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// Protocol
+    #[arg(long, value_name = "NAME", default_value = "ford")]
+    protocol: String,
+    /// corrected, literal or measured, then ,-SWITCH, ,+SWITCH or ,unsafe-no-SWITCH of those that
+    /// `tarn switches` lists
+    #[arg(long, value_name = "VARIANT", default_value = "corrected", allow_hyphen_values = true)]
+    variant: String,
+    /// A bug of the fabric, of clocks, or of moves of shards, that must be noticed
+    #[arg(long, value_name = "BUG")]
+    plant: Option<Plant>,
+    /// Write the history of the one seed to this file, whether it passes or not
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// One JSON object on standard output instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Bugs of the fabric, of clocks, and of moves of shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Plant {
+    /// Lines are read and written word by word.
+    TornLines,
+    /// Who is told of a shard serves it, whatever the map says, and is told twice.
+    TransferDecides,
+    /// Whoever holds locks of a shard that moves is aborted by force.
+    ForcedDrain,
+    /// Clocks run fast or slow by far more than is believed.
+    Drift,
+}
+
+const EXAMPLES: &str = "Examples:
+  tarn sim random
+  tarn sim random --schedules 10000 --jobs 2
+  tarn sim random --seconds 60 --first-seed 1000000 --json
+  tarn sim random --variant corrected,-validate-reads
+  tarn sim random --seed 4711
+  tarn sim random --seed 4711 --history seed.jsonl
+
+Exit code 0: every seed passed. 1: one failed; `replay` is the command that runs it again. 2: bad input.";
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<Verdict, Stop> {
+    if let (Some(path), None) = (&arguments.history, arguments.seed) {
+        // clap lets it pass beside what excludes --seed.
+        let path = path.display();
+        return Err(Stop::Input(format!(
+            "--history = {path}; allowed: with --seed, of that one seed"
+        )));
+    }
+    let order = order(arguments)?;
+    if let Some(path) = &arguments.history {
+        record(&order, path)?;
+    }
+    let progress = Progress::new();
+    // With a limit of time alone the order goes to the last seed that there is.
+    let is_counted = arguments.schedules.is_some() || arguments.seconds.is_none();
+    let all = is_counted.then_some(order.schedules);
+    let mut sum = run_all(&order, &|sum| progress.seeds(sum.seeds_run, all))?;
+    progress.end();
+    sum.finish(&order.subject);
+    match arguments.json {
+        false => say(&sum.to_string())?,
+        true => print_object(&sum)?,
+    }
+    let Some(failed) = &sum.failed else { return Ok(Verdict::Good) };
+    remark!("seed {} failed; replay: {}", failed.seed, failed.replay);
+    Ok(Verdict::Bad)
+}
+
+/// Writes one seed's history. The seed is run for it alone: a sum of many keeps none.
+fn record(order: &Order, path: &Path) -> Result<(), Stop> {
+    // Held open meanwhile: a path that cannot be written costs no run.
+    let place = WholeFile::create("--history", path)?;
+    let ran = run_seed(&order.subject, order.first_seed)?;
+    drop(place);
+    if let Some(finding) = ran.finding.as_ref().filter(|it| it.kind == FindingKind::Panic) {
+        return Err(Stop::Failed(format!("seed {} has no history: {}", ran.seed, finding.text)));
+    }
+    ran.history.write_to(path).map_err(|error| Stop::Failed(error.to_string()))
+}
+
+fn order(arguments: &Arguments) -> Result<Order, Stop> {
+    let schedules = within("schedules", arguments.schedules, 1..=u64::MAX)?;
+    let jobs = within("jobs", arguments.jobs, 1..=JOBS_MAX)?;
+    if let Some(seconds) = arguments.seconds
+        && !SECONDS.contains(&seconds)
+    {
+        let allowed = format!("{} to {}", SECONDS.start(), SECONDS.end());
+        let (field, value) = ("seconds".to_owned(), seconds.to_string());
+        return Err(UsageError { field, value, allowed }.into());
+    }
+    if let Some(name) = &arguments.workload
+        && name != mixture::NAME
+        && !tarn_workloads::NAMES.contains(&name.as_str())
+    {
+        let allowed = format!("{}, {}", mixture::NAME, tarn_workloads::NAMES.join(", "));
+        return Err(Stop::Input(format!("--workload = {name}; allowed: {allowed}")));
+    }
+    let (first_seed, schedules) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None if schedules.is_none() && arguments.seconds.is_some() => {
+            seed_range("schedules", arguments.first_seed, None)?
+        }
+        None => seed_range("schedules", arguments.first_seed, schedules.or(Some(SCHEDULES)))?,
+    };
+    let subject = Subject {
+        protocol: arguments.protocol.clone(),
+        variant: arguments.variant.clone(),
+        workload: arguments.workload.clone(),
+        torn_lines: arguments.plant == Some(Plant::TornLines),
+        clocks_run_off: arguments.plant == Some(Plant::Drift),
+        planted_move: match arguments.plant {
+            Some(Plant::TransferDecides) => Some(Planted::TransferDecides),
+            Some(Plant::ForcedDrain) => Some(Planted::Forced),
+            Some(Plant::TornLines | Plant::Drift) | None => None,
+        },
+    };
+    if subject.planted_move.is_some() && !subject.has_shards() {
+        let (field, value) =
+            ("plant".to_owned(), format!("a bug of moves, under {}", subject.protocol));
+        let allowed = "torn-lines: this protocol's locks have no shards".to_owned();
+        return Err(UsageError { field, value, allowed }.into());
+    }
+    if subject.clocks_run_off && !subject.has_read_leases() {
+        let (field, value) = ("plant".to_owned(), format!("drift, under {}", subject.protocol));
+        let allowed = "torn-lines: nothing of this protocol rests on clocks".to_owned();
+        return Err(UsageError { field, value, allowed }.into());
+    }
+    Ok(Order {
+        subject,
+        first_seed,
+        schedules,
+        jobs: jobs.unwrap_or(machine::processors() as u64) as usize,
+        budget: arguments.seconds.map(Duration::from_secs_f64),
+        failures_max: 1,
+    })
+}

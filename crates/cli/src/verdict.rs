@@ -1,0 +1,53 @@
+//! How a run's report is printed, and what its checks come to.
+//!
+//! Invariant: one way for every command: the report on standard output, what failed on standard error.
+
+use super::{Stop, Verdict, print_object, say};
+use serde::Serialize;
+use std::fmt::Display;
+use tarn_lab::bench::checks::{CheckKind, Checks};
+
+/// What the checks are to find.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expected<'a> {
+    /// Nothing.
+    Clean,
+    /// A violation of one of these kinds.
+    Violation(&'a [CheckKind]),
+}
+
+/// Prints a report: the table, or one object.
+///
+/// # Errors
+/// A report that is no object.
+pub(super) fn print(report: &(impl Display + Serialize), json: bool) -> Result<(), Stop> {
+    if json {
+        return print_object(report);
+    }
+    say(&report.to_string())
+}
+
+/// Compares the checks that failed with what was expected, and says so where they differ.
+pub(super) fn judge(checks: &Checks, expected: Expected<'_>) -> Verdict {
+    let failed = checks.failed();
+    match expected {
+        Expected::Clean if failed.is_empty() => Verdict::Good,
+        Expected::Clean => {
+            remark!("checks failed: {}", names(&failed));
+            Verdict::Bad
+        }
+        Expected::Violation(kinds) if failed.iter().any(|kind| kinds.contains(kind)) => {
+            remark!("violated, as expected: {}", names(&failed));
+            Verdict::Good
+        }
+        Expected::Violation(kinds) => {
+            let seen = if failed.is_empty() { "none".to_owned() } else { names(&failed) };
+            remark!("expected one of these checks to fail: {}; failed: {seen}", names(kinds));
+            Verdict::Bad
+        }
+    }
+}
+
+fn names(kinds: &[CheckKind]) -> String {
+    kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,237 @@
+//! A phase's coroutines, and the desk at which they leave what they did.
+//!
+//! Invariant: what a coroutine tallied and recorded is handed over when its future is dropped, so
+//! that a transaction which never ends costs its own outcome and nothing else. Nothing here knows
+//! whether time is the machine's or virtual.
+
+use crate::harness::explained;
+use hdrhistogram::Histogram;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use tarn_engine::session::coordinator::Coordinator;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rng::Rng;
+use tarn_store::history::RecordedTxn;
+use tarn_workloads::Workload;
+
+/// What a phase's threads look at between turns.
+pub(super) const WARM_UP: u8 = 0;
+const MEASURE: u8 = 1;
+pub(super) const STOP: u8 = 2;
+
+/// How the driver and its threads talk during a phase.
+#[derive(Default)]
+pub(crate) struct Signals {
+    stage: AtomicU8,
+    recorded: AtomicU64,
+}
+
+impl Signals {
+    pub(crate) fn measure(&self) {
+        self.stage.store(MEASURE, Ordering::Release);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stage.store(STOP, Ordering::Release);
+    }
+
+    /// Transactions finished while recording.
+    pub(crate) fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stage() == STOP
+    }
+
+    pub(super) fn stage(&self) -> u8 {
+        self.stage.load(Ordering::Relaxed)
+    }
+}
+
+/// What coroutines leave behind.
+#[derive(Default)]
+pub(crate) struct Left<T> {
+    pub(crate) tallies: Vec<T>,
+    pub(crate) history: Vec<RecordedTxn>,
+    pub(crate) failures: Vec<String>,
+}
+
+/// Nanoseconds up to a minute, to three digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("valid bounds")
+}
+
+/// Who is told of each transaction of a coroutine.
+pub(crate) trait Witness {
+    /// One of this kind begins.
+    fn begins(&self, kind: usize);
+    /// It has ended.
+    fn ends(&self);
+}
+
+/// Nobody is told.
+impl Witness for () {
+    #[inline(always)]
+    fn begins(&self, _: usize) {}
+    #[inline(always)]
+    fn ends(&self) {}
+}
+
+/// Where a coroutine's transactions come from.
+pub(crate) trait Source<W: Workload> {
+    /// The next one, and since when it waits, if it is not drawn only now; `None` if there will be none.
+    async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)>;
+    /// It has ended; whether it is done, and not given up.
+    fn ended(&self, is_done: bool);
+}
+
+/// The coroutine draws them itself.
+impl<W: Workload> Source<W> for () {
+    #[inline(always)]
+    async fn next(&self, workload: &W, rng: &mut Rng) -> Option<(W::Input, Option<Nanos>)> {
+        Some((workload.draw(rng), None))
+    }
+
+    #[inline(always)]
+    fn ended(&self, _: bool) {}
+}
+
+/// Runs transactions until the phase stops.
+pub(crate) async fn coroutine<W: Workload>(
+    workload: &W,
+    mut seat: Seat<'_, W>,
+    signals: &Signals,
+    record: bool,
+    (witness, source): (impl Witness, impl Source<W>),
+) {
+    let mut rng = seat.coordinator.context().port.rng();
+    let mut count = 0u64;
+    while signals.stage() != STOP {
+        let Some((input, since)) = source.next(workload, &mut rng).await else { break };
+        if let Some(pause) = workload.pause(&input, &mut rng)
+            && !wait(&seat, pause, signals).await
+        {
+            break;
+        }
+        count += 1;
+        let timed = count.is_multiple_of(seat.desk.timed_one_in) && signals.stage() == MEASURE;
+        let start = timed.then(|| since.unwrap_or_else(|| seat.coordinator.context().port.now()));
+        witness.begins(W::kind(&input));
+        let ended = workload.run(&mut seat.coordinator, &input, &mut seat.tally).await;
+        witness.ends();
+        source.ended(ended.is_ok());
+        if let Err(failure) = ended {
+            if failure.is_retryable() {
+                // As often as its coordinator tries: the next one is drawn.
+                seat.desk.given_up.set(seat.desk.given_up.get() + 1);
+                continue;
+            }
+            let text = explained(seat.coordinator.context(), failure);
+            let kind = W::TRANSACTIONS[W::kind(&input)];
+            seat.desk.left.borrow_mut().failures.push(format!("{kind}: {text}"));
+            break;
+        }
+        if let Some(start) = start {
+            let taken = seat.coordinator.context().port.now() - start;
+            seat.desk.latency_ns.borrow_mut().saturating_record(taken.0);
+        }
+        seat.desk.finished(W::kind(&input));
+        if record {
+            signals.recorded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    seat.stands = false;
+}
+
+/// Looks up so often from a pause whether the phase has stopped.
+const LOOK_UP: Nanos = Nanos(10_000_000);
+
+/// Waits, unless the phase stops before; whether it goes on.
+#[cold]
+async fn wait<W: Workload>(seat: &Seat<'_, W>, pause: Nanos, signals: &Signals) -> bool {
+    let port = &seat.coordinator.context().port;
+    let until = port.now() + pause;
+    while signals.stage() != STOP {
+        let left = until.0.saturating_sub(port.now().0);
+        if left == 0 {
+            return true;
+        }
+        port.sleep(Nanos(left.min(LOOK_UP.0))).await;
+    }
+    false
+}
+
+/// A coroutine's place at its thread's desk: what it has is handed over when it leaves.
+pub(crate) struct Seat<'a, W: Workload> {
+    coordinator: Coordinator,
+    tally: W::Tally,
+    desk: &'a Desk<W::Tally>,
+    /// Still in a transaction.
+    stands: bool,
+}
+
+impl<'a, W: Workload> Seat<'a, W> {
+    pub(crate) fn new(coordinator: Coordinator, desk: &'a Desk<W::Tally>) -> Seat<'a, W> {
+        Seat { coordinator, tally: W::Tally::default(), desk, stands: true }
+    }
+}
+
+impl<W: Workload> Drop for Seat<'_, W> {
+    fn drop(&mut self) {
+        let mut left = self.desk.left.borrow_mut();
+        left.tallies.push(std::mem::take(&mut self.tally));
+        left.history.extend(self.coordinator.take_history());
+        if self.stands {
+            let ms = self.desk.patience.0 / 1_000_000;
+            left.failures.push(format!("a transaction had not ended {ms} ms after its phase"));
+        }
+    }
+}
+
+/// What coroutines share: those of one thread, or of a whole simulated cluster.
+pub(crate) struct Desk<T> {
+    mix: Vec<Cell<u64>>,
+    /// Transactions that were aborted as often as their coordinator tries.
+    given_up: Cell<u64>,
+    pub(crate) latency_ns: RefCell<Histogram<u64>>,
+    pub(crate) left: RefCell<Left<T>>,
+    /// One transaction in so many is timed.
+    timed_one_in: u64,
+    /// A transaction that has not ended so long after its phase never will.
+    pub(crate) patience: Nanos,
+}
+
+impl<T> Desk<T> {
+    pub(crate) fn new(kinds: usize, timed_one_in: u64, patience: Nanos) -> Desk<T> {
+        let left = Left { tallies: Vec::new(), history: Vec::new(), failures: Vec::new() };
+        Desk {
+            mix: vec![Cell::new(0); kinds],
+            given_up: Cell::new(0),
+            latency_ns: RefCell::new(histogram()),
+            left: RefCell::new(left),
+            timed_one_in,
+            patience,
+        }
+    }
+
+    #[inline]
+    fn finished(&self, kind: usize) {
+        self.mix[kind].set(self.mix[kind].get() + 1);
+    }
+
+    /// Coroutines that have left it.
+    pub(crate) fn has_left(&self) -> usize {
+        self.left.borrow().tallies.len()
+    }
+
+    /// Transactions given up so far.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.given_up.get()
+    }
+
+    /// Transactions finished so far, by kind.
+    pub(crate) fn mix(&self) -> Vec<u64> {
+        self.mix.iter().map(Cell::get).collect()
+    }
+}

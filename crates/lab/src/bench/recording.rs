@@ -1,0 +1,81 @@
+//! The verification phase's history: where it goes, what stands at its head, what the checker says.
+//!
+//! Invariant: a path that cannot be written is refused before anything runs; the file appears under its
+//! name only when it is whole.
+
+use super::checks::HistoryReport;
+use super::driver::Phase;
+use super::history::{create, history_of, write_all};
+use super::run::RunError;
+use std::collections::BTreeMap;
+use std::path::Path;
+use tarn::cluster::ClusterConfig;
+use tarn_check::{HistoryWriter, Isolation};
+use tarn_store::ids::UsageError;
+use tarn_store::schema::TableSchema;
+use tarn_workloads::Workload;
+
+/// See the module's text.
+pub(crate) struct Recording {
+    meta: BTreeMap<String, String>,
+    schemas: Vec<TableSchema>,
+    writer: Option<HistoryWriter>,
+    /// What reports call the file.
+    file: Option<String>,
+}
+
+/// What is said of every run at the head of its history; `own` is what its fabric adds.
+fn meta<W: Workload>(
+    workload: &W,
+    cluster: &ClusterConfig,
+    own: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    let described = workload.describe().into_iter();
+    let described = described.map(|(name, value)| (format!("workload.{name}"), value));
+    let common = [
+        ("workload", W::NAME.to_owned()),
+        ("mix_profile", workload.profile().name.to_owned()),
+        ("protocol", cluster.protocol.clone()),
+        ("variant", cluster.variant.clone()),
+        ("seed", cluster.seed.to_string()),
+        ("memory_nodes", cluster.memory_nodes.to_string()),
+        ("replicas", cluster.replicas.to_string()),
+    ];
+    let common = common.map(|(name, value)| (name.to_owned(), value));
+    described.chain(common).chain(own).collect()
+}
+
+impl Recording {
+    /// Opens the file, if there is to be one; `is_recorded` says whether there is a phase for it.
+    ///
+    /// # Errors
+    /// A path that cannot be written, or no phase.
+    pub(crate) fn open<W: Workload>(
+        workload: &W,
+        cluster: &ClusterConfig,
+        own: impl IntoIterator<Item = (String, String)>,
+        (path, is_recorded): (Option<&Path>, bool),
+    ) -> Result<Recording, UsageError> {
+        let (meta, schemas) = (meta(workload, cluster, own), workload.schemas());
+        let writer = path.map(|path| create(path, is_recorded, &meta, &schemas)).transpose()?;
+        let file = path.map(|path| path.display().to_string());
+        Ok(Recording { meta, schemas, writer, file })
+    }
+
+    /// Writes what the phase recorded, if it is to be written, and has it checked.
+    ///
+    /// # Errors
+    /// The file's.
+    pub(crate) fn judge(
+        self,
+        phase: &Phase,
+        isolation: Isolation,
+    ) -> Result<HistoryReport, RunError> {
+        if let Some(writer) = self.writer {
+            write_all(writer, &phase.history)
+                .map_err(|error| RunError::Failed(error.to_string()))?;
+        }
+        let history = history_of(self.meta, &self.schemas, &phase.history);
+        Ok(HistoryReport::judge((&history, isolation), phase.seconds, self.file))
+    }
+}

@@ -1,0 +1,106 @@
+//! A workload chosen by its name, and what the laboratory runs with it.
+//!
+//! Invariant: a crate above this one names no workload's type and calls nothing generic over it. So every
+//! run is compiled once for each workload and protocol, in this crate.
+
+use crate::bench::run::RunError;
+use crate::harness::watch::Watch;
+use crate::simulate::hotspot::report::HotspotReport;
+use crate::simulate::hotspot::run::HotspotPlan;
+use crate::simulate::report::SimReport;
+use crate::sweep::estimate;
+use crate::trace::{Trace, Wanted};
+use crate::{bench, outage, simulate, trace};
+use tarn_store::ids::UsageError;
+use tarn_workloads::{Settings, Workload as _, with_workload};
+
+/// A workload's name with settings that it has accepted.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    name: String,
+    settings: Settings,
+    lines_per_transaction: usize,
+}
+
+impl Chosen {
+    /// Makes the workload once, so that it can refuse its settings.
+    ///
+    /// # Errors
+    /// A name that no workload has, or the workload's refusal.
+    pub fn new(name: &str, settings: Settings) -> Result<Chosen, UsageError> {
+        let lines_per_transaction =
+            with_workload!(name, W => W::new(&settings)?.lines_per_transaction())?;
+        Ok(Chosen { name: name.to_owned(), settings, lines_per_transaction })
+    }
+
+    /// Cachelines of a transaction, on average: see [`bench::coroutines_for`].
+    pub fn lines_per_transaction(&self) -> usize {
+        self.lines_per_transaction
+    }
+
+    /// Runs it on an embedded cluster.
+    ///
+    /// # Errors
+    /// As [`bench::run::run`].
+    pub fn bench(
+        &self,
+        plan: &bench::run::Plan,
+        watch: &dyn Watch,
+    ) -> Result<bench::report::Report, RunError> {
+        with_workload!(&self.name, W => bench::run::run(W::new(&self.settings)?, plan, watch))?
+    }
+
+    /// Runs it on a simulated cluster.
+    ///
+    /// # Errors
+    /// As [`simulate::run::run`].
+    pub fn simulate(
+        &self,
+        plan: &simulate::run::Plan,
+        watch: &dyn Watch,
+    ) -> Result<SimReport, RunError> {
+        with_workload!(&self.name, W => simulate::run::run(W::new(&self.settings)?, plan, watch))?
+    }
+
+    /// Bytes of this machine that a simulated run will take.
+    ///
+    /// # Errors
+    /// As [`estimate::memory_bytes`].
+    pub fn simulated_bytes(&self, plan: &simulate::run::Plan) -> Result<u64, UsageError> {
+        with_workload!(&self.name, W => estimate::memory_bytes(&W::new(&self.settings)?, plan))?
+    }
+
+    /// Runs it on a simulated cluster with hot shards, three times.
+    ///
+    /// # Errors
+    /// As [`simulate::hotspot::run::run`].
+    pub fn hotspot(&self, plan: &HotspotPlan) -> Result<HotspotReport, RunError> {
+        with_workload!(&self.name, W => {
+            let make = || Ok(W::new(&self.settings)?);
+            simulate::hotspot::run::run(make, plan, &|_| {})
+        })?
+    }
+
+    /// Runs it on a simulated cluster in which nodes crash.
+    ///
+    /// # Errors
+    /// As [`outage::run::run`].
+    pub fn outage(&self, plan: &outage::Plan) -> Result<outage::report::Outage, RunError> {
+        with_workload!(&self.name, W => outage::run::run(W::new(&self.settings)?, plan, &|_| {}))?
+    }
+
+    /// Runs it on a simulated cluster and keeps transactions of the run.
+    ///
+    /// # Errors
+    /// As [`trace::run::run`].
+    pub fn trace(
+        &self,
+        plan: &simulate::run::Plan,
+        wanted: &Wanted,
+        watch: &dyn Watch,
+    ) -> Result<Trace, RunError> {
+        with_workload!(&self.name, W => {
+            trace::run::run(W::new(&self.settings)?, plan, wanted, watch)
+        })?
+    }
+}

@@ -1,0 +1,37 @@
+//! Loading tables and looking at memory while nothing runs.
+//!
+//! Invariant: no coordinator runs meanwhile, so that every future here ends without anything beside it.
+
+use tarn_engine::admin::inspect::{Audit, audit};
+use tarn_engine::admin::load::{Loader, Part};
+use tarn_engine::site::Context;
+use tarn_fabric::executor::block_on;
+use tarn_store::ids::Failure;
+use tarn_workloads::{Invariant, Workload};
+
+/// All of a table's records, for one loader.
+pub(crate) const ALL: Part = Part { index: 0, of: 1 };
+
+/// Loads a part of the workload's tables. `tell` is called with the number of records since its last call. Returns
+/// how many this thread has loaded.
+pub(crate) fn load<W: Workload>(
+    workload: &W,
+    cx: &Context,
+    part: Part,
+    tell: &dyn Fn(u64),
+) -> Result<u64, Failure> {
+    let mut loader = Loader::new(cx, part).telling(tell);
+    block_on(async {
+        workload.load(&mut loader).await?;
+        loader.finish().await
+    })
+}
+
+/// Judges the memory: the workload's invariants, given what its transactions counted, and the engine's audit.
+pub(crate) fn look<W: Workload>(
+    workload: &W,
+    cx: &Context,
+    tally: &W::Tally,
+) -> Result<(Vec<Invariant>, Audit), Failure> {
+    block_on(async { Ok((workload.check(cx, tally).await?, audit(cx).await?)) })
+}

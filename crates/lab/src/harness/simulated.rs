@@ -1,0 +1,41 @@
+//! A database on simulated hardware, laid out and empty.
+//!
+//! Invariant: the catalog decides how much memory a node has, and spares are known to the database in the order of
+//! their slots behind the memory nodes.
+
+use std::sync::Arc;
+use tarn_engine::cluster::membership::Membership;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::site::Database;
+use tarn_fabric::address::NodeSlot;
+use tarn_sim::config::{ConfigError, SimConfig};
+use tarn_sim::fabric::SimFabric;
+use tarn_sim::memory::Zeros;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::placement::replica_groups::ReplicaGroups;
+
+/// Makes the hardware that `config` describes, with `spares` more memory nodes, and a database on it.
+///
+/// # Errors
+/// A shape that the simulator refuses.
+pub(crate) fn database(
+    (config, spares): (&SimConfig, usize),
+    (protocol, catalog): (AnyProtocol, Catalog),
+    membership: Arc<dyn Membership>,
+) -> Result<(SimFabric, Arc<Database>), UsageError> {
+    debug_assert_eq!(config.group_bytes, catalog.group_bytes());
+    let fabric = SimFabric::with_spares(config, Box::new(Zeros), spares).map_err(refused)?;
+    let groups = ReplicaGroups::new(fabric.groups());
+    let database = Arc::new(Database::new(catalog, groups, protocol, membership));
+    for spare in 0..spares {
+        database.configurations.add_spare(NodeSlot((config.memory_nodes + spare) as u16));
+    }
+    Ok((fabric, database))
+}
+
+/// What the simulator refuses, named as the flags are.
+pub(crate) fn refused(error: ConfigError) -> UsageError {
+    let ConfigError { field, value, allowed } = error;
+    UsageError { field: field.replace('_', "-"), value, allowed }
+}

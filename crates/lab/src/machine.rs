@@ -1,0 +1,70 @@
+//! What machine this is: printed beside every figure, because figures without it mean nothing.
+//!
+//! Invariant: the kind of machine, never its name; nothing here changes what a run does, but for
+//! [`pin_to_core`].
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Keeps the calling thread on the core numbered `index` modulo the cores there are.
+pub fn pin_to_core(index: usize) {
+    tarn_fabric::local::pin_to_core(index);
+}
+
+/// Processors that this process may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Processor, count of processors, system.
+pub fn describe() -> String {
+    let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = information
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or(std::env::consts::ARCH, |(_, model)| model.trim());
+    format!("{model}, {} processors, {}", processors(), std::env::consts::OS)
+}
+
+/// Memory that another process takes now; `None` where the system does not say, or it has ended.
+pub fn resident_bytes(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// How long a cacheline takes to go from the first core to the second and back: the median of five
+/// measurements, in nanoseconds; `None` where there is one core. It bounds what two threads that
+/// write the same records can do.
+#[expect(clippy::disallowed_methods, reason = "measures the machine")]
+pub fn line_round_trip_ns() -> Option<f64> {
+    const TRIPS: u64 = 100_000;
+    if processors() < 2 {
+        return None;
+    }
+    let mut results: Vec<f64> = (0..5)
+        .map(|_| {
+            let word = AtomicU64::new(0);
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                scope.spawn(|| pass(&word, 0, TRIPS));
+                scope.spawn(|| pass(&word, 1, TRIPS));
+            });
+            start.elapsed().as_nanos() as f64 / TRIPS as f64
+        })
+        .collect();
+    results.sort_by(f64::total_cmp);
+    Some(results[2])
+}
+
+fn pass(word: &AtomicU64, player: u64, trips: u64) {
+    pin_to_core(player as usize);
+    for turn in (player..2 * trips).step_by(2) {
+        while word.load(Ordering::Acquire) != turn {
+            spin_loop();
+        }
+        word.store(turn + 1, Ordering::Release);
+    }
+}

@@ -1,0 +1,371 @@
+//! Lets an outage happen.
+//!
+//! Invariant: what is counted are transactions whose caller was told that they are committed.
+
+use super::books::{Account, Books};
+use super::judge::{Known, judge};
+use super::report::{Event, Outage};
+use super::stage::Stage;
+use super::{Plan, Shape};
+use crate::bench::run::RunError;
+use crate::harness::mortal::{Graveyard, Mortal};
+use crate::harness::{in_words, rest};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn::cluster::OpenError;
+use tarn_engine::admin::mend::{Mended, mend};
+use tarn_engine::recovery::reconfigure::Terms;
+use tarn_engine::recovery::{self, Pace, Share};
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::{ComputeNode, Context, clearance};
+use tarn_fabric::address::{GroupId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_store::ids::{Explanation, Failure, Resolution};
+use tarn_workloads::{Untold, Workload};
+
+/// The driver looks around so often.
+const SLICE: Nanos = Nanos(20_000);
+/// A transaction that has not ended so long after the end never will.
+const PATIENCE: Nanos = Nanos(100_000_000);
+/// Who is dead is known by its lease, or at once: patience is for who is stuck. A thread of a full cluster
+/// may need milliseconds until its last try has ended, and must not be taken for one.
+const TERMS: Terms = Terms { patience_ns: 20_000_000, look_every_ns: 1_000 };
+const LOOK_EVERY_NS: u64 = 10_000;
+
+fn pace(shape: &Shape) -> Pace {
+    let [sweep_share, copy_share] =
+        [shape.sweep_share_percent, shape.copy_share_percent].map(Share::percent);
+    Pace { sweep_share, copy_share, look_every_ns: LOOK_EVERY_NS, ..Pace::default() }
+}
+
+/// What coroutines share.
+struct Desk {
+    stop: Cell<bool>,
+    /// Acknowledged transactions, by interval.
+    counts: RefCell<Vec<u64>>,
+    interval_ns: u64,
+    /// When the phase began.
+    start: Cell<Nanos>,
+    events: RefCell<Vec<Event>>,
+    failures: RefCell<Vec<String>>,
+}
+
+impl Desk {
+    fn count(&self, now: Nanos) {
+        let at = ((now - self.start.get()).0 / self.interval_ns) as usize;
+        if let Some(count) = self.counts.borrow_mut().get_mut(at) {
+            *count += 1;
+        }
+    }
+
+    fn event(&self, now: Nanos, what: String) {
+        let at_ms = (now - self.start.get()).0 as f64 / 1e6;
+        self.events.borrow_mut().push(Event { at_ms, what });
+    }
+}
+
+/// Who is there.
+struct Cast<W: Workload> {
+    workload: Rc<W>,
+    books: Books<W>,
+    desk: Rc<Desk>,
+    shape: Shape,
+    graveyard: Graveyard<'static>,
+    /// Whether each slot's latest life is dead.
+    dead: RefCell<Vec<Rc<Cell<bool>>>>,
+}
+
+impl<W: Workload + 'static> Cast<W> {
+    /// A life of a compute node: its coordinators and its keepers.
+    fn bring(
+        &self,
+        stage: &Stage,
+        scheduler: &mut Scheduler<'_>,
+        node: &Arc<ComputeNode>,
+    ) -> Result<(), OpenError> {
+        let (shape, slot) = (&self.shape, usize::from(node.id.slot.0));
+        let is_dead = Rc::new(Cell::new(false));
+        self.dead.borrow_mut()[slot] = Rc::clone(&is_dead);
+        for thread in 0..shape.threads {
+            let cx = stage.thread(node, thread)?;
+            for coroutine in 0..shape.coroutines {
+                let number = (slot * shape.threads + thread) * shape.coroutines + coroutine;
+                let by = Coordinator::new(Rc::clone(&cx), number as u32, Retry::default());
+                let (workload, desk) = (Rc::clone(&self.workload), Rc::clone(&self.desk));
+                let body = coordinate(workload, by, desk, self.books.open());
+                let mortal = Mortal::new(body, &is_dead, &self.graveyard);
+                scheduler.spawn(&cx.port, mortal);
+            }
+            self.serve(scheduler, &is_dead, cx);
+        }
+        let keeper = stage.thread(node, shape.threads)?;
+        let port = keeper.port.clone();
+        let desk = || Rc::clone(&self.desk);
+        let lease = {
+            let (cx, desk) = (Rc::clone(&keeper), desk());
+            async move { clearance::keep(&cx, || desk.stop.get()).await }
+        };
+        scheduler.spawn(&port, Mortal::new(lease, &is_dead, &self.graveyard));
+        let lives = keep_lives(Rc::clone(&keeper), desk(), pace(shape));
+        scheduler.spawn(&port, Mortal::new(lives, &is_dead, &self.graveyard));
+        self.serve(scheduler, &is_dead, Rc::clone(&keeper));
+        let copies = keep_copies(keeper, desk(), pace(shape));
+        scheduler.spawn(&port, Mortal::new(copies, &is_dead, &self.graveyard));
+        Ok(())
+    }
+
+    /// A thread does what others need of it, if the protocol needs anything.
+    fn serve(&self, scheduler: &mut Scheduler<'_>, is_dead: &Rc<Cell<bool>>, cx: Rc<Context>) {
+        if !cx.answers() {
+            return;
+        }
+        let (port, desk) = (cx.port.clone(), Rc::clone(&self.desk));
+        let serving = async move {
+            serve::run(&cx, || desk.stop.get() && !cx.has_coordinators()).await;
+        };
+        scheduler.spawn(&port, Mortal::new(serving, is_dead, &self.graveyard));
+    }
+}
+
+async fn coordinate<W: Workload>(
+    workload: Rc<W>,
+    mut by: Coordinator,
+    desk: Rc<Desk>,
+    account: Rc<Account<W>>,
+) {
+    let cx = Rc::clone(by.context());
+    let (mut rng, mut tally) = (cx.port.rng(), W::Tally::default());
+    while !desk.stop.get() {
+        let input = account.begin(workload.draw(&mut rng));
+        let result = workload.run(&mut by, &input, &mut tally).await;
+        let now = cx.port.observed();
+        let ended = result.map_err(|failure| (failure, cx.explanation(failure)));
+        if let Err((_, Some(Explanation::Unknown(id)))) = ended {
+            // If it dies here, it is in doubt.
+            let resolved = by.resolve(id).await;
+            let untold = match resolved {
+                Ok(Resolution::Committed) => Untold::Committed,
+                Ok(Resolution::Aborted) => Untold::Aborted,
+                Err(_) => Untold::Unknown,
+            };
+            workload.untold(&input, untold, &mut tally);
+            account.end(&tally);
+            if untold == Untold::Committed {
+                desk.count(cx.port.observed());
+            }
+            continue;
+        }
+        account.end(&tally);
+        match ended {
+            Ok(()) => desk.count(now),
+            Err((Failure::Fabric, _)) if !cx.database().membership.is_member(cx.node.id) => return,
+            Err((Failure::Fabric, _)) => cx.port.sleep(Nanos(5_000)).await,
+            Err((failure, explanation)) => {
+                desk.failures.borrow_mut().push(in_words(failure, explanation));
+                return;
+            }
+        }
+    }
+}
+
+async fn keep_lives(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
+    let report = |dead, recovery: &recovery::Recovery| {
+        let settled = recovery.settled.len();
+        desk.event(cx.port.observed(), format!("{dead} recovered ({settled} logs settled)"));
+    };
+    let _ = recovery::attend(&cx, pace, || desk.stop.get(), report).await;
+}
+
+async fn keep_copies(cx: Rc<Context>, desk: Rc<Desk>, pace: Pace) {
+    let report = |mended| {
+        let what = match mended {
+            Mended::Changed { number, frozen_ns } => {
+                format!("configuration {} opened, frozen for {frozen_ns} ns", number.0)
+            }
+            Mended::Joined { number, frozen_ns, copied } => format!(
+                "configuration {} opened, frozen for {frozen_ns} ns: copies complete, {} units, {} \
+                 looked at again, {} bytes written",
+                number.0, copied.units, copied.again, copied.bytes
+            ),
+            Mended::Recovered(dead, recovery) => {
+                format!("{dead} recovered ({} logs settled)", recovery.settled.len())
+            }
+        };
+        desk.event(cx.port.observed(), what);
+    };
+    let _ = mend(&cx, TERMS, pace, || desk.stop.get(), report).await;
+}
+
+/// Runs a workload through an outage; `progress` is told how much of it is over, in thousandths.
+///
+/// # Errors
+/// What cannot be, or could not be done.
+pub fn run<W: Workload + 'static>(
+    workload: W,
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+) -> Result<Outage, RunError> {
+    run_and_meddle(workload, plan, progress, &|_| {})
+}
+
+/// The same; before memory is judged, something is done to it.
+pub(super) fn run_and_meddle<W: Workload + 'static>(
+    workload: W,
+    plan: &Plan,
+    progress: &dyn Fn(u64),
+    meddle: &dyn Fn(&Rc<Context>),
+) -> Result<Outage, RunError> {
+    plan.shape.validate()?;
+    let stage = Stage::new(&workload, plan)?;
+    load(&workload, &stage)?;
+    let shape = plan.shape.clone();
+    let interval_ns = (shape.interval_ms * 1e6) as u64;
+    let intervals = (shape.virtual_ms / shape.interval_ms + 1e-6) as usize;
+    let dead = (0..shape.compute_nodes).map(|_| Rc::default()).collect();
+    let desk = Rc::new(Desk {
+        stop: Cell::new(false),
+        counts: RefCell::new(vec![0; intervals]),
+        interval_ns,
+        start: Cell::new(stage.fabric.now()),
+        events: RefCell::default(),
+        failures: RefCell::default(),
+    });
+    let records = workload.records();
+    let graveyard = Graveyard::default();
+    let cast = Cast {
+        workload: Rc::new(workload),
+        books: Books::default(),
+        desk: Rc::clone(&desk),
+        shape,
+        graveyard: Rc::clone(&graveyard),
+        dead: RefCell::new(dead),
+    };
+    let mut scheduler = Scheduler::new(&stage.fabric);
+    let all_ended = play(&cast, &stage, &mut scheduler, progress)?;
+    if all_ended {
+        scheduler.drain();
+    }
+    let is_swept = is_mended(&cast, &stage);
+    drop(scheduler);
+    let cx = stage.thread(&stage.join_any(cast.shape.compute_nodes)?, 0)?;
+    meddle(&cx);
+    let (tally, unknown) = cast.books.close(&cast.workload);
+    let (copies, failures) = (copies(&stage), desk.failures.take());
+    let known = Known { tally, unknown, is_swept, copies, all_ended, failures };
+    let checks = judge(&*cast.workload, &cx, known)?;
+    let outage = Outage::new::<W>(plan, records, desk.counts.take(), desk.events.take(), checks);
+    drop(graveyard);
+    Ok(outage)
+}
+
+/// Members of the group that has fewest.
+fn copies(stage: &Stage) -> usize {
+    let groups = stage.database.groups();
+    let members = (0..groups.count() as u16).map(|group| groups.members(GroupId(group)).len());
+    members.min().unwrap_or(0)
+}
+
+fn load<W: Workload>(workload: &W, stage: &Stage) -> Result<(), RunError> {
+    let node = stage.join(0)?;
+    let cx = stage.thread(&node, 0)?;
+    let loaded = rest::load(workload, &cx, rest::ALL, &|_| {});
+    loaded.map_err(|failure| RunError::Failed(format!("loading: {failure}")))?;
+    stage.database.membership.leave(node.id);
+    Ok(())
+}
+
+/// The whole play: calm, crash, restart, end. Whether every coroutine of the living came to its end.
+fn play<W: Workload + 'static>(
+    cast: &Cast<W>,
+    stage: &Stage,
+    scheduler: &mut Scheduler<'_>,
+    progress: &dyn Fn(u64),
+) -> Result<bool, RunError> {
+    let (shape, desk) = (&cast.shape, &cast.desk);
+    let mut owners = Vec::new();
+    for slot in 0..shape.compute_nodes as u16 {
+        let node = stage.join(slot)?;
+        owners.push(node.id);
+        cast.bring(stage, scheduler, &node)?;
+    }
+    serve::share_out(&stage.database, &owners);
+    let start = desk.start.get();
+    let at = |ms: f64| start + Nanos((ms * 1e6) as u64);
+    let (crash_at, end) = (at(shape.crash_at_ms), at(shape.virtual_ms));
+    let restart_at = at(shape.crash_at_ms + shape.restart_ms);
+    let (mut to_crash, mut is_unswept) = (true, false);
+    let crashing = shape.compute_nodes - shape.crash_compute..shape.compute_nodes;
+    let mut to_restart: Vec<u16> = crashing.map(|slot| slot as u16).collect();
+    // What died so late that it is not made good at the end is, before memory is judged.
+    let is_due = |now: Nanos| now < end || now < end + PATIENCE && !is_mended(cast, stage);
+    while is_due(stage.fabric.now()) {
+        let now = stage.fabric.now();
+        let next = if now < end { (now + SLICE).min(end) } else { now + SLICE };
+        scheduler.run_until(if to_crash { next.min(crash_at) } else { next });
+        let now = stage.fabric.now();
+        progress(((now - start).0 * 1_000 / (end - start).0.max(1)).min(1_000));
+        for lapsed in stage.membership.tick(now) {
+            desk.event(now, format!("the lease of {lapsed} has lapsed"));
+            stage.database.membership.expel(lapsed);
+        }
+        if std::mem::replace(&mut is_unswept, stage.database.sweeps.is_due()) && !is_unswept {
+            desk.event(now, "sweep over: the dead have left no lock".into());
+        }
+        if to_crash && now >= crash_at {
+            to_crash = false;
+            crash(cast, stage, now);
+        }
+        if !to_crash && now >= restart_at && now <= end {
+            let mut later = Vec::new();
+            for slot in std::mem::take(&mut to_restart) {
+                if !stage.is_free(slot) {
+                    later.push(slot);
+                    continue;
+                }
+                let node = stage.join(slot)?;
+                desk.event(now, format!("{} has joined", node.id));
+                cast.bring(stage, scheduler, &node)?;
+            }
+            to_restart = later;
+        }
+    }
+    desk.stop.set(true);
+    Ok(scheduler.run_until(stage.fabric.now() + PATIENCE) == Ended::Finished)
+}
+
+/// Whether the dead are expelled, recovered and swept after, their shards are open, and each copy that was lost is on a spare, as
+/// far as there are any.
+fn is_mended<W: Workload>(cast: &Cast<W>, stage: &Stage) -> bool {
+    let (shape, database) = (&cast.shape, &stage.database);
+    let (configurations, open) = (&database.configurations, database.configurations.open());
+    let lost = shape.crash_memory.saturating_sub(shape.spare_nodes);
+    let is_noticed =
+        |slot: usize| !cast.dead.borrow()[slot].get() || stage.members_of(slot as u16).is_empty();
+    (0..shape.compute_nodes).all(is_noticed)
+        && database.membership.unrecovered().is_empty()
+        && database.membership.bereaved().is_empty()
+        && !database.sweeps.is_due()
+        && open.groups.nodes().iter().all(|node| usize::from(node.0) >= shape.crash_memory)
+        && !open.groups.is_joining()
+        && configurations.announced() == open.number
+        && copies(stage) >= shape.replicas - lost
+}
+
+fn crash<W: Workload>(cast: &Cast<W>, stage: &Stage, now: Nanos) {
+    let (shape, desk) = (&cast.shape, &cast.desk);
+    for node in 0..shape.crash_memory {
+        desk.event(now, format!("memory node {node} crashes"));
+        stage.fabric.fail_node(NodeSlot(node as u16));
+    }
+    for slot in shape.compute_nodes - shape.crash_compute..shape.compute_nodes {
+        desk.event(now, format!("compute node {slot} crashes"));
+        cast.dead.borrow()[slot].set(true);
+        if shape.lease_ms == 0.0 {
+            let lives = stage.members_of(slot as u16);
+            lives.into_iter().for_each(|life| _ = stage.database.membership.expel(life));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The page as a whole: complete, whatever is there to be run.
+//!
+//! Invariant checked: every published figure is on it once; a section that nothing was run for has no
+//! figure; what a system lacks is told in the registry's words.
+
+use super::*;
+use crate::harness::watch::Silent;
+use crate::reproduce::Scale;
+use crate::reproduce::paper::report::Part;
+use crate::reproduce::paper::runs::{Ran, Runs};
+use crate::reproduce::paper::section::Done;
+use crate::reproduce::paper::sheet::Row;
+use crate::reproduce::paper::{Suppose as _, evaluate, page, part};
+use crate::reproduce::row::Verdict;
+use std::collections::BTreeSet;
+
+const COLUMNS: [&str; 3] = ["literal", "corrected", "best_form"];
+
+fn keys(parts: &[Part]) -> Vec<(&'static str, &'static str, &'static str)> {
+    let rows = parts.iter().flat_map(|part| &part.rows);
+    rows.map(|row| (row.figure, row.workload, row.metric)).collect()
+}
+
+fn with_nothing_run() -> Vec<Part> {
+    let (extent, profile) = (Extent::full(), Profile::load(Lotus::PROFILE).expect("embedded"));
+    let done = Done { extent: &extent, profile: &profile, runs: &Runs::default() };
+    Lotus::SECTIONS.iter().map(|section| part(section, &done)).collect()
+}
+
+#[test]
+fn every_published_figure_has_one_row_and_nothing_is_made_up() {
+    let parts = with_nothing_run();
+    let keys = keys(&parts);
+    let once: BTreeSet<_> = keys.iter().collect();
+    assert_eq!(once.len(), keys.len(), "each once");
+    // As many as the list has: sections and targets are paired in one place.
+    let listed = [
+        targets::NIC,
+        targets::CAS,
+        targets::RESHARDING,
+        targets::KVS,
+        targets::BENCHMARKS,
+        targets::ABLATION,
+        targets::OUTAGE,
+        targets::MEMORY,
+        targets::IDEAL_LOCK,
+        targets::CACHE,
+        targets::VERSIONS,
+        targets::ISOLATION,
+        targets::CRITICAL_FIELD,
+        targets::CONTENTION,
+    ];
+    assert_eq!(keys.len(), listed.iter().map(|list| list.len()).sum::<usize>());
+    for row in parts.iter().flat_map(|part| &part.rows) {
+        assert!(row.published.source.starts_with("section "), "{row}");
+        let is_arithmetic = ["Section 2.2", "Figure 16"].contains(&row.figure);
+        if !is_arithmetic {
+            let figures = COLUMNS.map(|column| row.value(column));
+            assert_eq!((figures, row.ratio), ([None; 3], None), "{row}");
+            assert_eq!(row.verdict, Verdict::NotSimulated, "{row}");
+            assert!(!row.why.is_empty(), "{row}");
+        }
+    }
+}
+
+/// The figures that the evaluation has: all that show results.
+#[test]
+fn no_figure_of_the_evaluation_is_left_out() {
+    let parts = with_nothing_run();
+    let figures: BTreeSet<&str> = keys(&parts).into_iter().map(|(figure, ..)| figure).collect();
+    let wanted = ["Section 2.2", "Section 4.3"].map(str::to_owned).into_iter();
+    let wanted = wanted.chain([2, 3].into_iter().chain(12..=23).map(|it| format!("Figure {it}")));
+    let wanted: BTreeSet<String> = wanted.collect();
+    assert_eq!(figures.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), wanted);
+}
+
+/// A second's worth.
+pub fn tiny(only: &[&str]) -> Order {
+    let scale = Scale {
+        name: "tiny",
+        sizes: Vec::new(),
+        virtual_ms: 0.4,
+        warm_up_ms: 0.1,
+        soak_ms: 0.0,
+        coordinators: vec![9, 45],
+    };
+    let extent = Extent {
+        scale,
+        accounts: 2_000,
+        subscribers: 500,
+        warehouses: 2,
+        fewer_warehouses: vec![2, 1],
+        pairs: 2_000,
+        updates: vec![0, 100],
+        crash_threads: (1, 1),
+        ..Extent::quick()
+    };
+    let profile = Profile::load(Lotus::PROFILE).expect("embedded");
+    Order {
+        extent,
+        seed: 1,
+        profile,
+        only: only.iter().map(|&it| it.to_owned()).collect(),
+        suppositions: Vec::new(),
+    }
+}
+
+#[test]
+fn what_is_there_is_run_and_drawn_and_the_rest_says_why_not() {
+    let order = tiny(&["fig-2", "fig-23"]);
+    let evaluation = evaluate(&order, &Silent).expect("a page");
+    assert_eq!(evaluation.failed(), [""; 0], "{evaluation}");
+    assert_eq!(evaluation.parts.len(), 2);
+    let row = |metric: &str| {
+        let found = evaluation.rows.iter().find(|row| row.metric == metric);
+        found.unwrap_or_else(|| panic!("no row {metric}"))
+    };
+    let gain = row("FORD without CAS over its peak");
+    assert!(gain.value("literal").is_some_and(|gain| gain > 1.1), "{gain}");
+    assert!(gain.bottleneck.contains("nic pipeline of memory node 1"), "{gain}");
+    let page = page::page(&evaluation);
+    assert!(!page.contains("NaN") && !page.contains("http"), "{page}");
+    for text in
+        ["Throughput over concurrent transactions", "FORD, no CAS", "Scaled down", "Assumed"]
+    {
+        assert!(page.contains(text), "no {text}: {page}");
+    }
+    let object = serde_json::to_value(&evaluation).expect("an object");
+    for row in object["rows"].as_array().expect("rows") {
+        for field in [
+            "figure",
+            "workload",
+            "metric",
+            "published",
+            "literal",
+            "corrected",
+            "ratio",
+            "bottleneck",
+        ] {
+            assert!(row.get(field).is_some(), "no {field}: {row}");
+        }
+        let is_missing = row["verdict"] == "not_simulated";
+        assert_eq!(row["ratio"].is_null(), is_missing, "{row}");
+        assert_eq!(row["why"].as_str().is_some_and(|why| !why.is_empty()), is_missing, "{row}");
+    }
+    // A function of the order, but for the machine's part.
+    let mut again =
+        serde_json::to_value(evaluate(&order, &Silent).expect("a page")).expect("an object");
+    let mut object = object;
+    (object["wall"], again["wall"]) = Default::default();
+    assert_eq!(object, again);
+}
+
+#[test]
+fn a_counterfactual_moves_what_it_is_about_and_is_named() {
+    let order = tiny(&["fig-2"]);
+    let slow = order.profile.clone().set("nic.atomic_mops", "0.25").expect("a constant");
+    let [was, is] = [order.profile.clone(), slow].map(|profile| {
+        let evaluation = evaluate(&Order { profile, ..order.clone() }, &Silent).expect("a page");
+        let gain =
+            evaluation.rows.iter().find(|row| row.metric == "FORD without CAS over its peak");
+        (gain.expect("a row").value("literal").expect("a figure"), evaluation)
+    });
+    assert!(is.0 > 2.0 * was.0, "{} and {}", was.0, is.0);
+    assert!(page::page(&is.1).contains("Counterfactual:"));
+    assert!(!page::page(&was.1).contains("Counterfactual:"));
+}
+
+/// The steps of the ablation share a database: what is loaded for one that is not routed is there for one that is.
+#[test]
+fn routing_is_a_step_of_its_own() {
+    let evaluation = evaluate(&tiny(&["fig-14"]), &Silent).expect("a page");
+    let metric = "throughput with two-level load balancing";
+    for workload in ["TATP", "SmallBank"] {
+        let is_it = |row: &&Row| row.workload == workload && row.metric == metric;
+        let row = evaluation.rows.iter().find(is_it).expect("a row");
+        assert!(row.value("corrected").is_some() && row.value("literal").is_some(), "{row}");
+    }
+    let of = |is_routed| {
+        let is_it =
+            |ran: &&Ran| ran.series.is_routed == is_routed && ran.bench.kind.name() == "SmallBank";
+        let ran =
+            evaluation.series.iter().filter(is_it).find(|it| it.series.name.starts_with("LOTUS,"));
+        ran.expect("a curve").series.peak().expect("a point").messages
+    };
+    // A timestamp is a message whoever asks; locks of other nodes are two more each.
+    assert!(of(false) > of(true) + 1.0, "{} and {}", of(false), of(true));
+}
+
+#[test]
+fn a_supposition_is_named_and_moves_what_it_is_about() {
+    let order = Order { suppositions: vec![], ..tiny(&["fig-14"]) };
+    let off = Supposition::parse("timestamps=counter").expect("one");
+    let free = evaluate(&Order { suppositions: vec![off], ..order }, &Silent).expect("a page");
+    assert!(page::page(&free).contains("suppose.timestamps = counter"));
+    let lotus = free.series.iter().filter(|ran| ran.series.name.starts_with("LOTUS"));
+    assert!(lotus.clone().count() > 0);
+    assert!(lotus.clone().all(|ran| ran.series.timestamps == Some("counter")));
+}
+
+#[test]
+fn a_crash_is_run_for_whoever_recovers() {
+    let mut order = tiny(&["fig-15"]);
+    order.profile = order.profile.set("cluster.reconnect_ms", "2").expect("a constant");
+    order.profile = order.profile.set("cluster.reregister_ms", "1").expect("a constant");
+    let evaluation = evaluate(&order, &Silent).expect("a page");
+    // LOTUS is judged by its own tests; here, that FORD is sound, and that of what is not there is no figure.
+    let failed = evaluation.failed();
+    assert!(failed.iter().all(|failure| failure.starts_with("LOTUS")), "{failed:?}");
+    for row in &evaluation.rows {
+        assert_eq!(row.value("corrected").is_none(), !row.why.is_empty(), "{row}");
+        assert!(failed.is_empty() || row.value("corrected").is_none(), "{row}");
+    }
+    let ford = evaluation.crashes.iter().find(|it| it.system.starts_with("FORD")).expect("FORD's");
+    assert!(ford.outage.drop_percent > 5.0 && ford.outage.recovered_after_ms.is_some());
+    let page = page::page(&evaluation);
+    assert!(page.contains("Throughput in intervals of 1 ms"), "{page}");
+}
+
+#[test]
+fn a_section_that_there_is_not_is_refused_with_all_that_there_are() {
+    let error = evaluate(&tiny(&["fig-99"]), &Silent).err().expect("refused").to_string();
+    assert!(error.contains("only = fig-99") && error.contains("fig-13"), "{error}");
+}

@@ -1,0 +1,199 @@
+//! What happens under load that a page shows: crashes, and a hotspot that is dealt out.
+//!
+//! Invariant: a machine that crashed is there again when its memory is registered and its queue pairs are
+//! connected, after what the profile says of that; both constants are assumed, and no other time is waited.
+
+use super::case::{Bench, Kind, Missing};
+use super::runs::Ground;
+use crate::bench::run::RunError;
+use crate::outage::report::Outage;
+use crate::outage::run::run;
+use crate::outage::{Plan, Shape};
+use crate::reproduce::stage::System;
+use crate::simulate::hotspot::Hotspot;
+use crate::simulate::hotspot::report::HotspotReport;
+use crate::simulate::hotspot::run::{HotspotPlan, run as run_hotspot};
+use crate::simulate::run::Plan as SimPlan;
+use crate::simulate::stamps::Source;
+use crate::simulate::{Config, virtual_ms};
+use serde::Serialize;
+use tarn::cluster::ClusterConfig;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::recovery::Pace;
+use tarn_engine::services::shard_rule::Terms;
+use tarn_workloads::Workload;
+use tarn_workloads::smallbank::SmallBank;
+use tarn_workloads::tatp::Tatp;
+
+/// What crashes, and when.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Crash {
+    /// What runs.
+    pub bench: Bench,
+    /// Who.
+    pub system: System,
+    /// Threads of each compute node.
+    pub threads: usize,
+    /// Coordinators of each thread.
+    pub coroutines: usize,
+    /// Compute nodes that crash.
+    pub nodes: usize,
+    /// When, in virtual milliseconds.
+    pub at_ms: f64,
+    /// Watched for so long after the machines are back.
+    pub after_ms: f64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Crashed {
+    /// Whose.
+    pub system: &'static str,
+    /// Whether a memory that is not sound is a failure.
+    pub must_be_sound: bool,
+    /// What it cost.
+    pub outage: Outage,
+}
+
+impl Crash {
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn run(&self, ground: &Ground<'_>) -> Result<Crashed, Missing> {
+        let Crash { bench, system, threads, coroutines, nodes, at_ms, after_ms } = self.clone();
+        let protocol = AnyProtocol::by_name(system.protocol, system.variant)?;
+        let info = protocol.info();
+        if !info.caps.crash_recovery {
+            return Err(Missing(format!("{} does not recover from crashes yet", info.name)));
+        }
+        let profile = ground.testbed.profile.clone();
+        let restart_ms = profile.cluster.reregister_ms.value + profile.cluster.reconnect_ms.value;
+        let share = Pace::default();
+        let shape = Shape {
+            compute_nodes: ground.testbed.compute_nodes,
+            memory_nodes: ground.testbed.memory_nodes,
+            spare_nodes: 0,
+            replicas: ground.testbed.replicas,
+            threads,
+            coroutines,
+            virtual_ms: (at_ms + restart_ms + after_ms).ceil(),
+            crash_at_ms: at_ms,
+            crash_compute: nodes,
+            crash_memory: 0,
+            restart_ms,
+            lease_ms: 0.0,
+            sweep_share_percent: share.sweep_share.as_percent(),
+            copy_share_percent: share.copy_share.as_percent(),
+            interval_ms: INTERVAL_MS,
+        };
+        let protocol = (system.protocol.to_owned(), system.variant.to_owned());
+        let plan = Plan { profile, protocol, shape, seed: ground.seed };
+        let outage = run(bench.make::<SmallBank>()?, &plan, &|_| {})?;
+        Ok(Crashed { system: system.name, must_be_sound: (ground.must_be_sound)(&system), outage })
+    }
+}
+
+/// The paper counts by the millisecond.
+const INTERVAL_MS: f64 = 1.0;
+
+/// Hot shards of one node: as many as nodes, so that each can have one.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Heating {
+    /// What runs: SmallBank or TATP.
+    pub bench: Bench,
+    /// Who.
+    pub system: System,
+    /// Threads of each compute node.
+    pub threads: usize,
+    /// Coordinators of each thread.
+    pub coroutines: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Heated {
+    /// Whose.
+    pub system: &'static str,
+    /// Whether a memory or a history that is not sound is a failure.
+    pub must_be_sound: bool,
+    /// What it cost.
+    pub hotspot: HotspotReport,
+}
+
+/// Shorter than published, so that shards move within some milliseconds: it decides when they move, and not for how long
+/// they are interrupted.
+const LOOKED_EVERY_MS: f64 = 0.5;
+const HOT_MS: f64 = 15.0;
+const HOT_SHARE_PERCENT: u32 = 60;
+const RECORDED_MS: f64 = 2.0;
+/// Clients of a coordinator: a node that is asked for too much has a queue.
+const CLIENTS: usize = 4;
+
+impl Heating {
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn run(&self, ground: &Ground<'_>) -> Result<Heated, Missing> {
+        let protocol = AnyProtocol::by_name(self.system.protocol, self.system.variant)?;
+        if !protocol.needs().locks {
+            return Err(Missing(format!("locks of {} have no shards", protocol.info().name)));
+        }
+        let plan = self.plan(ground, &protocol);
+        let hotspot = match self.bench.kind {
+            Kind::Tatp => self.on::<Tatp>(&plan)?,
+            Kind::SmallBank => self.on::<SmallBank>(&plan)?,
+            Kind::Kvs | Kind::Tpcc | Kind::Ycsb | Kind::TaoBench => {
+                return Err(Missing("its shards are too few, or have no field".into()));
+            }
+        };
+        let must_be_sound = (ground.must_be_sound)(&self.system);
+        Ok(Heated { system: self.system.name, must_be_sound, hotspot })
+    }
+
+    fn on<W: Workload>(&self, plan: &HotspotPlan) -> Result<HotspotReport, Missing> {
+        let make = || self.bench.make::<W>().map_err(RunError::from);
+        Ok(run_hotspot(make, plan, &|_| {})?)
+    }
+
+    fn plan(&self, ground: &Ground<'_>, protocol: &AnyProtocol) -> HotspotPlan {
+        let (testbed, system) = (ground.testbed, &self.system);
+        let nodes = testbed.compute_nodes;
+        let cluster = ClusterConfig {
+            protocol: system.protocol.into(),
+            variant: system.variant.into(),
+            memory_nodes: testbed.memory_nodes,
+            replicas: testbed.replicas,
+            compute_nodes: nodes,
+            seed: ground.seed,
+            ..ClusterConfig::default()
+        };
+        let coordinators = nodes * self.threads * self.coroutines;
+        let config = Config {
+            cluster,
+            profile: testbed.profile.clone(),
+            threads: self.threads,
+            coordinators,
+            timestamps: Source::of(protocol, nodes),
+        };
+        let plan = SimPlan {
+            config,
+            virtual_ms: HOT_MS,
+            verify_ms: None,
+            verify_transactions_max: 0,
+            history: None,
+            routed: true,
+        };
+        let hotspot = Hotspot {
+            share_percent: HOT_SHARE_PERCENT,
+            shards: nodes as u32,
+            stride: nodes as u32,
+            nodes: nodes as u32,
+            every: virtual_ms(HOT_MS),
+        };
+        let terms = Terms { interval: virtual_ms(LOOKED_EVERY_MS), ..Terms::default() };
+        let recorded = virtual_ms(RECORDED_MS);
+        HotspotPlan { plan, hotspot, terms, clients: CLIENTS * coordinators, recorded }
+    }
+}

@@ -1,0 +1,204 @@
+//! The small cluster of one seed.
+//!
+//! Invariant: laid out and loaded as every cluster is, by the engine's own catalog and loader; small
+//! logs, chunks and heaps, so that a seed costs little.
+
+use super::Subject;
+use super::drawn::{Drawn, is_asked_for};
+use crate::harness::{rest, simulated};
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn_engine::admin::last_writes;
+use tarn_engine::cluster::membership::{EmbeddedMembership, LeaseTerms};
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::requests::timestamp::pool_word;
+use tarn_engine::services::timestamp::Timestamps;
+use tarn_engine::services::{Inheritance, Planted, ServiceOptions};
+use tarn_engine::site::{ComputeNode, Context, Database};
+use tarn_fabric::address::NodeSlot;
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::executor::block_on;
+use tarn_fabric::rpc::RpcConfig;
+use tarn_sim::config::{Mode, SimConfig};
+use tarn_sim::fabric::SimFabric;
+use tarn_sim::profile::Profile;
+use tarn_store::history::RecordedWrite;
+use tarn_store::ids::{Failure, UsageError};
+use tarn_store::placement::catalog::Options;
+use tarn_workloads::Workload;
+
+/// What is believed of clocks that run off, and how many times that they run off at most: some stand almost still.
+const RUN_OFF_PPM: u32 = 1_000;
+const RUN_OFF_TIMES: u32 = 900;
+const HARDWARE: &str = "cx5-100g";
+
+/// Small: a slot has many lives, and few transactions at a time.
+const LOCK_TABLE_BYTES: u64 = 1 << 14;
+/// Messages are sent again soon: virtual time is short, and many are lost.
+const RPC: RpcConfig = RpcConfig {
+    retransmit_after: Nanos(30_000),
+    backoff_doublings: 3,
+    deadline: Nanos(5_000_000),
+    ..RpcConfig::DEFAULT
+};
+/// A slot that comes back does so at the next look at the world.
+const NEXT_LIFE_WITHIN: Nanos = Nanos(100_000);
+
+/// See the module's text.
+pub struct Cluster {
+    /// The hardware.
+    pub fabric: SimFabric,
+    /// The database.
+    pub database: Arc<Database>,
+    /// Who is in the cluster, as the service itself sees it.
+    pub service: Arc<EmbeddedMembership>,
+    seed: u64,
+    threads: u16,
+    compute_nodes: usize,
+    has_faults: bool,
+    address_cache: usize,
+    next_life: bool,
+    counts_load: bool,
+    planted_move: Option<Planted>,
+    loaded: RefCell<Vec<RecordedWrite>>,
+}
+
+impl Cluster {
+    /// The cluster that `seed` has drawn, with the workload's tables in it.
+    ///
+    /// # Errors
+    /// Names what cannot be: a protocol, a variant.
+    pub fn new<W: Workload>(
+        workload: &W,
+        subject: &Subject,
+        drawn: &Drawn,
+        seed: u64,
+    ) -> Result<Cluster, UsageError> {
+        let options = Options {
+            placement: drawn.placement,
+            coordinators_max: drawn.coordinators() as u32,
+            // Short ones, but for who needs more.
+            log_bytes: if is_asked_for(&drawn.workload) { workload.log_bytes() } else { 8 << 10 },
+            chunk_bytes: 4 << 10,
+            spare_bytes: 1 << 20,
+            bucket: drawn.bucket,
+            slots_per_100_records: drawn.slots_per_100_records,
+            ..Options::default()
+        };
+        let protocol = AnyProtocol::by_name(&subject.protocol, &subject.variant)?;
+        let catalog = protocol.catalog(&workload.schemas(), &options, drawn.memory_nodes)?;
+        let mut chaos = drawn.chaos;
+        chaos.planted_torn_lines = subject.torn_lines;
+        if subject.clocks_run_off {
+            chaos.clock_drift_max_ppm = RUN_OFF_PPM;
+            chaos.planted_drift_times = RUN_OFF_TIMES;
+        }
+        let shape = SimConfig {
+            memory_nodes: drawn.memory_nodes,
+            replicas: drawn.replicas,
+            // One more, which always lives.
+            compute_nodes: drawn.compute_nodes + 1,
+            group_bytes: catalog.group_bytes(),
+            profile: Profile::load(HARDWARE).expect("a profile of this program"),
+            mode: Mode::Random(chaos),
+            seed,
+        };
+        let terms = drawn.lease.unwrap_or(LeaseTerms::ENDLESS);
+        let service = EmbeddedMembership::with_leases(drawn.compute_nodes + 1, terms);
+        let read_lease_ns = drawn.read_leases.map_or(0, |leases| leases.length_ns);
+        let policy = match drawn.read_leases {
+            Some(leases) => leases.policy(drawn.has_faults())?,
+            None => None,
+        };
+        let service = Arc::new(service.leasing_reads(read_lease_ns)?.adjusting_reads(policy));
+        let planned = (protocol, catalog);
+        let (fabric, database) =
+            simulated::database((&shape, drawn.spares), planned, Arc::clone(&service) as _)?;
+        let (threads, compute_nodes) = (drawn.threads as u16, drawn.compute_nodes);
+        let (address_cache, loaded) = (drawn.address_cache, RefCell::default());
+        Ok(Cluster {
+            fabric,
+            database,
+            service,
+            seed,
+            threads,
+            compute_nodes,
+            has_faults: drawn.has_faults(),
+            address_cache,
+            next_life: drawn.next_life,
+            counts_load: drawn.moving.is_some(),
+            planted_move: subject.planted_move,
+            loaded,
+        })
+    }
+
+    /// Of every generator.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// A compute node joins in a new life.
+    ///
+    /// # Errors
+    /// When the slot has used up its lives.
+    pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
+        let id = self.database.membership.join(NodeSlot(slot))?;
+        let inheritance = match self.next_life {
+            true => Inheritance::NextLife { within: NEXT_LIFE_WITHIN },
+            false => Inheritance::Survivors,
+        };
+        let services = ServiceOptions {
+            lock_table_bytes: LOCK_TABLE_BYTES,
+            inheritance,
+            rpc: RPC,
+            counts_load: self.counts_load,
+            planted_move: self.planted_move,
+            // The one that always lives asks for locks too, when it fills copies.
+            ..ServiceOptions::new(self.threads, self.compute_nodes + usize::from(self.has_faults))
+        };
+        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
+    }
+
+    /// A thread of a compute node.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Rc<Context>, UsageError> {
+        let port = self.fabric.port(node.id, thread, self.seed);
+        let mut cx = Context::new(Arc::clone(node), port, thread, self.address_cache)?;
+        if self.database.protocol.needs().timestamps {
+            // A counter of this process is looked at when a turn begins, and a thread's time may be ahead of that:
+            // then a snapshot misses what had ended before. A round takes its time.
+            cx.timestamps = Timestamps::Pool(pool_word());
+        }
+        Ok(Rc::new(cx))
+    }
+
+    /// Loads the tables while the cluster is at rest.
+    ///
+    /// # Errors
+    /// The pool's memory, in words.
+    pub fn load<W: Workload>(&self, workload: &W) -> Result<(), String> {
+        let loaded = || -> Result<Result<Vec<RecordedWrite>, Failure>, UsageError> {
+            let node = self.join(0)?;
+            let cx = self.context(&node, 0)?;
+            let loaded = rest::load(workload, &cx, rest::ALL, &|_| {})
+                .and_then(|_| block_on(last_writes::stored(&cx)));
+            if self.database.protocol.needs().read_leases {
+                // It would keep every change waiting.
+                self.database.membership.retire(node.id);
+            }
+            Ok(loaded)
+        };
+        let loaded = loaded().map_err(|error| error.to_string())?;
+        let loaded = loaded.map_err(|failure| format!("loading: {failure}"))?;
+        self.loaded.replace(loaded);
+        Ok(())
+    }
+
+    /// What was loaded: the first write of each record.
+    pub fn loaded(&self) -> Ref<'_, [RecordedWrite]> {
+        Ref::map(self.loaded.borrow(), Vec::as_slice)
+    }
+}

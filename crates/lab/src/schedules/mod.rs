@@ -1,0 +1,212 @@
+//! Random schedules: the engine under every order that the contract allows, by seed.
+//!
+//! Map: [`drawn`] is what a seed means: cluster, workload, trouble and fault. [`mixture`] is a workload
+//! of everything that a transaction can ask for. [`cluster`] builds what was drawn, [`run`] runs one
+//! seed: `play` is its course, `work` what a coordinator does, `faults` what dies and who looks after it, `life` the coroutines that
+//! die with their node, `slots` what becomes of its slot, [`moves`] what becomes of shards, `probe` whether transactions still work at the
+//! end, [`messages`] calls beside the transactions. [`judge`] decides. [`many`] runs seeds side by side,
+//! [`report`] says what came of them, [`coverage`] what they reached.
+//!
+//! Invariant: what a seed does is a function of the seed and the [`Subject`] alone, event for event: the
+//! digest of its trace is the same whoever runs it, beside whatever else. A sum over seeds does not
+//! depend on how many were run at a time.
+
+pub mod cluster;
+pub mod coverage;
+pub mod drawn;
+mod faults;
+pub mod judge;
+mod layout;
+mod life;
+pub mod many;
+pub mod messages;
+pub mod mixture;
+pub mod moves;
+pub mod ordered;
+pub(crate) mod panics;
+mod play;
+mod probe;
+pub mod read_leases;
+pub mod report;
+pub mod run;
+mod slots;
+mod work;
+
+use crate::bench::checks::guaranteed;
+use drawn::Drawn;
+use tarn_engine::cluster::info::{Needs, ProtocolInfo};
+use tarn_engine::protocol::{ALL, AnyProtocol};
+use tarn_engine::services::Planted;
+use tarn_store::ids::UsageError;
+
+/// What is tested.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subject {
+    /// The protocol's name.
+    pub protocol: String,
+    /// Its variant.
+    pub variant: String,
+    /// The only workload, instead of the one that each seed draws.
+    pub workload: Option<String>,
+    /// A planted bug of the fabric: lines are torn.
+    pub torn_lines: bool,
+    /// A planted bug of clocks: they run off much further than is believed.
+    pub clocks_run_off: bool,
+    /// A planted bug of moves of shards.
+    pub planted_move: Option<Planted>,
+}
+
+impl Subject {
+    /// This protocol in this variant.
+    pub fn of(protocol: &str, variant: &str) -> Subject {
+        let (protocol, variant) = (protocol.to_owned(), variant.to_owned());
+        Subject {
+            protocol,
+            variant,
+            workload: None,
+            torn_lines: false,
+            clocks_run_off: false,
+            planted_move: None,
+        }
+    }
+
+    /// The command that runs one seed again.
+    pub fn replay(&self, seed: u64) -> String {
+        let mut command = format!("tarn sim random --seed {seed}");
+        if self.protocol != "ford" {
+            command += &format!(" --protocol {}", self.protocol);
+        }
+        if self.variant != "corrected" {
+            command += &format!(" --variant {}", self.variant);
+        }
+        if let Some(workload) = &self.workload {
+            command += &format!(" --workload {workload}");
+        }
+        if self.torn_lines {
+            command += " --plant torn-lines";
+        }
+        if self.clocks_run_off {
+            command += " --plant drift";
+        }
+        match self.planted_move {
+            Some(Planted::TransferDecides) => command += " --plant transfer-decides",
+            Some(Planted::Forced) => command += " --plant forced-drain",
+            None => {}
+        }
+        command
+    }
+
+    /// What a seed means for it: nothing that its protocol does not promise to survive is asked of it.
+    pub fn drawn(&self, seed: u64) -> Drawn {
+        let caps = self.info().map(|info| info.caps);
+        let ranges = caps.is_none_or(|caps| caps.ranges);
+        let mut drawn = Drawn::within(seed, self.workload.as_deref(), ranges);
+        if self.has_shards() {
+            drawn = drawn.with_shards(seed);
+        }
+        if self.needs().read_leases {
+            drawn = drawn.with_read_leases(seed);
+        }
+        if caps.is_some_and(|caps| !caps.crash_recovery) {
+            drawn = drawn.without_compute_deaths();
+        }
+        if caps.is_some_and(|caps| !caps.memory_recovery) {
+            drawn = drawn.without_memory_deaths();
+        }
+        if caps.is_some_and(|caps| !caps.survives_drops) {
+            drawn = drawn.without_drops();
+        }
+        drawn
+    }
+
+    /// Whether its locks are in compute nodes, by shards.
+    pub fn has_shards(&self) -> bool {
+        self.needs().locks
+    }
+
+    /// Whether anything of it rests on clocks' rates.
+    pub fn has_read_leases(&self) -> bool {
+        self.needs().read_leases
+    }
+
+    /// What its protocol needs; nothing, if there is none.
+    fn needs(&self) -> Needs {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant);
+        protocol.map_or(Needs::NONE, |protocol| protocol.needs())
+    }
+
+    /// Refuses a workload that needs what the protocol does not promise.
+    ///
+    /// # Errors
+    /// Names the workload, and which are allowed.
+    pub(crate) fn refuse_workload(&self) -> Result<(), UsageError> {
+        let asked = self.workload.as_deref().filter(|asked| *asked != mixture::NAME);
+        let needs_ranges = asked.filter(|asked| coverage::WITH_ORDERED_INDEXES.contains(asked));
+        match (needs_ranges, self.info()) {
+            (Some(workload), Some(info)) if !info.caps.ranges => {
+                Err(without_ranges(workload, info))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What histories are held against, in words; `None` if there is no such protocol or variant.
+    pub fn isolation(&self) -> Option<&'static str> {
+        let protocol = AnyProtocol::by_name(&self.protocol, &self.variant).ok()?;
+        Some(guaranteed(&protocol).name())
+    }
+
+    /// What there is to know about the protocol.
+    pub fn info(&self) -> Option<&'static ProtocolInfo> {
+        ALL.iter().find(|info| info.name == self.protocol)
+    }
+}
+
+fn without_ranges(workload: &str, info: &ProtocolInfo) -> UsageError {
+    let without = drawn::names().filter(|name| !coverage::WITH_ORDERED_INDEXES[1..].contains(name));
+    UsageError {
+        field: "workload".into(),
+        value: workload.to_owned(),
+        allowed: format!(
+            "{} with {}: it offers no ordered indexes",
+            without.collect::<Vec<_>>().join(", "),
+            info.name
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_names_what_differs_from_the_default() {
+        assert_eq!(Subject::of("ford", "corrected").replay(7), "tarn sim random --seed 7");
+        let subject = Subject {
+            workload: Some("tatp".into()),
+            torn_lines: true,
+            ..Subject::of("ford", "literal,-refuse-locked")
+        };
+        assert_eq!(
+            subject.replay(8),
+            "tarn sim random --seed 8 --variant literal,-refuse-locked --workload tatp --plant torn-lines"
+        );
+    }
+
+    #[test]
+    fn a_workload_with_ordered_indexes_is_refused_where_there_are_none() {
+        let caps = tarn_engine::cluster::info::ProtocolCaps { ranges: false, ..ALL[0].caps };
+        let text =
+            without_ranges("tpcc", &ProtocolInfo { name: "plain", caps, ..ALL[0] }).to_string();
+        let said = "workload = tpcc; allowed: mixture, smallbank, ycsb, tatp, kvs with plain";
+        assert!(text.starts_with(said), "{text}");
+        for info in ALL {
+            let subject =
+                Subject { workload: Some("tpcc".into()), ..Subject::of(info.name, "corrected") };
+            assert_eq!(subject.refuse_workload().is_ok(), info.caps.ranges, "{}", info.name);
+            assert!(Subject::of(info.name, "corrected").refuse_workload().is_ok());
+        }
+        assert_eq!(Subject::of("ford", "corrected").isolation(), Some("strict serializable"));
+        assert_eq!(Subject::of("ford", "corrected,si").isolation(), None);
+    }
+}

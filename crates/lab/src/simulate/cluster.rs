@@ -1,0 +1,230 @@
+//! A simulated cluster: memory nodes and compute nodes of a hardware profile, with a database on them.
+//!
+//! Invariant: the database is laid out by the same catalog as on the embedded cluster; what cannot be
+//! simulated is refused before any memory is asked for.
+
+use super::Config;
+use super::stamps::Source;
+use crate::harness::simulated::{self, refused};
+use std::sync::Arc;
+use tarn::cluster::OpenError;
+use tarn::memory::check_caches;
+use tarn_engine::cluster::membership::EmbeddedMembership;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_engine::services::ServiceOptions;
+use tarn_engine::site::{ComputeNode, Context, Database};
+use tarn_fabric::address::NodeSlot;
+use tarn_sim::config::{Mode, SimConfig};
+use tarn_sim::fabric::SimFabric;
+use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
+use tarn_sim::profile::Profile;
+use tarn_store::ids::UsageError;
+use tarn_store::placement::catalog::Catalog;
+use tarn_store::schema::TableSchema;
+
+/// The least that a record leaves in the packed image: a slot's words that are not zero.
+const RECORD_BYTES_MIN: u64 = 24;
+
+/// See the module's text.
+pub struct SimCluster {
+    fabric: SimFabric,
+    database: Arc<Database>,
+    config: Config,
+    counts_load: bool,
+}
+
+impl SimCluster {
+    /// A cluster of fresh memory with log areas for every coordinator.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn new(
+        schemas: &[TableSchema],
+        config: &Config,
+        records: u64,
+    ) -> Result<SimCluster, OpenError> {
+        let shape = &config.cluster;
+        let protocol = AnyProtocol::by_name(&shape.protocol, &shape.variant)?;
+        let mut options = shape.options.clone();
+        options.coordinators_max = config.coordinators as u32;
+        let catalog = protocol.catalog(schemas, &options, shape.memory_nodes)?;
+        check_memory(&catalog, config, records)?;
+        let hardware = SimConfig {
+            memory_nodes: shape.memory_nodes,
+            replicas: shape.replicas,
+            compute_nodes: shape.compute_nodes,
+            group_bytes: catalog.group_bytes(),
+            profile: config.profile.clone(),
+            mode: Mode::Timed,
+            seed: shape.seed,
+        };
+        // One slot more, for whoever gives out timestamps.
+        let membership = EmbeddedMembership::new(shape.compute_nodes + 1);
+        let membership = membership.leasing_reads(shape.read_lease_ns)?;
+        let membership = Arc::new(membership.adjusting_reads(shape.read_lease_policy));
+        let (fabric, database) =
+            simulated::database((&hardware, 0), (protocol, catalog), membership)?;
+        Ok(SimCluster { fabric, database, config: config.clone(), counts_load: false })
+    }
+
+    /// The hardware.
+    pub fn fabric(&self) -> &SimFabric {
+        &self.fabric
+    }
+
+    /// The database.
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
+    /// As it was asked for.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// From the next phase on, so many threads of each compute node and coordinators in all.
+    ///
+    /// # Errors
+    /// More coordinators than the memory has log areas for.
+    pub fn reseat(&mut self, threads: usize, coordinators: usize) -> Result<(), UsageError> {
+        let most = self.database.catalog.options().coordinators_max as usize;
+        if coordinators > most {
+            let (value, allowed) = (coordinators.to_string(), format!("1 to {most}"));
+            return Err(UsageError { field: "coordinators".into(), value, allowed });
+        }
+        (self.config.threads, self.config.coordinators) = (threads, coordinators);
+        Ok(())
+    }
+
+    /// From the next phase on, another variant of the protocol on the same memory, at rest.
+    ///
+    /// # Errors
+    /// A variant that there is not, or whose records lie otherwise; another protocol.
+    pub fn set_variant(&mut self, protocol: &str, variant: &str) -> Result<(), UsageError> {
+        let shape = &mut self.config.cluster;
+        if protocol != shape.protocol {
+            let (value, allowed) = (protocol.to_owned(), shape.protocol.clone());
+            return Err(UsageError { field: "protocol".into(), value, allowed });
+        }
+        let protocol = AnyProtocol::by_name(protocol, variant)?;
+        let catalog = &self.database.catalog;
+        let schemas: Vec<TableSchema> =
+            catalog.tables().iter().map(|table| table.schema.clone()).collect();
+        let wanted = protocol.catalog(&schemas, catalog.options(), shape.memory_nodes)?;
+        if wanted.options().layout != catalog.options().layout {
+            let allowed = "variants whose records lie as these do".to_owned();
+            return Err(UsageError { field: "variant".into(), value: variant.to_owned(), allowed });
+        }
+        variant.clone_into(&mut shape.variant);
+        self.database = Arc::new(self.database.run_by(protocol));
+        Ok(())
+    }
+
+    /// From the next phase on, other costs of the same hardware.
+    ///
+    /// # Errors
+    /// A constant that would need another cluster.
+    pub fn set_profile(&mut self, profile: Profile) -> Result<(), UsageError> {
+        self.fabric.set_profile(&profile).map_err(refused)?;
+        self.config.profile = profile;
+        Ok(())
+    }
+
+    /// Memory laid out, over all nodes and replicas, in bytes; simulating it takes less.
+    pub fn memory_bytes(&self) -> u64 {
+        let shape = &self.config.cluster;
+        self.database.catalog.group_bytes() * (shape.memory_nodes * shape.replicas) as u64
+    }
+
+    /// A compute node joins in a new life.
+    ///
+    /// # Errors
+    /// When the slot has used up its lives.
+    pub fn join(&self, slot: u16) -> Result<Arc<ComputeNode>, UsageError> {
+        let id = self.database.membership.join(NodeSlot(slot))?;
+        let (threads, nodes) = (self.config.threads as u16, self.config.cluster.compute_nodes);
+        let services = ServiceOptions {
+            version_cache_entries: self.config.cluster.version_cache_entries,
+            counts_load: self.counts_load,
+            ..ServiceOptions::new(threads, nodes)
+        };
+        Ok(Arc::new(ComputeNode::serving(Arc::clone(&self.database), id, &services)?))
+    }
+
+    /// From the next phase on, each compute node remembers so many version tables.
+    pub fn set_version_cache(&mut self, entries: usize) {
+        self.config.cluster.version_cache_entries = entries;
+    }
+
+    /// From the next phase on, compute nodes count what they are asked for, or do not.
+    pub fn set_counts_load(&mut self, counts_load: bool) {
+        self.counts_load = counts_load;
+    }
+
+    /// From the next phase on, timestamps from another source.
+    pub fn set_source(&mut self, source: Source) {
+        self.config.timestamps = source;
+    }
+
+    /// A thread of a compute node that is to run.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn thread(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
+        let mut cx = self.context(node, thread)?;
+        self.set_timestamps(&mut cx, self.config.timestamps);
+        Ok(cx)
+    }
+
+    /// A thread of a compute node at rest: its timestamps take no time.
+    ///
+    /// # Errors
+    /// A thread number beyond what owner tags can name.
+    pub fn context(&self, node: &Arc<ComputeNode>, thread: u16) -> Result<Context, UsageError> {
+        let shape = &self.config.cluster;
+        let port = self.fabric.port(node.id, thread, shape.seed);
+        Context::new(Arc::clone(node), port, thread, shape.address_cache_entries)
+    }
+}
+
+/// Refuses what this machine has not the memory to simulate.
+fn check_memory(catalog: &Catalog, config: &Config, records: u64) -> Result<(), OpenError> {
+    let shape = &config.cluster;
+    let pages = catalog.group_bytes().div_ceil(PAGE_BYTES as u64) * shape.memory_nodes as u64;
+    let tables = pages * TABLE_ENTRY_BYTES as u64 * (1 + shape.replicas as u64);
+    let wanted = tables + records.saturating_mul(RECORD_BYTES_MIN);
+    let Some(available) = tarn::memory::available_bytes() else { return Ok(()) };
+    if wanted <= available {
+        let threads = config.threads * shape.compute_nodes;
+        return Ok(check_caches(shape.address_cache_entries, threads, wanted, available)?);
+    }
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Err(OpenError::Usage(UsageError {
+        field: "records".into(),
+        value: format!("{records}, {:.1} GiB at the least to simulate", gib(wanted)),
+        allowed: format!("what this machine has available, {:.1} GiB", gib(available)),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tarn::cluster::ClusterConfig;
+    use tarn_store::schema::ColumnType;
+
+    /// Who reads as of a timestamp below those in memory finds nothing, however often it tries.
+    #[test]
+    fn another_variant_goes_on_behind_the_timestamps_that_were_given() {
+        let cluster = ClusterConfig { protocol: "motor".into(), ..ClusterConfig::default() };
+        let profile = Profile::load("cx3-56g").expect("embedded");
+        let config =
+            Config { cluster, profile, threads: 1, coordinators: 1, timestamps: Source::Counter };
+        let schema = TableSchema::new("t", 10).column("a", ColumnType::U64);
+        let mut it = SimCluster::new(&[schema], &config, 10).expect("a cluster");
+        let given = (0..3).map(|_| it.database().counter.next()).max();
+        it.set_variant("motor", "measured").expect("a variant");
+        let counter = &it.database().counter;
+        assert_eq!(Some(counter.last()), given);
+        assert!(Some(counter.next()) > given);
+    }
+}

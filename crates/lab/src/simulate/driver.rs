@@ -1,0 +1,455 @@
+//! Runs a workload on a simulated cluster: load at rest, phases in virtual time, then the judgement.
+//!
+//! Invariant: one thread of this machine runs everything. A phase ends when all of its transactions
+//! have ended and nothing is on its way any more, so that the memory can be judged and the next phase,
+//! a new life of every compute node, begins on a cluster at rest.
+
+use super::cluster::SimCluster;
+use super::dispatch::Dispatch;
+use super::hotspot::run::Heat;
+use super::hotspot::trail;
+use super::reading::Reading;
+use super::stamps::{self, Source, StampNode};
+use super::warmth::Warmth;
+use super::{Config, Seats};
+use crate::bench::desk::{Desk, Seat, Signals, coroutine};
+use crate::bench::driver::{LoadError, Phase};
+use crate::harness::rest;
+use crate::trace::recorder::Recorder;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use tarn::cluster::OpenError;
+use tarn_engine::admin::inspect::Audit;
+use tarn_engine::requests::read_lease::manager::LeaseKeeper;
+use tarn_engine::requests::resharding::balance;
+use tarn_engine::requests::serve;
+use tarn_engine::session::coordinator::{Coordinator, Retry};
+use tarn_engine::site::Context;
+use tarn_fabric::address::{NodeId, NodeSlot};
+use tarn_fabric::clock::Nanos;
+use tarn_fabric::rpc::RpcConfig;
+use tarn_sim::scheduler::{Ended, Scheduler};
+use tarn_sim::usage::Usage;
+use tarn_store::ids::UsageError;
+use tarn_store::memory::address_cache::AddressCache;
+use tarn_store::placement::routing::Router;
+use tarn_store::placement::shard_map::ShardMap;
+use tarn_workloads::{Invariant, Workload};
+
+/// A transaction that has not ended so long after its phase never will.
+const PATIENCE: Nanos = Nanos(100_000_000);
+/// Whoever watches is told after so much virtual time.
+const SLICE: Nanos = Nanos(100_000);
+
+/// How long a phase runs, in virtual time.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    /// Not counted. A recorded phase has none.
+    pub warm_up: Nanos,
+    /// Counted.
+    pub measured: Nanos,
+    /// Ends earlier when so many transactions have been recorded.
+    pub transactions_max: u64,
+    /// Whether to record history.
+    pub record: bool,
+}
+
+/// A thread, and the numbers of its coordinators.
+pub(super) type Crew = (Rc<Context>, Vec<u32>);
+
+/// How far a phase is.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Virtual time since the phase began.
+    pub passed: Nanos,
+    /// Of so much, warm-up included.
+    pub of: Nanos,
+}
+
+/// A phase, and what hardware it used in its measured part.
+pub struct SimPhase {
+    /// What the coordinators did.
+    pub phase: Phase,
+    /// What they used.
+    pub used: Usage,
+    /// Transactions that were given up in its measured part.
+    pub given_up: u64,
+}
+
+/// A loaded cluster and its workload.
+pub struct Driver<W: Workload> {
+    workload: W,
+    cluster: SimCluster,
+    retry: Retry,
+    /// Whether so many clients have their transactions routed, or coordinators draw their own.
+    clients: Option<usize>,
+    /// Which shards are asked for more than others, and whether they move.
+    heat: Option<Heat>,
+    /// What is remembered of addresses when a phase begins; else nothing.
+    warmth: Option<Warmth>,
+    /// Where all records lie, if anything is to be remembered.
+    atlas: AddressCache,
+    /// Who gives out timestamps, once somebody has wanted that.
+    stamp_node: Option<StampNode>,
+    tally: W::Tally,
+}
+
+impl<W: Workload> Driver<W> {
+    /// Makes the cluster.
+    ///
+    /// # Errors
+    /// Names what cannot be.
+    pub fn new(workload: W, config: &Config) -> Result<Driver<W>, OpenError> {
+        let mut config = config.clone();
+        config.cluster.options = workload.sized(&config.cluster.options);
+        let cluster = SimCluster::new(&workload.schemas(), &config, workload.records())?;
+        let (retry, tally) = (Retry::default(), W::Tally::default());
+        let (clients, heat, warmth, stamp_node) = (None, None, None, None);
+        let atlas = AddressCache::new(0);
+        Ok(Driver { workload, cluster, retry, clients, heat, warmth, atlas, stamp_node, tally })
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &SimCluster {
+        &self.cluster
+    }
+
+    /// The cluster, to change what the next phase runs.
+    pub fn cluster_mut(&mut self) -> &mut SimCluster {
+        &mut self.cluster
+    }
+
+    /// How transactions of the next phases are tried.
+    pub fn set_retry(&mut self, retry: Retry) {
+        self.retry = retry;
+    }
+
+    /// From the next phase on, so many clients have their transactions routed to nodes, whose coordinators
+    /// take them from a queue; without clients coordinators draw their own.
+    pub fn set_clients(&mut self, clients: Option<usize>) {
+        self.clients = clients;
+    }
+
+    /// From the next phase on, some shards are asked for more than others by the clients, and move if they are to.
+    pub(crate) fn set_heat(&mut self, heat: Option<Heat>) {
+        self.cluster.set_counts_load(heat.is_some());
+        self.heat = heat;
+    }
+
+    /// From the next phase on, so much is remembered when it begins: before loading, which tells where records
+    /// lie.
+    ///
+    /// # Errors
+    /// More than this machine has memory for.
+    pub fn set_warmth(&mut self, warmth: Option<Warmth>) -> Result<(), UsageError> {
+        if let Some(warmth) = warmth {
+            let config = self.cluster.config();
+            let (nodes, threads) = (config.cluster.compute_nodes, config.threads);
+            warmth.check(self.workload.records(), nodes, threads)?;
+        }
+        self.warmth = warmth;
+        Ok(())
+    }
+
+    /// From the next phase on, other transactions on the same records, which one tally counts.
+    ///
+    /// # Panics
+    /// If its tables are others.
+    pub fn set_workload(&mut self, workload: W) {
+        assert_eq!(workload.schemas(), self.workload.schemas(), "other tables");
+        assert_eq!(workload.records(), self.workload.records(), "another number of records");
+        self.workload = workload;
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &W {
+        &self.workload
+    }
+
+    /// What the transactions of all phases add up to.
+    pub fn tally(&self) -> &W::Tally {
+        &self.tally
+    }
+
+    /// A context for looking at memory while nothing runs.
+    pub(crate) fn context_at_rest(&self) -> Result<Rc<Context>, OpenError> {
+        self.bare_context_at_rest().map(Rc::new)
+    }
+
+    fn bare_context_at_rest(&self) -> Result<Context, OpenError> {
+        Ok(self.cluster.context(&self.cluster.join(0)?, 0)?)
+    }
+
+    /// Loads the tables while the cluster is at rest: no virtual time passes.
+    ///
+    /// # Errors
+    /// The pool's memory.
+    pub fn load(&mut self, progress: &dyn Fn(u64, u64)) -> Result<u64, LoadError> {
+        let mut cx = self.bare_context_at_rest()?;
+        let atlas = self.warmth.map(|warmth| warmth.atlas(self.workload.records()));
+        if let Some(atlas) = atlas {
+            (cx.cache, cx.remembers) = (Rc::new(RefCell::new(atlas)), true);
+        }
+        let (done, all) = (Cell::new(0), self.workload.records());
+        let tell = |count| {
+            done.set(done.get() + count);
+            progress(done.get(), all);
+        };
+        let loaded = rest::load(&self.workload, &cx, rest::ALL, &tell);
+        if self.warmth.is_some() {
+            self.atlas = cx.cache.replace(AddressCache::new(0));
+        }
+        loaded.map_err(|failure| LoadError::explained(&cx, failure))
+    }
+
+    /// Every thread's context in a new life of its compute node, with its coordinators' numbers.
+    fn contexts(&self) -> Result<Vec<Crew>, OpenError> {
+        let config = self.cluster.config();
+        let slots = 0..config.cluster.compute_nodes as u16;
+        let nodes: Vec<Arc<_>> =
+            slots.map(|slot| self.cluster.join(slot)).collect::<Result<_, _>>()?;
+        let owners: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+        serve::share_out(self.cluster.database(), &owners);
+        // A thread without coordinators answers those of its number at other nodes, if a protocol asks there.
+        let is_needed = |seats: &Seats| {
+            !seats.coordinators.is_empty() || nodes[usize::from(seats.slot)].services().is_some()
+        };
+        let places: Vec<Seats> = config.places().filter(is_needed).collect();
+        let thread =
+            |seats: &Seats| self.cluster.thread(&nodes[usize::from(seats.slot)], seats.thread);
+        let mut contexts: Vec<Context> = places.iter().map(thread).collect::<Result<_, _>>()?;
+        self.warm(&mut contexts)?;
+        let numbers = places.into_iter().map(|seats| seats.coordinators);
+        Ok(contexts.into_iter().map(Rc::new).zip(numbers).collect())
+    }
+
+    /// Has threads remember what they are to.
+    fn warm(&self, contexts: &mut [Context]) -> Result<(), OpenError> {
+        let Some(warmth) = self.warmth else { return Ok(()) };
+        let (database, map) = (self.cluster.database(), ShardMap::default());
+        map.refresh(&*database.membership);
+        let router =
+            (&self.router(&map), self.clients.is_some(), self.cluster.config().cluster.seed);
+        Ok(warmth.warm(&self.workload, contexts, router, &self.atlas)?)
+    }
+
+    fn router<'a>(&'a self, map: &'a ShardMap) -> Router<'a> {
+        let nodes = 0..self.cluster.config().cluster.compute_nodes as u16;
+        Router::new(&self.cluster.database().catalog, map, nodes.map(NodeSlot).collect())
+    }
+
+    /// What the phase's source of timestamps needs before anybody runs.
+    fn prepare_timestamps(&mut self) -> Result<(), OpenError> {
+        let (cluster, source) = (&self.cluster, self.cluster.config().timestamps);
+        if source == Source::Service && self.stamp_node.is_none() {
+            let slot = cluster.config().cluster.compute_nodes;
+            self.stamp_node = Some(StampNode::new(cluster.fabric(), cluster.database(), slot)?);
+        }
+        if source == Source::Pool {
+            stamps::raise_pool(&*self.context_at_rest()?)?;
+        }
+        Ok(())
+    }
+
+    /// Who serves timestamps in this phase.
+    fn serving_timestamps(&self) -> Option<&StampNode> {
+        let is_asked = self.cluster.config().timestamps == Source::Service;
+        self.stamp_node.as_ref().filter(|_| is_asked)
+    }
+
+    /// The first thread of each compute node gives shards away, if they are to move.
+    fn balance<'a>(
+        &'a self,
+        scheduler: &mut Scheduler<'a>,
+        all: &'a [Rc<Context>],
+        signals: &'a Signals,
+    ) {
+        let Some(Heat { terms: Some(terms), trail, .. }) = &self.heat else { return };
+        let mut last = None;
+        for cx in all {
+            if last.replace(cx.node.id) == Some(cx.node.id) {
+                continue;
+            }
+            let refused = Cell::new(trail::refused(all));
+            let nodes = self.cluster.config().cluster.compute_nodes;
+            scheduler.spawn(&cx.port, async move {
+                let refused = &refused;
+                let report = async |shard, to, came| {
+                    trail.moved((cx, all), (shard, to), came, refused).await;
+                };
+                balance(cx, nodes, terms, || signals.has_stopped(), report).await;
+            });
+        }
+    }
+
+    /// The first thread of each compute node sees to its leases, if anybody is to.
+    fn keep_leases<'a>(scheduler: &mut Scheduler<'a>, all: &[Rc<Context>], signals: &'a Signals) {
+        let mut last = None;
+        let firsts = all.iter().filter(|cx| last.replace(cx.node.id) != Some(cx.node.id));
+        for cx in firsts {
+            let keeper = LeaseKeeper::apart(Rc::clone(cx), RpcConfig::DEFAULT);
+            let Some(keeper) = keeper else { continue };
+            scheduler.spawn(&cx.port, async move { keeper.run(|| !signals.has_stopped()).await });
+        }
+    }
+
+    /// The clients' queues, if there are clients.
+    fn routed<'a>(&'a self, map: &'a ShardMap) -> Option<Dispatch<'a, W>> {
+        let clients = self.clients?;
+        let shape = &self.cluster.config().cluster;
+        let (router, nodes) = (self.router(map), (self.cluster.fabric(), shape.compute_nodes));
+        let clients = (clients, shape.seed);
+        Some(Dispatch::new(&self.workload, nodes, router, clients, self.heat.clone()))
+    }
+
+    /// Runs one phase; `watch` is told now and then.
+    ///
+    /// # Errors
+    /// When a compute node cannot join.
+    pub fn phase(&mut self, length: Length, watch: &dyn Fn(Now)) -> Result<SimPhase, OpenError> {
+        self.phase_seen(length, watch, None)
+    }
+
+    /// As [`Driver::phase`], with somebody who looks at its transactions. It is the same run.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn phase_seen(
+        &mut self,
+        length: Length,
+        watch: &dyn Fn(Now),
+        recorder: Option<&Recorder>,
+    ) -> Result<SimPhase, OpenError> {
+        self.prepare_timestamps()?;
+        let contexts = self.contexts()?;
+        let (workload, fabric) = (&self.workload, self.cluster.fabric());
+        let signals = Signals::default();
+        let desk = Desk::<W::Tally>::new(W::TRANSACTIONS.len(), 1, PATIENCE);
+        let database = self.cluster.database();
+        let map = ShardMap::default();
+        map.refresh(&*database.membership);
+        if let Some(heat) = &self.heat {
+            heat.trail.start.set(fabric.now());
+        }
+        let all: Vec<Rc<Context>> = contexts.iter().map(|(cx, _)| Rc::clone(cx)).collect();
+        let dispatch = self.routed(&map);
+        let mut scheduler = Scheduler::new(fabric);
+        if let Some(recorder) = recorder {
+            fabric.observe(Box::new(recorder.clone()));
+        }
+        let (retry, record) = (self.retry, length.record);
+        let dispatch = dispatch.as_ref();
+        let cast =
+            Cast { workload, retry, desk: &desk, signals: &signals, record, recorder, dispatch };
+        for (cx, numbers) in &contexts {
+            numbers.iter().for_each(|number| cast.begin(&mut scheduler, cx, *number));
+            if cx.answers() {
+                // Until then somebody may begin to ask it, whether it has coordinators or not.
+                let is_over = || signals.has_stopped() && !cx.has_coordinators();
+                scheduler.spawn(&cx.port, serve::run(cx, is_over));
+            }
+        }
+        self.balance(&mut scheduler, &all, &signals);
+        Self::keep_leases(&mut scheduler, &all, &signals);
+        if let Some(node) = self.serving_timestamps() {
+            let (seats, desk) = (contexts.iter().map(|(_, them)| them.len()).sum::<usize>(), &desk);
+            node.start(database, &mut scheduler, move || desk.has_left() == seats)?;
+        }
+        let start = fabric.now();
+        let of = length.warm_up + length.measured;
+        let mut run_to = |until: Nanos, is_enough: &dyn Fn() -> bool| {
+            while fabric.now() < until && !is_enough() {
+                if scheduler.run_until((fabric.now() + SLICE).min(until)) == Ended::Finished {
+                    break;
+                }
+                if dispatch.is_some() {
+                    map.refresh(&*database.membership);
+                }
+                watch(Now { passed: fabric.now() - start, of });
+            }
+        };
+        run_to(start + length.warm_up, &|| false);
+        signals.measure();
+        if let Some(recorder) = recorder {
+            recorder.begin(fabric.now());
+        }
+        let before = Reading::take(&contexts, &desk, fabric.usage());
+        let is_enough = || length.record && signals.recorded() >= length.transactions_max;
+        run_to(start + of, &is_enough);
+        signals.stop();
+        if let Some(dispatch) = dispatch {
+            dispatch.stop();
+        }
+        let after = Reading::take(&contexts, &desk, fabric.usage());
+        if scheduler.run_until(fabric.now() + desk.patience) == Ended::Finished {
+            scheduler.drain();
+        }
+        drop(scheduler);
+        // Whatever comes next begins above what is in memory by now.
+        let heard = contexts.iter().map(|(cx, _)| cx.timestamps.known(cx));
+        heard.for_each(|known| database.counter.raise(known));
+        let mut ended = after.since(&before, W::TRANSACTIONS.len());
+        ended.phase.latency_ns = desk.latency_ns.into_inner();
+        let left = desk.left.into_inner();
+        ended.phase.history = left.history;
+        ended.phase.failures = left.failures;
+        for tally in left.tallies {
+            W::merge(&mut self.tally, tally);
+        }
+        Ok(ended)
+    }
+
+    /// Judges the memory while nothing runs: the workload's invariants and the engine's audit.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub fn check(&self) -> Result<(Vec<Invariant>, Audit), LoadError> {
+        let cx = self.context_at_rest()?;
+        let judged = rest::look(&self.workload, &cx, &self.tally);
+        judged.map_err(|failure| LoadError::explained(&cx, failure))
+    }
+}
+
+/// What the coordinators of a phase have in common.
+struct Cast<'a, W: Workload> {
+    workload: &'a W,
+    retry: Retry,
+    desk: &'a Desk<W::Tally>,
+    signals: &'a Signals,
+    record: bool,
+    recorder: Option<&'a Recorder>,
+    dispatch: Option<&'a Dispatch<'a, W>>,
+}
+
+impl<'a, W: Workload> Cast<'a, W> {
+    /// Adds a coordinator to its thread.
+    fn begin(&self, scheduler: &mut Scheduler<'a>, cx: &Rc<Context>, number: u32) {
+        let &Cast { workload, retry, desk, signals, record, recorder, dispatch } = self;
+        let mut coordinator = Coordinator::new(Rc::clone(cx), number, retry);
+        if record {
+            coordinator.record_history();
+        }
+        let seat = Seat::<W>::new(coordinator, desk);
+        match (recorder, dispatch) {
+            (Some(recorder), _) => {
+                let told = (recorder.pen(number, cx), ());
+                let coroutine = coroutine(workload, seat, signals, record, told);
+                scheduler.spawn(&cx.port, recorder.watch(number, cx, coroutine));
+            }
+            (None, Some(dispatch)) => {
+                let source = dispatch.of(cx);
+                let coroutine = coroutine(workload, seat, signals, record, ((), source));
+                scheduler.spawn(&cx.port, coroutine);
+            }
+            (None, None) => {
+                let coroutine = coroutine(workload, seat, signals, record, ((), ()));
+                scheduler.spawn(&cx.port, coroutine);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

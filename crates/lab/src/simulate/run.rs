@@ -1,0 +1,209 @@
+//! The whole simulated benchmark in its order: open, load, verify, measure, judge.
+//!
+//! Invariant: the verification phase runs the same configuration as the measured one, on the same
+//! memory, before it; the invariants are judged on what both left behind. The wall clock is read
+//! between phases and decides nothing.
+
+use super::driver::{Driver, Length, SimPhase};
+use super::report::{Chosen, SimReport, Utilisation, Wall, bottleneck, busiest};
+use super::{Config, virtual_ms};
+use crate::bench::checks::{Checks, HistoryReport, guaranteed};
+use crate::bench::leases::LeaseReport;
+use crate::bench::lines::placement_name;
+use crate::bench::measured::Measured;
+use crate::bench::recording::Recording;
+use crate::bench::run::RunError;
+use crate::harness::watch::Watch;
+use crate::machine;
+use std::path::PathBuf;
+use std::time::Instant;
+use tarn_fabric::clock::Nanos;
+use tarn_store::ids::UsageError;
+use tarn_workloads::Workload;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// On what.
+    pub config: Config,
+    /// Length of the measured phase, in virtual milliseconds.
+    pub virtual_ms: f64,
+    /// Length of the verification phase, likewise; `None` for none.
+    pub verify_ms: Option<f64>,
+    /// The verification phase ends earlier when it has recorded so many transactions.
+    pub verify_transactions_max: u64,
+    /// Where the history goes.
+    pub history: Option<PathBuf>,
+    /// Whether transactions are drawn by clients, as many as coordinators, and routed to the owners of their first
+    /// records' shards.
+    pub routed: bool,
+}
+
+/// A tenth of the measured phase, at least half a millisecond, at most five.
+fn warm_up(plan: &Plan) -> f64 {
+    (plan.virtual_ms / 10.0).clamp(0.5, 5.0)
+}
+
+/// Of the measured phase.
+pub(crate) fn measured_length(plan: &Plan) -> Length {
+    Length {
+        warm_up: virtual_ms(warm_up(plan)),
+        measured: virtual_ms(plan.virtual_ms),
+        transactions_max: u64::MAX,
+        record: false,
+    }
+}
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// What cannot be, or could not be done. A check that fails is no error: the report says so.
+#[expect(clippy::disallowed_methods, reason = "the program's clock")]
+pub fn run<W: Workload>(
+    workload: W,
+    plan: &Plan,
+    watch: &dyn Watch,
+) -> Result<SimReport, RunError> {
+    let mut wall = Wall { machine: machine::describe(), ..Wall::default() };
+    let mut driver = Driver::new(workload, &plan.config)?;
+    let is_unsafe = driver.cluster().database().protocol.unsafe_without().is_some();
+    if let (true, Some(path)) = (is_unsafe, &plan.history) {
+        let value = path.display().to_string();
+        let allowed = "none: an unsafe variant's history is not recorded".to_owned();
+        return Err(UsageError { field: "history".into(), value, allowed }.into());
+    }
+    driver.set_clients(plan.routed.then_some(plan.config.coordinators));
+    let recording = Recording::open(
+        driver.workload(),
+        &plan.config.cluster,
+        own_meta(&plan.config),
+        (plan.history.as_deref(), plan.verify_ms.is_some()),
+    )?;
+
+    let start = Instant::now();
+    let records = driver.load(&|done, all| watch.loading(done, all))?;
+    wall.load_seconds = start.elapsed().as_secs_f64();
+    watch.loaded(records, wall.load_seconds);
+
+    let start = Instant::now();
+    let isolation = guaranteed(&*driver.cluster().database().protocol);
+    let mut failures = Vec::new();
+    let history = match plan.verify_ms {
+        _ if is_unsafe => HistoryReport::of_unsafe_variant(isolation),
+        Some(ms) => verify(&mut driver, plan, ms, recording, &mut failures, watch)?,
+        None => HistoryReport::not_recorded(isolation),
+    };
+    wall.verify_seconds = start.elapsed().as_secs_f64();
+
+    let (start, before) = (Instant::now(), driver.cluster().fabric().usage().events());
+    let mut measured =
+        driver.phase(measured_length(plan), &|now| watch.running("measured phase", now))?;
+    failures.append(&mut measured.phase.failures);
+    wall.measure_seconds = start.elapsed().as_secs_f64();
+    let events = driver.cluster().fabric().usage().events() - before;
+    wall.events_per_s = events as f64 / wall.measure_seconds.max(1e-9);
+
+    watch.judging(wall.load_seconds);
+    let start = Instant::now();
+    let judged = driver.check()?;
+    wall.check_seconds = start.elapsed().as_secs_f64();
+    let checks = Checks::of(driver.workload(), driver.tally(), judged, history, failures);
+    let memory = driver.cluster().fabric().memory_use();
+    wall.simulated_bytes = memory.table_bytes + memory.page_bytes;
+    Ok(report_of(&driver, plan, &measured, records, checks, wall))
+}
+
+/// What stands at the head of a history beside what every run says.
+fn own_meta(config: &Config) -> impl Iterator<Item = (String, String)> {
+    let own = [
+        ("fabric", "sim".to_owned()),
+        ("profile", config.profile.name.clone()),
+        ("compute_nodes", config.cluster.compute_nodes.to_string()),
+        ("threads", config.threads.to_string()),
+        ("coordinators", config.coordinators.to_string()),
+    ];
+    let changes = config.profile.changes.iter();
+    let changes = changes.map(|change| (format!("set.{}", change.key), change.value.clone()));
+    own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(changes)
+}
+
+fn verify<W: Workload>(
+    driver: &mut Driver<W>,
+    plan: &Plan,
+    ms: f64,
+    recording: Recording,
+    failures: &mut Vec<String>,
+    watch: &dyn Watch,
+) -> Result<HistoryReport, RunError> {
+    let length = Length {
+        warm_up: Nanos(0),
+        measured: virtual_ms(ms),
+        transactions_max: plan.verify_transactions_max,
+        record: true,
+    };
+    let recorded = driver.phase(length, &|now| watch.running("verification phase", now))?;
+    let mut phase = recorded.phase;
+    failures.append(&mut phase.failures);
+    recording.judge(&phase, guaranteed(&*driver.cluster().database().protocol))
+}
+
+fn report_of<W: Workload>(
+    driver: &Driver<W>,
+    plan: &Plan,
+    measured: &SimPhase,
+    records: u64,
+    checks: Checks,
+    wall: Wall,
+) -> SimReport {
+    let SimPhase { phase, used, .. } = measured;
+    let (cluster, config) = (driver.cluster(), &plan.config);
+    let shape = &config.cluster;
+    let protocol = cluster.database().protocol.info();
+    SimReport {
+        workload: W::NAME.to_owned(),
+        protocol: shape.protocol.clone(),
+        variant: shape.variant.clone(),
+        fabric: "sim",
+        profile: config.profile.name.clone(),
+        profile_modified: !config.profile.changes.is_empty(),
+        overrides: config.profile.changes.clone(),
+        hardware: config.profile.hardware.clone(),
+        seed: shape.seed,
+        virtual_ms: plan.virtual_ms,
+        config: chosen(driver, plan),
+        memory_bytes: cluster.memory_bytes(),
+        records,
+        measured: Measured::of::<W>(phase, &protocol),
+        read_leases: LeaseReport::of(cluster.database(), shape),
+        events: used.events(),
+        bottleneck: bottleneck(used),
+        utilisation: Utilisation::of(used),
+        busiest: busiest(used),
+        digest: format!("{:016x}", cluster.fabric().digest()),
+        checks,
+        wall,
+    }
+}
+
+fn chosen<W: Workload>(driver: &Driver<W>, plan: &Plan) -> Chosen {
+    let (workload, protocol) = (driver.workload(), &driver.cluster().database().protocol);
+    let (config, shape) = (&plan.config, &plan.config.cluster);
+    Chosen {
+        compute_nodes: shape.compute_nodes,
+        threads: config.threads,
+        coordinators: config.coordinators,
+        memory_nodes: shape.memory_nodes,
+        replicas: shape.replicas,
+        placement: placement_name(shape.options.placement),
+        bucket: shape.options.bucket,
+        slots_per_100_records: shape.options.slots_per_100_records,
+        address_cache: shape.address_cache_entries,
+        timestamps: protocol.needs().timestamps.then_some(config.timestamps.name()),
+        routing: protocol.needs().locks.then_some(if plan.routed { "by-shard" } else { "none" }),
+        mix_profile: workload.profile().name,
+        mix_profile_note: workload.profile().note,
+        workload: workload.describe().into_iter().collect(),
+        warm_up_ms: warm_up(plan),
+        verify_ms: plan.verify_ms.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,118 @@
+//! How much memory a simulated run will take of this machine.
+//!
+//! Invariant: an upper bound for what decides, so that runs side by side fit: the image of the loaded
+//! records, the tables of pages, the lines that a run can change, a recorded history with its graph, and
+//! the addresses that threads remember.
+//! A test holds it against what runs take.
+
+use crate::simulate::run::Plan;
+use tarn::memory::caches_bytes;
+use tarn_engine::protocol::AnyProtocol;
+use tarn_sim::memory::{PAGE_BYTES, TABLE_ENTRY_BYTES};
+use tarn_store::ids::UsageError;
+use tarn_workloads::workload::Workload;
+
+/// The program, a report, the caches of one thread.
+const PROGRAM_BYTES: u64 = 32 << 20;
+/// Words of a slot beside its payload that are not zero.
+const HEAD_BYTES: u64 = 24;
+/// A coordinator's coroutine, rounds and buffers.
+const COORDINATOR_BYTES: u64 = 32 << 10;
+/// Lines that a transaction leaves changed at one replica, its log among them.
+const LINES_CHANGED: u64 = 8;
+const LINE_BYTES: u64 = 64;
+/// A transaction takes at least so long, in virtual nanoseconds: two round trips.
+const TRANSACTION_NS: f64 = 4_000.0;
+/// A recorded transaction, as recorded, as judged, and as a node of a graph.
+const RECORDED_BYTES: u64 = 1_200;
+
+/// Bytes that `plan` will take with this workload.
+///
+/// # Errors
+/// What cannot be laid out.
+pub fn memory_bytes<W: Workload>(workload: &W, plan: &Plan) -> Result<u64, UsageError> {
+    let (schemas, records) = (workload.schemas(), workload.records());
+    let shape = &plan.config.cluster;
+    let mut options = workload.sized(&shape.options);
+    options.coordinators_max = plan.config.coordinators as u32;
+    let protocol = AnyProtocol::by_name(&shape.protocol, &shape.variant)?;
+    let catalog = protocol.catalog(&schemas, &options, shape.memory_nodes)?;
+    let replicas = shape.replicas as u64;
+
+    let pages = (catalog.group_bytes() * shape.memory_nodes as u64).div_ceil(PAGE_BYTES as u64);
+    let page_tables = pages * TABLE_ENTRY_BYTES as u64 * (1 + replicas);
+    let expected: u64 = schemas.iter().map(|schema| schema.expected_records).sum();
+    let tables = catalog.tables().iter();
+    let payloads: u64 =
+        tables.map(|table| table.schema.expected_records * table.slot.payload_bytes as u64).sum();
+    // Tables may be planned with room to spare.
+    let mean = payloads.div_ceil(expected.max(1));
+    let image = records.max(expected).saturating_mul(HEAD_BYTES + mean);
+
+    let coordinators = plan.config.coordinators as u64;
+    let ms = plan.virtual_ms * 1.1 + plan.verify_ms.unwrap_or_default() + 5.0;
+    let transactions = coordinators as f64 * ms * 1e6 / TRANSACTION_NS;
+    let all_lines = image.div_ceil(LINE_BYTES) * 2 + coordinators * LINES_CHANGED;
+    let lines = (transactions as u64).saturating_mul(LINES_CHANGED).min(all_lines);
+    let copies = lines.saturating_mul(replicas * LINE_BYTES);
+
+    let recorded = plan.verify_ms.map_or(0, |_| plan.verify_transactions_max);
+    let recorded = recorded.min(transactions as u64) * RECORDED_BYTES;
+    let threads = plan.config.threads * shape.compute_nodes;
+    let caches = caches_bytes(shape.address_cache_entries, threads);
+    let fixed = PROGRAM_BYTES + coordinators * COORDINATOR_BYTES + recorded;
+    let fixed = fixed.saturating_add(caches);
+    Ok(fixed.saturating_add(page_tables).saturating_add(image).saturating_add(copies))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::watch::Silent;
+    use crate::simulate::Config;
+    use crate::simulate::run::run;
+    use crate::simulate::stamps::Source;
+    use tarn::cluster::ClusterConfig;
+    use tarn_sim::profile::Profile;
+    use tarn_workloads::{Settings, Workload, kvs::Kvs, smallbank::SmallBank, ycsb::Ycsb};
+
+    /// The estimate, and what the simulated memory took.
+    fn both<W: Workload>(records: u64, replicas: usize) -> (u64, u64) {
+        let workload = W::new(&Settings { profile: None, records: Some(records), zipf: None });
+        let workload = workload.expect("a workload");
+        let cluster =
+            ClusterConfig { memory_nodes: replicas, replicas, ..ClusterConfig::default() };
+        let profile = Profile::load("cx5-100g").expect("embedded");
+        let plan = Plan {
+            config: Config {
+                cluster,
+                profile,
+                threads: 4,
+                coordinators: 64,
+                timestamps: Source::Counter,
+            },
+            virtual_ms: 2.0,
+            verify_ms: None,
+            verify_transactions_max: 0,
+            history: None,
+            routed: false,
+        };
+        let bytes = memory_bytes(&workload, &plan);
+        let report = run(workload, &plan, &Silent).expect("a report");
+        (bytes.expect("a plan"), report.wall.simulated_bytes)
+    }
+
+    #[test]
+    fn an_estimate_is_not_below_what_simulated_memory_takes_nor_far_above() {
+        for (estimate, taken) in [
+            both::<Kvs>(200_000, 1),
+            both::<SmallBank>(100_000, 3),
+            both::<Ycsb>(30_000, 1),
+            both::<Ycsb>(10_000, 3),
+        ] {
+            assert!(estimate >= taken, "{estimate} below {taken}");
+            let most = PROGRAM_BYTES + 64 * COORDINATOR_BYTES + 8 * taken;
+            assert!(estimate <= most, "{estimate} is far above {taken}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What lies at an address: a table's record, its lock, a bin, a bucket, a log.
+//!
+//! Invariant: read from the catalog's plan and from the memory that the run left. A record that moved
+//! or went away after it was touched is named by its place (bucket and slot) instead of its key.
+
+use super::{Batch, Transaction, VerbSeen};
+use std::collections::BTreeMap;
+use tarn_engine::site::Context;
+use tarn_fabric::address::Address;
+use tarn_fabric::executor::block_on;
+use tarn_fabric::round::Round;
+use tarn_store::layout::Geometry;
+use tarn_store::layout::{DIRECTORY_BYTES, KEY_AT, LOCK_AT, RecordLayout, Slot};
+use tarn_store::placement::catalog::{Catalog, Table};
+
+/// Where in a table an address is.
+enum Spot {
+    /// A bucket's directory record, so many bytes into it.
+    Directory { bucket: u64, into: u64 },
+    /// A slot, so many bytes into it.
+    Slot { bucket: u64, slot: u64, head: Address, into: u64 },
+}
+
+/// Names what the verbs of `transactions` touched; `cx` reads memory while the cluster is at rest.
+pub fn name_all(cx: &Context, transactions: &mut [Transaction]) {
+    let mut places = Places { cx, catalog: &cx.database().catalog, keys: BTreeMap::new() };
+    for txn in transactions {
+        let coordinator = txn.coordinator;
+        let heads = places.heads(txn);
+        for batch in batches_mut(txn) {
+            for verb in &mut batch.verbs {
+                verb.what = places.name(verb, coordinator, &heads);
+            }
+        }
+    }
+}
+
+fn batches_mut(txn: &mut Transaction) -> impl Iterator<Item = &mut Batch> {
+    let rounds = txn.tries.iter_mut().flat_map(|it| &mut it.rounds);
+    rounds.flat_map(|round| &mut round.batches)
+}
+
+struct Places<'a> {
+    cx: &'a Context,
+    catalog: &'a Catalog,
+    /// Keys found so far, by the address of their slot.
+    keys: BTreeMap<u64, Option<u64>>,
+}
+
+impl<'a> Places<'a> {
+    /// Slots that a transaction touched one by one: they tell which record of a bin was meant.
+    fn heads(&self, txn: &Transaction) -> Vec<Address> {
+        let batches = txn.rounds().flat_map(|round| &round.batches);
+        let mut heads: Vec<Address> = batches
+            .flat_map(|batch| &batch.verbs)
+            .filter_map(|verb| match self.spot(verb.address)? {
+                (table, Spot::Slot { head, .. }) if slots(table, verb) == 1 => Some(head),
+                _ => None,
+            })
+            .collect();
+        heads.sort_unstable_by_key(|head| head.to_word());
+        heads.dedup();
+        heads
+    }
+
+    fn name(&mut self, verb: &VerbSeen, coordinator: u32, heads: &[Address]) -> String {
+        let Some((table, spot)) = self.spot(verb.address) else {
+            return self.outside(verb.address, coordinator);
+        };
+        let name = &table.schema.name;
+        let (bucket, thing) = match spot {
+            Spot::Directory { bucket, into } if verb.bytes > DIRECTORY_BYTES => {
+                debug_assert!(into == 0);
+                return format!("bucket {bucket} of {name}");
+            }
+            Spot::Directory { bucket, into } => (bucket, act(verb, into, "directory")),
+            Spot::Slot { bucket, .. } if slots(table, verb) > Geometry::SLOTS_PER_BIN => {
+                return format!("slots of {name} bucket {bucket}");
+            }
+            Spot::Slot { bucket, slot, head, .. } if slots(table, verb) > 1 => {
+                let end = head.to_word() + verb.bytes as u64;
+                let own = heads.iter().find(|it| (head.to_word()..end).contains(&it.to_word()));
+                return match own.and_then(|own| self.key(*own, &table.slot)) {
+                    Some(key) => format!("bin of {name} {key}"),
+                    None => format!("bin {bucket}.{} of {name}", slot / BIN),
+                };
+            }
+            Spot::Slot { bucket, slot, head, into } => {
+                let thing = act(verb, into, &part(&table.slot, verb, into));
+                return match self.key(head, &table.slot) {
+                    Some(key) => format!("{thing}{name} {key}"),
+                    None => format!("{thing}{name} slot {bucket}.{slot}"),
+                };
+            }
+        };
+        format!("{thing}of {name} bucket {bucket}")
+    }
+
+    /// The table and the spot of an address, if it is in a table's first segment.
+    fn spot(&self, address: Address) -> Option<(&'a Table, Spot)> {
+        let offset = address.offset_bytes();
+        let inside = |table: &&Table| {
+            let Geometry { first_segment_at, buckets, bucket_bytes, .. } = table.geometry;
+            (first_segment_at..first_segment_at + buckets * bucket_bytes as u64).contains(&offset)
+        };
+        let table = self.catalog.tables().iter().find(inside)?;
+        let bucket_bytes = table.geometry.bucket_bytes as u64;
+        let from = offset - table.geometry.first_segment_at;
+        let (bucket, into) = (from / bucket_bytes, from % bucket_bytes);
+        if into < DIRECTORY_BYTES as u64 {
+            return Some((table, Spot::Directory { bucket, into }));
+        }
+        let slot_bytes = table.slot.slot_bytes as u64;
+        let (slot, into) = (
+            (into - DIRECTORY_BYTES as u64) / slot_bytes,
+            (into - DIRECTORY_BYTES as u64) % slot_bytes,
+        );
+        let head = Address::new(address.group(), offset - into);
+        Some((table, Spot::Slot { bucket, slot, head, into }))
+    }
+
+    fn outside(&self, address: Address, coordinator: u32) -> String {
+        let group = address.group();
+        let all = self.catalog.options();
+        let from = self.catalog.log(group, 0).offset_bytes();
+        let offset = address.offset_bytes();
+        let logs = from..from + u64::from(all.coordinators_max) * all.log_bytes;
+        if logs.contains(&offset) {
+            let whose = (offset - from) / all.log_bytes;
+            return match whose == u64::from(coordinator) {
+                true => "log".to_owned(),
+                false => format!("log of coordinator {whose}"),
+            };
+        }
+        let header = |table: &&Table| {
+            let at = table.geometry.header_at;
+            (at..at + Geometry::HEADER_BYTES as u64).contains(&offset)
+        };
+        match self.catalog.tables().iter().find(header) {
+            Some(table) => format!("index header of {}", table.schema.name),
+            None if offset >= self.catalog.chunk(group, 0).offset_bytes() => {
+                format!("heap of group {}", group.0)
+            }
+            None => format!("plan of group {}", group.0),
+        }
+    }
+
+    /// The key word of the record in a slot.
+    fn key(&mut self, head: Address, slot: &Slot) -> Option<u64> {
+        let cx = self.cx;
+        *self.keys.entry(head.to_word()).or_insert_with(|| {
+            let mut round = Round::new();
+            let target = cx.groups.primary(head);
+            let image = round.read(target, slot.slot_bytes);
+            block_on(cx.port.execute(&mut round)).ok()?;
+            let is_free = slot.is_free(round.bytes(image, slot.slot_bytes));
+            (!is_free).then(|| round.word(image.plus(KEY_AT)))
+        })
+    }
+}
+
+const BIN: u64 = Geometry::SLOTS_PER_BIN as u64;
+
+/// How many slots a READ brings; other verbs are for one.
+fn slots(table: &Table, verb: &VerbSeen) -> usize {
+    if verb.kind == "READ" { verb.bytes.div_ceil(table.slot.slot_bytes).max(1) } else { 1 }
+}
+
+/// Which part of a slot of several versions a verb is about, if not all of it.
+fn part(slot: &Slot, verb: &VerbSeen, into: u64) -> String {
+    let is_all = verb.bytes >= slot.used_bytes();
+    if slot.record == RecordLayout::InPlace || is_all || into == LOCK_AT as u64 {
+        return String::new();
+    }
+    format!("{} of", slot.field_at(into as usize))
+}
+
+/// What a verb does beyond its kind, at so many bytes into something.
+fn act(verb: &VerbSeen, into: u64, thing: &str) -> String {
+    let lock = into == LOCK_AT as u64;
+    let words = match (verb.kind, verb.bytes) {
+        ("CAS", _) if lock && verb.swap.1 == 0 => "unlock",
+        ("CAS", _) if lock => "lock",
+        ("WRITE", 8) if lock => "unlock",
+        ("READ", 16) if lock => "lock and version of",
+        _ => "",
+    };
+    let parts: Vec<&str> = [words, thing].into_iter().filter(|word| !word.is_empty()).collect();
+    if parts.is_empty() { String::new() } else { format!("{} ", parts.join(" ")) }
+}
