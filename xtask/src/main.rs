@@ -16,6 +16,7 @@ mod programs;
 mod schedules;
 mod steps;
 mod tidy;
+mod times;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,11 +71,11 @@ fn main() -> ExitCode {
 
 fn run(command: &Command, root: &Path) -> Result<(), Error> {
     match command {
-        Command::Ci { skip_tests } => steps::run(root, &steps::ci(*skip_tests)),
-        Command::Test => steps::run(root, &steps::tests()),
+        Command::Ci { skip_tests } => steps::run(root, "ci", &steps::ci(*skip_tests)),
+        Command::Test => steps::run(root, "test", &steps::tests()),
         Command::Tidy => tidy::run(root),
         Command::Licences => licences::run(root),
-        Command::Loom => steps::run(root, &steps::loom()),
+        Command::Loom => steps::run(root, "loom", &steps::loom()),
         Command::BenchHistory(arguments) => bench_history::run(root, arguments),
     }
 }

@@ -4,10 +4,10 @@
 //! the last line after a failure says which step and which command.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use crate::cargo;
 use crate::error::Error;
+use crate::times::{Taken, table};
 use crate::{examples, licences, litmus, schedules, tidy};
 
 /// One named piece of work.
@@ -94,20 +94,21 @@ pub(crate) fn loom() -> Vec<Step> {
     }]
 }
 
-/// Runs the steps and prints what each one took.
-pub(crate) fn run(root: &Path, steps: &[Step]) -> Result<(), Error> {
-    let mut taken = Vec::new();
+/// Runs the steps of a command, prints what each one took, and keeps it.
+pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<(), Error> {
+    let mut all = Vec::new();
     for step in steps {
         println!("== {}{}", step.name, step.command_line(root));
-        let (result, time) = stopwatch(|| step.run(root));
-        println!("== {}: {} in {:.1} s\n", step.name, verdict(&result), time.as_secs_f64());
-        taken.push((step.name, verdict(&result), time));
-        if let Err(error) = result {
-            print!("{}", table(&taken));
+        let (outcome, taken) = Taken::by(command, step.name, || step.run(root));
+        println!("== {}\n", taken.shown());
+        taken.keep(root)?;
+        all.push(taken);
+        if let Err(error) = outcome {
+            print!("{}", table(&all));
             return Err(Error::failed(format!("step `{}` failed: {error}", step.name)));
         }
     }
-    print!("{}", table(&taken));
+    print!("{}", table(&all));
     Ok(())
 }
 
@@ -137,27 +138,6 @@ impl Step {
     }
 }
 
-fn verdict(result: &Result<(), Error>) -> &'static str {
-    if result.is_ok() { "ok" } else { "FAILED" }
-}
-
-#[expect(clippy::disallowed_methods, reason = "measures what a step really takes")]
-fn stopwatch<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let start = Instant::now();
-    let value = work();
-    (value, start.elapsed())
-}
-
-fn table(taken: &[(&str, &str, Duration)]) -> String {
-    let mut text = format!("{:<12} {:>7} {:>9}\n", "step", "result", "seconds");
-    for (name, verdict, time) in taken {
-        text.push_str(&format!("{name:<12} {verdict:>7} {:>9.1}\n", time.as_secs_f64()));
-    }
-    let total: Duration = taken.iter().map(|(_, _, time)| *time).sum();
-    text.push_str(&format!("{:<12} {:>7} {:>9.1}\n", "total", "", total.as_secs_f64()));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,18 +163,9 @@ mod tests {
         fn never(_: &Path) -> Result<(), Error> {
             panic!("ran after a failure")
         }
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let steps = [check_step("first", fails), check_step("second", never)];
-        let error = run(Path::new("."), &steps).expect_err("the first step fails");
+        let error = run(folder.path(), "test", &steps).expect_err("the first step fails");
         assert_eq!(error.to_string(), "step `first` failed: planted");
-    }
-
-    #[test]
-    fn the_table_adds_up() {
-        let text = table(&[
-            ("one", "ok", Duration::from_millis(1500)),
-            ("two", "FAILED", Duration::from_millis(2500)),
-        ]);
-        assert!(text.contains(&format!("{:<12} {:>7} {:>9}\n", "one", "ok", "1.5")), "{text}");
-        assert!(text.contains(&format!("{:<12} {:>7} {:>9}\n", "total", "", "4.0")), "{text}");
     }
 }
