@@ -16,6 +16,8 @@ macro_rules! remark {
 
 mod bench;
 mod check;
+#[cfg(test)]
+mod command_tree;
 mod complaint;
 mod explore;
 mod guess;

@@ -1,7 +1,7 @@
 //! Commands that documents name exist, with the flags that they are given.
 //!
 //! Invariant: the truth about `cargo xtask` is its own command line, the truth
-//! about `tarn` is the help text of the program built from this tree. Values of
+//! about `tarn` is the file that a test of the program keeps (`tarn_commands`). Values of
 //! flags and positional arguments are not judged.
 
 use std::collections::BTreeSet;
@@ -162,39 +162,30 @@ fn judge_tarn(tree: &Tree, words: &[&str]) -> (Vec<String>, bool) {
         Some((first, rest)) if is_name(first) || first.starts_with("--") => (*first, rest),
         _ => return (Vec::new(), false),
     };
-    let Some(help_of) = &tree.tarn else {
+    let Some(commands) = &tree.tarn else {
         return (Vec::new(), true);
     };
-    let mut help = help_of(&[]).unwrap_or_default();
-    let mut path: Vec<&str> = Vec::new();
+    let mut path = vec!["tarn"];
     let mut remaining = words;
     if is_name(first) && first != "help" {
         let mut next = Some((first, rest));
         while let Some((name, rest)) = next.filter(|(name, _)| is_name(name)) {
-            let subcommands = subcommands_of(&help);
-            if subcommands.is_empty() {
-                break;
+            let inner = [&path[..], &[name]].concat();
+            if commands.get(&inner).is_none() {
+                let takes_arguments =
+                    commands.get(&path).is_some_and(|command| command.takes_arguments);
+                if takes_arguments || !commands.has_commands(&path) {
+                    break;
+                }
+                return (vec![format!("`{}` does not exist", inner.join(" "))], false);
             }
-            if !subcommands.contains(name) && takes_arguments(&help) {
-                break;
-            }
-            if !subcommands.contains(name) {
-                return (
-                    vec![format!(
-                        "`tarn {}` does not exist",
-                        [&path[..], &[name]].concat().join(" ")
-                    )],
-                    false,
-                );
-            }
-            path.push(name);
+            path = inner;
             remaining = rest;
-            help = help_of(&path).unwrap_or_default();
             next = rest.split_first().map(|(name, rest)| (*name, rest));
         }
     }
-    let shown = [&["tarn"], &path[..]].concat().join(" ");
-    (unknown_flags(remaining, &flags_of(&help), &shown), false)
+    let flags = commands.get(&path).map(|command| command.flags.clone()).unwrap_or_default();
+    (unknown_flags(remaining, &flags, &path.join(" ")), false)
 }
 
 /// Whether a word can be a command's name rather than a flag, a placeholder or prose.
@@ -228,28 +219,16 @@ fn flags_of(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The names in the `Commands:` part of a help text.
-fn subcommands_of(help: &str) -> BTreeSet<&str> {
-    help.lines()
-        .skip_while(|line| line.trim() != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.trim().is_empty())
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next())
-        .collect()
-}
-
-/// Whether a command with commands of its own takes positional arguments too.
-fn takes_arguments(help: &str) -> bool {
-    help.lines().any(|line| line.trim() == "Arguments:")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metadata::Target;
     use crate::metadata::fixture::package;
     use crate::tidy::planted::Fixture;
+    use crate::tidy::tarn_commands::TarnCommands;
+
+    const TARN: &str = "tarn\n  --version\ntarn bench <>\n  --seed\n  --json\ntarn lock\n\
+                        tarn lock serve\n  --port\ntarn sim <>\n  --ms\ntarn sim nic\n  --profile\n";
 
     fn problems(document: &str) -> Vec<String> {
         let fixture = Fixture::new(&[("README.md", document)]);
@@ -259,17 +238,7 @@ mod tests {
         let name = "bank".to_owned();
         tarn.targets.push(Target { name, kind, required_features: Vec::new() });
         tree.packages = vec![tarn];
-        tree.tarn = Some(Box::new(|subcommands| {
-            match subcommands {
-            [] => Some("Usage: tarn <COMMAND>\n\nCommands:\n  bench  Measure\n  lock   Locks\n  sim    Simulate\n\nOptions:\n  --version\n".to_owned()),
-            ["bench"] => Some("Usage: tarn bench <WORKLOAD>\n\nOptions:\n  --seed <SEED>\n  --json\n".to_owned()),
-            ["sim"] => Some("Commands:\n  nic  A NIC\n\nArguments:\n  [WORKLOAD]\n\nOptions:\n  --ms <MS>\n".to_owned()),
-            ["sim", "nic"] => Some("Options:\n  --profile <NAME>\n".to_owned()),
-            ["lock"] => Some("Commands:\n  serve  Serve\n\nOptions:\n".to_owned()),
-            ["lock", "serve"] => Some("Options:\n  --port <PORT>\n".to_owned()),
-            _ => None,
-        }
-        }));
+        tree.tarn = Some(TarnCommands::parse(TARN));
         check(&tree).into_iter().map(|finding| finding.text).collect()
     }
 

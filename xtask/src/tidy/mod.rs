@@ -13,6 +13,7 @@ mod paths;
 mod protocols;
 mod sizes;
 mod source;
+mod tarn_commands;
 mod tree;
 mod unsafety;
 mod words;

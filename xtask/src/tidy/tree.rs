@@ -7,13 +7,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::source::Source;
+use super::tarn_commands::{KEPT, TarnCommands};
 use crate::cargo;
 use crate::error::Error;
 use crate::metadata::{Metadata, Package};
-use crate::programs;
-
-/// Help text of `tarn` with the given subcommands; `None` where it has no such command.
-pub(super) type TarnHelp = Box<dyn Fn(&[&str]) -> Option<String>>;
 
 /// What the checks look at.
 pub(super) struct Tree {
@@ -24,18 +21,18 @@ pub(super) struct Tree {
     /// The packages of the workspace.
     pub(super) packages: Vec<Package>,
     /// Missing while the program does not exist.
-    pub(super) tarn: Option<TarnHelp>,
+    pub(super) tarn: Option<TarnCommands>,
 }
 
 impl Tree {
-    /// The workspace with everything in it; builds the `tarn` program if there is one.
+    /// The workspace with everything in it; nothing is built.
     pub(super) fn of_workspace(root: &Path) -> Result<Self, Error> {
         let metadata = Metadata::read(root)?;
         let packages: Vec<Package> = metadata.members().into_iter().cloned().collect();
         let has_program = packages
             .iter()
             .any(|package| package.targets_of("bin").any(|target| target.name == "tarn"));
-        let tarn = has_program.then(|| build_tarn(root, &metadata)).transpose()?;
+        let tarn = has_program.then(|| kept_commands(root)).transpose()?;
         Self::load(root, files_of(root)?, packages, tarn)
     }
 
@@ -44,7 +41,7 @@ impl Tree {
         root: &Path,
         files: BTreeSet<String>,
         packages: Vec<Package>,
-        tarn: Option<TarnHelp>,
+        tarn: Option<TarnCommands>,
     ) -> Result<Self, Error> {
         let root = root.to_path_buf();
         let mut tree = Self { root, files, sources: Vec::new(), packages, tarn };
@@ -85,13 +82,10 @@ impl Tree {
     }
 }
 
-fn build_tarn(root: &Path, metadata: &Metadata) -> Result<TarnHelp, Error> {
-    let program = programs::build(root, metadata)?.join("tarn");
-    Ok(Box::new(move |subcommands| {
-        let mut command = std::process::Command::new(&program);
-        command.args(subcommands).arg("--help").stdin(std::process::Stdio::null());
-        cargo::output_of(command).ok()
-    }))
+fn kept_commands(root: &Path) -> Result<TarnCommands, Error> {
+    std::fs::read_to_string(root.join(KEPT))
+        .map(|text| TarnCommands::parse(&text))
+        .map_err(|error| Error::failed(format!("cannot read {KEPT}: {error}")))
 }
 
 /// What git tracks or would track; without git, every file outside of `target`.
