@@ -19,7 +19,7 @@ const POLL_EVERY: Duration = Duration::from_millis(20);
 /// Builds and runs all examples of the workspace, in order of their names.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let metadata = Metadata::read(root)?;
-    let built = programs::build(root, &metadata)?.join("examples");
+    let built = programs::examples(root, &metadata)?;
     let mut count = 0;
     for package in metadata.members() {
         for example in package.targets_of("example") {

@@ -9,6 +9,8 @@ mod cargo;
 mod dependencies;
 mod error;
 mod examples;
+#[cfg(test)]
+mod features;
 mod licences;
 mod litmus;
 mod metadata;
