@@ -3,14 +3,14 @@
 //! Invariant: a program never reads our standard input, and a failure names the
 //! whole command line that failed.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::error::Error;
 
 /// A command that runs the cargo which started us, in the workspace's root.
-pub(crate) fn cargo(root: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn cargo(root: &Path, arguments: &[impl AsRef<OsStr>]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root).stdin(Stdio::null());

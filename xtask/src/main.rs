@@ -9,12 +9,12 @@ mod cargo;
 mod dependencies;
 mod error;
 mod examples;
-#[cfg(test)]
 mod features;
 mod licences;
 mod litmus;
 mod metadata;
 mod programs;
+mod quick;
 mod schedules;
 mod steps;
 mod tidy;
@@ -42,12 +42,14 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything, in order: format, clippy, tests, random schedules, docs, licences, tidy
+    /// Everything, in order: format, tidy, licences, clippy, tests, models, random schedules, docs
     Ci {
         /// Leave out the steps that `cargo xtask test` runs
         #[arg(long)]
         skip_tests: bool,
     },
+    /// After a small change: format, lints and unit tests of what changed, budgets, 500 random scenarios
+    Quick(quick::Arguments),
     /// All tests: libraries, programs, doc tests, and every example run once
     Test,
     /// Rules of the tree that no compiler knows: headers, layers, docs that name real things
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
 fn run(command: &Command, root: &Path) -> Result<(), Error> {
     match command {
         Command::Ci { skip_tests } => steps::run(root, "ci", &steps::ci(*skip_tests)),
+        Command::Quick(arguments) => quick::run(root, arguments),
         Command::Test => steps::run(root, "test", &steps::tests()),
         Command::Tidy => tidy::run(root),
         Command::Licences => licences::run(root),

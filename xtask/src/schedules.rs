@@ -15,7 +15,15 @@ const SEEDS: &str = "8000";
 
 /// Runs the step.
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
+    seeds(root, SEEDS, None)
+}
+
+/// Runs the first seeds of it, of the protocol that the program chooses or of the given one.
+pub(crate) fn seeds(root: &Path, count: &str, protocol: Option<&str>) -> Result<(), Error> {
     let mut command = programs::tarn(root)?;
-    command.args(["swarm", "--seeds", SEEDS, "--first-seed", FIRST_SEED]);
+    command.args(["swarm", "--seeds", count, "--first-seed", FIRST_SEED]);
+    if let Some(protocol) = protocol {
+        command.args(["--protocol", protocol]);
+    }
     cargo::run_visibly(command)
 }

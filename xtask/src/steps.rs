@@ -17,88 +17,58 @@ pub(crate) struct Step {
 }
 
 enum Work {
-    /// A cargo command, with environment variables of its own.
-    Cargo {
-        arguments: &'static [&'static str],
-        environment: &'static [(&'static str, &'static str)],
-    },
+    /// A cargo command, with an environment variable of its own.
+    Cargo { arguments: Vec<String>, variable: Option<(&'static str, &'static str)> },
     /// A function of this tool.
-    Check(fn(&Path) -> Result<(), Error>),
+    Check(Box<Check>),
 }
 
-const fn cargo_step(name: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step { name, work: Work::Cargo { arguments, environment: &[] } }
-}
+type Check = dyn Fn(&Path) -> Result<(), Error>;
 
-const fn check_step(name: &'static str, check: fn(&Path) -> Result<(), Error>) -> Step {
-    Step { name, work: Work::Check(check) }
-}
-
-/// Everything that `cargo xtask ci` does.
+/// Everything that `cargo xtask ci` does; first the steps that compile nothing.
 pub(crate) fn ci(skip_tests: bool) -> Vec<Step> {
+    let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
     let mut steps = vec![
-        cargo_step("format", &["fmt", "--all", "--check"]),
-        cargo_step(
-            "clippy",
-            &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"],
-        ),
+        Step::cargo("format", ["fmt", "--all", "--check"]),
+        Step::check("tidy", tidy::run),
+        Step::check("licences", licences::run),
+        Step::cargo("clippy", clippy),
     ];
     if !skip_tests {
         steps.extend(tests());
         steps.extend(loom());
     }
-    steps.push(check_step("schedules", schedules::run));
-    steps.push(check_step("litmus", litmus::run));
-    steps.push(Step {
-        name: "docs",
-        work: Work::Cargo {
-            arguments: &["doc", "--locked", "--no-deps", "--workspace"],
-            environment: &[("RUSTDOCFLAGS", "-D warnings")],
-        },
-    });
-    steps.push(check_step("licences", licences::run));
-    steps.push(check_step("tidy", tidy::run));
+    steps.push(Step::check("schedules", schedules::run));
+    steps.push(Step::check("litmus", litmus::run));
+    let docs = Step::cargo("docs", ["doc", "--locked", "--no-deps", "--workspace"]);
+    steps.push(docs.with("RUSTDOCFLAGS", "-D warnings"));
     steps
 }
 
 /// Everything that `cargo xtask test` does.
 pub(crate) fn tests() -> Vec<Step> {
+    let tests = ["test", "--locked", "--workspace", "--lib", "--bins", "--tests"];
     vec![
         // Not `--examples`: they hold no tests, and would be linked once more, as test programs.
-        cargo_step("tests", &["test", "--locked", "--workspace", "--lib", "--bins", "--tests"]),
-        cargo_step("doc tests", &["test", "--locked", "--workspace", "--doc"]),
-        check_step("examples", examples::run),
+        Step::cargo("tests", tests),
+        Step::cargo("doc tests", ["test", "--locked", "--workspace", "--doc"]),
+        Step::check("examples", examples::run),
     ]
 }
 
-/// Models of the synchronisation of the local backend and of the lock table. In a folder of its own: every crate is compiled with
-/// another flag.
+/// Models of the synchronisation of the local backend and of the lock table. In a folder of its own: every crate
+/// is compiled with another flag.
 pub(crate) fn loom() -> Vec<Step> {
-    vec![Step {
-        name: "loom",
-        work: Work::Cargo {
-            arguments: &[
-                "test",
-                "--locked",
-                "--target-dir",
-                "target/loom",
-                "-p",
-                "tarn-fabric",
-                "-p",
-                "tarn-engine",
-                "--test",
-                "loom",
-            ],
-            environment: &[("RUSTFLAGS", "--cfg loom")],
-        },
-    }]
+    let packages = ["-p", "tarn-fabric", "-p", "tarn-engine", "--test", "loom"];
+    let folder = ["test", "--locked", "--target-dir", "target/loom"];
+    vec![Step::cargo("loom", folder.into_iter().chain(packages)).with("RUSTFLAGS", "--cfg loom")]
 }
 
 /// Runs the steps of a command, prints what each one took, and keeps it.
 pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<(), Error> {
     let mut all = Vec::new();
     for step in steps {
-        println!("== {}{}", step.name, step.command_line(root));
+        println!("== {}", step.shown(root));
         let (outcome, taken) = Taken::by(command, step.name, || step.run(root));
         println!("== {}\n", taken.shown());
         taken.keep(root)?;
@@ -113,24 +83,48 @@ pub(crate) fn run(root: &Path, command: &'static str, steps: &[Step]) -> Result<
 }
 
 impl Step {
-    fn command_line(&self, root: &Path) -> String {
+    /// A cargo command.
+    pub(crate) fn cargo<T: Into<String>>(
+        name: &'static str,
+        arguments: impl IntoIterator<Item = T>,
+    ) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { name, work: Work::Cargo { arguments, variable: None } }
+    }
+
+    /// A function of this tool.
+    pub(crate) fn check(
+        name: &'static str,
+        check: impl Fn(&Path) -> Result<(), Error> + 'static,
+    ) -> Self {
+        Self { name, work: Work::Check(Box::new(check)) }
+    }
+
+    /// The same cargo command with a variable in its environment.
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        if let Work::Cargo { variable, .. } = &mut self.work {
+            *variable = Some((name, value));
+        }
+        self
+    }
+
+    /// The name, and the command line if there is one.
+    pub(crate) fn shown(&self, root: &Path) -> String {
         match &self.work {
-            Work::Cargo { arguments, environment } => {
-                let variables: String = environment
-                    .iter()
-                    .map(|(name, value)| format!("{name}=\"{value}\" "))
-                    .collect();
-                format!(": {variables}{}", cargo::shown(&cargo::cargo(root, arguments)))
+            Work::Cargo { arguments, variable } => {
+                let set = variable.map(|(name, value)| format!("{name}=\"{value}\" "));
+                let line = cargo::shown(&cargo::cargo(root, arguments));
+                format!("{}: {}{line}", self.name, set.unwrap_or_default())
             }
-            Work::Check(_) => String::new(),
+            Work::Check(_) => self.name.to_owned(),
         }
     }
 
     fn run(&self, root: &Path) -> Result<(), Error> {
         match &self.work {
-            Work::Cargo { arguments, environment } => {
+            Work::Cargo { arguments, variable } => {
                 let mut command = cargo::cargo(root, arguments);
-                command.envs(environment.iter().copied());
+                command.envs(*variable);
                 cargo::run_visibly(command)
             }
             Work::Check(check) => check(root),
@@ -148,11 +142,18 @@ mod tests {
 
     #[test]
     fn ci_runs_everything_in_order() {
-        let always = ["schedules", "litmus", "docs", "licences", "tidy"];
+        let first = ["format", "tidy", "licences", "clippy"];
         let tests = ["tests", "doc tests", "examples", "loom"];
-        let all = [&["format", "clippy"], &tests[..], &always[..]].concat();
-        assert_eq!(names(&ci(false)), all);
-        assert_eq!(names(&ci(true)), [&["format", "clippy"], &always[..]].concat());
+        let last = ["schedules", "litmus", "docs"];
+        assert_eq!(names(&ci(false)), [&first[..], &tests, &last].concat());
+        assert_eq!(names(&ci(true)), [&first[..], &last].concat());
+    }
+
+    #[test]
+    fn a_step_shows_the_command_that_repeats_it() {
+        let step = Step::cargo("docs", ["doc", "--locked"]).with("RUSTDOCFLAGS", "-D warnings");
+        let shown = step.shown(Path::new("."));
+        assert_eq!(shown, "docs: RUSTDOCFLAGS=\"-D warnings\" cargo doc --locked");
     }
 
     #[test]
@@ -164,7 +165,7 @@ mod tests {
             panic!("ran after a failure")
         }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let steps = [check_step("first", fails), check_step("second", never)];
+        let steps = [Step::check("first", fails), Step::check("second", never)];
         let error = run(folder.path(), "test", &steps).expect_err("the first step fails");
         assert_eq!(error.to_string(), "step `first` failed: planted");
     }
