@@ -10,6 +10,7 @@ mod edges;
 mod headers;
 mod markdown;
 mod paths;
+mod plain;
 mod protocols;
 mod sizes;
 mod source;
@@ -34,7 +35,7 @@ struct Check {
 }
 
 /// All rules, in the order in which they are reported.
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     Check { name: "headers", run: headers::check },
     Check { name: "edges", run: edges::check },
     Check { name: "protocol isolation", run: protocols::isolation },
@@ -42,6 +43,7 @@ const CHECKS: [Check; 11] = [
     Check { name: "clocks", run: clocks::check },
     Check { name: "unsafe", run: unsafety::check },
     Check { name: "words", run: words::check },
+    Check { name: "plain words", run: plain::check },
     Check { name: "file sizes", run: sizes::files },
     Check { name: "function sizes", run: sizes::functions },
     Check { name: "doc paths", run: paths::check },

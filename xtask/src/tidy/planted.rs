@@ -80,7 +80,7 @@ fn every_check_notices_its_planted_violation() {
     let left_behind = format!("//! X.\nfn f() {{ {}) }}\n", concat!("to", "do!("));
     let long_file = format!("//! X.\n{}", "\n".repeat(900));
     let long_function = format!("//! X.\nfn f() {{{}}}\n", "\n".repeat(90));
-    let planted: [(&str, &str, &str); 10] = [
+    let planted: [(&str, &str, &str); 11] = [
         ("headers", "xtask/src/main.rs", "fn main() {}\n"),
         (
             "protocol isolation",
@@ -91,6 +91,7 @@ fn every_check_notices_its_planted_violation() {
         ("clocks", "crates/engine/src/lib.rs", "//! X.\nuse std::time::Instant;\n"),
         ("unsafe", "crates/check/src/lib.rs", "//! X.\nunsafe fn f() {}\n"),
         ("words", "crates/check/src/lib.rs", &left_behind),
+        ("plain words", "crates/new/src/lib.rs", "//! What nobody named.\n"),
         ("file sizes", "crates/check/src/lib.rs", &long_file),
         ("function sizes", "crates/check/src/lib.rs", &long_function),
         ("doc paths", "README.md", "See `crates/engine/src/gone.rs`.\n"),
