@@ -14,6 +14,7 @@ mod plain;
 mod protocols;
 mod sizes;
 mod source;
+mod storeys;
 mod tarn_commands;
 mod tree;
 mod unsafety;
@@ -35,9 +36,10 @@ struct Check {
 }
 
 /// All rules, in the order in which they are reported.
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     Check { name: "headers", run: headers::check },
     Check { name: "edges", run: edges::check },
+    Check { name: "storeys", run: storeys::check },
     Check { name: "protocol isolation", run: protocols::isolation },
     Check { name: "protocol names", run: protocols::names },
     Check { name: "clocks", run: clocks::check },

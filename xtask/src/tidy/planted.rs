@@ -48,11 +48,12 @@ pub(super) fn lines_of(findings: &[Finding]) -> Vec<usize> {
 }
 
 /// A small workspace in which nothing is wrong.
-const SOUND: [(&str, &str); 6] = [
+const SOUND: [(&str, &str); 7] = [
     ("crates/engine/src/lib.rs", "//! Engine.\nmod protocol;\n"),
     ("crates/engine/src/protocol/ford/mod.rs", "//! Ford.\nuse crate::lock::Lock;\n"),
     ("crates/engine/src/protocol/lotus/mod.rs", "//! Lotus.\nuse crate::lock::Lock;\n"),
     ("crates/workloads/src/lib.rs", "//! Workloads.\npub fn load() {}\n"),
+    ("crates/workloads/src/kvs/mod.rs", "//! Kvs.\npub struct Kvs;\n"),
     ("crates/fabric/src/local/mod.rs", "//! Local.\nunsafe fn map() {}\n"),
     ("README.md", "See `crates/engine/src/lib.rs`, run `cargo xtask ci`.\n"),
 ];
@@ -80,8 +81,9 @@ fn every_check_notices_its_planted_violation() {
     let left_behind = format!("//! X.\nfn f() {{ {}) }}\n", concat!("to", "do!("));
     let long_file = format!("//! X.\n{}", "\n".repeat(900));
     let long_function = format!("//! X.\nfn f() {{{}}}\n", "\n".repeat(90));
-    let planted: [(&str, &str, &str); 11] = [
+    let planted: [(&str, &str, &str); 12] = [
         ("headers", "xtask/src/main.rs", "fn main() {}\n"),
+        ("storeys", "crates/workloads/src/field.rs", "//! X.\nuse crate::kvs::Kvs;\n"),
         (
             "protocol isolation",
             "crates/engine/src/protocol/ford/mod.rs",

@@ -1,0 +1,345 @@
+//! Inside a crate, too, files use what lies below them, and large circles of files that use each other are refused.
+//!
+//! Invariant: for a crate of the table with storeys, every file has one, and its paths lead to its own storey or to an
+//! earlier one. Paths are read as written, after `crate::` and `super::`, outside of what only tests compile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Finding;
+use super::source::{NamePath, Source};
+use super::tree::Tree;
+
+/// Files in one circle have to be understood together: more than these cannot be.
+const CIRCLE: usize = 8;
+
+/// A crate that keeps the rule.
+struct Crate {
+    /// The folder of its manifest.
+    folder: &'static str,
+    /// From the lowest to the highest; none if only circles are looked for.
+    storeys: &'static [Storey],
+    /// The most files of one circle: [`CIRCLE`], or as many as there were and may not become more.
+    circle: usize,
+}
+
+/// Modules of one rank, which may use each other and all before them.
+struct Storey {
+    name: &'static str,
+    /// Paths of modules (`index`, `index::btree`); each stands for all inside it, and the longest one counts.
+    modules: &'static [&'static str],
+}
+
+/// Crates that keep the rule; a crate that is still being cut into storeys has no line.
+const TABLE: &[Crate] = &[
+    Crate { folder: "crates/check", storeys: &[], circle: CIRCLE },
+    Crate { folder: "crates/fabric", storeys: &[], circle: CIRCLE },
+    Crate { folder: "crates/sim", storeys: &[], circle: 13 },
+    Crate {
+        folder: "crates/workloads",
+        storeys: &[
+            Storey {
+                name: "parts",
+                modules: &["distribution", "field", "routes", "untold", "workload"],
+            },
+            Storey {
+                name: "workloads",
+                modules: &["kvs", "smallbank", "taobench", "tatp", "tpcc", "ycsb"],
+            },
+        ],
+        circle: CIRCLE,
+    },
+    Crate { folder: "xtask", storeys: &[], circle: CIRCLE },
+];
+
+/// One failure per path that leads up, per file without a storey, and per circle that is too large.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    TABLE.iter().flat_map(|each| judge(tree, each)).collect()
+}
+
+fn judge(tree: &Tree, rules: &Crate) -> Vec<Finding> {
+    let modules = Modules::of(tree, rules.folder);
+    let arrows = modules.arrows();
+    let mut findings = climbs(&modules, &arrows, rules.storeys);
+    findings.extend(circles(&modules, &arrows, rules.circle));
+    findings
+}
+
+/// A file that uses another, and the line of the path that says so.
+struct Arrow<'a> {
+    from: &'a str,
+    to: &'a str,
+    line: usize,
+}
+
+/// The files of a crate's `src` by the path of their module, without those that only tests compile.
+struct Modules<'a>(BTreeMap<String, &'a Source>);
+
+impl<'a> Modules<'a> {
+    fn of(tree: &'a Tree, folder: &str) -> Self {
+        let inside = format!("{folder}/src/");
+        let mut files = BTreeMap::new();
+        let mut tests = Vec::new();
+        for source in &tree.sources {
+            let Some(path) = source.path.strip_prefix(&inside) else { continue };
+            let module = module_of(path);
+            tests.extend(test_modules(source).map(|name| joined(&module, &name)));
+            files.insert(module, source);
+        }
+        let is_test = |module: &str| {
+            module.ends_with("tests") || tests.iter().any(|test| is_inside(module, test))
+        };
+        files.retain(|module, _| !is_test(module));
+        Self(files)
+    }
+
+    fn arrows(&self) -> Vec<Arrow<'_>> {
+        let mut arrows = Vec::new();
+        for (from, source) in &self.0 {
+            for path in source.paths().iter().filter(|path| !path.in_test) {
+                let to = absolute(from, path).and_then(|segments| self.named_by(&segments));
+                arrows.extend(
+                    to.filter(|to| *to != from && !to.is_empty() && !from.is_empty())
+                        .map(|to| Arrow { from, to, line: path.line }),
+                );
+            }
+        }
+        arrows
+    }
+
+    /// The file that a path from the crate's root leads to: the longest beginning that is one.
+    fn named_by(&self, segments: &[String]) -> Option<&str> {
+        (1..=segments.len()).rev().find_map(|length| {
+            let (module, _) = self.0.get_key_value(&segments[..length].join("::"))?;
+            Some(module.as_str())
+        })
+    }
+
+    fn file(&self, module: &str) -> &str {
+        self.0.get(module).map_or("", |source| source.path.as_str())
+    }
+}
+
+/// `a/b.rs` and `a/b/mod.rs` are `a::b`; the root is empty.
+fn module_of(path: &str) -> String {
+    let path = path.trim_end_matches(".rs");
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    match path {
+        "lib" | "main" => String::new(),
+        _ => path.replace('/', "::"),
+    }
+}
+
+fn joined(module: &str, name: &str) -> String {
+    if module.is_empty() { name.to_owned() } else { format!("{module}::{name}") }
+}
+
+fn is_inside(module: &str, outer: &str) -> bool {
+    module.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+/// The names in `#[cfg(test)] mod name;`.
+fn test_modules(source: &Source) -> impl Iterator<Item = String> {
+    source.tokens.windows(3).filter_map(|tokens| match tokens {
+        [keyword, name, end] if keyword.text == "mod" && keyword.in_test && end.text == ";" => {
+            Some(name.text.clone())
+        }
+        _ => None,
+    })
+}
+
+/// The segments from the crate's root on, if the path is written from the root or from a module around it.
+fn absolute(from: &str, path: &NamePath) -> Option<Vec<String>> {
+    let mut segments = path.segments.as_slice();
+    let mut base: Vec<String> = Vec::new();
+    match segments.first()?.as_str() {
+        "crate" => segments = &segments[1..],
+        "super" => {
+            base = from.split("::").map(str::to_owned).collect();
+            while let [first, rest @ ..] = segments
+                && first == "super"
+            {
+                base.pop();
+                segments = rest;
+            }
+        }
+        _ => return None,
+    }
+    base.extend(segments.iter().cloned());
+    Some(base)
+}
+
+/// The rank of a module's storey; the longest name that the module lies in counts.
+fn rank(module: &str, storeys: &[Storey]) -> Option<usize> {
+    let named = storeys.iter().enumerate().flat_map(|(rank, storey)| {
+        storey
+            .modules
+            .iter()
+            .filter(|outer| is_inside(module, outer))
+            .map(move |it| (it.len(), rank))
+    });
+    named.max().map(|(_, rank)| rank)
+}
+
+/// Paths that lead to a later storey, and files that have none.
+fn climbs(modules: &Modules<'_>, arrows: &[Arrow<'_>], storeys: &[Storey]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if storeys.is_empty() {
+        return findings;
+    }
+    let ranks: BTreeMap<&str, usize> = modules
+        .0
+        .keys()
+        .filter_map(|module| Some((module.as_str(), rank(module, storeys)?)))
+        .collect();
+    for (module, source) in modules.0.iter().filter(|(module, _)| !module.is_empty()) {
+        if !ranks.contains_key(module.as_str()) {
+            let text = format!("module `{module}` has no storey (tidy/storeys.rs)");
+            findings.push(Finding::failure(&source.path, 0, text));
+        }
+    }
+    for Arrow { from, to, line } in arrows {
+        let (Some(low), Some(high)) = (ranks.get(from), ranks.get(to)) else { continue };
+        if low < high {
+            let (low, high) = (storeys[*low].name, storeys[*high].name);
+            let text = format!("`{from}` of storey `{low}` uses `{to}` of the later `{high}`");
+            findings.push(Finding::failure(modules.file(from), *line, text));
+        }
+    }
+    findings
+}
+
+/// One failure for each set of too many files of which each one reaches all others.
+fn circles(modules: &Modules<'_>, arrows: &[Arrow<'_>], most: usize) -> Vec<Finding> {
+    let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for arrow in arrows {
+        next.entry(arrow.from).or_default().insert(arrow.to);
+    }
+    let reached: BTreeMap<&str, BTreeSet<&str>> =
+        next.keys().map(|from| (*from, reach(from, &next))).collect();
+    let mut seen = BTreeSet::new();
+    let mut findings = Vec::new();
+    for (module, others) in &reached {
+        let back = |other: &&&str| reached.get(**other).is_some_and(|it| it.contains(module));
+        let circle: BTreeSet<&str> = others.iter().filter(back).copied().collect();
+        if circle.len() > most && seen.insert(circle.clone()) {
+            let names: Vec<&str> = circle.iter().copied().collect();
+            let text = format!(
+                "{} files use each other in a circle, more than {most}: {}",
+                circle.len(),
+                names.join(", ")
+            );
+            findings.push(Finding::failure(modules.file(module), 0, text));
+        }
+    }
+    findings
+}
+
+fn reach<'a>(from: &'a str, next: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut ahead = vec![from];
+    while let Some(module) = ahead.pop() {
+        for to in next.get(module).into_iter().flatten() {
+            if reached.insert(*to) {
+                ahead.push(to);
+            }
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::planted::Fixture;
+
+    const HOUSE: Crate = Crate {
+        folder: "crates/x",
+        storeys: &[
+            Storey { name: "ground", modules: &["layout", "index::hash"] },
+            Storey { name: "first", modules: &["index"] },
+            Storey { name: "second", modules: &["steps", "protocol"] },
+        ],
+        circle: CIRCLE,
+    };
+
+    fn texts(files: &[(&str, &str)]) -> Vec<String> {
+        let fixture = Fixture::new(files);
+        judge(&fixture.tree(), &HOUSE).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn paths_that_lead_down_or_stay_are_silent() {
+        let files = [
+            ("crates/x/src/lib.rs", "//! X.\nmod index;\nmod layout;\npub use crate::steps::go;\n"),
+            ("crates/x/src/layout.rs", "//! X.\nuse crate::index::hash::H;\n"),
+            ("crates/x/src/index/mod.rs", "//! X.\nuse crate::layout::L;\nuse self::hash::H;\n"),
+            ("crates/x/src/index/hash.rs", "//! X.\nfn f() { crate::layout::g() }\n"),
+            ("crates/x/src/steps.rs", "//! X.\nuse crate::{index::I, layout, protocol::P};\n"),
+            ("crates/x/src/protocol.rs", "//! X.\nuse super::steps;\nuse crate::NAME;\n"),
+        ];
+        assert_eq!(texts(&files), Vec::<String>::new());
+    }
+
+    #[test]
+    fn paths_that_lead_up_are_found() {
+        let files = [
+            ("crates/x/src/layout.rs", "//! X.\n\nuse crate::{index::I, layout::L};\n"),
+            ("crates/x/src/index/mod.rs", "//! X.\nfn f() { crate::steps::go() }\n"),
+            ("crates/x/src/index/hash.rs", "//! X.\nuse super::I;\nuse super::super::steps;\n"),
+            ("crates/x/src/steps.rs", "//! X.\n"),
+        ];
+        let expected = [
+            "crates/x/src/index/mod.rs:2: `index` of storey `first` uses `steps` of the later `second`",
+            "crates/x/src/index/hash.rs:2: `index::hash` of storey `ground` uses `index` of the later `first`",
+            "crates/x/src/index/hash.rs:3: `index::hash` of storey `ground` uses `steps` of the later `second`",
+            "crates/x/src/layout.rs:3: `layout` of storey `ground` uses `index` of the later `first`",
+        ];
+        assert_eq!(texts(&files), expected);
+    }
+
+    #[test]
+    fn tests_may_use_everything() {
+        let files = [
+            (
+                "crates/x/src/layout.rs",
+                "//! X.\n#[cfg(test)]\nmod scene;\n#[cfg(test)]\nuse crate::steps;\n",
+            ),
+            ("crates/x/src/layout/scene.rs", "//! X.\nuse crate::steps::go;\n"),
+            ("crates/x/src/layout/byte_tests.rs", "//! X.\nuse crate::steps::go;\n"),
+            ("crates/x/src/steps.rs", "//! X.\n"),
+            ("crates/x/tests/all/main.rs", "//! X.\nuse crate::steps::go;\n"),
+        ];
+        assert_eq!(texts(&files), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_without_a_storey_is_found() {
+        let found = texts(&[("crates/x/src/extra.rs", "//! X.\n")]);
+        assert_eq!(
+            found,
+            ["crates/x/src/extra.rs: module `extra` has no storey (tidy/storeys.rs)"]
+        );
+    }
+
+    /// `steps::a` uses `steps::b`, and so on, and the last one the first.
+    fn ring(files: usize) -> Vec<String> {
+        let texts: Vec<(String, String)> = (0..files)
+            .map(|at| {
+                let path = format!("crates/x/src/steps/a{at}.rs");
+                (path, format!("//! X.\nuse crate::steps::a{}::T;\n", (at + 1) % files))
+            })
+            .collect();
+        let borrowed: Vec<(&str, &str)> =
+            texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        self::texts(&borrowed)
+    }
+
+    #[test]
+    fn circles_of_too_many_files_are_found_once() {
+        assert_eq!(ring(CIRCLE), Vec::<String>::new());
+        let found = ring(CIRCLE + 1);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("9 files use each other in a circle, more than 8"), "{found:?}");
+        assert!(found[0].ends_with("steps::a7, steps::a8"), "{found:?}");
+    }
+}
