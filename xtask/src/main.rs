@@ -54,6 +54,8 @@ enum Command {
     Test,
     /// Rules of the tree that no compiler knows: headers, layers, docs that name real things
     Tidy,
+    /// Code that protocols share line by line: what should live once, below them
+    Alike,
     /// Licences of all dependencies, and the table that gives each one its reason
     Licences,
     /// The local backend's and the lock table's synchronisation under every interleaving (loom)
@@ -79,6 +81,7 @@ fn run(command: &Command, root: &Path) -> Result<(), Error> {
         Command::Quick(arguments) => quick::run(root, arguments),
         Command::Test => steps::run(root, "test", &steps::tests()),
         Command::Tidy => tidy::run(root),
+        Command::Alike => tidy::alike::run(root),
         Command::Licences => licences::run(root),
         Command::Loom => steps::run(root, "loom", &steps::loom()),
         Command::BenchHistory(arguments) => bench_history::run(root, arguments),

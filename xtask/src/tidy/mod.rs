@@ -4,6 +4,7 @@
 //! as it does on the workspace, and `planted` holds for every check a violation
 //! that it must notice.
 
+pub(crate) mod alike;
 mod clocks;
 mod commands;
 mod edges;
