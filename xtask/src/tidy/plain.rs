@@ -16,16 +16,16 @@ const WORDS_MIN: usize = 1000;
 /// The crates above the goal, as they were when they were last looked at, rounded up.
 const LIMITS: [(&str, f64); 10] = [
     ("crates/check", 19.0),
-    ("crates/engine", 25.0),
+    ("crates/engine", 27.0),
     ("crates/fabric", 14.0),
     ("crates/sim", 26.0),
-    ("crates/tarn", 28.0),
+    ("crates/tarn", 17.0),
     ("crates/workloads", 16.0),
     ("xtask", 11.0),
     // Cut out of others, where they begin.
-    ("crates/cli", 28.0),
-    ("crates/lab", 28.0),
-    ("crates/store", 25.0),
+    ("crates/cli", 21.0),
+    ("crates/lab", 30.0),
+    ("crates/store", 19.0),
 ];
 
 /// How many words a crate's comments have.
